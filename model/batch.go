@@ -1,0 +1,72 @@
+package model
+
+// Groups is the number of groups that a line's feature ids fall into: words,
+// word pairs, affixes, and first, last and shape.
+const Groups = 4
+
+// ContextWindow is a run of neighbouring lines of a Batch that is labelled as
+// one sequence.
+type ContextWindow struct {
+	First, Len int // in lines of the Batch
+}
+
+// Batch is what a Scorer scores: the features of some lines, in compressed
+// sparse rows, and the windows over them. A line is summed once, however many
+// windows hold it. A Batch must not change while it is scored.
+type Batch struct {
+	// IDs are rows of the embedding table, line by line, group by group.
+	IDs []uint32
+	// GroupEnd[l*Groups+g] is the end in IDs of group g of line l; a group
+	// begins where the one before it ends.
+	GroupEnd []uint32
+	// GroupScale[l*Groups+g] weighs the rows of group g of line l: 1/√n of
+	// its n ids (0 for none).
+	GroupScale []float32
+	// Layout is [lines, LayoutSize]: layout and document numbers as they are;
+	// a Scorer standardises them with the model's mean and deviation.
+	Layout []float32
+	// Windows lie anywhere over the lines and may overlap.
+	Windows []ContextWindow
+}
+
+// NumLines is the number of lines whose features the batch holds.
+func (b *Batch) NumLines() int { return len(b.GroupEnd) / Groups }
+
+// NumSteps is the number of rows of probabilities that Score writes: the
+// lengths of the windows together.
+func (b *Batch) NumSteps() int {
+	n := 0
+	for _, w := range b.Windows {
+		n += w.Len
+	}
+	return n
+}
+
+// Reset empties b and keeps its memory.
+func (b *Batch) Reset() {
+	b.IDs, b.GroupEnd, b.GroupScale = b.IDs[:0], b.GroupEnd[:0], b.GroupScale[:0]
+	b.Layout, b.Windows = b.Layout[:0], b.Windows[:0]
+}
+
+// AppendLines copies lines [first, first+n) of src behind those of b and
+// returns the index of the first of them in b. Windows are not copied.
+func (b *Batch) AppendLines(src *Batch, first, n int) int {
+	at := b.NumLines()
+	if n == 0 {
+		return at
+	}
+	var from uint32
+	if first > 0 {
+		from = src.GroupEnd[first*Groups-1]
+	}
+	to := src.GroupEnd[(first+n)*Groups-1]
+	shift := uint32(len(b.IDs)) - from // wraps around, as does the sum below
+	b.IDs = append(b.IDs, src.IDs[from:to]...)
+	for _, e := range src.GroupEnd[first*Groups : (first+n)*Groups] {
+		b.GroupEnd = append(b.GroupEnd, e+shift)
+	}
+	b.GroupScale = append(b.GroupScale, src.GroupScale[first*Groups:(first+n)*Groups]...)
+	layout := len(src.Layout) / src.NumLines()
+	b.Layout = append(b.Layout, src.Layout[first*layout:(first+n)*layout]...)
+	return at
+}

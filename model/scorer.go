@@ -1,0 +1,20 @@
+package model
+
+import (
+	"context"
+	"errors"
+)
+
+// ErrOutOfMemory is what a Scorer returns when its device has no room for the
+// batch; half of it may fit.
+var ErrOutOfMemory = errors.New("model: out of memory")
+
+// Scorer computes probabilities on one device. It is safe for concurrent use.
+type Scorer interface {
+	// Score writes the probabilities of every line of every window of b, in
+	// the order of the windows, to probs, which is [b.NumSteps(), K]. A line's
+	// probabilities depend on its window alone, not on what else is in b.
+	Score(ctx context.Context, b *Batch, probs []float32) error
+	// Close frees the device's memory; the Scorer is not used after it.
+	Close() error
+}

@@ -1,0 +1,43 @@
+package model
+
+// Weights are a trained model. x of a line is
+//
+//	tanh( Σ_g GroupScale_g · Σ_{id in g} TableScale[id]·Table[id]
+//	      + clip((layout − LayoutMean)·LayoutInvStd, ±6)·LayoutWeights + LayoutBias )
+//
+// and goes through the Layers; a line's logits are
+// [states of the last layer; x]·OutputWeights + OutputBias, with one softmax
+// a head.
+type Weights struct {
+	Config Config
+
+	Table      []int8    // [InputSize, D]
+	TableScale []float32 // [InputSize]
+
+	LayoutMean    []float32 // [LayoutSize]
+	LayoutInvStd  []float32 // [LayoutSize]
+	LayoutWeights []float32 // [LayoutSize, D]
+	LayoutBias    []float32 // [D]
+
+	Layers []Layer // NumLayers
+
+	OutputWeights []float32 // [2H+D, K]: forward states, backward states, x
+	OutputBias    []float32 // [K]
+}
+
+// Layer is one bidirectional LSTM layer (Hochreiter and Schmidhuber 1997; with
+// forget gates, Gers et al. 2000): Forward reads a window from its first line,
+// Backward from its last.
+type Layer struct{ Forward, Backward Direction }
+
+// Direction is one direction of a layer. Its input, of size In, is x in the
+// first layer and [forward; backward] states (2H) of the one below in the
+// others. Gates stand in the order i, f, g, o:
+//
+//	z = in·InputWeights + h·RecurrentWeights + Bias
+//	c = σ(z_f)·c + σ(z_i)·tanh(z_g),  h = σ(z_o)·tanh(c)
+type Direction struct {
+	InputWeights     []float32 // [In, 4H]
+	RecurrentWeights []float32 // [H, 4H]
+	Bias             []float32 // [4H]
+}
