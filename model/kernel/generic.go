@@ -1,0 +1,229 @@
+package kernel
+
+import "math"
+
+// The portable forms. They are the specification: every other version gives
+// the same within rounding.
+
+const genericWidth = 16
+
+// gemmGeneric is
+//
+//	for i, j: s = 0; for k: s += a[i,k]·b[k,j]; c[i,j] = s (or += s)
+//
+// in blocks of two rows and four columns, which the registers hold.
+func gemmGeneric(m int, a []float32, lda int, b *Packed, c []float32, ldc int, accumulate bool) {
+	const w = genericWidth
+	K := b.K
+	for j0 := 0; j0 < b.N; j0 += w {
+		panel := b.data[j0*K:][:K*w]
+		i := 0
+		for ; i+2 <= m; i += 2 {
+			a0, a1 := a[i*lda:][:K], a[(i+1)*lda:][:K]
+			for j := j0; j < min(j0+w, b.N); j += 4 {
+				var s [8]float32
+				tile2x4(a0, a1, panel, j-j0, &s)
+				n := min(4, b.N-j)
+				store(c[i*ldc+j:][:n], s[:4], accumulate)
+				store(c[(i+1)*ldc+j:][:n], s[4:], accumulate)
+			}
+		}
+		if i < m {
+			a0 := a[i*lda:][:K]
+			for j := j0; j < min(j0+w, b.N); j += 4 {
+				var s [4]float32
+				tile1x4(a0, panel, j-j0, &s)
+				store(c[i*ldc+j:][:min(4, b.N-j)], s[:], accumulate)
+			}
+		}
+	}
+}
+
+// tile2x4 is the product of two rows with columns [j, j+4) of a panel.
+func tile2x4(a0, a1, panel []float32, j int, s *[8]float32) {
+	var s00, s01, s02, s03, s10, s11, s12, s13 float32
+	a1 = a1[:len(a0)]
+	for k, x := range a0 {
+		y := a1[k]
+		b := (*[4]float32)(panel[k*genericWidth+j:])
+		s00 += x * b[0]
+		s01 += x * b[1]
+		s02 += x * b[2]
+		s03 += x * b[3]
+		s10 += y * b[0]
+		s11 += y * b[1]
+		s12 += y * b[2]
+		s13 += y * b[3]
+	}
+	*s = [8]float32{s00, s01, s02, s03, s10, s11, s12, s13}
+}
+
+// tile1x4 is one row of tile2x4.
+func tile1x4(a0, panel []float32, j int, s *[4]float32) {
+	var s00, s01, s02, s03 float32
+	for k, x := range a0 {
+		b := (*[4]float32)(panel[k*genericWidth+j:])
+		s00 += x * b[0]
+		s01 += x * b[1]
+		s02 += x * b[2]
+		s03 += x * b[3]
+	}
+	*s = [4]float32{s00, s01, s02, s03}
+}
+
+// store writes the first len(c) elements of s to c, or adds them.
+func store(c, s []float32, accumulate bool) {
+	s = s[:len(c)]
+	if !accumulate {
+		copy(c, s)
+		return
+	}
+	for j, v := range s {
+		c[j] += v
+	}
+}
+
+// gemmTNGeneric is
+//
+//	for i, j: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s (or += s)
+//
+// in blocks of four by two.
+func gemmTNGeneric(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, accumulate bool) {
+	for i := 0; i < m; i += 4 {
+		for j := 0; j < n; j += 2 {
+			if i+4 > m || j+2 > n {
+				for ii := i; ii < min(i+4, m); ii++ {
+					for jj := j; jj < min(j+2, n); jj++ {
+						var s float32
+						for l := 0; l < k; l++ {
+							s += a[l*lda+ii] * b[l*ldb+jj]
+						}
+						store(c[ii*ldc+jj:][:1], []float32{s}, accumulate)
+					}
+				}
+				continue
+			}
+			var s00, s01, s10, s11, s20, s21, s30, s31 float32
+			for l := 0; l < k; l++ {
+				x := (*[4]float32)(a[l*lda+i:])
+				y := (*[2]float32)(b[l*ldb+j:])
+				s00 += x[0] * y[0]
+				s01 += x[0] * y[1]
+				s10 += x[1] * y[0]
+				s11 += x[1] * y[1]
+				s20 += x[2] * y[0]
+				s21 += x[2] * y[1]
+				s30 += x[3] * y[0]
+				s31 += x[3] * y[1]
+			}
+			store(c[i*ldc+j:][:2], []float32{s00, s01}, accumulate)
+			store(c[(i+1)*ldc+j:][:2], []float32{s10, s11}, accumulate)
+			store(c[(i+2)*ldc+j:][:2], []float32{s20, s21}, accumulate)
+			store(c[(i+3)*ldc+j:][:2], []float32{s30, s31}, accumulate)
+		}
+	}
+}
+
+func sigmoid32(x float32) float32 { return float32(1 / (1 + math.Exp(-float64(x)))) }
+func tanh32(x float32) float32    { return float32(math.Tanh(float64(x))) }
+
+func gatesGeneric(z, c, h []float32, hidden int) {
+	zi, zf, zg, zo := split4(z, hidden)
+	c, h = c[:hidden], h[:hidden]
+	for j := range c {
+		c[j] = sigmoid32(zf[j])*c[j] + sigmoid32(zi[j])*tanh32(zg[j])
+		h[j] = sigmoid32(zo[j]) * tanh32(c[j])
+	}
+}
+
+func gates2Generic(zx, zh, c, h []float32, hidden int) {
+	xi, xf, xg, xo := split4(zx, hidden)
+	hi, hf, hg, ho := split4(zh, hidden)
+	c, h = c[:hidden], h[:hidden]
+	for j := range c {
+		c[j] = sigmoid32(xf[j]+hf[j])*c[j] + sigmoid32(xi[j]+hi[j])*tanh32(xg[j]+hg[j])
+		h[j] = sigmoid32(xo[j]+ho[j]) * tanh32(c[j])
+	}
+}
+
+func gatesTrainGeneric(z, cPrev, c, tanhC, h []float32, hidden int) {
+	zi, zf, zg, zo := split4(z, hidden)
+	cPrev, c, tanhC, h = cPrev[:hidden], c[:hidden], tanhC[:hidden], h[:hidden]
+	for j := range c {
+		zi[j], zf[j], zg[j], zo[j] = sigmoid32(zi[j]), sigmoid32(zf[j]), tanh32(zg[j]), sigmoid32(zo[j])
+		c[j] = zf[j]*cPrev[j] + zi[j]*zg[j]
+		tanhC[j] = tanh32(c[j])
+		h[j] = zo[j] * tanhC[j]
+	}
+}
+
+func gatesBackwardGeneric(dz, z, cPrev, tanhC, dh, dc []float32, hidden int) {
+	zi, zf, zg, zo := split4(z, hidden)
+	di, df, dg, do := split4(dz, hidden)
+	cPrev, tanhC, dh, dc = cPrev[:hidden], tanhC[:hidden], dh[:hidden], dc[:hidden]
+	for j := range dc {
+		i, f, g, o, tc := zi[j], zf[j], zg[j], zo[j], tanhC[j]
+		d := dc[j] + dh[j]*o*(1-tc*tc)
+		di[j] = d * g * i * (1 - i)
+		df[j] = d * cPrev[j] * f * (1 - f)
+		dg[j] = d * i * (1 - g*g)
+		do[j] = dh[j] * tc * o * (1 - o)
+		dc[j] = d * f
+	}
+}
+
+func split4(z []float32, hidden int) (i, f, g, o []float32) {
+	return z[:hidden], z[hidden:][:hidden], z[2*hidden:][:hidden], z[3*hidden:][:hidden]
+}
+
+func sumRowsGeneric(dst []float32, table []int8, tableScale []float32, ids []uint32, scale float32) {
+	d := len(dst)
+	for _, id := range ids {
+		w := scale * tableScale[id]
+		row := table[int(id)*d:][:d]
+		for j, q := range row {
+			dst[j] += w * float32(q)
+		}
+	}
+}
+
+func sumRowsF32Generic(dst []float32, table []float32, ids []uint32, scale float32) {
+	d := len(dst)
+	for _, id := range ids {
+		addScaledGeneric(dst, table[int(id)*d:], scale)
+	}
+}
+
+func addScaledGeneric(dst, x []float32, scale float32) {
+	x = x[:len(dst)]
+	for j, v := range x {
+		dst[j] += scale * v
+	}
+}
+
+func tanhGeneric(x []float32) {
+	for j, v := range x {
+		x[j] = tanh32(v)
+	}
+}
+
+// softmaxGeneric subtracts the maximum first, so that nothing overflows.
+func softmaxGeneric(x []float32) {
+	if len(x) == 0 {
+		return
+	}
+	top := x[0]
+	for _, v := range x[1:] {
+		top = max(top, v)
+	}
+	var sum float64
+	for j, v := range x {
+		e := math.Exp(float64(v - top))
+		sum += e
+		x[j] = float32(e)
+	}
+	inv := float32(1 / sum)
+	for j := range x {
+		x[j] *= inv
+	}
+}

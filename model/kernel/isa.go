@@ -1,0 +1,61 @@
+package kernel
+
+import "os"
+
+// isa is an instruction set, in rising order.
+type isa int
+
+const (
+	isaGeneric isa = iota
+	isaAVX2
+	isaAVX512
+)
+
+var isaNames = [...]string{isaGeneric: "generic", isaAVX2: "avx2", isaAVX512: "avx512"}
+
+// active is read by every call and changes only in SwitchISA.
+var active = choose(os.Getenv("LINNET_ISA"))
+
+// choose is the best supported instruction set that is not above the one named;
+// an empty or unknown name sets no bound.
+func choose(name string) isa {
+	limit := isa(len(isaNames) - 1)
+	for i, n := range isaNames {
+		if n == name {
+			limit = isa(i)
+		}
+	}
+	for limit > isaGeneric && !supported(limit) {
+		limit--
+	}
+	return limit
+}
+
+// ISA is the name of the instruction set in use: generic, avx2 or avx512.
+func ISA() string { return isaNames[active] }
+
+// ISAs are the names of those that this machine and build have, slowest first.
+func ISAs() []string {
+	var names []string
+	for i, n := range isaNames {
+		if isa(i) == isaGeneric || supported(isa(i)) {
+			names = append(names, n)
+		}
+	}
+	return names
+}
+
+// SwitchISA is for tests: it turns to the instruction set of the given name and
+// returns what turns back, or false where the machine or build does not have
+// it. No other call may run meanwhile. A Packed keeps the instruction set that
+// it was packed for.
+func SwitchISA(name string) (restore func(), ok bool) {
+	for i, n := range isaNames {
+		if n == name && (isa(i) == isaGeneric || supported(isa(i))) {
+			old := active
+			active = isa(i)
+			return func() { active = old }, true
+		}
+	}
+	return func() {}, false
+}
