@@ -1,0 +1,165 @@
+// Package pipe gives a Beam DoFn its parallelism: a Pipe maps elements on the
+// cores of the process, a few bytes ahead of the caller, and hands the results
+// back in order on the caller's goroutine, where Beam wants them emitted.
+//
+// All pipes of a process share one pool of GOMAXPROCS workers, so that stages
+// and DoFn instances together use each core once. Work that mostly waits for
+// storage goes to a second pool (NewIO), so that waiting holds no core. Workers
+// start with the work and end when there is none.
+package pipe
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// ioWorkers bounds what waits for storage at once: 32 requests of 50 ms are
+// 640 objects a second, and far below the usual limit of open files.
+const ioWorkers = 32
+
+var (
+	cpuPool = &pool{workers: func() int { return runtime.GOMAXPROCS(0) }}
+	ioPool  = &pool{workers: func() int { return ioWorkers }}
+)
+
+// pool runs tasks in the order of their coming on at most workers() goroutines.
+type pool struct {
+	workers func() int
+
+	mu      sync.Mutex
+	queue   []func()
+	running int // workers
+}
+
+// submit queues task, in front of all others where first is set.
+func (p *pool) submit(task func(), first bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if first {
+		p.queue = append(p.queue, nil)
+		copy(p.queue[1:], p.queue)
+		p.queue[0] = task
+	} else {
+		p.queue = append(p.queue, task)
+	}
+	if p.running < p.workers() {
+		p.running++
+		go p.work()
+	}
+}
+
+func (p *pool) work() {
+	for {
+		p.mu.Lock()
+		if len(p.queue) == 0 || p.running > p.workers() {
+			p.running--
+			p.mu.Unlock()
+			return
+		}
+		task := p.queue[0]
+		p.queue[0] = nil
+		p.queue = p.queue[1:]
+		p.mu.Unlock()
+		task()
+	}
+}
+
+// Go runs task on the pool of cores, after those that came before it. The task
+// must not panic, nor wait for another task that has not begun.
+func Go(task func()) { cpuPool.submit(task, false) }
+
+// Busy is the number of tasks that run or wait on the pool of cores; below
+// GOMAXPROCS a core is free.
+func Busy() int {
+	cpuPool.mu.Lock()
+	defer cpuPool.mu.Unlock()
+	return cpuPool.running + len(cpuPool.queue)
+}
+
+// For calls f(0) … f(n-1) on the caller's goroutine and on what workers are
+// free, and returns when all are done. A worker may call it too: it waits only
+// for calls that have begun. A panic of f goes on in the caller.
+func For(n int, f func(i int)) {
+	var (
+		next, done atomic.Int64
+		finished   = make(chan struct{})
+		panicked   atomic.Pointer[Panic]
+	)
+	work := func() {
+		for {
+			i := int(next.Add(1)) - 1
+			if i >= n {
+				return
+			}
+			if err := Catch(func() error { f(i); return nil }); err != nil {
+				panicked.CompareAndSwap(nil, err.(*Panic))
+			}
+			if int(done.Add(1)) == n {
+				close(finished)
+			}
+		}
+	}
+	for range min(n, runtime.GOMAXPROCS(0)) - 1 {
+		cpuPool.submit(work, true) // the caller's work began before what waits
+	}
+	work()
+	if n > 0 {
+		<-finished
+	}
+	if p := panicked.Load(); p != nil {
+		panic(p)
+	}
+}
+
+// Panic is the error that a panic becomes.
+type Panic struct {
+	Value any
+	Stack string // of the goroutine that panicked
+}
+
+// Error is one line: the value and where it was raised.
+func (p *Panic) Error() string {
+	return strings.ReplaceAll(fmt.Sprintf("panic: %v%s", p.Value, p.origin()), "\n", " ")
+}
+
+// Unwrap is the panic's value where that is an error.
+func (p *Panic) Unwrap() error { err, _ := p.Value.(error); return err }
+
+// origin is " (file.go:line)" of the frame that panicked.
+func (p *Panic) origin() string {
+	lines := strings.Split(p.Stack, "\n")
+	last := -1 // a panic raised again has several; the last in the stack is the first raised
+	for i, l := range lines {
+		if strings.HasPrefix(l, "panic(") {
+			last = i
+		}
+	}
+	// Under "panic(…)" and its place stand the runtime's own frames, if any,
+	// then function and place of the one that panicked.
+	for i := last + 2; last >= 0 && i+1 < len(lines); i += 2 {
+		if strings.HasPrefix(lines[i], "runtime.") {
+			continue
+		}
+		place, _, _ := strings.Cut(strings.TrimSpace(lines[i+1]), " ")
+		return " (" + place[strings.LastIndexByte(place, '/')+1:] + ")"
+	}
+	return ""
+}
+
+// Catch calls f and turns a panic of it into a *Panic.
+func Catch(f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			if p, ok := v.(*Panic); ok { // from For or a Catch further down
+				err = p
+				return
+			}
+			stack := make([]byte, 16<<10)
+			err = &Panic{Value: v, Stack: string(stack[:runtime.Stack(stack, false)])}
+		}
+	}()
+	return f()
+}
