@@ -1,0 +1,295 @@
+package inference
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/transforms/internal/pipe"
+)
+
+// ErrClosed is what items get that an Engine's Close found waiting.
+var ErrClosed = errors.New("inference: engine is closed")
+
+// Engine batches the items of all queues of a process and runs them by one
+// Handler. A full batch starts at once; the rest starts when the process has
+// nothing else to do or when a queue waits for it. So batches fill across
+// documents and DoFn instances, and nobody waits for an item that nobody will
+// bring.
+type Engine[I, O any] struct {
+	handler Handler[I, O]
+	options Options
+	ctx     context.Context
+	cancel  context.CancelFunc
+
+	mu        sync.Mutex
+	maxSize   int            // of a batch; shrinks when memory runs out
+	maxWeight int64          // 0 is no bound; shrinks likewise
+	buckets   []bucket[I, O] // items that no batch has taken yet
+	ready     [][]waiting[I, O]
+	running   int // batches
+	idle      *sync.Cond
+	inFlight  int64 // bytes of all queues
+	closed    bool
+	stats     stats
+}
+
+// waiting is an item on its way to a batch: number index of its group.
+type waiting[I, O any] struct {
+	item   I
+	index  int
+	weight int64
+	group  *group[O]
+}
+
+// group is what one Push brought; its fields are the engine's until done.
+type group[O any] struct {
+	size    int64 // bytes
+	outs    []O
+	err     error // of the first item that failed
+	unbatch int   // items that no batch has taken yet
+	left    int   // items without a result
+	dropped bool  // nobody wants the results any more
+	done    chan struct{}
+}
+
+// bucket holds waiting items of like weight.
+type bucket[I, O any] struct {
+	items  []waiting[I, O]
+	weight int64
+}
+
+// NewEngine returns an Engine over handler, which it closes with its own Close.
+func NewEngine[I, O any](handler Handler[I, O], options Options) *Engine[I, O] {
+	e := &Engine[I, O]{
+		handler:   handler,
+		options:   options,
+		maxSize:   max(options.MaxBatchSize, 1),
+		maxWeight: max(options.MaxBatchWeight, 0),
+		buckets:   make([]bucket[I, O], len(options.BucketWeights)+1),
+	}
+	e.idle = sync.NewCond(&e.mu)
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	e.stats.modelBytes, e.stats.loadTime = options.ModelBytes, options.LoadTime
+	return e
+}
+
+// Handler is the handler that NewEngine got.
+func (e *Engine[I, O]) Handler() Handler[I, O] { return e.handler }
+
+// Close cancels the context of batches, waits for those that run, fails what
+// waits with ErrClosed, and closes the handler.
+func (e *Engine[I, O]) Close() error {
+	e.cancel()
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return nil
+	}
+	e.closed = true
+	e.formAll()
+	e.mu.Unlock() // start fails them, one at a time
+	e.start()
+	e.mu.Lock()
+	for e.running > 0 {
+		e.idle.Wait()
+	}
+	e.mu.Unlock()
+	return e.handler.Close()
+}
+
+// submit queues the items as one group of size bytes, and starts what is full.
+func (e *Engine[I, O]) submit(items []I, size int64) *group[O] {
+	g := &group[O]{
+		size: size, outs: make([]O, len(items)),
+		unbatch: len(items), left: len(items), done: make(chan struct{}),
+	}
+	if len(items) == 0 {
+		close(g.done)
+	}
+	weights := make([]int64, len(items))
+	for i, item := range items {
+		weights[i] = max(e.handler.Weight(item), 0)
+	}
+	e.mu.Lock()
+	e.inFlight += size
+	for i, item := range items {
+		e.add(waiting[I, O]{item, i, weights[i], g})
+	}
+	if e.closed || (len(items) > 0 && e.running+len(e.ready) == 0 && pipe.Busy() == 0) {
+		e.formAll()
+	}
+	e.mu.Unlock()
+	e.start()
+	return g
+}
+
+// add puts an item into its bucket and moves a full batch on.
+func (e *Engine[I, O]) add(w waiting[I, O]) {
+	n, _ := slices.BinarySearch(e.options.BucketWeights, w.weight)
+	b := &e.buckets[n]
+	if e.maxWeight > 0 && len(b.items) > 0 && b.weight+w.weight > e.maxWeight {
+		e.form(b)
+	}
+	b.items = append(b.items, w)
+	b.weight += w.weight
+	if len(b.items) >= e.maxSize || (e.maxWeight > 0 && b.weight >= e.maxWeight) {
+		e.form(b)
+	}
+}
+
+// form makes a batch of what the bucket holds.
+func (e *Engine[I, O]) form(b *bucket[I, O]) {
+	for _, w := range b.items {
+		w.group.unbatch--
+	}
+	e.ready = append(e.ready, b.items)
+	*b = bucket[I, O]{}
+}
+
+// formAll makes batches of all that waits, like weights together.
+func (e *Engine[I, O]) formAll() {
+	var all []waiting[I, O]
+	for i := range e.buckets {
+		all = append(all, e.buckets[i].items...)
+		e.buckets[i] = bucket[I, O]{}
+	}
+	slices.SortStableFunc(all, func(a, b waiting[I, O]) int { return int(min(max(a.weight-b.weight, -1), 1)) })
+	var b bucket[I, O]
+	for _, w := range all {
+		full := len(b.items) >= e.maxSize || (e.maxWeight > 0 && b.weight+w.weight > e.maxWeight)
+		if full && len(b.items) > 0 {
+			e.form(&b)
+		}
+		b.items = append(b.items, w)
+		b.weight += w.weight
+	}
+	if len(b.items) > 0 {
+		e.form(&b)
+	}
+}
+
+// wait returns when g is done. It starts what waits where g needs that, or
+// where a core is free.
+func (e *Engine[I, O]) wait(ctx context.Context, g *group[O]) error {
+	select {
+	case <-g.done:
+		return nil
+	default:
+	}
+	e.mu.Lock()
+	if g.unbatch > 0 || pipe.Busy() < runtime.GOMAXPROCS(0) {
+		e.formAll()
+	}
+	e.mu.Unlock()
+	e.start()
+	select {
+	case <-g.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// drop forgets a group: its items that have not started never will.
+func (e *Engine[I, O]) drop(g *group[O]) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	g.dropped = true
+	e.inFlight -= g.size
+}
+
+// start hands ready batches to the pool, as many as may run at once.
+func (e *Engine[I, O]) start() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for len(e.ready) > 0 && (e.options.Concurrency <= 0 || e.running < e.options.Concurrency) {
+		batch := e.ready[0]
+		e.ready[0] = nil
+		e.ready = e.ready[1:]
+		e.running++
+		pipe.Go(func() {
+			e.run(batch)
+			e.mu.Lock()
+			e.running--
+			e.idle.Broadcast()
+			e.mu.Unlock()
+			e.start()
+		})
+	}
+}
+
+// run runs a batch without the items that nobody wants any more, in halves
+// where the device has no room for all of it.
+func (e *Engine[I, O]) run(batch []waiting[I, O]) {
+	e.mu.Lock()
+	batch = slices.DeleteFunc(batch, func(w waiting[I, O]) bool { return w.group.dropped })
+	closed := e.closed
+	e.mu.Unlock()
+	if len(batch) == 0 {
+		return
+	}
+	if closed {
+		e.finish(batch, nil, ErrClosed)
+		return
+	}
+	items := make([]I, len(batch))
+	for i, w := range batch {
+		items[i] = w.item
+	}
+	begin := time.Now()
+	var outs []O
+	err := pipe.Catch(func() (err error) { outs, err = e.handler.Run(e.ctx, items); return err })
+	if err == nil && len(outs) != len(items) {
+		err = fmt.Errorf("inference: %d outputs for a batch of %d: the handler's Run must return one an item", len(outs), len(items))
+	}
+	if errors.Is(err, model.ErrOutOfMemory) && len(batch) > 1 {
+		e.shrink(batch)
+		half := (len(batch) + 1) / 2
+		e.run(batch[:half])
+		e.run(batch[half:])
+		return
+	}
+	e.finish(batch, outs, err)
+	e.mu.Lock()
+	e.stats.add(batchStats(batch, time.Since(begin), err))
+	e.mu.Unlock()
+}
+
+// shrink remembers that the batch was too large.
+func (e *Engine[I, O]) shrink(batch []waiting[I, O]) {
+	var weight int64
+	for _, w := range batch {
+		weight += w.weight
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stats.halvings++
+	if e.maxWeight > 0 && weight > 1 { // memory goes with the weight
+		e.maxWeight = min(e.maxWeight, (weight+1)/2)
+	} else {
+		e.maxSize = min(e.maxSize, (len(batch)+1)/2)
+	}
+}
+
+// finish gives the items their results.
+func (e *Engine[I, O]) finish(batch []waiting[I, O], outs []O, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i, w := range batch {
+		g := w.group
+		if err == nil {
+			g.outs[w.index] = outs[i]
+		} else if g.err == nil {
+			g.err = err
+		}
+		if g.left--; g.left == 0 {
+			close(g.done)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+// Package inference runs models in Beam pipelines: Beam's RunInference for Go.
+// It loads a model once a process (Shared), forms batches of items from all
+// documents and all DoFn instances of the process (Engine), halves a batch that
+// does not fit on the device, hands results back in order on the goroutine that
+// Beam called (Queue), and counts under RunInference's names.
+package inference
+
+import (
+	"context"
+	"time"
+)
+
+// Handler runs one model. Its methods are called by several goroutines at once.
+type Handler[I, O any] interface {
+	// Run returns one output for each item of the batch, in order. What an item
+	// gets must not depend on the others. An error that wraps
+	// model.ErrOutOfMemory makes the engine try again with half of the batch;
+	// any other fails all items of the batch. The context ends with the engine.
+	Run(ctx context.Context, batch []I) ([]O, error)
+	// Weight is what the item adds to a batch, in the unit of
+	// Options.MaxBatchWeight: lines, tokens, bytes. It is at least 0.
+	Weight(item I) int64
+	// Close frees the model. No other method is called after it.
+	Close() error
+}
+
+// Options bound an Engine.
+type Options struct {
+	// MaxBatchSize is the number of items that fill a batch; 0 is 1.
+	MaxBatchSize int
+	// MaxBatchWeight is the weight that a batch does not exceed, except with a
+	// single item; 0 is no bound.
+	MaxBatchWeight int64
+	// BucketWeights are bounds, rising, that part items by weight: batches
+	// start full with items of one bucket. What waits for long is batched
+	// without regard to buckets. None is one bucket.
+	BucketWeights []int64
+	// Concurrency is the number of batches that run at once; 0 is as many as
+	// the process has cores to give. Each holds a worker of the process's pool.
+	Concurrency int
+	// MaxInFlight is the number of bytes, over all queues, that were pushed and
+	// not yet emitted. A queue that holds nothing may always push one group.
+	MaxInFlight int64
+	// Namespace is that of the metrics.
+	Namespace string
+	// ModelBytes and LoadTime are reported once, with the first metrics.
+	ModelBytes int64
+	LoadTime   time.Duration
+}

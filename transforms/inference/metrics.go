@@ -1,0 +1,89 @@
+package inference
+
+import (
+	"context"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+)
+
+// stats is what happened since the last Report.
+type stats struct {
+	batches    []batchStat
+	halvings   int64
+	modelBytes int64 // reported once
+	loadTime   time.Duration
+}
+
+// batchStat is one batch: items, bytes, and the time of Run.
+type batchStat struct {
+	items, bytes int64
+	took         time.Duration
+	failed       bool
+}
+
+// maxStats bounds what waits for a Report that nobody makes.
+const maxStats = 1 << 14
+
+func (s *stats) add(b batchStat) {
+	if len(s.batches) < maxStats {
+		s.batches = append(s.batches, b)
+	}
+}
+
+// batchStats describes a batch; an item has an equal share of its group's bytes.
+func batchStats[I, O any](batch []waiting[I, O], took time.Duration, err error) batchStat {
+	b := batchStat{items: int64(len(batch)), took: took, failed: err != nil}
+	for _, w := range batch {
+		b.bytes += w.group.size / int64(len(w.group.outs))
+	}
+	return b
+}
+
+// Report counts what happened since the last Report as Beam metrics of ctx,
+// which is that of a DoFn's method; elsewhere it is lost. Queue calls it.
+// Batches serve many bundles, so who reports a batch is not who pushed it; the
+// sums over a pipeline are right.
+//
+//	num_inferences                      items that a model ran
+//	failed_batches_counter              batches whose Run failed
+//	batch_halvings_counter              batches tried again as halves
+//	inference_request_batch_size        items of a batch
+//	inference_request_batch_byte_size   bytes of a batch
+//	inference_batch_latency_micro_secs  time of Run
+//	model_byte_size, load_model_latency_milli_secs
+func (e *Engine[I, O]) Report(ctx context.Context) {
+	e.mu.Lock()
+	s := e.stats
+	e.stats = stats{}
+	e.mu.Unlock()
+	ns := e.options.Namespace
+	if ns == "" {
+		ns = "BeamML_Go"
+	}
+	var inferences, failed int64
+	for _, b := range s.batches {
+		if b.failed {
+			failed++
+			continue
+		}
+		inferences += b.items
+		beam.NewDistribution(ns, "inference_request_batch_size").Update(ctx, b.items)
+		beam.NewDistribution(ns, "inference_request_batch_byte_size").Update(ctx, b.bytes)
+		beam.NewDistribution(ns, "inference_batch_latency_micro_secs").Update(ctx, b.took.Microseconds())
+	}
+	inc := func(name string, n int64) {
+		if n > 0 {
+			beam.NewCounter(ns, name).Inc(ctx, n)
+		}
+	}
+	inc("num_inferences", inferences)
+	inc("failed_batches_counter", failed)
+	inc("batch_halvings_counter", s.halvings)
+	if s.modelBytes > 0 {
+		beam.NewDistribution(ns, "model_byte_size").Update(ctx, s.modelBytes)
+	}
+	if s.loadTime > 0 {
+		beam.NewDistribution(ns, "load_model_latency_milli_secs").Update(ctx, s.loadTime.Milliseconds())
+	}
+}

@@ -1,0 +1,105 @@
+package inference
+
+import "context"
+
+// Queue is the way of one DoFn instance through an Engine. It takes groups of
+// items, such as the windows of one document, and emits a group when all its
+// items are done, in order of Push. T goes along with a group: the document.
+// A Queue belongs to one goroutine at a time, and not to one of the pool.
+type Queue[T, I, O any] struct {
+	engine *Engine[I, O]
+	queue  []queued[T, O] // pushed and not yet emitted, in order
+}
+
+type queued[T, O any] struct {
+	tag   T
+	group *group[O]
+}
+
+// NewQueue returns a Queue of e.
+func NewQueue[T, I, O any](e *Engine[I, O]) *Queue[T, I, O] {
+	return &Queue[T, I, O]{engine: e}
+}
+
+// Push hands over a group of items, of size bytes together with its tag, and
+// emits what is ready. While the engine holds MaxInFlight bytes, Push waits for
+// the oldest group of this queue, never for another's, so queues cannot block
+// each other. A group may be empty; it is emitted in its turn.
+//
+// outs has one output an item, in order; err is the error of one of the
+// batches, and outs then lacks outputs. Emit is called on the caller's goroutine,
+// and metrics are counted with ctx.
+//
+// Push fails with the error of emit, or the context's; then Reset comes next.
+func (q *Queue[T, I, O]) Push(ctx context.Context, tag T, items []I, size int64, emit func(tag T, outs []O, err error) error) error {
+	size = max(size, 1)
+	for len(q.queue) > 0 && !q.engine.room(size) {
+		if err := q.emitOldest(ctx, emit); err != nil {
+			return err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	q.queue = append(q.queue, queued[T, O]{tag, q.engine.submit(items, size)})
+	for len(q.queue) > 0 && q.queue[0].group.ready() {
+		if err := q.emitOldest(ctx, emit); err != nil {
+			return err
+		}
+	}
+	q.engine.Report(ctx)
+	return nil
+}
+
+// Drain waits for all that was pushed and emits it. FinishBundle calls it.
+func (q *Queue[T, I, O]) Drain(ctx context.Context, emit func(tag T, outs []O, err error) error) error {
+	for len(q.queue) > 0 {
+		if err := q.emitOldest(ctx, emit); err != nil {
+			return err
+		}
+	}
+	q.engine.Report(ctx)
+	return nil
+}
+
+// Reset drops what was pushed and not emitted; batches that run come to their
+// end without it. StartBundle calls it, since the bundle before may have failed.
+func (q *Queue[T, I, O]) Reset() {
+	for _, w := range q.queue {
+		q.engine.drop(w.group)
+	}
+	q.queue = nil
+}
+
+func (q *Queue[T, I, O]) emitOldest(ctx context.Context, emit func(tag T, outs []O, err error) error) error {
+	w := q.queue[0]
+	if err := q.engine.wait(ctx, w.group); err != nil {
+		return err
+	}
+	q.queue[0] = queued[T, O]{}
+	q.queue = q.queue[1:]
+	q.engine.free(w.group)
+	return emit(w.tag, w.group.outs, w.group.err)
+}
+
+func (g *group[O]) ready() bool {
+	select {
+	case <-g.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// room tells whether size bytes more are within MaxInFlight.
+func (e *Engine[I, O]) room(size int64) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.inFlight+size <= e.options.MaxInFlight
+}
+
+func (e *Engine[I, O]) free(g *group[O]) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.inFlight -= g.size
+}
