@@ -1,0 +1,156 @@
+// Package store reads, lists, writes and locks what stands in local files and
+// in Google Cloud Storage, behind one small interface. A place is named by a
+// URI: a local path as the system knows it, of any bytes, or gs://bucket/object.
+//
+// A write is whole or not there: locally a temporary file and a rename, on
+// gs:// one PUT with a generation precondition. So a retry is harmless, and
+// nobody sees half a document. Local writes are not synced to the disk: a
+// killed process loses nothing that Write returned for, a machine that loses
+// power may lose, or leave empty, what was written in its last seconds.
+//
+// Errors are one line, name the place and wrap the sentinels below.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Errors to test for with errors.Is.
+var (
+	ErrNotExist = fs.ErrNotExist
+	ErrTooLarge = errors.New("too large")
+	ErrLocked   = errors.New("locked by another run")
+	ErrChanged  = errors.New("changed while it was read")
+	// ErrName is a name that the store cannot hold, such as bytes that are no
+	// UTF-8 on gs://. No retry helps.
+	ErrName = errors.New("impossible name")
+)
+
+// Object is one file that List found.
+type Object struct {
+	Path     string // a URI for Read; may hold any bytes
+	Size     int64  // bytes
+	Modified time.Time
+	// Found tells that the object lies below a folder that was listed; it was
+	// neither named itself nor matched by a pattern.
+	Found bool
+	// Err tells why the object cannot be read, or the folder Path not listed: a
+	// dangling link, no permission, no regular file. The rest is listed.
+	Err error
+}
+
+// Store is one place for files. It is safe for concurrent use. A URI must be of
+// the kind that For got.
+type Store interface {
+	// List calls fn with every file that uri names: a file, a folder (all below
+	// it) or a pattern: * and ? stay within a name, [a-z] and [!a-z] are one
+	// character of a set, ** crosses folders ("a/**/*.txt" has "a/b.txt" too),
+	// \ takes the special meaning of the next character. What exists by that
+	// very name wins over the pattern. Order is that of bytes, locally within a
+	// folder; links to folders come last and no folder is listed twice. No more
+	// than one folder's names, or one page, are held at a time.
+	//
+	// List fails with fn's error, and with ErrNotExist where uri names nothing
+	// or the pattern matches nothing.
+	List(ctx context.Context, uri string, fn func(Object) error) error
+	// Read returns the whole content. One of more than limit bytes is
+	// ErrTooLarge, and is not read; limit 0 is no limit.
+	Read(ctx context.Context, uri string, limit int64) ([]byte, error)
+	// Write makes uri hold data, all or nothing, with the folders above.
+	Write(ctx context.Context, uri string, data []byte) error
+	// Delete deletes a file, or an empty local folder. It is no error when
+	// there is none.
+	Delete(ctx context.Context, uri string) error
+	// Lock takes the lock of that name or fails at once with ErrLocked. A lock
+	// of a dead process is free: locally at once, on gs:// after 5 minutes.
+	// Unlock's error tells that the lock was lost on the way.
+	Lock(ctx context.Context, uri string) (unlock func() error, err error)
+}
+
+// Option changes what For returns.
+type Option func(*options)
+
+type options struct{ tempDir string }
+
+// TempDir is the folder where local writes make temporary files. It is made
+// when it is needed and stays; it should be on the disk of what is written,
+// otherwise, and without this option, the target's own folder is used.
+func TempDir(dir string) Option { return func(o *options) { o.tempDir = dir } }
+
+// For returns the store of a URI. A scheme other than gs:// is refused.
+func For(ctx context.Context, uri string, opts ...Option) (Store, error) {
+	var o options
+	for _, opt := range opts {
+		opt(&o)
+	}
+	switch scheme := schemeOf(uri); scheme {
+	case "":
+		return local{o.tempDir}, nil
+	case "gs":
+		return forGS(ctx, uri)
+	case "file":
+		return nil, fmt.Errorf("store: %s: file:// is not supported; give the path itself", quote(uri))
+	default:
+		return nil, fmt.Errorf("store: %s: %s:// is not supported; give a local path or gs://bucket/object", quote(uri), scheme)
+	}
+}
+
+// Sub returns the folder, or gs:// prefix, as an fs.FS, for a model: files are
+// read whole when they are opened, at most 2 GiB from gs://, and nothing outside
+// the folder can be reached, by links neither. The context is used as long as
+// the FS is.
+func Sub(ctx context.Context, uri string) (fs.FS, error) {
+	s, err := For(ctx, uri)
+	if err != nil {
+		return nil, err
+	}
+	return s.(interface {
+		sub(ctx context.Context, uri string) (fs.FS, error)
+	}).sub(ctx, uri)
+}
+
+// Join appends the elements to base, with one slash between. Locally the result
+// is cleaned as filepath.Join does; elements of a gs:// URI stay as they are.
+func Join(base string, elem ...string) string {
+	if schemeOf(base) == "" {
+		return filepath.Join(append([]string{base}, elem...)...)
+	}
+	for _, e := range elem {
+		base = strings.TrimSuffix(base, "/") + "/" + e
+	}
+	return base
+}
+
+// schemeOf is the scheme of a URI, lower-cased, or "".
+func schemeOf(uri string) string {
+	scheme, _, ok := strings.Cut(uri, "://")
+	if !ok || scheme == "" {
+		return ""
+	}
+	for i, c := range []byte(strings.ToLower(scheme)) {
+		if letter := 'a' <= c && c <= 'z'; !letter && (i == 0 || !strings.ContainsRune("0123456789+-.", rune(c))) {
+			return ""
+		}
+	}
+	return strings.ToLower(scheme)
+}
+
+// quote makes a URI fit for a line of an error: as it is, or quoted where it
+// has control characters or bytes that are no UTF-8.
+func quote(uri string) string {
+	q := fmt.Sprintf("%q", uri)
+	if q[1:len(q)-1] == uri || strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(q[1:len(q)-1]) == uri {
+		return uri
+	}
+	return q
+}
+
+func tooLarge(uri string, size, limit int64) error {
+	return fmt.Errorf("store: %s: %d bytes, the limit is %d: %w", quote(uri), size, limit, ErrTooLarge)
+}
