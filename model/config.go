@@ -7,13 +7,33 @@
 // H hidden_size, K classes of all heads together. Matrices are row-major.
 package model
 
+import (
+	"fmt"
+	"strings"
+)
+
 // Format is the version of the folder layout that Save writes.
 const Format = 1
+
+// What the features of this program are. Package feature makes them and holds
+// itself to these; a model that was trained on others is refused.
+const (
+	FeatureVersion = 1
+	FeatureHash    = "fnv1a32-murmur3" // FNV-1a of 32 bits, then murmur3's finaliser
+	FeatureLayout  = 95                // layout and document numbers of a line
+)
 
 // Names of label sets (Config.LabelSet and the flag --label_set).
 const (
 	Collapsed = "collapsed" // Nomenclature, Description, Misc-exposition
 	Full      = "full"      // every label of the annotation
+)
+
+// The classes of the collapsed label set.
+const (
+	Nomenclature   = "Nomenclature"
+	Description    = "Description"
+	MiscExposition = "Misc-exposition"
 )
 
 // Config describes a model and how it was, or is to be, trained. The names of
@@ -49,10 +69,102 @@ type Config struct {
 	LabelSet    string   `json:"label_set"`
 	Classes     []string `json:"classes"`
 	FullClasses []string `json:"full_classes,omitempty"`
-	// LabelMap maps raw labels to Classes; what it does not name becomes
-	// OtherClass.
+	// LabelMap maps raw labels to Classes. What it does not name stays itself
+	// where it is one of Classes, and becomes OtherClass where it is not.
 	LabelMap   map[string]string `json:"label_map,omitempty"`
 	OtherClass string            `json:"other_class,omitempty"`
+}
+
+// DefaultConfig is the recipe of the bundled model, before training: three
+// labels, whole documents at prediction.
+func DefaultConfig() Config {
+	return Config{
+		Format:         Format,
+		FeatureVersion: FeatureVersion,
+		FeatureHash:    FeatureHash,
+		InputSize:      1 << 16,
+		EmbeddingSize:  64,
+		LayoutSize:     FeatureLayout,
+		HiddenSize:     96,
+		NumLayers:      1,
+		NumClasses:     3,
+		Dropout:        0.4,
+		BatchSize:      12,
+		Epochs:         8,
+		LearningRate:   5e-3,
+		WeightDecay:    0.01,
+		ClassWeights:   "none",
+		Seed:           1,
+		LabelSet:       Collapsed,
+		Classes:        []string{Nomenclature, Description, MiscExposition},
+		OtherClass:     MiscExposition,
+	}
+}
+
+// Head is the vocabulary of labelSet ("" = that of the main head) and the
+// first of its columns in a row of probabilities.
+func (c *Config) Head(labelSet string) (first int, classes []string, err error) {
+	switch {
+	case labelSet == "" || labelSet == c.LabelSet:
+		return 0, c.Classes, nil
+	case labelSet == Full && len(c.FullClasses) > 0:
+		return len(c.Classes), c.FullClasses, nil
+	case labelSet != Collapsed && labelSet != Full:
+		return 0, nil, fmt.Errorf("model: label_set: %s; it must be %s or %s", quote(labelSet), Collapsed, Full)
+	}
+	return 0, nil, fmt.Errorf("model: label_set: this model has no %s labels; use --label_set=%s or another model", labelSet, c.LabelSet)
+}
+
+// Class is the index in Classes that a label of the annotation is trained and
+// judged as, by LabelMap and OtherClass; -1 for "" (no label) and where there
+// is no OtherClass for it.
+func (c *Config) Class(label string) int {
+	if label == "" {
+		return -1
+	}
+	if to, ok := c.LabelMap[label]; ok {
+		return index(c.Classes, to)
+	}
+	if i := index(c.Classes, label); i >= 0 {
+		return i
+	}
+	if c.OtherClass == "" {
+		return -1
+	}
+	return index(c.Classes, c.OtherClass)
+}
+
+// FullClass is the index of label in FullClasses; -1 where it is not there.
+func (c *Config) FullClass(label string) int { return index(c.FullClasses, label) }
+
+// WindowsPerBatch is how many windows a batch of prediction holds:
+// PredictionBatchSize, or what suits the size of the model where that is 0.
+func (c *Config) WindowsPerBatch() int {
+	switch {
+	case c.PredictionBatchSize > 0:
+		return c.PredictionBatchSize
+	case c.NumLayers <= 2 && c.HiddenSize <= 128:
+		return 128
+	case c.NumLayers <= 3 && c.HiddenSize <= 256:
+		return 64
+	}
+	return 32
+}
+
+// LossWeights is ClassWeights read: the weight of each label it names, nil
+// where it names none. balanced says that weights are to be the inverse of how
+// often a class occurs.
+func (c *Config) LossWeights() (weights map[string]float64, balanced bool, err error) {
+	weights, err = c.classWeights()
+	if err != nil {
+		return nil, false, fmt.Errorf("model: %w", err)
+	}
+	return weights, c.ClassWeights == "balanced", nil
+}
+
+// FocalClasses is FocalLabels as a list, without blanks.
+func (c *Config) FocalClasses() []string {
+	return strings.FieldsFunc(c.FocalLabels, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 // NumOutputs is K: the length of a row of probabilities.

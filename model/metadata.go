@@ -1,0 +1,65 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"time"
+)
+
+// Metadata says where a model comes from: metadata.json in its folder.
+// Nothing in it changes what the model computes.
+type Metadata struct {
+	Data       string       `json:"data"`                 // what it was trained on, source and licence
+	Split      Split        `json:"split"`                // which documents it was trained and judged on
+	Seed       int64        `json:"seed"`                 // of weights, order and dropout
+	Epochs     []EpochStats `json:"epochs"`               // what each epoch came to
+	Validation *Accuracy    `json:"validation,omitempty"` // on Split.Validation
+	Test       *Accuracy    `json:"test,omitempty"`       // on Split.Test
+	Parameters int          `json:"parameters"`           // NumParameters of its Config
+	Commit     string       `json:"commit,omitempty"`     // of the program that trained it
+	Device     string       `json:"device"`               // CPU or GPU, instruction set, workers
+	Time       time.Time    `json:"time"`                 // when training ended, UTC
+	Seconds    float64      `json:"seconds"`              // training took
+}
+
+// Split names the documents of each part, and the lines they had.
+type Split struct {
+	Train           []string `json:"train"`
+	Validation      []string `json:"validation,omitempty"`
+	Test            []string `json:"test,omitempty"`
+	TrainLines      int      `json:"train_lines"`
+	ValidationLines int      `json:"validation_lines,omitempty"`
+	TestLines       int      `json:"test_lines,omitempty"`
+}
+
+// EpochStats is one epoch of training. Validation's numbers are 0 where there
+// were no documents for it.
+type EpochStats struct {
+	Loss              float64 `json:"loss"` // mean of the steps
+	ValidationLoss    float64 `json:"validation_loss,omitempty"`
+	ValidationMacroF1 float64 `json:"validation_macro_f1,omitempty"`
+	LearningRate      float64 `json:"learning_rate"` // at its end
+	Seconds           float64 `json:"seconds"`
+}
+
+// Accuracy is how a model did on labelled, non-blank lines.
+type Accuracy struct {
+	Accuracy float64            `json:"accuracy"` // share of lines that are right
+	MacroF1  float64            `json:"macro_f1"`
+	F1       map[string]float64 `json:"f1"` // by class
+}
+
+// LoadMetadata reads metadata.json of the model in fsys. A folder without one
+// gives an error that wraps fs.ErrNotExist; the model is as good without.
+func LoadMetadata(fsys fs.FS) (*Metadata, error) {
+	b, err := readFile(fsys, metadataFile, maxMetadataBytes)
+	if err != nil {
+		return nil, fmt.Errorf("model: %w", err)
+	}
+	m := new(Metadata)
+	if err := json.Unmarshal(b, m); err != nil {
+		return nil, fmt.Errorf("model: %s: %s; copy the model again", metadataFile, oneLine(err))
+	}
+	return m, nil
+}

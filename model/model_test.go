@@ -1,0 +1,282 @@
+package model
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// testConfig is a small model with two heads.
+func testConfig() Config {
+	c := DefaultConfig()
+	c.InputSize, c.EmbeddingSize, c.HiddenSize, c.NumLayers = 50, 5, 3, 2
+	c.FullClasses = []string{"Nomenclature", "Description", "Key", "Figure"}
+	return c
+}
+
+// testWeights are random weights of the shapes of c.
+func testWeights(c Config) *Weights {
+	w := &Weights{Config: c}
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, t := range w.tensors() {
+		if t.i8 != nil {
+			*t.i8 = make([]int8, t.len())
+			for i := range *t.i8 {
+				(*t.i8)[i] = int8(r.IntN(255) - 127)
+			}
+			continue
+		}
+		*t.f32 = make([]float32, t.len())
+		for i := range *t.f32 {
+			(*t.f32)[i] = r.Float32() - 0.5
+		}
+	}
+	return w
+}
+
+func TestDefaultConfigIsValid(t *testing.T) {
+	c := DefaultConfig()
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := c.NumParameters(), 65536*64+95*64+64+2*(64*384+96*384+384)+(192+64)*3+3; got != want {
+		t.Errorf("NumParameters() = %d, want %d", got, want)
+	}
+}
+
+func TestConfigValidate(t *testing.T) {
+	cases := map[string]struct {
+		change func(*Config)
+		want   string // prefix of the error
+	}{
+		"format":                {func(c *Config) { c.Format = 9 }, "model: format: 9, but this program reads 1"},
+		"feature_version":       {func(c *Config) { c.FeatureVersion = 2 }, "model: feature_version: 2, but this program makes 1"},
+		"feature_hash":          {func(c *Config) { c.FeatureHash = "md5" }, `model: feature_hash: "md5"`},
+		"input_size":            {func(c *Config) { c.InputSize = 0 }, "model: input_size: 0; it must be from 1 to 16,777,216"},
+		"input_size large":      {func(c *Config) { c.InputSize = 1<<24 + 1 }, "model: input_size: 16,777,217;"},
+		"embedding_size":        {func(c *Config) { c.EmbeddingSize = -1 }, "model: embedding_size: -1;"},
+		"layout_size":           {func(c *Config) { c.LayoutSize = 0 }, "model: layout_size: 0;"},
+		"hidden_size":           {func(c *Config) { c.HiddenSize = 4097 }, "model: hidden_size: 4,097; it must be from 1 to 4,096"},
+		"num_layers":            {func(c *Config) { c.NumLayers = 17 }, "model: num_layers: 17;"},
+		"num_classes":           {func(c *Config) { c.NumClasses = 4 }, "model: num_classes: 4, but classes has 3"},
+		"window_size":           {func(c *Config) { c.WindowSize = -1 }, "model: window_size: -1;"},
+		"prediction_stride":     {func(c *Config) { c.WindowSize, c.PredictionStride = 80, 81 }, "model: prediction_stride: 81; it must be from 0 to window_size, 80"},
+		"prediction_batch_size": {func(c *Config) { c.PredictionBatchSize = 1 << 17 }, "model: prediction_batch_size: 131,072;"},
+		"batch_size":            {func(c *Config) { c.BatchSize = 0 }, "model: batch_size: 0;"},
+		"epochs":                {func(c *Config) { c.Epochs = 0 }, "model: epochs: 0;"},
+		"dropout":               {func(c *Config) { c.Dropout = 1 }, "model: dropout: 1; it must be from 0 to 0.95"},
+		"dropout NaN":           {func(c *Config) { c.Dropout = nan() }, "model: dropout: NaN;"},
+		"learning_rate":         {func(c *Config) { c.LearningRate = 0 }, "model: learning_rate: 0; it must be above 0"},
+		"learning_rate NaN":     {func(c *Config) { c.LearningRate = nan() }, "model: learning_rate: NaN;"},
+		"weight_decay":          {func(c *Config) { c.WeightDecay = -1 }, "model: weight_decay: -1;"},
+		"too many parameters":   {func(c *Config) { c.InputSize, c.EmbeddingSize = 1<<24, 4096 }, "model: input_size, embedding_size, hidden_size and num_layers: together 68,"},
+		"label_set":             {func(c *Config) { c.LabelSet = "some" }, `model: label_set: "some";`},
+		"no classes":            {func(c *Config) { c.Classes = nil }, "model: classes: 0 labels;"},
+		"class is no label":     {func(c *Config) { c.Classes[0] = "a b" }, `model: classes: "a b" is no label`},
+		"class begins wrong":    {func(c *Config) { c.Classes[0] = "1a" }, `model: classes: "1a" is no label`},
+		"class is long":         {func(c *Config) { c.Classes[0] = strings.Repeat("a", 51) }, `model: classes: "aaa`},
+		"class twice":           {func(c *Config) { c.Classes[1] = c.Classes[0] }, "model: classes: Nomenclature stands there twice"},
+		"full class twice":      {func(c *Config) { c.FullClasses[1] = c.FullClasses[0] }, "model: full_classes: Nomenclature stands there twice"},
+		"two full heads":        {func(c *Config) { c.LabelSet = Full }, "model: full_classes: label_set is full already"},
+		"label_map to nowhere":  {func(c *Config) { c.LabelMap = map[string]string{"Key": "Nothing"} }, `model: label_map: Key maps to "Nothing"`},
+		"label_map no label":    {func(c *Config) { c.LabelMap = map[string]string{"": Description} }, `model: label_map: "" is no label`},
+		"other_class":           {func(c *Config) { c.OtherClass = "Other" }, `model: other_class: "Other" is not in classes`},
+		"class_weights form":    {func(c *Config) { c.ClassWeights = "heavy" }, `model: class_weights: "heavy"; it must be none, balanced or`},
+		"class_weights label":   {func(c *Config) { c.ClassWeights = "Foo=1" }, `model: class_weights: "Foo" is not in classes`},
+		"class_weights number":  {func(c *Config) { c.ClassWeights = "Description=x" }, `model: class_weights: Description="x"; a weight must be from 0`},
+		"class_weights NaN":     {func(c *Config) { c.ClassWeights = "Description=NaN" }, `model: class_weights: Description="NaN";`},
+		"class_weights twice":   {func(c *Config) { c.ClassWeights = "Description=1,Description=2" }, "model: class_weights: Description stands there twice"},
+		"focal_labels":          {func(c *Config) { c.FocalLabels = "Description,Foo" }, `model: focal_labels: "Foo" is not in classes`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := testConfig()
+			c.FullClasses = slices.Clone(c.FullClasses)
+			tc.change(&c)
+			checkError(t, c.Validate(), tc.want)
+		})
+	}
+}
+
+func nan() float64 { z := 0.0; return z / z }
+
+// checkError wants one line that begins with want.
+func checkError(t *testing.T, err error, want string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want %q", want)
+	}
+	if got := err.Error(); !strings.HasPrefix(got, want) || strings.Contains(got, "\n") || len(got) > 400 {
+		t.Errorf("error = %q\nwant one line that begins %q", got, want)
+	}
+}
+
+func TestHead(t *testing.T) {
+	two, full := testConfig(), testConfig()
+	full.LabelSet, full.FullClasses = Full, nil
+	one := testConfig()
+	one.FullClasses = nil
+	cases := map[string]struct {
+		c        Config
+		labelSet string
+		first, n int
+		want     string
+	}{
+		"default":             {two, "", 0, 3, ""},
+		"collapsed":           {two, Collapsed, 0, 3, ""},
+		"full":                {two, Full, 3, 4, ""},
+		"full alone":          {full, Full, 0, 3, ""},
+		"full is default":     {full, "", 0, 3, ""},
+		"collapsed from full": {full, Collapsed, 0, 0, "model: label_set: this model has no collapsed labels; use --label_set=full"},
+		"no full head":        {one, Full, 0, 0, "model: label_set: this model has no full labels; use --label_set=collapsed"},
+		"unknown":             {two, "some", 0, 0, `model: label_set: "some"; it must be`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			first, classes, err := tc.c.Head(tc.labelSet)
+			if tc.want != "" {
+				checkError(t, err, tc.want)
+				return
+			}
+			if err != nil || first != tc.first || len(classes) != tc.n {
+				t.Errorf("Head(%q) = %d, %d classes, %v; want %d, %d", tc.labelSet, first, len(classes), err, tc.first, tc.n)
+			}
+		})
+	}
+}
+
+func TestClass(t *testing.T) {
+	c := testConfig()
+	c.LabelMap = map[string]string{"Holotype": Description, Nomenclature: MiscExposition}
+	for label, want := range map[string]int{
+		Description: 1, MiscExposition: 2, "Key": 2, "Holotype": 1, Nomenclature: 2, "": -1,
+	} {
+		if got := c.Class(label); got != want {
+			t.Errorf("Class(%q) = %d, want %d", label, got, want)
+		}
+	}
+	c.OtherClass = ""
+	if got := c.Class("Key"); got != -1 {
+		t.Errorf("Class without other_class = %d, want -1", got)
+	}
+	for label, want := range map[string]int{"Key": 2, "Figure": 3, "Holotype": -1, "": -1} {
+		if got := c.FullClass(label); got != want {
+			t.Errorf("FullClass(%q) = %d, want %d", label, got, want)
+		}
+	}
+}
+
+func TestWindowsPerBatch(t *testing.T) {
+	for _, tc := range []struct{ layers, hidden, set, want int }{
+		{1, 96, 0, 128}, {2, 128, 0, 128}, {3, 96, 0, 64}, {1, 129, 0, 64}, {3, 256, 0, 64}, {4, 64, 0, 32}, {1, 257, 0, 32}, {1, 96, 7, 7},
+	} {
+		c := Config{NumLayers: tc.layers, HiddenSize: tc.hidden, PredictionBatchSize: tc.set}
+		if got := c.WindowsPerBatch(); got != tc.want {
+			t.Errorf("WindowsPerBatch of %d layers, hidden %d, set %d = %d, want %d", tc.layers, tc.hidden, tc.set, got, tc.want)
+		}
+	}
+}
+
+func TestLossWeightsAndFocalClasses(t *testing.T) {
+	c := testConfig()
+	c.ClassWeights = "Description=2.5, Key=0"
+	c.FocalLabels = "Key, Description"
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	weights, balanced, err := c.LossWeights()
+	if err != nil || balanced || len(weights) != 2 || weights[Description] != 2.5 {
+		t.Errorf("LossWeights() = %v, %v, %v", weights, balanced, err)
+	}
+	if got := c.FocalClasses(); !slices.Equal(got, []string{"Key", Description}) {
+		t.Errorf("FocalClasses() = %q", got)
+	}
+	c.ClassWeights = "balanced"
+	if weights, balanced, err := c.LossWeights(); weights != nil || !balanced || err != nil {
+		t.Errorf("LossWeights() of balanced = %v, %v, %v", weights, balanced, err)
+	}
+}
+
+func TestWeightsValidate(t *testing.T) {
+	if err := testWeights(testConfig()).Validate(); err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]struct {
+		change func(*Weights)
+		want   string
+	}{
+		"config": {func(w *Weights) { w.Config.Epochs = 0 }, "model: epochs: 0"},
+		"layers": {func(w *Weights) { w.Layers = w.Layers[:1] }, "model: layers: 1, but num_layers is 2"},
+		"short":  {func(w *Weights) { w.Layers[1].Backward.Bias = nil }, "model: layers.1.backward.bias: 0 numbers; the config asks for 12"},
+		"table":  {func(w *Weights) { w.Table = w.Table[1:] }, "model: table: 249 numbers; the config asks for 250"},
+		"NaN":    {func(w *Weights) { w.OutputBias[2] = float32(nan()) }, "model: output.bias: number 2 is NaN"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := testWeights(testConfig())
+			tc.change(w)
+			checkError(t, w.Validate(), tc.want)
+		})
+	}
+}
+
+func TestQuantizeTable(t *testing.T) {
+	const rows, d = 40, 7
+	r := rand.New(rand.NewPCG(3, 4))
+	table := make([]float32, rows*d)
+	for i := range table {
+		table[i] = float32(r.NormFloat64())
+	}
+	clear(table[d : 2*d]) // a row that training never touched
+	for j := range d {
+		table[2*d+j] = 1e-45 * float32(j) // smaller than a scale can say
+	}
+	q, scale := QuantizeTable(table, rows, d)
+	for i, v := range table {
+		s := scale[i/d]
+		off := v - s*float32(q[i])
+		if limit := s*0.5001 + 1e-44; off > limit || off < -limit {
+			t.Errorf("table[%d] = %g became %g, off by more than half of %g", i, v, s*float32(q[i]), s)
+		}
+		if q[i] == -128 {
+			t.Errorf("q[%d] = -128", i)
+		}
+	}
+	for r := range rows {
+		if r == 1 || r == 2 {
+			continue
+		}
+		if slices.Max(q[r*d:(r+1)*d]) != 127 && slices.Min(q[r*d:(r+1)*d]) != -127 {
+			t.Errorf("row %d does not use the whole range: %v", r, q[r*d:(r+1)*d])
+		}
+	}
+	if scale[1] != 0 {
+		t.Errorf("scale of a row of zeros = %g, want 0", scale[1])
+	}
+}
+
+func TestAppendLines(t *testing.T) {
+	src := &Batch{
+		IDs:        []uint32{1, 2, 3, 4, 5, 6},
+		GroupEnd:   []uint32{1, 2, 2, 3, 3, 3, 3, 4, 5, 6, 6, 6},
+		GroupScale: []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12},
+		Layout:     []float32{1, 2, 3, 4, 5, 6},
+	}
+	var b Batch
+	if at := b.AppendLines(src, 1, 2); at != 0 {
+		t.Errorf("first line stands at %d, want 0", at)
+	}
+	if at := b.AppendLines(src, 0, 1); at != 2 {
+		t.Errorf("third line stands at %d, want 2", at)
+	}
+	if want := []uint32{4, 5, 6, 1, 2, 3}; !slices.Equal(b.IDs, want) {
+		t.Errorf("IDs = %v, want %v", b.IDs, want)
+	}
+	if want := []uint32{0, 0, 0, 1, 2, 3, 3, 3, 4, 5, 5, 6}; !slices.Equal(b.GroupEnd, want) {
+		t.Errorf("GroupEnd = %v, want %v", b.GroupEnd, want)
+	}
+	if want := []float32{3, 4, 5, 6, 1, 2}; !slices.Equal(b.Layout, want) {
+		t.Errorf("Layout = %v, want %v", b.Layout, want)
+	}
+}
