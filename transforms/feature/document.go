@@ -1,0 +1,287 @@
+package feature
+
+import (
+	"math/bits"
+	"sync/atomic"
+
+	"github.com/linnet-ml/linnet/transforms/yedda"
+)
+
+// row is what the numbers of the document need to know of a line.
+type row struct {
+	norm      uint64 // key, then slot in document.lines
+	first     uint64 // key, then slot in document.words
+	generaEnd uint32 // in part.genera
+	length    int32  // characters
+	width     int32  // indent and characters
+	indent    int32  // columns
+	blank     int32  // blank lines before it
+	feed      bool   // a form feed before it
+	hasNorm   bool
+	hasFirst  bool
+	novelty   bool
+}
+
+// part is a range of rows that one worker takes apart, with the worker's
+// memory.
+type part struct {
+	first, end int // rows
+	line       line
+	scratch    groupScratch
+	ids        []uint32
+	words      []uint64 // keys of words in small letters
+	genera     []uint64 // keys of genera row by row, then their slots
+}
+
+// wordCounts are counts of one word over a document.
+type wordCounts struct {
+	key   uint64
+	first uint32 // lines that begin with it, capitalised
+	genus uint32 // lines that have it as a genus
+	small uint32 // its uses in small letters
+	novel bool   // a genus on or above a line of novelty
+}
+
+// lineCount counts the lines of one norm.
+type lineCount struct {
+	key uint64
+	n   uint32
+}
+
+// document counts what repeats in a document. Both tables are open-addressing
+// with linear probing and hold twice as many slots as keys at least.
+type document struct {
+	rows       []row
+	parts      []*part
+	words      []wordCounts
+	lines      []lineCount
+	widths     [percentileCap + 1]uint32
+	percentile float64 // the 85th of the widths, at least 20
+}
+
+// gap looks at the bytes between row i and the one before it: how many blank
+// lines there are, and whether a form feed. The form feed may also stand in
+// the white space at the end of the row before. A document begins as it ends,
+// as if behind a page of its own.
+func gap(text []byte, rows []yedda.Line, i int) (blank int32, feed bool) {
+	if i == 0 {
+		return 3, true
+	}
+	above := rows[i-1]
+	end := min(above.End, rows[i].Start)
+	for _, c := range text[end:rows[i].Start] {
+		switch c {
+		case '\n':
+			blank++
+		case '\f':
+			feed = true
+		}
+	}
+	for end > above.Start && !feed {
+		end--
+		c := text[end]
+		if asciiClass[c] != space {
+			break
+		}
+		feed = c == '\f'
+	}
+	return max(0, blank-1), feed
+}
+
+// slots returns table with at least twice n empty slots, a power of two.
+func slots[T any](table []T, n int) []T {
+	size := 1 << bits.Len(uint(2*n))
+	if cap(table) < size {
+		return make([]T, size)
+	}
+	table = table[:size]
+	clear(table)
+	return table
+}
+
+func (d *document) wordSlot(key uint64) uint64 {
+	mask := uint64(len(d.words) - 1)
+	i := key >> 20 & mask
+	for d.words[i].key != key && d.words[i].key != 0 {
+		i = (i + 1) & mask
+	}
+	return i
+}
+
+// count fills the tables, all but the uses in small letters. It replaces keys
+// by slots.
+func (d *document) count() {
+	genera := 0
+	for _, p := range d.parts {
+		genera += len(p.genera)
+	}
+	d.words = slots(d.words, len(d.rows)+genera)
+	d.lines = slots(d.lines, len(d.rows))
+	lineMask := uint64(len(d.lines) - 1)
+	for _, p := range d.parts {
+		for i := p.first; i < p.end; i++ {
+			r := &d.rows[i]
+			if r.hasNorm {
+				s := r.norm >> 20 & lineMask
+				for d.lines[s].key != r.norm && d.lines[s].key != 0 {
+					s = (s + 1) & lineMask
+				}
+				d.lines[s].key = r.norm
+				d.lines[s].n++
+				r.norm = s
+			}
+			if r.hasFirst {
+				s := d.wordSlot(r.first)
+				d.words[s].key = r.first
+				d.words[s].first++
+				r.first = s
+			}
+		}
+		for i, key := range p.genera {
+			s := d.wordSlot(key)
+			d.words[s].key = key
+			d.words[s].genus++
+			p.genera[i] = s
+		}
+	}
+	var above []uint64 // slots of the genera of the row above
+	for _, p := range d.parts {
+		for i := p.first; i < p.end; i++ {
+			own := p.generaOf(d.rows, i)
+			if d.rows[i].novelty {
+				for _, s := range above {
+					d.words[s].novel = true
+				}
+				for _, s := range own {
+					d.words[s].novel = true
+				}
+			}
+			above = own
+		}
+	}
+	d.measure()
+}
+
+// generaOf returns the part of p.genera that belongs to row i.
+func (p *part) generaOf(rows []row, i int) []uint64 {
+	from := uint32(0)
+	if i > p.first {
+		from = rows[i-1].generaEnd
+	}
+	return p.genera[from:rows[i].generaEnd]
+}
+
+// countSmall counts the words of p in small letters, as far as the table has
+// them. Several parts may be counted at once.
+func (d *document) countSmall(p *part) {
+	for _, key := range p.words {
+		if w := &d.words[d.wordSlot(key)]; w.key == key {
+			atomic.AddUint32(&w.small, 1)
+		}
+	}
+}
+
+// measure finds the 85th percentile of the widths, between ranks linearly.
+func (d *document) measure() {
+	clear(d.widths[:])
+	for i := range d.rows {
+		d.widths[min(d.rows[i].width, percentileCap)]++
+	}
+	rank := .85 * float64(len(d.rows)-1)
+	low := int(rank)
+	below, above := -1, -1
+	seen := 0
+	for w, n := range d.widths {
+		seen += int(n)
+		if below < 0 && seen > low {
+			below = w
+		}
+		if seen > low+1 || seen == len(d.rows) {
+			above = w
+			break
+		}
+	}
+	if below < 0 {
+		below = above
+	}
+	d.percentile = max(20, float64(below)+(rank-float64(low))*float64(above-below))
+}
+
+// numbers writes the numbers of rows [from, to) that depend on other rows.
+func (d *document) numbers(layout []float32, from, to int) {
+	n := len(d.rows)
+	scale := 1 / d.percentile
+	part := 0
+	// Distances to form feeds count to 60, so a look that far is enough.
+	next := to
+	for next < n && next < to+60 && !d.rows[next].feed {
+		next++
+	}
+	for i := to - 1; i >= from; i-- {
+		o := layout[i*LayoutSize:][:LayoutSize]
+		o[tillFeed] = float32(min(next-i, 60)) / 60
+		o[beforeFeed] = flag(next-i <= 2)
+		if d.rows[i].feed {
+			next = i
+		}
+	}
+	since := from
+	for since > 0 && since > from-60 && !d.rows[since].feed {
+		since--
+	}
+	for i := from; i < to; i++ {
+		for i >= d.parts[part].end {
+			part++
+		}
+		r := &d.rows[i]
+		o := layout[i*LayoutSize:][:LayoutSize]
+		o[relLength] = float32(float64(max(1, r.length)) * scale)
+		o[blankBefore] = float32(min(r.blank, 1))
+		o[blanksBefore] = float32(min(r.blank, 3)) / 3
+		o[feedBefore] = flag(r.feed)
+		above, below := row{width: r.width}, row{width: r.width, blank: 3, feed: true}
+		if i > 0 {
+			above = d.rows[i-1]
+		}
+		if i+1 < n {
+			below = d.rows[i+1]
+		}
+		o[blankAfter] = float32(min(below.blank, 1))
+		o[blanksAfter] = float32(min(below.blank, 3)) / 3
+		o[feedAfter] = flag(below.feed)
+		o[place] = float32(float64(i) / float64(n))
+		o[early] = float32(min(i, 60)) / 60
+
+		if r.feed {
+			since = i
+		}
+		o[sinceFeed] = float32(min(i-since, 60)) / 60
+		o[afterFeed] = flag(i-since < 3)
+		o[widerAbove] = float32(float64(r.width-above.width) * scale)
+		o[widerBelow] = float32(float64(r.width-below.width) * scale)
+		o[deeperAbove] = float32(min(max(r.indent-above.indent, -20), 20)) / 10
+		o[deeperBelow] = float32(min(max(r.indent-below.indent, -20), 20)) / 10
+
+		if r.hasNorm {
+			count := int(d.lines[r.norm].n)
+			o[repeats] = log1p(count - 1)
+			o[repeated] = flag(count >= 3)
+		}
+		if r.hasFirst {
+			w := &d.words[r.first]
+			o[firstCount] = log1p(int(w.first) - 1)
+			o[firstGenus] = log1p(int(w.genus))
+			o[firstNovel] = flag(w.novel)
+			o[firstWord] = log1p(int(w.small))
+		}
+		genera := d.parts[part].generaOf(d.rows, i)
+		most, novel := uint32(0), false
+		for _, s := range genera {
+			most = max(most, d.words[s].genus)
+			novel = novel || d.words[s].novel
+		}
+		o[genusCount] = log1p(int(most))
+		o[genusNovel] = flag(novel)
+		o[generaOnLine] = float32(len(genera))
+	}
+}

@@ -1,0 +1,172 @@
+// Package feature turns the lines of a document into what the network reads:
+// the ids of hashed words, word pairs, affixes and shapes, and 95 layout and
+// document numbers a line. Training and prediction share it.
+//
+// Bytes that are no UTF-8 and U+FFFD are left out as if they were not there,
+// so what stands on both sides of one joins. Letters, capitals and digits are
+// those of Unicode; lower case is the simple mapping, character by character.
+// A line may be of any length; its first 512 tokens make the features.
+//
+// Equal text gives equal features, whatever the number of workers. No input
+// makes a number that is not finite. scripts/features.py is an independent
+// implementation that makes the goldens.
+package feature
+
+import (
+	"sync"
+
+	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/transforms/yedda"
+)
+
+// Version is the version of the features. A model made with another version
+// does not fit.
+const Version = 1
+
+const (
+	minPart   = 512      // rows that are worth a goroutine
+	maxPooled = 16 << 20 // bytes of scratch that are kept for the next document
+)
+
+// Extract returns the features of rows of text, one line of the Batch a row,
+// without Windows. text is the whole document: the bytes between two rows are
+// its blank lines and form feeds. Ids are below inputSize, at least 1. Up to
+// workers goroutines share a long document. Extract is safe for concurrent
+// use and keeps nothing of its arguments.
+func Extract(text []byte, rows []yedda.Line, inputSize, workers int) *model.Batch {
+	if inputSize < 1 || int64(inputSize) > 1<<32-1 {
+		panic("feature: input size out of range")
+	}
+	b := new(model.Batch)
+	n := len(rows)
+	if n == 0 {
+		return b
+	}
+	b.GroupEnd = make([]uint32, n*model.Groups)
+	b.GroupScale = make([]float32, n*model.Groups)
+	b.Layout = make([]float32, n*LayoutSize)
+
+	e := pool.Get().(*extractor)
+	e.doc.rows = grow(e.doc.rows, n)
+	e.divide(rows, max(1, min(workers, n/minPart)))
+	parts := e.doc.parts
+	each(parts, func(p *part) { p.read(text, rows, e.doc.rows, b, uint32(inputSize)) })
+	e.doc.count()
+	each(parts, func(p *part) { e.doc.countSmall(p) })
+	each(parts, func(p *part) { e.doc.numbers(b.Layout, p.first, p.end) })
+	each(parts, func(p *part) {
+		average(b.Layout, roundUp(p.first), min(n, roundUp(p.end)), n)
+	})
+	e.join(b)
+	if e.size() <= maxPooled {
+		pool.Put(e)
+	}
+	return b
+}
+
+// extractor is the memory that Extract works in.
+type extractor struct {
+	doc   document
+	spare []*part
+}
+
+var pool = sync.Pool{New: func() any { return new(extractor) }}
+
+func roundUp(row int) int { return (row + meanBlock - 1) / meanBlock * meanBlock }
+
+func grow[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	return s[:n]
+}
+
+// size is about how many bytes e holds.
+func (e *extractor) size() int {
+	n := 48*cap(e.doc.rows) + 24*cap(e.doc.words) + 16*cap(e.doc.lines)
+	for _, p := range e.spare {
+		n += 4*cap(p.ids) + 8*cap(p.words) + 8*cap(p.genera) + cap(p.line.low) + cap(p.line.buf)
+	}
+	return n
+}
+
+// divide makes w parts of about equally many bytes.
+func (e *extractor) divide(rows []yedda.Line, w int) {
+	for len(e.spare) < w {
+		e.spare = append(e.spare, new(part))
+	}
+	e.doc.parts = e.spare[:w]
+	from, end := rows[0].Start, rows[len(rows)-1].End
+	i := 0
+	for k, p := range e.doc.parts {
+		p.first = i
+		border := from + int(float64(end-from)*float64(k+1)/float64(w))
+		for i < len(rows) && rows[i].Start < border {
+			i++
+		}
+		if k == w-1 {
+			i = len(rows)
+		}
+		p.end = i
+	}
+}
+
+// each calls f for every part, at once where there are several.
+func each(parts []*part, f func(p *part)) {
+	if len(parts) == 1 {
+		f(parts[0])
+		return
+	}
+	var wait sync.WaitGroup
+	for _, p := range parts {
+		wait.Go(func() { f(p) })
+	}
+	wait.Wait()
+}
+
+// read takes the rows of p apart: all that a line says alone. Group ends
+// count from the part's first id.
+func (p *part) read(text []byte, rows []yedda.Line, facts []row, b *model.Batch, inputSize uint32) {
+	p.ids, p.words, p.genera = p.ids[:0], p.words[:0], p.genera[:0]
+	ends := b.GroupEnd[p.first*model.Groups : p.first*model.Groups]
+	scales := b.GroupScale[p.first*model.Groups : p.first*model.Groups]
+	l := &p.line
+	for i := p.first; i < p.end; i++ {
+		l.read(text[rows[i].Start:rows[i].End])
+		p.ids, ends, scales = l.appendIDs(p.ids, ends, scales, inputSize, &p.scratch)
+		var m marks
+		m, p.words, p.genera = l.find(p.words, p.genera)
+		l.numbers(&m, b.Layout[i*LayoutSize:])
+		blank, feed := gap(text, rows, i)
+		facts[i] = row{
+			norm: m.norm, hasNorm: m.norm != 0,
+			first: m.first, hasFirst: m.first != 0,
+			generaEnd: uint32(len(p.genera)),
+			length:    int32(l.length), width: int32(l.indent + l.length), indent: int32(l.indent),
+			blank: blank, feed: feed || l.feed,
+			novelty: m.novelty,
+		}
+	}
+}
+
+// join puts the ids of the parts together.
+func (e *extractor) join(b *model.Batch) {
+	n := 0
+	for _, p := range e.doc.parts {
+		n += len(p.ids)
+	}
+	b.IDs = make([]uint32, n)
+	at := 0
+	for _, p := range e.doc.parts {
+		copy(b.IDs[at:], p.ids)
+		if at > 0 {
+			for i := p.first * model.Groups; i < p.end*model.Groups; i++ {
+				b.GroupEnd[i] += uint32(at)
+			}
+		}
+		at += len(p.ids)
+	}
+	for _, p := range e.doc.parts {
+		p.ids = p.ids[:0]
+	}
+}

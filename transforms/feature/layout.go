@@ -1,0 +1,194 @@
+package feature
+
+import "math"
+
+// The numbers of a line, in their order in Batch.Layout. Shares are of the
+// characters of the line's head (see maxTokens).
+const (
+	logLength    = iota // ln(1+characters)/4
+	relLength           // characters over the document's 85th percentile
+	indent              // columns, at most 40, /10
+	blankBefore         // 1 if a blank line stands before
+	blanksBefore        // how many, at most 3, /3
+	blankAfter          // the same after it
+	blanksAfter         //
+	feedBefore          // 1 if a form feed stands before
+	feedAfter           // and after
+	digitShare          // ×3
+	capitalShare        // of the letters, ×2
+	otherShare          // neither letter, digit nor white space, ×4
+	capitalWords        // share of words that begin with a capital
+	commas              // /4
+	stops               // /4
+	semicolons          // /2
+	firstCapital        // class of the first character: one of four
+	firstSmall          //
+	firstDigit          //
+	firstOther          //
+	lastStop            // class of the last character
+	lastComma           // , or ;
+	lastHyphen          // -, soft hyphen or ‐
+	lastColon           //
+	lastDigit           //
+	lastLetter          //
+	hasYear             // see marks
+	hasMeasure          //
+	hasAuthor           //
+	hasParen            // an opening parenthesis
+	allCapitals         // over two letters, more than 4 of 5 capitals
+	wordCount           // at most 20, /10
+	place               // row / rows
+	early               // row, at most 60, /60
+
+	// Numbers of the document around the line that are averaged as well.
+	repeats      // ln(1+other lines with this line's norm)
+	repeated     // 1 from the third on
+	sinceFeed    // rows since a form feed, at most 60, /60
+	firstCount   // ln(1+other lines with this first word)
+	firstGenus   // ln(1+lines that have the first word as a genus)
+	firstNovel   // 1 if that genus stands on or above a line of novelty
+	firstWord    // ln(1+uses of the first word in lower case)
+	genusCount   // ln(1+lines that have it) of the line's most frequent genus
+	genusNovel   // 1 if one of its genera stands on or above a line of novelty
+	generaOnLine // how many distinct ones
+
+	averaged // how many numbers are averaged, up to here
+
+	afterFeed   = iota - 1 // 1 for the first three rows behind a form feed
+	tillFeed               // rows to the next one, at most 60, /60
+	beforeFeed             // 1 for the last two rows before it
+	widerAbove             // width less that of the row above, over the 85th percentile
+	widerBelow             // and of the row below
+	deeperAbove            // indent less that of the row above, within ±20, /10
+	deeperBelow            // and of the row below
+
+	means // of the averaged numbers over reach rows either side
+
+	// LayoutSize is the number of layout and document numbers of a line: 34
+	// of the line, 17 of its place among the lines of the document, and the
+	// means over 40 lines either side of the 34 and of 10 of the 17.
+	LayoutSize = means + averaged
+)
+
+// reach is how many rows either side a mean takes in.
+const reach = 40
+
+// meanBlock is how many rows are averaged with one running sum. It begins
+// anew at multiples of it, so that sums do not depend on who adds them up.
+const meanBlock = 512
+
+// percentileCap is the width from which on the 85th percentile no longer tells
+// lines apart.
+const percentileCap = 4096
+
+const logTable = 1024
+
+var logOf [logTable]float32
+
+func init() {
+	for n := range logOf {
+		logOf[n] = float32(math.Log1p(float64(n)))
+	}
+}
+
+// log1p returns ln(1+n).
+func log1p(n int) float32 {
+	if n < logTable {
+		return logOf[n]
+	}
+	return float32(math.Log1p(float64(n)))
+}
+
+func flag(b bool) float32 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// numbers writes what l and m alone say to o, a row of Batch.Layout.
+func (l *line) numbers(m *marks, o []float32) {
+	o = o[:LayoutSize]
+	size := max(1, l.letters+l.digits+l.others+l.spaces)
+	n := float32(size)
+	o[logLength] = log1p(max(1, l.length)) / 4
+	o[indent] = float32(min(l.indent, 40)) / 10
+	o[digitShare] = float32(l.digits) / n * 3
+	o[capitalShare] = float32(l.uppers) / float32(max(1, l.letters)) * 2
+	o[otherShare] = float32(l.others) / n * 4
+	o[capitalWords] = float32(l.capitalised) / float32(max(1, l.words))
+	o[commas] = float32(l.commas) / 4
+	o[stops] = float32(l.dots) / 4
+	o[semicolons] = float32(l.semicolons) / 2
+	if l.length > 0 {
+		switch info := infoOf(l.first); {
+		case info.upper:
+			o[firstCapital] = 1
+		case info.class == letter:
+			o[firstSmall] = 1
+		case info.class == digit:
+			o[firstDigit] = 1
+		default:
+			o[firstOther] = 1
+		}
+		switch l.last {
+		case '.':
+			o[lastStop] = 1
+		case ',', ';':
+			o[lastComma] = 1
+		case '-', '\u00ad', '\u2010':
+			o[lastHyphen] = 1
+		case ':':
+			o[lastColon] = 1
+		default:
+			switch infoOf(l.last).class {
+			case digit:
+				o[lastDigit] = 1
+			case letter:
+				o[lastLetter] = 1
+			}
+		}
+	}
+	o[hasYear] = flag(m.year)
+	o[hasMeasure] = flag(m.measure)
+	o[hasAuthor] = flag(m.author)
+	o[hasParen] = flag(l.parens > 0)
+	o[allCapitals] = flag(l.letters > 2 && 5*l.uppers > 4*l.letters)
+	o[wordCount] = float32(min(l.words, 20)) / 10
+}
+
+// average writes the means of rows [from, to) of layout, n rows; from is a
+// multiple of meanBlock.
+func average(layout []float32, from, to, n int) {
+	var sum [averaged]float64
+	for i := from; i < to; i++ {
+		if i%meanBlock == 0 {
+			clear(sum[:])
+			for j := max(0, i-reach); j < min(n, i+reach+1); j++ {
+				row := layout[j*LayoutSize:][:averaged]
+				for k, v := range row {
+					sum[k] += float64(v)
+				}
+			}
+		} else {
+			if j := i + reach; j < n {
+				row := layout[j*LayoutSize:][:averaged]
+				for k, v := range row {
+					sum[k] += float64(v)
+				}
+			}
+			if j := i - reach - 1; j >= 0 {
+				row := layout[j*LayoutSize:][:averaged]
+				for k, v := range row {
+					sum[k] -= float64(v)
+				}
+			}
+		}
+		count := min(n, i+reach+1) - max(0, i-reach)
+		weight := 1 / float64(count)
+		out := layout[i*LayoutSize+means:][:averaged]
+		for k := range out {
+			out[k] = float32(sum[k] * weight)
+		}
+	}
+}
