@@ -1,3 +1,5 @@
+//go:build !amd64 || noasm
+
 package kernel
 
 func supported(isa) bool { return false }

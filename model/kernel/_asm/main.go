@@ -1,0 +1,16 @@
+// Command asm writes the x86 assembly of package kernel and its Go stubs. Run
+// it by go generate in the package's folder.
+package main
+
+import . "github.com/mmcloughlin/avo/build"
+
+func main() {
+	ConstraintExpr("amd64")
+	ConstraintExpr("!noasm")
+	for _, v := range []vector{avx2, avx512} {
+		gemm(v)
+		gemmTN(v)
+		peak(v)
+	}
+	Generate()
+}
