@@ -2,21 +2,390 @@ package store
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gofrs/flock"
 )
 
+// local is the file system.
 type local struct{ tempDir string }
 
-var errTODO = errors.New("store: not yet")
-
-func (l local) List(ctx context.Context, uri string, fn func(Object) error) error { return errTODO }
-func (l local) Read(ctx context.Context, uri string, limit int64) ([]byte, error) {
-	return nil, errTODO
+// localError says uri and the cause, without the system call's name.
+func localError(uri string, err error) error {
+	var path *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &path):
+		err = path.Err
+	case errors.As(err, &link):
+		err = link.Err
+	}
+	return fmt.Errorf("store: %s: %w", quote(uri), err)
 }
-func (l local) Write(ctx context.Context, uri string, data []byte) error   { return errTODO }
-func (l local) Delete(ctx context.Context, uri string) error               { return errTODO }
-func (l local) Lock(ctx context.Context, uri string) (func() error, error) { return nil, errTODO }
-func (l local) sub(ctx context.Context, uri string) (fs.FS, error)         { return nil, errTODO }
 
-func forGS(ctx context.Context, uri string) (Store, error) { return nil, errTODO }
+func (local) List(ctx context.Context, uri string, fn func(Object) error) error {
+	if uri == "" {
+		return errors.New("store: the path is empty; give a file, a folder or a pattern")
+	}
+	path := filepath.Clean(uri)
+	w := walker{ctx: ctx, fn: fn, entered: make(map[fileID]bool)}
+	_, err := os.Lstat(path)
+	switch {
+	case err == nil:
+		return w.named(path)
+	case !hasMeta(path):
+		return localError(uri, err)
+	}
+	base, rest := literalHead(filepath.ToSlash(path))
+	w.pattern = parsePattern(rest)
+	if info, err := os.Stat(base); err == nil && info.IsDir() {
+		if err := w.root(base, info); err != nil {
+			return err
+		}
+	}
+	if !w.reported {
+		return fmt.Errorf("store: %s: nothing matches the pattern: %w", quote(uri), ErrNotExist)
+	}
+	return nil
+}
+
+// literalHead splits a pattern into the folder where the search begins and the
+// rest. Folders that exist by their very names are no pattern.
+func literalHead(path string) (base, rest string) {
+	names := strings.Split(path, "/")
+	if names[0] == "" {
+		base, names = "/", names[1:]
+	}
+	for len(names) > 1 {
+		next := filepath.Join(base, names[0])
+		if _, err := os.Lstat(next); err != nil {
+			text, plain := parsePattern(names[0]).literalText()
+			if !plain {
+				break
+			}
+			next = filepath.Join(base, text)
+		}
+		base, names = next, names[1:]
+	}
+	if base == "" {
+		base = "."
+	}
+	return base, strings.Join(names, "/")
+}
+
+// walker lists one uri.
+type walker struct {
+	ctx      context.Context
+	fn       func(Object) error
+	pattern  pattern // nil: everything
+	entered  map[fileID]bool
+	links    []folder // to folders, for the end
+	reported bool
+}
+
+type folder struct {
+	path   string
+	states states // of the pattern, after path and a slash
+}
+
+// named lists the file or folder of that very name.
+func (w *walker) named(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return w.report(Object{Path: path, Err: linkError(path, err)})
+	}
+	if info.IsDir() {
+		return w.root(path, info)
+	}
+	return w.file(path, info)
+}
+
+// root lists a folder, and then those that links lead to.
+func (w *walker) root(path string, info fs.FileInfo) error {
+	w.entered[idOf(path, info)] = true
+	f := folder{path: path}
+	if w.pattern != nil {
+		f.states = w.pattern.start()
+	}
+	if err := w.folder(f); err != nil {
+		return err
+	}
+	for len(w.links) > 0 {
+		f := w.links[0]
+		w.links = w.links[1:]
+		info, err := os.Stat(f.path)
+		if err != nil || w.entered[idOf(f.path, info)] {
+			continue
+		}
+		w.entered[idOf(f.path, info)] = true
+		if err := w.folder(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *walker) folder(f folder) error {
+	names, err := readNames(f.path)
+	if err != nil {
+		if err := w.report(Object{Path: f.path, InFolder: w.pattern == nil, Err: localError(f.path, err)}); err != nil {
+			return err
+		}
+	}
+	for _, name := range names {
+		if err := w.ctx.Err(); err != nil {
+			return err
+		}
+		path := filepath.Join(f.path, name)
+		below := folder{path: path}
+		matches, descend := true, true
+		if w.pattern != nil {
+			after, alive := w.pattern.step(f.states, name)
+			if !alive {
+				continue
+			}
+			matches = after[len(w.pattern)]
+			below.states, descend = w.pattern.step(after, "/")
+		}
+		info, err := os.Lstat(path)
+		if errors.Is(err, ErrNotExist) {
+			continue // gone in the meantime
+		}
+		isLink := err == nil && info.Mode()&fs.ModeSymlink != 0
+		if isLink {
+			info, err = os.Stat(path)
+		}
+		switch {
+		case err != nil && matches:
+			err = w.report(Object{Path: path, InFolder: w.pattern == nil, Err: linkError(path, err)})
+		case err != nil:
+			err = nil
+		case info.IsDir() && !descend:
+		case info.IsDir() && isLink:
+			w.links = append(w.links, below)
+		case info.IsDir():
+			if id := idOf(path, info); !w.entered[id] {
+				w.entered[id] = true
+				err = w.folder(below)
+			}
+		case matches:
+			err = w.file(path, info)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *walker) file(path string, info fs.FileInfo) error {
+	o := Object{Path: path, Size: info.Size(), Modified: info.ModTime()}
+	if !info.Mode().IsRegular() {
+		o.Err = notRegular(path, info)
+	}
+	o.InFolder = w.pattern == nil && len(w.entered) > 0
+	return w.report(o)
+}
+
+func (w *walker) report(o Object) error {
+	w.reported = true
+	return w.fn(o)
+}
+
+// readNames returns the sorted names in a folder; with an error, some of them.
+func readNames(path string) ([]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	slices.Sort(names)
+	return names, err
+}
+
+// linkError explains why a name that exists cannot be followed.
+func linkError(path string, err error) error {
+	if target, e := os.Readlink(path); e == nil && errors.Is(err, ErrNotExist) {
+		return fmt.Errorf("store: %s: link to %s, which does not exist: %w", quote(path), quote(target), ErrNotExist)
+	}
+	return localError(path, err)
+}
+
+func notRegular(path string, info fs.FileInfo) error {
+	what := "special file"
+	switch mode := info.Mode(); {
+	case mode.IsDir():
+		what = "folder"
+	case mode&fs.ModeNamedPipe != 0:
+		what = "pipe"
+	case mode&fs.ModeSocket != 0:
+		what = "socket"
+	case mode&fs.ModeDevice != 0:
+		what = "device"
+	}
+	return fmt.Errorf("store: %s: is a %s, not a file", quote(path), what)
+}
+
+func (local) Read(ctx context.Context, uri string, limit int64) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	before, err := os.Stat(uri)
+	if err != nil {
+		return nil, localError(uri, err)
+	}
+	if !before.Mode().IsRegular() { // to open a pipe would wait for its writer
+		return nil, notRegular(uri, before)
+	}
+	if limit > 0 && before.Size() > limit {
+		return nil, tooLarge(uri, before.Size(), limit)
+	}
+	f, err := os.Open(uri)
+	if err != nil {
+		return nil, localError(uri, err)
+	}
+	defer f.Close()
+	data := make([]byte, before.Size()+1)
+	n, err := io.ReadFull(f, data)
+	if err != io.EOF && err != io.ErrUnexpectedEOF && err != nil {
+		return nil, localError(uri, err)
+	}
+	after, err := f.Stat()
+	if err != nil {
+		return nil, localError(uri, err)
+	}
+	if int64(n) != before.Size() || after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime()) {
+		return nil, fmt.Errorf("store: %s: %w", quote(uri), ErrChanged)
+	}
+	return data[:n:n], nil
+}
+
+func (l local) Write(ctx context.Context, uri string, data []byte) error {
+	target := filepath.Clean(uri)
+	beside := filepath.Dir(target)
+	dir := l.tempDir
+	if dir == "" {
+		dir = beside
+	}
+	err := writeBy(ctx, dir, target, data)
+	if errors.Is(err, syscall.EXDEV) && dir != beside { // another disk
+		err = writeBy(ctx, beside, target, data)
+	}
+	if err != nil {
+		return localError(uri, err)
+	}
+	return nil
+}
+
+// writeBy writes a temporary file in dir and renames it to target. A folder is
+// made when its lack was noticed, which saves the calls for all other files.
+func writeBy(ctx context.Context, dir, target string, data []byte) (err error) {
+	temp := filepath.Join(dir, "."+rand.Text()+".tmp")
+	var f *os.File
+	err = inFolder(dir, func() (err error) {
+		f, err = os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(temp)
+		}
+	}()
+	_, err = f.Write(data)
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return err
+	}
+	return inFolder(filepath.Dir(target), func() error { return os.Rename(temp, target) })
+}
+
+// inFolder calls f, and once more when dir did not exist and now does.
+func inFolder(dir string, f func() error) error {
+	err := f()
+	if !errors.Is(err, ErrNotExist) {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	return f()
+}
+
+func (local) Delete(_ context.Context, uri string) error {
+	if err := os.Remove(uri); err != nil && !errors.Is(err, ErrNotExist) {
+		return localError(uri, err)
+	}
+	return nil
+}
+
+// Lock locks the file by flock(2), which ends with the process, and writes
+// into it who holds it. The file stays: to remove it would let two runs lock
+// two files of one name.
+func (local) Lock(_ context.Context, uri string) (func() error, error) {
+	lock := flock.New(uri, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o666))
+	var ok bool
+	err := inFolder(filepath.Dir(uri), func() (err error) {
+		ok, err = lock.TryLock()
+		return err
+	})
+	if err != nil {
+		return nil, localError(uri, err)
+	}
+	if !ok {
+		holder, _ := os.ReadFile(uri)
+		return nil, lockedError(uri, string(holder))
+	}
+	os.WriteFile(uri, []byte(me()), 0o666) // only for people
+	var once sync.Once
+	return func() (err error) {
+		once.Do(func() {
+			os.Truncate(uri, 0)
+			err = lock.Unlock()
+		})
+		return err
+	}, nil
+}
+
+// me describes this process for other people's error messages.
+func me() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "this machine"
+	}
+	return fmt.Sprintf("process %d on %s, since %s", os.Getpid(), host, time.Now().Format(time.RFC3339))
+}
+
+func lockedError(uri, holder string) error {
+	if holder = strings.TrimSpace(holder); holder == "" || len(holder) > 200 {
+		holder = "unknown"
+	}
+	return fmt.Errorf("store: %s: %w (%s); wait for its end or choose another folder", quote(uri), ErrLocked, quote(holder))
+}
+
+func (local) sub(_ context.Context, uri string) (fs.FS, error) {
+	root, err := os.OpenRoot(uri) // keeps to the folder, whatever links say
+	if err != nil {
+		return nil, localError(uri, err)
+	}
+	return root.FS(), nil
+}

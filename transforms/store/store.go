@@ -37,9 +37,9 @@ type Object struct {
 	Path     string // a URI for Read; may hold any bytes
 	Size     int64  // bytes
 	Modified time.Time
-	// Found tells that the object lies below a folder that was listed; it was
-	// neither named itself nor matched by a pattern.
-	Found bool
+	// InFolder tells that the object was found below a folder that was listed;
+	// it was neither named itself nor matched by a pattern.
+	InFolder bool
 	// Err tells why the object cannot be read, or the folder Path not listed: a
 	// dangling link, no permission, no regular file. The rest is listed.
 	Err error

@@ -1,0 +1,21 @@
+//go:build !unix
+
+package store
+
+import (
+	"io/fs"
+	"path/filepath"
+)
+
+// fileID tells folders apart, by whatever name they are reached.
+type fileID string
+
+func idOf(path string, _ fs.FileInfo) fileID {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	return fileID(path)
+}

@@ -1,0 +1,202 @@
+package store
+
+import (
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+)
+
+// pattern matches whole paths. It is a nondeterministic automaton over
+// characters, so no pattern takes more than |pattern|·|path| steps.
+type pattern []token
+
+type token struct {
+	kind tokenKind
+	r    rune      // literal
+	not  bool      // set
+	set  [][2]rune // set: ranges
+}
+
+type tokenKind uint8
+
+const (
+	literal   tokenKind = iota
+	anyChar             // ?: one character, no slash
+	anyName             // *: any characters, no slash
+	anyPath             // **: any characters
+	anyFolder           // **/ at the beginning of a name: nothing, or anyPath and a slash (the two tokens that follow)
+	charSet             // [a-z]: one character of a set, no slash
+)
+
+// escapes: \ separates folders on Windows.
+const escapes = filepath.Separator == '/'
+
+// hasMeta tells whether s has characters that are special in a pattern.
+func hasMeta(s string) bool {
+	return strings.ContainsAny(s, "*?[") || escapes && strings.ContainsRune(s, '\\')
+}
+
+// literalText returns what p matches when it has no special characters.
+func (p pattern) literalText() (text string, ok bool) {
+	var b []byte
+	for _, t := range p {
+		if t.kind != literal {
+			return "", false
+		}
+		if t.r > utf8.MaxRune {
+			b = append(b, byte(t.r-utf8.MaxRune-1))
+		} else {
+			b = utf8.AppendRune(b, t.r)
+		}
+	}
+	return string(b), true
+}
+
+// parsePattern never fails: a [ without its ] is a plain character.
+func parsePattern(s string) pattern {
+	var p pattern
+	chars := decode(s)
+	for i := 0; i < len(chars); i++ {
+		switch c := chars[i]; {
+		case c == '\\' && escapes && i+1 < len(chars):
+			i++
+			p = append(p, token{kind: literal, r: chars[i]})
+		case c == '?':
+			p = append(p, token{kind: anyChar})
+		case c == '*' && (i+1 == len(chars) || chars[i+1] != '*'):
+			p = append(p, token{kind: anyName})
+		case c == '*':
+			first := i == 0 || chars[i-1] == '/'
+			for i+1 < len(chars) && chars[i+1] == '*' {
+				i++
+			}
+			if first && i+1 < len(chars) && chars[i+1] == '/' {
+				p = append(p, token{kind: anyFolder})
+			}
+			p = append(p, token{kind: anyPath})
+		case c == '[':
+			set, end := parseSet(chars, i)
+			if end < 0 {
+				p = append(p, token{kind: literal, r: c})
+				break
+			}
+			p = append(p, set)
+			i = end
+		default:
+			p = append(p, token{kind: literal, r: c})
+		}
+	}
+	return p
+}
+
+// parseSet reads the set that begins with the [ at i; end is the place of its
+// ], or -1. A ] that comes first is a member.
+func parseSet(chars []rune, i int) (set token, end int) {
+	set.kind = charSet
+	i++
+	if i < len(chars) && (chars[i] == '!' || chars[i] == '^') {
+		set.not = true
+		i++
+	}
+	for first := i; i < len(chars) && (chars[i] != ']' || i == first); i++ {
+		lo := chars[i]
+		hi := lo
+		if i+2 < len(chars) && chars[i+1] == '-' && chars[i+2] != ']' {
+			hi = chars[i+2]
+			i += 2
+		}
+		set.set = append(set.set, [2]rune{lo, hi})
+	}
+	if i >= len(chars) {
+		return token{}, -1
+	}
+	return set, i
+}
+
+// decode splits s into characters; a byte that is no UTF-8 becomes one of its own
+// beyond Unicode, so that it equals itself alone.
+func decode(s string) []rune {
+	chars := make([]rune, 0, len(s))
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		if r == utf8.RuneError && n == 1 {
+			r = utf8.MaxRune + 1 + rune(s[i])
+		}
+		chars = append(chars, r)
+		i += n
+	}
+	return chars
+}
+
+// states is the set of tokens that may come next; [len(pattern)] is the end.
+type states []bool
+
+// start is the state before the first character.
+func (p pattern) start() states {
+	s := make(states, len(p)+1)
+	p.enter(s, 0)
+	return s
+}
+
+// enter adds token i and those that can come next without a character.
+func (p pattern) enter(s states, i int) {
+	if s[i] {
+		return
+	}
+	s[i] = true
+	if i == len(p) {
+		return
+	}
+	switch p[i].kind {
+	case anyName, anyPath:
+		p.enter(s, i+1)
+	case anyFolder:
+		p.enter(s, i+1)
+		p.enter(s, i+3) // past anyPath and the slash
+	}
+}
+
+// step returns the states after text, and whether there are any: whether
+// something that begins so can match.
+func (p pattern) step(s states, text string) (next states, alive bool) {
+	alive = true
+	buffers := [2]states{make(states, len(p)+1), make(states, len(p)+1)}
+	for n, c := range decode(text) {
+		next, alive = buffers[n%2], false
+		clear(next)
+		for i, on := range s[:len(p)] {
+			if !on {
+				continue
+			}
+			switch t := &p[i]; {
+			case t.kind == literal && c == t.r,
+				t.kind == anyChar && c != '/',
+				t.kind == charSet && c != '/' && t.has(c) != t.not:
+				p.enter(next, i+1)
+				alive = true
+			case t.kind == anyName && c != '/', t.kind == anyPath:
+				p.enter(next, i)
+				alive = true
+			}
+		}
+		s = next
+		if !alive {
+			break
+		}
+	}
+	return s, alive
+}
+
+func (t *token) has(c rune) bool {
+	for _, r := range t.set {
+		if r[0] <= c && c <= r[1] {
+			return true
+		}
+	}
+	return false
+}
+
+func (p pattern) match(text string) bool {
+	s, _ := p.step(p.start(), text)
+	return s[len(p)]
+}
