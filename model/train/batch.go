@@ -1,0 +1,176 @@
+package train
+
+import (
+	"math/rand/v2"
+
+	"github.com/linnet-ml/linnet/model/kernel"
+)
+
+import "github.com/linnet-ml/linnet/model"
+
+// window is a run of rows of one document of the corpus.
+type window struct{ doc, first, len int }
+
+// windows cuts every document into runs of size rows, the first of them
+// shorter by a random part, and shuffles them. Runs without a labelled row are
+// left out. The result depends on seed and epoch alone.
+func (c *corpus) windows(size int, seed int64, epoch int) []window {
+	rnd := rand.New(rand.NewPCG(uint64(seed), streamWindows+uint64(epoch)))
+	var ws []window
+	for d := range c.docs {
+		rows := len(c.main[d])
+		first := 0
+		end := rnd.IntN(size) // of the first run; 0 is none
+		for first < rows {
+			end = min(end, rows)
+			if c.labelled[d][end] > c.labelled[d][first] {
+				ws = append(ws, window{d, first, end - first})
+			}
+			first = end
+			end += size
+		}
+	}
+	rnd.Shuffle(len(ws), func(i, j int) { ws[i], ws[j] = ws[j], ws[i] })
+	return ws
+}
+
+// Streams of random numbers, so that none is drawn from twice.
+const (
+	streamWeights = iota << 56
+	streamWindows
+	streamDropout
+)
+
+// Dropout beside that of x and the states, as shares of Config.Dropout: 0.3 of
+// the ids and 0.05 of the lines at its usual 0.4.
+const (
+	idDropout   = 0.75
+	lineDropout = 0.125
+)
+
+// secondHead is the weight of the second head's loss.
+const secondHead = 0.4
+
+// clipLayout bounds standardised layout numbers (model.Weights).
+const clipLayout = 6
+
+// shard is a part of a batch: its graph, and which rows of the table it used.
+type shard struct {
+	*graph[float32]
+	kept []uint32 // scratch
+	// used are the rows of the table that were summed, in parts by id, each
+	// in the order of rows and groups.
+	used [tableParts][]use
+	loss float32
+	err  error
+}
+
+// use says that row id of the table, times scale, was added to a row of sum.
+type use struct {
+	id, row uint32
+	scale   float32
+}
+
+// bits hands out random numbers of 16 bits.
+type bits struct {
+	source rand.PCG
+	word   uint64
+	left   int
+}
+
+func (b *bits) next() uint32 {
+	if b.left == 0 {
+		b.word, b.left = b.source.Uint64(), 4
+	}
+	v := uint32(b.word & 0xffff)
+	b.word >>= 16
+	b.left--
+	return v
+}
+
+// threshold is the 16-bit number below which something of probability p
+// happens.
+func threshold(p float64) uint32 { return uint32(p*(1<<16) + .5) }
+
+// dropout fills mask with 0 (probability p) and 1/(1−p).
+func (b *bits) dropout(mask []float32, p float64) {
+	drop, keep := threshold(p), float32(1/(1-p))
+	for i := range mask {
+		mask[i] = keep
+		if b.next() < drop {
+			mask[i] = 0
+		}
+	}
+}
+
+// fill writes windows ws (at most as many as the graph has) to the inputs of
+// the graph. rowWeight is what a labelled row weighs in each head's loss.
+func (s *shard) fill(t *trainer, ws []window, step, number int, rowWeight [2]float64) {
+	cfg := &t.config
+	b := &bits{source: *rand.NewPCG(uint64(cfg.Seed), streamDropout+uint64(step)<<16+uint64(number))}
+	d, l, heads := cfg.EmbeddingSize, cfg.LayoutSize, len(t.net.heads)
+	clear(s.sum)
+	clear(s.layout)
+	clear(s.live)
+	clear(s.weights)
+	for p := range s.used {
+		s.used[p] = s.used[p][:0]
+	}
+	b.dropout(s.maskX, cfg.Dropout)
+	for _, m := range s.maskH {
+		b.dropout(m, cfg.Dropout)
+	}
+	dropLine, dropID := threshold(lineDropout*cfg.Dropout), threshold(idDropout*cfg.Dropout)
+	for i, w := range ws {
+		doc := &t.corpus.docs[w.doc]
+		for step := range w.len {
+			r, line := step*s.windows+i, w.first+step
+			s.live[r] = 1
+			for j, y := range [2]int{t.corpus.main[w.doc][line], t.corpus.full[w.doc][line]} {
+				if y >= 0 && j < heads {
+					column := y
+					if j == 1 {
+						column += t.net.heads[0]
+					}
+					s.targets[r*heads+j] = float32(y)
+					s.weights[r*heads+j] = float32(rowWeight[j] * t.columnWeights[column])
+				}
+			}
+			if b.next() < dropLine {
+				clear(s.maskX[r*d : (r+1)*d])
+				continue
+			}
+			standardise(s.layout[r*l:(r+1)*l], doc.Features.Layout[line*l:], t.layoutMean, t.layoutInvStd)
+			s.addRows(s.sum[r*d:(r+1)*d], t.table, doc.Features, line, uint32(r), b, dropID)
+		}
+	}
+}
+
+// addRows adds the rows of the table of one line to sum, but for those that
+// are dropped, and notes them.
+func (s *shard) addRows(sum, table []float32, f *model.Batch, line int, row uint32, b *bits, drop uint32) {
+	var at uint32
+	if line > 0 {
+		at = f.GroupEnd[line*model.Groups-1]
+	}
+	for g := line * model.Groups; g < (line+1)*model.Groups; g++ {
+		scale := f.GroupScale[g]
+		s.kept = s.kept[:0]
+		for _, id := range f.IDs[at:f.GroupEnd[g]] {
+			if drop > 0 && b.next() < drop {
+				continue
+			}
+			s.kept = append(s.kept, id)
+			s.used[id%tableParts] = append(s.used[id%tableParts], use{id, row, scale})
+		}
+		kernel.SumRowsF32(sum, table, s.kept, scale)
+		at = f.GroupEnd[g]
+	}
+}
+
+// standardise is dst = clip((src − mean)·invStd, ±6).
+func standardise(dst, src, mean, invStd []float32) {
+	for i := range dst {
+		dst[i] = max(-clipLayout, min(clipLayout, (src[i]-mean[i])*invStd[i]))
+	}
+}

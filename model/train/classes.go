@@ -1,0 +1,207 @@
+package train
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/linnet-ml/linnet/model"
+)
+
+// minLines is how many lines a label of the annotation needs in the training
+// documents to be a class of its own in the full set.
+const minLines = 20
+
+// Classes settles what cfg leaves open about labels, from the lines of docs:
+//
+//   - Classes of the full label set are the raw labels with at least 20 lines,
+//     and OtherClass, by name. Those of the collapsed set are cfg.Classes; where
+//     that is empty, those that LabelMap maps to, and OtherClass.
+//   - Where NumClasses is not 0 and smaller than that, the commonest
+//     NumClasses−1 stay and the rest fold into OtherClass, which stays too.
+//   - FullClasses, the second head of a model with collapsed labels, are the
+//     raw labels with at least 20 lines, unless cfg names them.
+//
+// The returned Config has NumClasses set and passes model's Validate.
+func Classes(docs []Document, cfg model.Config) (model.Config, error) {
+	raw := map[string]int{}
+	for _, d := range docs {
+		for _, l := range d.Labels {
+			if l != "" {
+				raw[l]++
+			}
+		}
+	}
+	var common []string
+	for l, n := range raw {
+		if n >= minLines {
+			common = append(common, l)
+		}
+	}
+	slices.Sort(common)
+
+	classes := slices.Clone(cfg.Classes)
+	switch {
+	case cfg.LabelSet == model.Full:
+		classes = common
+		cfg.FullClasses = nil
+	case len(classes) == 0:
+		classes = slices.Compact(slices.Sorted(maps.Values(cfg.LabelMap)))
+	}
+	if other := cfg.OtherClass; other != "" && !slices.Contains(classes, other) {
+		classes = append(classes, other)
+	}
+	if len(classes) == 0 {
+		return cfg, errors.New("train: classes: no label has 20 lines in the training documents; name the classes, or give more documents")
+	}
+	cfg.Classes = classes
+	if n := cfg.NumClasses; n > 0 && n < len(classes) {
+		if cfg.OtherClass == "" {
+			return cfg, fmt.Errorf("train: num_classes: %d, but there are %d labels and no other_class for the rest; set it, or num_classes=0", n, len(classes))
+		}
+		fold(&cfg, raw, n)
+	}
+	cfg.NumClasses = len(cfg.Classes)
+	if cfg.LabelSet == model.Collapsed && len(cfg.FullClasses) == 0 && len(common) > 1 {
+		cfg.FullClasses = common
+	}
+	return cfg, cfg.Validate()
+}
+
+// fold keeps OtherClass and the n−1 other classes with the most lines, in
+// their order.
+func fold(cfg *model.Config, raw map[string]int, n int) {
+	lines := map[string]int{}
+	for l, count := range raw {
+		if c := cfg.Class(l); c >= 0 {
+			lines[cfg.Classes[c]] += count
+		}
+	}
+	byCount := slices.Clone(cfg.Classes)
+	slices.SortStableFunc(byCount, func(a, b string) int {
+		if a == cfg.OtherClass || b == cfg.OtherClass {
+			return cmp.Compare(b2i(b == cfg.OtherClass), b2i(a == cfg.OtherClass))
+		}
+		return cmp.Or(cmp.Compare(lines[b], lines[a]), cmp.Compare(a, b))
+	})
+	kept := byCount[:n]
+	cfg.Classes = slices.DeleteFunc(slices.Clone(cfg.Classes), func(c string) bool {
+		return !slices.Contains(kept, c)
+	})
+	labels := maps.Clone(cfg.LabelMap)
+	for l, c := range labels {
+		if !slices.Contains(kept, c) {
+			labels[l] = cfg.OtherClass
+		}
+	}
+	cfg.LabelMap = labels
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// corpus is documents made ready for training.
+type corpus struct {
+	docs []Document
+	// main and full are the targets of each document's rows, −1 for none.
+	main, full [][]int
+	// labelled[d][r] is the number of rows before row r of document d with a
+	// target in the main head.
+	labelled [][]int
+	lines    int // labelled
+}
+
+func newCorpus(what string, docs []Document, cfg *model.Config) (*corpus, error) {
+	c := &corpus{docs: docs}
+	for _, d := range docs {
+		rows := d.Features.NumLines()
+		switch {
+		case len(d.Labels) != rows:
+			return nil, fmt.Errorf("train: %s document %s: %d labels for %d lines; give one a line", what, d.Name, len(d.Labels), rows)
+		case len(d.Features.Layout) != rows*cfg.LayoutSize:
+			return nil, fmt.Errorf("train: %s document %s: %d layout numbers for %d lines of %d; extract its features again", what, d.Name, len(d.Features.Layout), rows, cfg.LayoutSize)
+		}
+		for _, id := range d.Features.IDs {
+			if int(id) >= cfg.InputSize {
+				return nil, fmt.Errorf("train: %s document %s: id %d, but input_size is %d; extract its features again", what, d.Name, id, cfg.InputSize)
+			}
+		}
+		main, full, labelled := make([]int, rows), make([]int, rows), make([]int, rows+1)
+		for r, l := range d.Labels {
+			main[r], full[r] = cfg.Class(l), -1
+			if l != "" {
+				full[r] = cfg.FullClass(l)
+			}
+			labelled[r+1] = labelled[r]
+			if main[r] >= 0 {
+				labelled[r+1]++
+			}
+		}
+		c.lines += labelled[rows]
+		c.main, c.full = append(c.main, main), append(c.full, full)
+		c.labelled = append(c.labelled, labelled)
+	}
+	return c, nil
+}
+
+// columnWeights is the weight of each column's rows in the loss: those that
+// ClassWeights names, or the inverse of how often a class occurs (of the main
+// head, with a mean of 1 over the lines), or 1.
+func (c *corpus) columnWeights(cfg *model.Config) ([]float64, error) {
+	named, balanced, err := cfg.LossWeights()
+	if err != nil {
+		return nil, err
+	}
+	w := make([]float64, cfg.NumOutputs())
+	for i, name := range columns(cfg) {
+		w[i] = 1
+		if v, ok := named[name]; ok {
+			w[i] = v
+		}
+	}
+	if balanced {
+		count := make([]int, len(cfg.Classes))
+		for _, main := range c.main {
+			for _, y := range main {
+				if y >= 0 {
+					count[y]++
+				}
+			}
+		}
+		occurring := 0
+		for _, n := range count {
+			occurring += min(n, 1)
+		}
+		for y, n := range count {
+			if n > 0 {
+				w[y] = float64(c.lines) / float64(occurring*n)
+			}
+		}
+	}
+	return w, nil
+}
+
+// columns are the names of the columns of all heads.
+func columns(cfg *model.Config) []string {
+	return append(slices.Clone(cfg.Classes), cfg.FullClasses...)
+}
+
+// networkSizes are the dimensions that cfg asks for.
+func networkSizes(cfg *model.Config) sizes {
+	s := sizes{layout: cfg.LayoutSize, embedding: cfg.EmbeddingSize, hidden: cfg.HiddenSize, layers: cfg.NumLayers,
+		heads: []int{len(cfg.Classes)}}
+	if len(cfg.FullClasses) > 0 {
+		s.heads = append(s.heads, len(cfg.FullClasses))
+	}
+	focal := cfg.FocalClasses()
+	for _, name := range columns(cfg) {
+		s.focal = append(s.focal, slices.Contains(focal, name))
+	}
+	return s
+}

@@ -1,0 +1,101 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/linnet-ml/linnet/model"
+
+	"github.com/linnet-ml/linnet/model/eval"
+)
+
+// parallel calls f(0) … f(n−1) on the workers.
+func (t *trainer) parallel(n int, f func(i int)) { parallel(t.workers, n, f) }
+
+func parallel(workers, n int, f func(i int)) {
+	workers = min(workers, n)
+	if workers <= 1 {
+		for i := range n {
+			f(i)
+		}
+		return
+	}
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				f(i)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Rows of a document that are scored as one window: all, or equal parts of at
+// least 1,000 where there are more than 2,000.
+const (
+	longDocument = 2000
+	longPart     = 1000
+)
+
+// cut is the windows of a document of so many rows: all rows once, as
+// prediction of whole documents cuts them, or in runs of a window size above 0.
+func cut(rows, size int) (ws []model.ContextWindow) {
+	parts := 1
+	switch {
+	case size > 0:
+		parts = (rows + size - 1) / size
+	case rows > longDocument:
+		parts = rows / longPart
+	}
+	for i := range parts {
+		first := rows * i / parts
+		ws = append(ws, model.ContextWindow{First: first, Len: rows*(i+1)/parts - first})
+	}
+	return ws
+}
+
+// judge scores the documents of c with w on the CPU: the counts of the main
+// head, and the mean cross-entropy of its labelled lines.
+func judge(ctx context.Context, w *model.Weights, c *corpus, workers int) (*eval.Counts, float64, error) {
+	scorer, err := newScorer(w)
+	if err != nil {
+		return nil, 0, fmt.Errorf("train: validation: %w", err)
+	}
+	defer scorer.Close()
+	k, classes := w.Config.NumOutputs(), len(w.Config.Classes)
+	counts := make([]*eval.Counts, len(c.docs))
+	losses := make([]float64, len(c.docs))
+	errs := make([]error, len(c.docs))
+	parallel(workers, len(c.docs), func(i int) {
+		counts[i] = eval.NewCounts(w.Config.Classes)
+		b := *c.docs[i].Features
+		b.Windows = cut(b.NumLines(), w.Config.WindowSize)
+		probs := make([]float32, b.NumSteps()*k)
+		if errs[i] = scorer.Score(ctx, &b, probs); errs[i] != nil {
+			return
+		}
+		for r, y := range c.main[i] {
+			p := probs[r*k:][:classes]
+			if y >= 0 {
+				counts[i].Add(y, slices.Index(p, slices.Max(p)))
+				losses[i] -= math.Log(max(1e-30, float64(p[y])))
+			}
+		}
+	})
+	all := eval.NewCounts(w.Config.Classes)
+	var loss float64
+	for i := range c.docs {
+		if errs[i] != nil {
+			return nil, 0, fmt.Errorf("train: validation: %s: %w", c.docs[i].Name, errs[i])
+		}
+		all.Merge(counts[i])
+		loss += losses[i]
+	}
+	return all, loss / float64(max(1, c.lines)), nil
+}
