@@ -1,8 +1,524 @@
 package store
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"cloud.google.com/go/storage"
+	"github.com/googleapis/gax-go/v2"
+	"google.golang.org/api/googleapi"
+	"google.golang.org/api/iterator"
 )
 
-func forGS(ctx context.Context, uri string) (Store, error) { return nil, errors.New("TODO") }
+// gs is Google Cloud Storage.
+type gs struct {
+	client   *storage.Client
+	attempts int           // of one request, when the answer is 429, 5xx or nothing
+	backoff  gax.Backoff   // between them
+	renew    time.Duration // of a lock
+	stale    time.Duration // when a lock that was not renewed is free
+}
+
+// gsClients holds the process's one client. It is made anew when the emulator's
+// address changes, as tests do.
+var gsClients struct {
+	sync.Mutex
+	client *storage.Client
+	host   string
+}
+
+// forGS returns the store with the process's client; a failure is not kept.
+// Where STORAGE_EMULATOR_HOST names a stand-in, no credentials are needed.
+func forGS(ctx context.Context, uri string) (Store, error) {
+	if _, _, err := splitGS(uri); err != nil {
+		return nil, err
+	}
+	c := &gsClients
+	c.Lock()
+	defer c.Unlock()
+	host := os.Getenv("STORAGE_EMULATOR_HOST")
+	if c.client == nil || c.host != host {
+		// The client outlives ctx, and takes its credentials when it is used.
+		client, err := storage.NewClient(context.WithoutCancel(ctx), storage.WithJSONReads(), storage.WithDisabledClientMetrics())
+		if err != nil {
+			return nil, &gsError{fmt.Sprintf("store: %s: no access to Google Cloud Storage: %s; run `gcloud auth application-default login` or set GOOGLE_APPLICATION_CREDENTIALS", quote(uri), oneLine(err)), err}
+		}
+		c.client, c.host = client, host
+	}
+	return newGS(c.client), nil
+}
+
+func newGS(client *storage.Client) *gs {
+	g := &gs{
+		attempts: 6,
+		backoff:  gax.Backoff{Initial: 250 * time.Millisecond, Max: 16 * time.Second, Multiplier: 2},
+		renew:    30 * time.Second,
+		stale:    5 * time.Minute,
+	}
+	g.client = client
+	return g
+}
+
+// splitGS splits gs://bucket/object; the object may be empty.
+func splitGS(uri string) (bucket, object string, err error) {
+	_, rest, _ := strings.Cut(uri, "://")
+	bucket, object, _ = strings.Cut(rest, "/")
+	if schemeOf(uri) != "gs" || bucket == "" {
+		return "", "", fmt.Errorf("store: %s: no bucket in it; give gs://bucket/object", quote(uri))
+	}
+	if !utf8.ValidString(uri) || len(object) > 1024 || strings.ContainsAny(uri, "\r\n") || object == "." || object == ".." {
+		return "", "", fmt.Errorf("store: %s: %w: gs:// takes up to 1,024 bytes of UTF-8 without line ends", quote(uri), ErrName)
+	}
+	return bucket, object, nil
+}
+
+// object returns the handle of a URI that must name an object.
+func (g *gs) object(uri string) (*storage.ObjectHandle, error) {
+	bucket, object, err := splitGS(uri)
+	if err == nil && object == "" {
+		err = fmt.Errorf("store: %s: names a bucket; give gs://bucket/object", quote(uri))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return g.bucket(bucket).Object(object), nil
+}
+
+// bucket returns a handle that retries everything: all that this package asks
+// for may be asked twice.
+func (g *gs) bucket(name string) *storage.BucketHandle {
+	return g.client.Bucket(name).Retryer(
+		storage.WithPolicy(storage.RetryAlways), storage.WithMaxAttempts(g.attempts), storage.WithBackoff(g.backoff))
+}
+
+// gsError is one line for the client's errors, which have many.
+type gsError struct {
+	text string
+	err  error
+}
+
+func (e *gsError) Error() string { return e.text }
+func (e *gsError) Unwrap() error { return e.err }
+
+// errGS says what a failed request means, and what to do.
+func errGS(uri string, err error) error {
+	bucket, _, _ := splitGS(uri)
+	fail := func(format string, args ...any) error {
+		return &gsError{fmt.Sprintf("store: %s: %s", quote(uri), fmt.Sprintf(format, args...)), err}
+	}
+	switch code := statusOf(err); {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+		return fail("%s", oneLine(err))
+	case errors.Is(err, storage.ErrBucketNotExist):
+		err = fmt.Errorf("%w: %w", ErrNotExist, err)
+		return fail("there is no bucket %s (404); check the name", bucket)
+	case errors.Is(err, storage.ErrObjectNotExist) || code == http.StatusNotFound:
+		err = fmt.Errorf("%w: %w", ErrNotExist, err)
+		return fail("there is no such object, or no bucket %s (404)", bucket)
+	case code == http.StatusForbidden:
+		err = fmt.Errorf("%w: %w", fs.ErrPermission, err)
+		return fail("permission denied (403); give this account the role Storage Object User on bucket %s, or choose another with GOOGLE_APPLICATION_CREDENTIALS", bucket)
+	case code == http.StatusUnauthorized:
+		err = fmt.Errorf("%w: %w", fs.ErrPermission, err)
+		return fail("not signed in (401); run `gcloud auth application-default login` or set GOOGLE_APPLICATION_CREDENTIALS")
+	case code != 0:
+		return fail("status %d: %s", code, oneLine(err))
+	}
+	return fail("%s", oneLine(err))
+}
+
+// statusOf is the HTTP status of the client's error, or 0.
+func statusOf(err error) int {
+	var e *googleapi.Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return 0
+}
+
+// oneLine shortens an error to one line.
+func oneLine(err error) string {
+	s := strings.Join(strings.Fields(err.Error()), " ")
+	if len(s) > 300 {
+		s = strings.ToValidUTF8(s[:300], "") + "…"
+	}
+	return s
+}
+
+func (g *gs) List(ctx context.Context, uri string, fn func(Object) error) error {
+	bucket, object, err := splitGS(uri)
+	if err != nil {
+		return err
+	}
+	if object != "" && !strings.HasSuffix(object, "/") {
+		attrs, err := g.bucket(bucket).Object(object).Attrs(ctx)
+		if err == nil {
+			return fn(gsObject(bucket, attrs, false))
+		}
+		if !errors.Is(err, storage.ErrObjectNotExist) {
+			return errGS(uri, err)
+		}
+	}
+	folder := object
+	if object != "" && !strings.HasSuffix(object, "/") {
+		folder += "/"
+	}
+	found := object == "" // an empty bucket is a folder
+	err = g.pages(ctx, uri, &storage.Query{Prefix: folder}, func(attrs *storage.ObjectAttrs) error {
+		found = true
+		if strings.HasSuffix(attrs.Name, "/") {
+			return nil // stands for a folder
+		}
+		return fn(gsObject(bucket, attrs, true))
+	})
+	switch {
+	case err != nil || found:
+		return err
+	case !hasMeta(object):
+		return fmt.Errorf("store: %s: there is no such object or folder: %w", quote(uri), ErrNotExist)
+	}
+	p := parsePattern(object)
+	head := 0
+	for head < len(p) && p[head].kind == literal {
+		head++
+	}
+	prefix, _ := p[:head].literalText()
+	query := &storage.Query{Prefix: prefix}
+	if !p[head:].crossesFolders() {
+		query.Delimiter = "/" // only what is in this folder
+	}
+	err = g.pages(ctx, uri, query, func(attrs *storage.ObjectAttrs) error {
+		if attrs.Name == "" || strings.HasSuffix(attrs.Name, "/") || !p.match(attrs.Name) {
+			return nil
+		}
+		found = true
+		return fn(gsObject(bucket, attrs, false))
+	})
+	if err == nil && !found {
+		err = fmt.Errorf("store: %s: nothing matches the pattern: %w", quote(uri), ErrNotExist)
+	}
+	return err
+}
+
+// pages calls fn with each object of a query, page by page.
+func (g *gs) pages(ctx context.Context, uri string, query *storage.Query, fn func(*storage.ObjectAttrs) error) error {
+	bucket, _, err := splitGS(uri)
+	if err != nil {
+		return err
+	}
+	query.Projection = storage.ProjectionNoACL
+	if err := query.SetAttrSelection([]string{"Name", "Size", "Updated"}); err != nil {
+		return errGS(uri, err)
+	}
+	it := g.bucket(bucket).Objects(ctx, query)
+	for {
+		attrs, err := it.Next()
+		if err == iterator.Done {
+			return nil
+		}
+		if err != nil {
+			return errGS(uri, err)
+		}
+		if err := fn(attrs); err != nil {
+			return err
+		}
+	}
+}
+
+func gsObject(bucket string, attrs *storage.ObjectAttrs, inFolder bool) Object {
+	return Object{Path: "gs://" + bucket + "/" + attrs.Name, Size: attrs.Size, Modified: attrs.Updated, InFolder: inFolder}
+}
+
+func (g *gs) Read(ctx context.Context, uri string, limit int64) ([]byte, error) {
+	o, err := g.object(uri)
+	if err != nil {
+		return nil, err
+	}
+	r, err := o.NewReader(ctx)
+	if err != nil {
+		return nil, errGS(uri, err)
+	}
+	defer r.Close()
+	size := r.Attrs.Size // -1 where a gzip object is unpacked on the way
+	if limit > 0 && size > limit {
+		return nil, tooLarge(uri, size, limit)
+	}
+	var content io.Reader = r
+	if limit > 0 {
+		content = io.LimitReader(r, limit+1)
+	}
+	var b bytes.Buffer
+	if size > 0 {
+		b.Grow(int(size) + bytes.MinRead)
+	}
+	if _, err := b.ReadFrom(content); err != nil { // at the end the client compares checksums
+		return nil, errGS(uri, err)
+	}
+	if limit > 0 && int64(b.Len()) > limit {
+		return nil, tooLarge(uri, int64(b.Len()), limit)
+	}
+	return b.Bytes(), nil
+}
+
+func (g *gs) Write(ctx context.Context, uri string, data []byte) error {
+	o, err := g.object(uri)
+	if err != nil {
+		return err
+	}
+	// Most outputs are new. Where there is one, replace just that one; another
+	// writer in between means to look again.
+	var generation int64
+	for range g.attempts {
+		_, err = g.put(ctx, o, data, generation)
+		if statusOf(err) != http.StatusPreconditionFailed {
+			break
+		}
+		attrs, e := o.Attrs(ctx)
+		switch {
+		case e == nil:
+			generation = attrs.Generation
+		case errors.Is(e, storage.ErrObjectNotExist):
+			generation = 0
+		default:
+			return errGS(uri, e)
+		}
+	}
+	return errGS(uri, err)
+}
+
+// put writes an object in one request, in place of the given generation, or
+// where there is none (0). Trying again after a lost answer may find the
+// generation gone, by its own doing: then the status is 412 too.
+func (g *gs) put(ctx context.Context, o *storage.ObjectHandle, data []byte, generation int64) (int64, error) {
+	conditions := storage.Conditions{GenerationMatch: generation, DoesNotExist: generation == 0}
+	backoff := g.backoff
+	for attempt := 1; ; attempt++ {
+		written, err := g.putOnce(ctx, o.If(conditions), data)
+		if err == nil || attempt >= g.attempts || !storage.ShouldRetry(err) || ctx.Err() != nil {
+			return written, err
+		}
+		if err := gax.Sleep(ctx, backoff.Pause()); err != nil {
+			return 0, err
+		}
+	}
+}
+
+func (g *gs) putOnce(ctx context.Context, o *storage.ObjectHandle, data []byte) (generation int64, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w := o.Retryer(storage.WithPolicy(storage.RetryNever)).NewWriter(ctx)
+	w.ChunkSize = 0 // one request, which is atomic
+	w.ContentType = "application/octet-stream"
+	w.CRC32C, w.SendCRC32C = crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)), true
+	if _, err := w.Write(data); err != nil {
+		cancel() // Close alone would store what was sent so far
+		w.Close()
+		return 0, err
+	}
+	if err := w.Close(); err != nil {
+		return 0, err
+	}
+	return w.Attrs().Generation, nil
+}
+
+func (g *gs) Delete(ctx context.Context, uri string) error {
+	o, err := g.object(uri)
+	if err != nil {
+		return err
+	}
+	if err := o.Delete(ctx); err != nil && !errors.Is(err, storage.ErrObjectNotExist) {
+		return errGS(uri, err)
+	}
+	return nil
+}
+
+// Lock makes an object that tells who holds the lock, and makes it anew every
+// 30 s. Who finds one of more than 5 minutes takes it over: clocks must not
+// differ by minutes.
+func (g *gs) Lock(ctx context.Context, uri string) (func() error, error) {
+	o, err := g.object(uri)
+	if err != nil {
+		return nil, err
+	}
+	l := &gsLock{gs: g, uri: uri, object: o, content: []byte(me() + "\n" + rand.Text() + "\n")}
+	if err := l.take(ctx); err != nil {
+		return nil, err
+	}
+	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.keep(renewing)
+	}()
+	var once sync.Once
+	return func() (err error) {
+		once.Do(func() {
+			stop()
+			<-done
+			err = l.release(context.WithoutCancel(ctx))
+		})
+		return err
+	}, nil
+}
+
+type gsLock struct {
+	gs         *gs
+	uri        string
+	object     *storage.ObjectHandle
+	content    []byte
+	generation int64
+	lost       error
+}
+
+func (l *gsLock) take(ctx context.Context) error {
+	var generation int64 // to replace
+	for range l.gs.attempts {
+		made, err := l.gs.put(ctx, l.object, l.content, generation)
+		if err == nil {
+			l.generation = made
+			return nil
+		}
+		if statusOf(err) != http.StatusPreconditionFailed {
+			return errGS(l.uri, err)
+		}
+		attrs, holder, err := l.look(ctx)
+		switch {
+		case errors.Is(err, storage.ErrObjectNotExist):
+			generation = 0 // released in between
+		case err != nil:
+			return errGS(l.uri, err)
+		case bytes.Equal(holder, l.content): // the answer was lost, not the request
+			l.generation = attrs.Generation
+			return nil
+		case time.Since(attrs.Updated) < l.gs.stale:
+			name, _, _ := strings.Cut(string(holder), "\n")
+			return lockedError(l.uri, name)
+		default:
+			generation = attrs.Generation
+		}
+	}
+	return lockedError(l.uri, "")
+}
+
+// look reads the lock and who holds it, of one generation.
+func (l *gsLock) look(ctx context.Context) (*storage.ObjectAttrs, []byte, error) {
+	attrs, err := l.object.Attrs(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := l.object.Generation(attrs.Generation).NewReader(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer r.Close()
+	holder, err := io.ReadAll(io.LimitReader(r, 1<<10))
+	return attrs, holder, err
+}
+
+// keep renews the lock until the context ends or another has taken it.
+func (l *gsLock) keep(ctx context.Context) {
+	tick := time.NewTicker(l.gs.renew)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		made, err := l.gs.put(ctx, l.object, l.content, l.generation)
+		if err == nil {
+			l.generation = made
+			continue
+		}
+		if statusOf(err) != http.StatusPreconditionFailed {
+			continue // storage is away; the next tick tries again
+		}
+		attrs, holder, err := l.look(ctx)
+		switch {
+		case err == nil && bytes.Equal(holder, l.content):
+			l.generation = attrs.Generation
+		case err == nil || errors.Is(err, storage.ErrObjectNotExist):
+			l.lost = fmt.Errorf("store: %s: the lock was lost: another run took or removed it", quote(l.uri))
+			return
+		}
+	}
+}
+
+func (l *gsLock) release(ctx context.Context) error {
+	if l.lost != nil {
+		return l.lost
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	err := l.object.If(storage.Conditions{GenerationMatch: l.generation}).Delete(ctx)
+	if statusOf(err) == http.StatusPreconditionFailed || errors.Is(err, storage.ErrObjectNotExist) {
+		// Either another took it, or a renewal was stopped when it was done.
+		attrs, holder, e := l.look(ctx)
+		if e != nil || !bytes.Equal(holder, l.content) {
+			return fmt.Errorf("store: %s: the lock was lost: another run took or removed it", quote(l.uri))
+		}
+		err = l.object.If(storage.Conditions{GenerationMatch: attrs.Generation}).Delete(ctx)
+	}
+	return errGS(l.uri, err)
+}
+
+// maxModelFile bounds a file of Sub, in bytes.
+const maxModelFile = 2 << 30
+
+func (g *gs) sub(ctx context.Context, uri string) (fs.FS, error) {
+	if _, _, err := splitGS(uri); err != nil {
+		return nil, err
+	}
+	return gsFS{ctx, g, uri}, nil
+}
+
+// gsFS is a prefix as a file system of files without folders.
+type gsFS struct {
+	ctx    context.Context
+	gs     *gs
+	prefix string
+}
+
+func (f gsFS) ReadFile(name string) ([]byte, error) {
+	if !fs.ValidPath(name) || name == "." {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
+	}
+	return f.gs.Read(f.ctx, Join(f.prefix, name), maxModelFile)
+}
+
+func (f gsFS) Open(name string) (fs.File, error) {
+	data, err := f.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	return &memFile{bytes.NewReader(data), path.Base(name)}, nil
+}
+
+// memFile is an open file, and its own FileInfo.
+type memFile struct {
+	*bytes.Reader
+	name string
+}
+
+func (f *memFile) Close() error               { return nil }
+func (f *memFile) Stat() (fs.FileInfo, error) { return f, nil }
+func (f *memFile) Name() string               { return f.name }
+func (f *memFile) Mode() fs.FileMode          { return 0o444 }
+func (f *memFile) ModTime() time.Time         { return time.Time{} }
+func (f *memFile) IsDir() bool                { return false }
+func (f *memFile) Sys() any                   { return nil }

@@ -31,6 +31,9 @@ func localError(uri string, err error) error {
 	case errors.As(err, &link):
 		err = link.Err
 	}
+	if errors.Is(err, syscall.ENAMETOOLONG) {
+		return fmt.Errorf("store: %s: %w: %w", quote(uri), ErrName, err)
+	}
 	return fmt.Errorf("store: %s: %w", quote(uri), err)
 }
 
@@ -49,7 +52,11 @@ func (local) List(ctx context.Context, uri string, fn func(Object) error) error 
 	}
 	base, rest := literalHead(filepath.ToSlash(path))
 	w.pattern = parsePattern(rest)
-	if info, err := os.Stat(base); err == nil && info.IsDir() {
+	info, err := os.Stat(base)
+	if err != nil && !errors.Is(err, ErrNotExist) {
+		return localError(base, err)
+	}
+	if err == nil && info.IsDir() {
 		if err := w.root(base, info); err != nil {
 			return err
 		}

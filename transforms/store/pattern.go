@@ -113,6 +113,16 @@ func parseSet(chars []rune, i int) (set token, end int) {
 	return set, i
 }
 
+// crossesFolders tells whether p can match a slash.
+func (p pattern) crossesFolders() bool {
+	for _, t := range p {
+		if t.kind == anyPath || t.kind == literal && t.r == '/' {
+			return true
+		}
+	}
+	return false
+}
+
 // decode splits s into characters; a byte that is no UTF-8 becomes one of its own
 // beyond Unicode, so that it equals itself alone.
 func decode(s string) []rune {
