@@ -27,7 +27,7 @@ type Engine[I, O any] struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 
-	mu        sync.Mutex
+	mu        sync.Mutex     // add, form, formAll, start and free want it held
 	maxSize   int            // of a batch; shrinks when memory runs out
 	maxWeight int64          // 0 is no bound; shrinks likewise
 	buckets   []bucket[I, O] // items that no batch has taken yet
@@ -49,13 +49,13 @@ type waiting[I, O any] struct {
 
 // group is what one Push brought; its fields are the engine's until done.
 type group[O any] struct {
-	size    int64 // bytes
-	outs    []O
-	err     error // of the first item that failed
-	unbatch int   // items that no batch has taken yet
-	left    int   // items without a result
-	dropped bool  // nobody wants the results any more
-	done    chan struct{}
+	size      int64 // bytes
+	outs      []O
+	err       error // of the first item that failed
+	unbatched int   // items that no batch has taken yet
+	left      int   // items without a result
+	dropped   bool  // nobody wants the results any more
+	done      chan struct{}
 }
 
 // bucket holds waiting items of like weight.
@@ -93,9 +93,7 @@ func (e *Engine[I, O]) Close() error {
 	}
 	e.closed = true
 	e.formAll()
-	e.mu.Unlock() // start fails them, one at a time
-	e.start()
-	e.mu.Lock()
+	e.start() // and run fails them
 	for e.running > 0 {
 		e.idle.Wait()
 	}
@@ -103,11 +101,12 @@ func (e *Engine[I, O]) Close() error {
 	return e.handler.Close()
 }
 
-// submit queues the items as one group of size bytes, and starts what is full.
+// submit queues the items as one group of size bytes, which are reserved, and
+// starts what is full.
 func (e *Engine[I, O]) submit(items []I, size int64) *group[O] {
 	g := &group[O]{
 		size: size, outs: make([]O, len(items)),
-		unbatch: len(items), left: len(items), done: make(chan struct{}),
+		unbatched: len(items), left: len(items), done: make(chan struct{}),
 	}
 	if len(items) == 0 {
 		close(g.done)
@@ -117,14 +116,13 @@ func (e *Engine[I, O]) submit(items []I, size int64) *group[O] {
 		weights[i] = max(e.handler.Weight(item), 0)
 	}
 	e.mu.Lock()
-	e.inFlight += size
+	defer e.mu.Unlock()
 	for i, item := range items {
 		e.add(waiting[I, O]{item, i, weights[i], g})
 	}
 	if e.closed || (len(items) > 0 && e.running+len(e.ready) == 0 && pipe.Busy() == 0) {
 		e.formAll()
 	}
-	e.mu.Unlock()
 	e.start()
 	return g
 }
@@ -146,7 +144,7 @@ func (e *Engine[I, O]) add(w waiting[I, O]) {
 // form makes a batch of what the bucket holds.
 func (e *Engine[I, O]) form(b *bucket[I, O]) {
 	for _, w := range b.items {
-		w.group.unbatch--
+		w.group.unbatched--
 	}
 	e.ready = append(e.ready, b.items)
 	*b = bucket[I, O]{}
@@ -183,11 +181,11 @@ func (e *Engine[I, O]) wait(ctx context.Context, g *group[O]) error {
 	default:
 	}
 	e.mu.Lock()
-	if g.unbatch > 0 || pipe.Busy() < runtime.GOMAXPROCS(0) {
+	if g.unbatched > 0 || e.free() {
 		e.formAll()
+		e.start()
 	}
 	e.mu.Unlock()
-	e.start()
 	select {
 	case <-g.done:
 		return nil
@@ -201,13 +199,10 @@ func (e *Engine[I, O]) drop(g *group[O]) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	g.dropped = true
-	e.inFlight -= g.size
 }
 
 // start hands ready batches to the pool, as many as may run at once.
 func (e *Engine[I, O]) start() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	for len(e.ready) > 0 && (e.options.Concurrency <= 0 || e.running < e.options.Concurrency) {
 		batch := e.ready[0]
 		e.ready[0] = nil
@@ -216,12 +211,23 @@ func (e *Engine[I, O]) start() {
 		pipe.Go(func() {
 			e.run(batch)
 			e.mu.Lock()
+			defer e.mu.Unlock()
 			e.running--
-			e.idle.Broadcast()
-			e.mu.Unlock()
 			e.start()
+			e.idle.Broadcast()
 		})
 	}
+}
+
+// free tells whether a batch formed now would run at once.
+func (e *Engine[I, O]) free() bool {
+	switch {
+	case len(e.ready) > 0:
+		return false
+	case e.options.Concurrency > 0:
+		return e.running < e.options.Concurrency
+	}
+	return pipe.Busy() < runtime.GOMAXPROCS(0)
 }
 
 // run runs a batch without the items that nobody wants any more, in halves

@@ -57,6 +57,9 @@ func (e *Engine[I, O]) Report(ctx context.Context) {
 	s := e.stats
 	e.stats = stats{}
 	e.mu.Unlock()
+	if len(s.batches) == 0 && s.halvings == 0 && s.modelBytes == 0 && s.loadTime == 0 {
+		return
+	}
 	ns := e.options.Namespace
 	if ns == "" {
 		ns = "BeamML_Go"

@@ -33,12 +33,13 @@ func NewQueue[T, I, O any](e *Engine[I, O]) *Queue[T, I, O] {
 // Push fails with the error of emit, or the context's; then Reset comes next.
 func (q *Queue[T, I, O]) Push(ctx context.Context, tag T, items []I, size int64, emit func(tag T, outs []O, err error) error) error {
 	size = max(size, 1)
-	for len(q.queue) > 0 && !q.engine.room(size) {
+	for !q.engine.reserve(size, len(q.queue) == 0) {
 		if err := q.emitOldest(ctx, emit); err != nil {
 			return err
 		}
 	}
 	if err := ctx.Err(); err != nil {
+		q.engine.release(size)
 		return err
 	}
 	q.queue = append(q.queue, queued[T, O]{tag, q.engine.submit(items, size)})
@@ -67,6 +68,7 @@ func (q *Queue[T, I, O]) Drain(ctx context.Context, emit func(tag T, outs []O, e
 func (q *Queue[T, I, O]) Reset() {
 	for _, w := range q.queue {
 		q.engine.drop(w.group)
+		q.engine.release(w.group.size)
 	}
 	q.queue = nil
 }
@@ -78,7 +80,7 @@ func (q *Queue[T, I, O]) emitOldest(ctx context.Context, emit func(tag T, outs [
 	}
 	q.queue[0] = queued[T, O]{}
 	q.queue = q.queue[1:]
-	q.engine.free(w.group)
+	q.engine.release(w.group.size)
 	return emit(w.tag, w.group.outs, w.group.err)
 }
 
@@ -91,15 +93,19 @@ func (g *group[O]) ready() bool {
 	}
 }
 
-// room tells whether size bytes more are within MaxInFlight.
-func (e *Engine[I, O]) room(size int64) bool {
+// reserve takes size bytes of MaxInFlight where there are so many, or anyway.
+func (e *Engine[I, O]) reserve(size int64, anyway bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.inFlight+size <= e.options.MaxInFlight
+	if !anyway && e.inFlight+size > e.options.MaxInFlight {
+		return false
+	}
+	e.inFlight += size
+	return true
 }
 
-func (e *Engine[I, O]) free(g *group[O]) {
+func (e *Engine[I, O]) release(size int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.inFlight -= g.size
+	e.inFlight -= size
 }
