@@ -1,0 +1,121 @@
+// Package cpu scores lines on the processor: the forward pass of model.Weights
+// over package kernel.
+//
+// A Scorer computes on the goroutine that calls Score, so that whoever calls
+// decides how many cores are busy, and any number of calls may run at once.
+// The probabilities of a window have the same bits whatever else is in its
+// batch, on one instruction set (kernel.ISA). In the steady state a call
+// allocates nothing: its memory comes from a pool.
+package cpu
+
+import (
+	"context"
+	"sync"
+
+	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/kernel"
+)
+
+// Scorer implements model.Scorer. It shares the table of the Weights it was
+// made from, which must not change while it is used, and holds the other
+// weights packed.
+type Scorer struct {
+	d, h, k, layout int // sizes D, H, K and of the layout
+
+	table         []int8
+	tableScale    []float32
+	layoutMean    []float32
+	layoutInvStd  []float32
+	layoutWeights *kernel.Packed // [layout+1, D]; the last row is the bias
+
+	layers []layer
+
+	outputForward, outputBackward *kernel.Packed // [H, K]
+	outputLine                    *kernel.Packed // [D, K]
+	outputBias                    []float32
+	heads                         []int // classes of each head
+
+	scratch sync.Pool // of *scratch
+}
+
+type layer struct{ forward, backward direction }
+
+type direction struct {
+	in        int            // size of its input
+	input     *kernel.Packed // [in+1, 4H]; the last row is the bias
+	recurrent *kernel.Packed // [H, 4H]
+}
+
+// New packs w's weights. It refuses weights that are not valid.
+func New(w *model.Weights) (*Scorer, error) {
+	if err := w.Validate(); err != nil {
+		return nil, err
+	}
+	c := &w.Config
+	d, h, k := c.EmbeddingSize, c.HiddenSize, c.NumOutputs()
+	s := &Scorer{
+		d: d, h: h, k: k, layout: c.LayoutSize,
+		table: w.Table, tableScale: w.TableScale,
+		layoutMean: w.LayoutMean, layoutInvStd: w.LayoutInvStd,
+		layoutWeights:  packWithBias(w.LayoutWeights, w.LayoutBias, c.LayoutSize, d),
+		outputForward:  kernel.Pack(w.OutputWeights, h, k, k),
+		outputBackward: kernel.Pack(w.OutputWeights[h*k:], h, k, k),
+		outputLine:     kernel.Pack(w.OutputWeights[2*h*k:], d, k, k),
+		outputBias:     w.OutputBias,
+		heads:          []int{len(c.Classes)},
+	}
+	if len(c.FullClasses) > 0 {
+		s.heads = append(s.heads, len(c.FullClasses))
+	}
+	in := d
+	pack := func(dir *model.Direction) direction {
+		return direction{
+			in:        in,
+			input:     packWithBias(dir.InputWeights, dir.Bias, in, 4*h),
+			recurrent: kernel.Pack(dir.RecurrentWeights, h, 4*h, 4*h),
+		}
+	}
+	for i := range w.Layers {
+		s.layers = append(s.layers, layer{pack(&w.Layers[i].Forward), pack(&w.Layers[i].Backward)})
+		in = 2 * h
+	}
+	s.scratch.New = func() any { return new(scratch) }
+	return s, nil
+}
+
+// packWithBias packs [weights; bias], so that an input with a 1 behind it
+// gives input·weights + bias in one product.
+func packWithBias(weights, bias []float32, rows, columns int) *kernel.Packed {
+	both := make([]float32, 0, (rows+1)*columns)
+	both = append(append(both, weights...), bias...)
+	return kernel.Pack(both, rows+1, columns, columns)
+}
+
+// Close frees nothing: the memory is the garbage collector's.
+func (s *Scorer) Close() error { return nil }
+
+// Score implements model.Scorer. It looks at ctx every few hundred lines and
+// returns its error, in which case probs is half written. Its memory is 4·D
+// bytes for each line of b, about 16 bytes for each window, at most
+// maxStateBytes between layers (none for one layer) and some hundred kB. An id
+// outside the table panics.
+func (s *Scorer) Score(ctx context.Context, b *model.Batch, probs []float32) error {
+	if err := s.check(b, probs); err != nil {
+		return err
+	}
+	mem := s.scratch.Get().(*scratch)
+	defer s.scratch.Put(mem)
+	mem.fit(s, b)
+	if err := s.embed(ctx, mem, b); err != nil {
+		return err
+	}
+	mem.sortWindows(b.Windows)
+	for first := 0; first < len(mem.order); {
+		n := s.groupSize(mem.order[first:])
+		if err := s.label(ctx, mem, mem.order[first:first+n], probs); err != nil {
+			return err
+		}
+		first += n
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package cpu
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/kernel"
+	"github.com/linnet-ml/linnet/model/modeltest"
+)
+
+func newScorer(w *model.Weights) (model.Scorer, error) { return New(w) }
+
+func TestScorer(t *testing.T) {
+	for _, isa := range kernel.ISAs() {
+		t.Run(isa, func(t *testing.T) {
+			restore, ok := kernel.SwitchISA(isa)
+			if !ok {
+				t.Fatalf("no %s, which kernel.ISAs names", isa)
+			}
+			defer restore()
+			modeltest.Run(t, newScorer)
+		})
+	}
+}
+
+// TestBatchErrors gives Score batches that are not of the model's sizes.
+func TestBatchErrors(t *testing.T) {
+	c := modeltest.Config(50, 8, 4, 8, 1, 3, 0)
+	s, err := New(modeltest.Weights(c, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]struct {
+		change func(*model.Batch)
+		probs  int
+		want   string
+	}{
+		"layout":          {func(b *model.Batch) { b.Layout = b.Layout[1:] }, 12, "cpu: batch: 15 layout numbers for 4 lines"},
+		"groups":          {func(b *model.Batch) { b.GroupEnd = b.GroupEnd[:15] }, 12, "cpu: batch: 15 ends and 16 scales of groups"},
+		"group backwards": {func(b *model.Batch) { b.GroupEnd[5] = 0 }, 12, "cpu: batch: line 1: a group of ids ends at 0"},
+		"group too far":   {func(b *model.Batch) { b.GroupEnd[15] = 1000 }, 12, "cpu: batch: line 3: a group of ids ends at 1000"},
+		"window negative": {func(b *model.Batch) { b.Windows[0].First = -1 }, 12, "cpu: batch: window 0: lines -1 to 3 of 4"},
+		"window too long": {func(b *model.Batch) { b.Windows[0].Len = 5 }, 12, "cpu: batch: window 0: lines 0 to 5 of 4"},
+		"probs":           {func(*model.Batch) {}, 11, "cpu: batch: room for 11 probabilities; 4 steps need 12"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			b := modeltest.Batch(c, 1, 4, []model.ContextWindow{{Len: 4}})
+			tc.change(b)
+			err := s.Score(context.Background(), b, make([]float32, tc.probs))
+			if err == nil || !strings.HasPrefix(err.Error(), tc.want) {
+				t.Errorf("error = %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// TestStateMemory holds groupSize to its bound on the states between layers.
+func TestStateMemory(t *testing.T) {
+	s := &Scorer{h: 96, layers: make([]layer, 2)}
+	windows := make([]window, 1000)
+	for i := range windows {
+		windows[i].len = 2000 - i
+	}
+	for len(windows) > 0 {
+		n := s.groupSize(windows)
+		if n < 1 || n > maxGroup {
+			t.Fatalf("a group of %d windows", n)
+		}
+		steps := 0
+		for _, w := range windows[:n] {
+			steps += w.len
+		}
+		if bytes := 2 * 8 * s.h * steps; bytes > maxStateBytes {
+			t.Fatalf("%d windows of %d steps: %d bytes of states", n, steps, bytes)
+		}
+		windows = windows[n:]
+	}
+	if n := s.groupSize([]window{{len: 1 << 20}, {len: 1}}); n != 1 {
+		t.Errorf("a window above the bound goes in a group of %d", n)
+	}
+}
+
+func TestNoAllocation(t *testing.T) {
+	c := modeltest.Config(500, 16, 6, 24, 2, 3, 5)
+	s, err := New(modeltest.Weights(c, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := modeltest.Batch(c, 1, 100, []model.ContextWindow{{Len: 100}, {First: 50, Len: 20}, {First: 7, Len: 1}})
+	probs := make([]float32, b.NumSteps()*c.NumOutputs())
+	score := func() {
+		if err := s.Score(context.Background(), b, probs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := testing.AllocsPerRun(100, score); n >= 1 && !raceEnabled {
+		t.Errorf("%v allocations a call", n)
+	}
+}

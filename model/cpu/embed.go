@@ -1,0 +1,59 @@
+package cpu
+
+import (
+	"context"
+
+	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/kernel"
+)
+
+// embedLines is how many lines share one product with the layout's weights.
+const embedLines = 64
+
+// clip is where a standardised layout number is cut.
+const clip = 6
+
+// embed computes x of every line of b into mem.x, [lines, D].
+func (s *Scorer) embed(ctx context.Context, mem *scratch, b *model.Batch) error {
+	lines, d, width := b.NumLines(), s.d, s.layout+1
+	var id uint32 // first id of the next group
+	for first := 0; first < lines; first += embedLines {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := min(embedLines, lines-first)
+		for l := range n {
+			// The last number of the row is the 1 that takes the bias.
+			standardise(mem.layout[l*width:][:s.layout], b.Layout[(first+l)*s.layout:], s.layoutMean, s.layoutInvStd)
+		}
+		x := mem.x[first*d:]
+		kernel.Gemm(n, mem.layout, width, s.layoutWeights, x, d, false)
+		for l := range n {
+			row := x[l*d:][:d]
+			group := (first + l) * model.Groups
+			for g := group; g < group+model.Groups; g++ {
+				end := b.GroupEnd[g]
+				kernel.SumRows(row, s.table, s.tableScale, b.IDs[id:end], b.GroupScale[g])
+				id = end
+			}
+			// A row at a time, so that no row's place among others matters.
+			kernel.Tanh(row)
+		}
+	}
+	return nil
+}
+
+// standardise writes (x − mean)·invStd, cut at ±clip.
+func standardise(dst, x, mean, invStd []float32) {
+	x, mean, invStd = x[:len(dst)], mean[:len(dst)], invStd[:len(dst)]
+	for i := range dst {
+		v := (x[i] - mean[i]) * invStd[i]
+		if v > clip {
+			v = clip
+		}
+		if v < -clip {
+			v = -clip
+		}
+		dst[i] = v
+	}
+}

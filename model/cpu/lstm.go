@@ -1,0 +1,195 @@
+package cpu
+
+import (
+	"context"
+
+	"github.com/linnet-ml/linnet/model/kernel"
+)
+
+const (
+	// maxGroup is how many windows go through the layers together: enough
+	// rows for a product to reach its speed, few enough for their states
+	// (4·H bytes each) to stay in the first-level cache.
+	maxGroup = 64
+	// chunkRows is how many rows (windows × steps) are projected at once;
+	// their pre-activations, 16·H bytes each, are read back from the
+	// second-level cache. It is at least maxGroup.
+	chunkRows = 256
+	// maxStateBytes bounds the states that go from one layer to the next.
+	maxStateBytes = 32 << 20
+)
+
+// groupSize is how many of windows, sorted by length from the longest, make the
+// next group: those left are divided evenly, and by the memory of their states.
+func (s *Scorer) groupSize(windows []window) int {
+	groups := (len(windows) + maxGroup - 1) / maxGroup
+	n := (len(windows) + groups - 1) / groups
+	if len(s.layers) == 1 {
+		return n
+	}
+	room := maxStateBytes / (2 * 8 * s.h) // steps
+	for i, w := range windows[:n] {
+		if room -= w.len; room < 0 {
+			return max(1, i)
+		}
+	}
+	return n
+}
+
+// label computes the probabilities of the lines of windows, sorted by length
+// from the longest, at most maxGroup of them.
+func (s *Scorer) label(ctx context.Context, mem *scratch, windows []window, probs []float32) error {
+	// The line's own share of the logits.
+	for _, w := range windows {
+		out := probs[w.out*s.k:][:w.len*s.k]
+		for i := 0; i < len(out); i += s.k {
+			copy(out[i:], s.outputBias)
+		}
+		kernel.Gemm(w.len, mem.x[w.first*s.d:], s.d, s.outputLine, out, s.k, true)
+	}
+	in := rows{data: mem.x, width: s.d}
+	for i := range windows {
+		mem.inAt[i] = windows[i].first
+	}
+	for l := range s.layers {
+		out := rows{width: 2 * s.h}
+		last := l == len(s.layers)-1
+		if !last {
+			out.data = mem.fitStates(l%2, windows, s.h)
+		}
+		for _, backward := range []bool{false, true} {
+			if err := s.run(ctx, mem, windows, l, backward, in, out, probs); err != nil {
+				return err
+			}
+		}
+		if !last {
+			at := 0
+			for i, w := range windows {
+				mem.inAt[i] = at
+				at += w.len
+			}
+			in = out
+		}
+	}
+	for _, w := range windows {
+		for row := range w.len {
+			p := probs[(w.out+row)*s.k:]
+			for _, n := range s.heads {
+				kernel.Softmax(p[:n:n])
+				p = p[n:]
+			}
+		}
+	}
+	return nil
+}
+
+// rows is a matrix of rows of width numbers.
+type rows struct {
+	data  []float32
+	width int
+}
+
+// run computes one direction of layer l over windows. Line i of window w is
+// row mem.inAt[w]+i of in. Its states go to out, where the lines of the windows
+// follow each other (forward to the first half of a row, backward to the
+// second); the last layer's are multiplied by the output's weights and added to
+// probs instead.
+//
+// Step t is the t-th line of each window for the forward direction, and the
+// t-th from its end for the backward one. As the windows are sorted, those that
+// have a step t are the first of them: no row is computed that is not needed.
+func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int, backward bool, in, out rows, probs []float32) error {
+	dir, output, column := &s.layers[l].forward, s.outputForward, 0
+	if backward {
+		dir, output, column = &s.layers[l].backward, s.outputBackward, s.h
+	}
+	h, h4, k := s.h, 4*s.h, s.k
+	width := in.width + 1
+	last := l == len(s.layers)-1
+	cell := mem.cell[:len(windows)*h]
+	clear(cell)
+
+	active := len(windows) // windows that have a step t
+	for t := 0; ; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		// Gather the inputs of the chunk's steps and project them.
+		n, steps := 0, 0
+		for ; ; steps++ {
+			for active > 0 && windows[active-1].len <= t+steps {
+				active--
+			}
+			if active == 0 || n+active > chunkRows {
+				break
+			}
+			for i := range active {
+				line := t + steps
+				if backward {
+					line = windows[i].len - 1 - line
+				}
+				row := mem.gather[(n+i)*width:][:width]
+				copy(row, in.data[(mem.inAt[i]+line)*in.width:][:in.width])
+				row[in.width] = 1
+			}
+			mem.active[steps] = active
+			n += active
+		}
+		if steps == 0 {
+			return nil
+		}
+		kernel.Gemm(n, mem.gather, width, dir.input, mem.z, h4, false)
+
+		// The recurrence. mem.states holds the states of the step before the
+		// chunk, then those of the chunk's steps.
+		at, before := 0, 0
+		for step := range steps {
+			active := mem.active[step]
+			states := mem.states[(maxGroup+at)*h:]
+			z := mem.z[at*h4:]
+			if t+step == 0 {
+				for i := range active {
+					kernel.Gates(z[i*h4:], cell[i*h:], states[i*h:], h)
+				}
+			} else {
+				kernel.Gemm(active, mem.states[before*h:], h, dir.recurrent, mem.zh, h4, false)
+				for i := range active {
+					kernel.Gates2(z[i*h4:], mem.zh[i*h4:], cell[i*h:], states[i*h:], h)
+				}
+			}
+			before = maxGroup + at
+			at += active
+		}
+		states := mem.states[maxGroup*h:]
+		if last {
+			kernel.Gemm(n, states, h, output, mem.logits, k, false)
+		}
+		at = 0
+		for step := range steps {
+			start := 0
+			for i := range mem.active[step] {
+				line := t + step
+				if backward {
+					line = windows[i].len - 1 - line
+				}
+				if last {
+					add(probs[(windows[i].out+line)*k:][:k], mem.logits[at*k:])
+				} else {
+					copy(out.data[(start+line)*out.width+column:][:h], states[at*h:])
+					start += windows[i].len
+				}
+				at++
+			}
+		}
+		copy(mem.states, mem.states[before*h:][:mem.active[steps-1]*h])
+		t += steps
+	}
+}
+
+// add is dst += x.
+func add(dst, x []float32) {
+	x = x[:len(dst)]
+	for i, v := range x {
+		dst[i] += v
+	}
+}
