@@ -1,0 +1,189 @@
+// Package cli holds what the pipelines' mains share: flags, exit statuses,
+// errors of one line, signals and progress.
+//
+// Exit statuses are 0 done, 1 failed, 2 wrong use, and what Status says. An
+// error is one line on standard error that begins "linnet: ".
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+)
+
+// Exit statuses.
+const (
+	Failed = 1
+	Usage  = 2
+)
+
+// Status is an error that ends the program with a status of its own.
+type Status struct {
+	Code int
+	Err  error // told in one line; nil says nothing
+}
+
+func (s *Status) Error() string {
+	if s.Err == nil {
+		return fmt.Sprintf("exit status %d", s.Code)
+	}
+	return s.Err.Error()
+}
+
+func (s *Status) Unwrap() error { return s.Err }
+
+// Usagef is an error of wrong use.
+func Usagef(format string, args ...any) error {
+	return &Status{Code: Usage, Err: fmt.Errorf(format, args...)}
+}
+
+// Verbosity is that of --verbosity once flags are parsed: at 2 a panic's stack
+// is printed.
+var Verbosity = 1
+
+// Main runs a pipeline's main function and exits with its status. It turns a
+// panic into one line, too.
+func Main(run func(ctx context.Context) error) {
+	ctx, stop := Interruptible(context.Background())
+	err := guard(ctx, run)
+	stop()
+	os.Exit(Report(os.Stderr, err))
+}
+
+func guard(ctx context.Context, run func(ctx context.Context) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			if Verbosity >= 2 {
+				debug.PrintStack()
+			}
+			err = fmt.Errorf("%v", p)
+		}
+	}()
+	return run(ctx)
+}
+
+// Report writes err's line to w and returns the exit status.
+func Report(w io.Writer, err error) int {
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	var s *Status
+	if errors.As(err, &s) {
+		if s.Err != nil {
+			fmt.Fprintln(w, Line(err))
+		}
+		return s.Code
+	}
+	fmt.Fprintln(w, Line(err))
+	return Failed
+}
+
+// Line is err as one line that begins "linnet: ".
+func Line(err error) string {
+	text := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), " ")
+	return "linnet: " + strings.TrimPrefix(text, "linnet: ")
+}
+
+// Interrupted is the cause of a context that Interruptible's signals ended.
+var Interrupted = errors.New("interrupted")
+
+// Interruptible returns a context that the first SIGINT or SIGTERM ends, with
+// the cause Interrupted; the second ends the program at once.
+func Interruptible(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	var over atomic.Bool
+	go func() {
+		for range signals {
+			if over.Swap(true) {
+				fmt.Fprintln(os.Stderr, "\nlinnet: interrupted twice, ended at once")
+				os.Exit(Failed)
+			}
+			cancel(Interrupted)
+		}
+	}()
+	return ctx, func() { signal.Stop(signals); cancel(nil) }
+}
+
+// Strings is a flag that may be repeated.
+type Strings []string
+
+func (s *Strings) String() string     { return strings.Join(*s, ",") }
+func (s *Strings) Set(v string) error { *s = append(*s, v); return nil }
+
+// Flags are the flags of one pipeline. They stand on the command line beside
+// those that Beam's packages put there; only the pipeline's own are shown by
+// --help.
+type Flags struct {
+	*flag.FlagSet
+	name, summary string
+	before        map[string]bool // flags of the libraries
+	show          []string        // of these, those that --help shows
+}
+
+// NewFlags begins the flags of a pipeline; summary is what --help says first.
+func NewFlags(name, summary string, show ...string) *Flags {
+	f := &Flags{FlagSet: flag.CommandLine, name: name, summary: summary, before: map[string]bool{}, show: show}
+	f.VisitAll(func(g *flag.Flag) { f.before[g.Name] = true })
+	if !f.before["labels"] {
+		// Airflow's operator passes this one to every pipeline.
+		f.String("labels", "", "labels of the job, as JSON (Dataflow)")
+		f.before["labels"] = true
+	}
+	return f
+}
+
+// Parse parses args; an error is one of wrong use, or flag.ErrHelp after
+// --help.
+func (f *Flags) Parse(args []string) error {
+	f.Init(f.name, flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.Usage = func() {}
+	if err := f.FlagSet.Parse(args); errors.Is(err, flag.ErrHelp) {
+		f.help(os.Stdout)
+		return err
+	} else if err != nil {
+		text := strings.Replace(err.Error(), "flag provided but not defined: -", "there is no flag --", 1)
+		return Usagef("%s; --help lists the flags", strings.TrimPrefix(text, "linnet: "))
+	}
+	if f.NArg() > 0 {
+		return Usagef("%q is no flag; input is named by --input", f.Arg(0))
+	}
+	return nil
+}
+
+// Given says whether the flag was on the command line.
+func (f *Flags) Given(name string) bool {
+	given := false
+	f.Visit(func(g *flag.Flag) { given = given || g.Name == name })
+	return given
+}
+
+func (f *Flags) help(w io.Writer) {
+	fmt.Fprintf(w, "%s\n\nUsage: %s [flags]\n\n", f.summary, f.name)
+	f.VisitAll(func(g *flag.Flag) {
+		if f.before[g.Name] && !slices.Contains(f.show, g.Name) {
+			return
+		}
+		kind, usage := flag.UnquoteUsage(g)
+		def := ""
+		if g.DefValue != "" && g.DefValue != "false" && g.DefValue != "[]" {
+			def = " (default " + g.DefValue + ")"
+		}
+		if kind != "" {
+			kind = "=" + kind
+		}
+		fmt.Fprintf(w, "  --%s%s\n        %s%s\n", g.Name, kind, strings.ReplaceAll(usage, "\n", "\n        "), def)
+	})
+	fmt.Fprintln(w, "\nThe flags of Beam's runners (--endpoint, --parallelism, --environment_type, --project, --region, …) are taken as well.")
+}

@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+// Count writes n with commas between the thousands.
+func Count(n int64) string { return humanize.Comma(n) }
+
+// Plural is n of what: "1 document", "2,000 documents".
+func Plural(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return Count(n) + " " + what + "s"
+}
+
+// Rate is n a second, for people.
+func Rate(n int64, d time.Duration) string {
+	return Count(int64(float64(n) / max(d.Seconds(), 1e-3)))
+}
+
+// Bytes is a flag for a number of bytes: 64MiB, 2GB, 1000000. 0 is none.
+type Bytes int64
+
+func (b *Bytes) String() string {
+	if *b == 0 {
+		return "0"
+	}
+	return strings.ReplaceAll(humanize.IBytes(uint64(*b)), " ", "")
+}
+
+// Set implements flag.Value.
+func (b *Bytes) Set(s string) error {
+	n, err := humanize.ParseBytes(s)
+	if err != nil || n > 1<<62 {
+		return fmt.Errorf("not a number of bytes, such as 64MiB or 2GB")
+	}
+	*b = Bytes(n)
+	return nil
+}
+
+// Bar shows how far a run is: a bar where standard error is a terminal, a line
+// now and then where it is not, and nothing where it is silent.
+type Bar struct {
+	mu     sync.Mutex
+	bar    *progressbar.ProgressBar
+	out    io.Writer
+	total  int64
+	last   time.Time
+	period time.Duration
+}
+
+// NewBar makes a Bar of total steps.
+func NewBar(total int64, silent bool) *Bar {
+	b := &Bar{out: os.Stderr, total: total, last: time.Now(), period: 10 * time.Second}
+	switch {
+	case silent:
+		b.out = nil
+	case term.IsTerminal(int(os.Stderr.Fd())):
+		b.bar = progressbar.NewOptions64(total,
+			progressbar.OptionSetWriter(os.Stderr),
+			progressbar.OptionSetWidth(24),
+			progressbar.OptionThrottle(100*time.Millisecond),
+			progressbar.OptionShowCount(),
+			progressbar.OptionSetPredictTime(true),
+			progressbar.OptionClearOnFinish(),
+		)
+	}
+	return b
+}
+
+// Set moves the bar to n steps, with a text beside it.
+func (b *Bar) Set(n int64, text string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.out == nil {
+		return
+	}
+	if b.bar != nil {
+		b.bar.Describe(text)
+		_ = b.bar.Set64(min(n, b.total))
+		return
+	}
+	if time.Since(b.last) < b.period {
+		return
+	}
+	b.last = time.Now()
+	fmt.Fprintf(b.out, "%s of %s: %s\n", Count(n), Count(b.total), text)
+}
+
+// Close takes the bar off the screen.
+func (b *Bar) Close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.bar != nil {
+		_ = b.bar.Clear()
+		b.bar = nil
+	}
+	b.out = nil
+}

@@ -1,0 +1,441 @@
+// Command predict labels every line of documents: it reads what --input names,
+// writes annotated copies below --output, and skips what an earlier run did.
+//
+//	predict --input=journals --output=annotated
+//
+// Exit statuses: 0 done; 1 failed; 2 wrong use; --rejected_exit_status (3) done,
+// but some documents were rejected.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/pipelines/internal/cli"
+	"github.com/linnet-ml/linnet/runners"
+	"github.com/linnet-ml/linnet/transforms"
+	"github.com/linnet-ml/linnet/transforms/input"
+	"github.com/linnet-ml/linnet/transforms/store"
+)
+
+func main() { cli.Main(run) }
+
+// options are the flags of predict.
+type options struct {
+	input, formats                        cli.Strings
+	output, modelURI, labelSet, device    string
+	precision                             string
+	windowSize, stride, batchSize, sample int
+	probabilities, force, plan            bool
+	retryRejected                         bool
+	maxRejected                           float64
+	rejectedStatus, verbosity             int
+	maxDocumentBytes, memoryLimit         cli.Bytes
+	byDefault                             bool // --input was not given: the sample
+}
+
+// later are flags of the design that this version does not have.
+var later = []string{"watch", "watch_interval", "hybrid", "gpu_memory_limit", "workers_per_gpu", "cancel_on_exit"}
+
+func define(f *cli.Flags) *options {
+	o := &options{maxDocumentBytes: transforms.DefaultMaxDocumentBytes}
+	f.Var(&o.input, "input", "`files`, folders and patterns to label, separated by commas (\\, is a comma) or repeated;\na folder stands for every *.txt and *.txt.ann below it (default the sample in testdata)")
+	f.StringVar(&o.output, "output", "annotated", "`folder` or gs://bucket/prefix to write to; what lies there is never an input")
+	f.StringVar(&o.modelURI, "model_uri", "", "`folder` or gs://bucket/prefix of the model (default the bundled one)")
+	f.StringVar(&o.labelSet, "label_set", "", "`collapsed` (Nomenclature, Description, Misc-exposition) or full (default the model's first)")
+	f.StringVar(&o.device, "device", "cpu", "`cpu`, auto or cuda")
+	f.StringVar(&o.precision, "precision", "float32", "`float32`, the precision of the arithmetic")
+	f.IntVar(&o.windowSize, "window_size", -1, "`lines` of a context window; 0 for whole documents, -1 for the model's choice")
+	f.IntVar(&o.stride, "prediction_stride", 0, "`lines` from one context window to the next; 0 for --window_size, so that none overlap")
+	f.IntVar(&o.batchSize, "prediction_batch_size", 0, "context `windows` in a batch; 0 for the model's choice")
+	f.Var(&o.formats, "format", "`formats` to write, separated by commas: "+strings.Join(transforms.Formats(), ", ")+" (default yedda)")
+	f.BoolVar(&o.probabilities, "probabilities", false, "add every class's probability of each line to jsonl, csv and tsv")
+	f.BoolVar(&o.force, "force", false, "label documents again that are done")
+	f.BoolVar(&o.plan, "plan", false, "only say what would be done and how long it would take")
+	f.IntVar(&o.sample, "sample", 0, "label `N` documents only, always the same ones; 0 for all")
+	f.BoolVar(&o.retryRejected, "retry_rejected", false, "take only documents that an earlier run rejected")
+	f.Float64Var(&o.maxRejected, "max_rejected", 0.1, "`share` of rejected documents above which the run fails, from 100 documents on")
+	f.IntVar(&o.rejectedStatus, "rejected_exit_status", 3, "exit `status` when some documents were rejected")
+	f.Var(&o.maxDocumentBytes, "max_document_bytes", "largest document that is read, in `bytes` (64MiB)")
+	f.Var(&o.memoryLimit, "memory_limit", "`bytes` of memory to stay below, 0 for no limit; documents in flight take a quarter of it at most")
+	f.IntVar(&o.verbosity, "verbosity", 1, "`level` of detail: 0 errors, 1 progress and summary, 2 devices and Beam's log, 3 batches")
+	for _, name := range later {
+		f.String(name, "", "not in this version")
+	}
+	return o
+}
+
+func run(ctx context.Context) error {
+	f := cli.NewFlags("predict", "Labels every line of digitised taxonomic literature.", runners.Flags...)
+	runners.Define(f.FlagSet)
+	o := define(f)
+	if err := f.Parse(os.Args[1:]); err != nil {
+		return err
+	}
+	cli.Verbosity = o.verbosity
+	if err := o.check(f); err != nil && !worker(f) {
+		return err
+	}
+	if o.verbosity > 0 && !o.plan && !worker(f) {
+		fmt.Fprintf(os.Stderr, "linnet: labelling %s into %s …\n", o.what(), o.output)
+	}
+	runners.Init(o.verbosity) // a worker stays in here
+	if err := runners.Check(); err != nil {
+		return cli.Usagef("%w", err)
+	}
+	return o.label(ctx)
+}
+
+// worker says whether a runner started this process to work for it; it brings
+// none of predict's flags.
+func worker(f *cli.Flags) bool { return f.Lookup("worker").Value.String() == "true" }
+
+// check finds wrong use, and fills in what has to be looked for.
+func (o *options) check(f *cli.Flags) error {
+	for _, name := range later {
+		if f.Given(name) {
+			return cli.Usagef("--%s is not in this version", name)
+		}
+	}
+	if _, err := runners.Name(); err != nil {
+		return cli.Usagef("%w", err)
+	}
+	switch {
+	case o.device == "cuda":
+		return cli.Usagef("--device=cuda: this program was built without CUDA; use --device=cpu")
+	case o.device != "cpu" && o.device != "auto":
+		return cli.Usagef("--device=%s is none; it must be cpu, auto or cuda", o.device)
+	case o.labelSet != "" && o.labelSet != model.Collapsed && o.labelSet != model.Full:
+		return cli.Usagef("--label_set=%s is none; it must be collapsed or full", o.labelSet)
+	case o.precision != "float32":
+		return cli.Usagef("--precision=%s is not in this version; use float32", o.precision)
+	case o.windowSize < -1:
+		return cli.Usagef("--window_size=%d: it must be 0 or more, or -1", o.windowSize)
+	case o.stride < 0 || o.stride > 0 && o.windowSize <= 0:
+		return cli.Usagef("--prediction_stride=%d: it needs a --window_size above 0", o.stride)
+	case o.stride > max(o.windowSize, 0):
+		return cli.Usagef("--prediction_stride=%d is larger than --window_size=%d, so lines would stay without a label", o.stride, o.windowSize)
+	case o.batchSize < 0:
+		return cli.Usagef("--prediction_batch_size=%d: it must be 0 or more", o.batchSize)
+	case o.sample < 0:
+		return cli.Usagef("--sample=%d: it must be 0 or more", o.sample)
+	case !(o.maxRejected >= 0 && o.maxRejected <= 1):
+		return cli.Usagef("--max_rejected=%g: it must be from 0 to 1", o.maxRejected)
+	case o.rejectedStatus < 0 || o.rejectedStatus > 125:
+		return cli.Usagef("--rejected_exit_status=%d: it must be from 0 to 125", o.rejectedStatus)
+	case o.maxDocumentBytes == 0:
+		return cli.Usagef("--max_document_bytes: it must be above 0")
+	case o.memoryLimit > 0 && o.memoryLimit < 128<<20:
+		return cli.Usagef("--memory_limit=%s: it must be 128MiB or more", &o.memoryLimit)
+	case o.output == "":
+		return cli.Usagef("--output: name a folder to write to")
+	case o.force && o.retryRejected:
+		return cli.Usagef("--force and --retry_rejected: what was rejected is not done anyway; leave one out")
+	}
+	o.formats = splitAll(o.formats)
+	for _, name := range o.formats {
+		if !slices.Contains(transforms.Formats(), name) {
+			return cli.Usagef("--format=%s is not in this version; there are %s", name, strings.Join(transforms.Formats(), ", "))
+		}
+	}
+	o.input = splitAll(o.input)
+	if len(o.input) == 0 {
+		if f.Given("input") {
+			return cli.Usagef("--input is empty; name a file, a folder or a pattern")
+		}
+		sample, err := findSample()
+		if err != nil {
+			return err
+		}
+		o.input, o.byDefault = cli.Strings{sample}, true
+	}
+	return nil
+}
+
+func splitAll(values []string) (out cli.Strings) {
+	for _, v := range values {
+		out = append(out, input.Split(v)...)
+	}
+	return out
+}
+
+func (o *options) what() string {
+	if o.byDefault {
+		return "the sample in " + o.input[0]
+	}
+	if len(o.input) > 3 {
+		return fmt.Sprintf("%s and %d more", o.input[0], len(o.input)-1)
+	}
+	return strings.Join(o.input, ", ")
+}
+
+// findSample looks for the repository's sample, here and in the folders above.
+func findSample() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	const sample = "testdata/sample"
+	for here := dir; ; {
+		path := filepath.Join(here, filepath.FromSlash(sample))
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			if rel, err := filepath.Rel(dir, path); err == nil {
+				path = rel
+			}
+			return path, nil
+		}
+		up := filepath.Dir(here)
+		if up == here {
+			return "", cli.Usagef("no --input: name a file, a folder or a pattern (the sample is found only inside the repository)")
+		}
+		here = up
+	}
+}
+
+// label runs the pipeline, or plans it.
+func (o *options) label(ctx context.Context) error {
+	begin := time.Now()
+	inFlight := o.limitMemory()
+	set, err := input.New(o.input, o.output, false)
+	if err != nil {
+		return cli.Usagef("%w", err)
+	}
+	set.Sample = o.sample
+	output, err := input.Absolute(o.output)
+	if err != nil {
+		return err
+	}
+	modelURI := o.modelURI
+	if modelURI != "" {
+		if modelURI, err = input.Absolute(modelURI); err != nil {
+			return err
+		}
+	}
+	opts := transforms.Options{
+		Run: fmt.Sprintf("predict-%d-%d", os.Getpid(), begin.UnixNano()), Verbosity: o.verbosity, InFlight: inFlight,
+		Base: transforms.Path(set.Base), Output: transforms.Path(output),
+		MaxDocumentBytes: int64(o.maxDocumentBytes), Force: o.force, RetryRejected: o.retryRejected,
+		ModelURI: transforms.Path(modelURI), Device: o.device, LabelSet: o.labelSet,
+		WindowSize: o.windowSize, PredictionStride: o.stride, PredictionBatchSize: o.batchSize,
+		Formats: o.formats, Probabilities: o.probabilities, MaxRejected: o.maxRejected,
+	}
+	m, err := transforms.LoadModel(ctx, opts)
+	if err != nil {
+		return err
+	}
+	if _, _, err := m.Config.Head(o.labelSet); err != nil {
+		return cli.Usagef("%w", err)
+	}
+	opts.ModelHash, opts.InputSize, opts.Versions = m.Hash, m.Config.InputSize, m.Device
+	opts.Settings = o.settings(m.Config)
+
+	// The listing, before anything starts: how much there is, and whether two
+	// inputs have one output.
+	var files, size int64
+	err = set.Walk(ctx, func(f input.File) error { files++; size += f.Size; return nil })
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, input.ErrNone):
+		return cli.Usagef("%w", err)
+	case err != nil:
+		return err
+	}
+	if o.plan {
+		return o.tellPlan(ctx, opts, set, files, size)
+	}
+
+	st, err := store.For(ctx, output)
+	if err != nil {
+		return cli.Usagef("%w", err)
+	}
+	unlock, err := st.Lock(ctx, store.Join(output, transforms.LockFile))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if opts.Rejections, err = transforms.HasRejected(ctx, output); err != nil {
+		return err
+	}
+
+	progress := transforms.ProgressOf(opts.Run)
+	stop := context.AfterFunc(ctx, progress.Stop)
+	defer stop()
+	bar := cli.NewBar(files, o.verbosity == 0)
+	ticker := o.show(bar, progress, begin)
+	p, s := beam.NewPipelineWithRoot()
+	pipeline(s, opts, set)
+	// The run does not see the interrupt: it finishes what it has read.
+	result, err := runners.Run(context.WithoutCancel(ctx), p, transforms.Namespace, o.verbosity)
+	ticker()
+	bar.Close()
+	took := time.Since(begin)
+	if err != nil {
+		if e := progress.Err(); e != nil {
+			err = e // as it was, not as it came through a runner
+		}
+		transforms.Clean(context.WithoutCancel(ctx), output)
+		return err
+	}
+	if result.Running {
+		fmt.Printf("job %s is submitted; it writes to %s\n", result.JobID, o.output)
+		return nil
+	}
+	if err := transforms.Merge(context.WithoutCancel(ctx), output); err != nil {
+		return err
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return fmt.Errorf("%w: %s labelled and kept; run again to go on", cause, cli.Plural(result.Counters["documents"], "document"))
+	}
+	if o.verbosity > 0 {
+		o.summary(os.Stdout, m.Config, result.Counters, took)
+	}
+	return o.judge(result.Counters)
+}
+
+// pipeline is predict as a pipeline.
+func pipeline(s beam.Scope, opts transforms.Options, set *input.Set) {
+	paths := transforms.List(s, opts, set)
+	docs, r1 := transforms.Read(s, opts, paths)
+	examples, r2 := transforms.Featurize(s, opts, docs)
+	labelled, r3 := transforms.Predict(s, opts, examples)
+	_, r4 := transforms.Write(s, opts, labelled)
+	transforms.WriteRejected(s, opts, r1, r2, r3, r4)
+}
+
+// settings are all that changes an output beside model and input.
+func (o *options) settings(c *model.Config) string {
+	labelSet, window, stride := o.labelSet, o.windowSize, o.stride
+	if labelSet == "" {
+		labelSet = c.LabelSet
+	}
+	if window < 0 {
+		window, stride = c.WindowSize, c.PredictionStride
+	}
+	formats := "yedda"
+	if len(o.formats) > 0 {
+		sorted := slices.Sorted(slices.Values(o.formats))
+		formats = strings.Join(slices.Compact(sorted), ",")
+	}
+	return fmt.Sprintf("label_set=%s window_size=%d prediction_stride=%d format=%s probabilities=%t", labelSet, window, stride, formats, o.probabilities)
+}
+
+// limitMemory sets Go's memory limit and returns the bytes that each of the
+// four transforms may have in flight.
+func (o *options) limitMemory() int64 {
+	if o.memoryLimit == 0 {
+		return transforms.DefaultInFlight
+	}
+	debug.SetMemoryLimit(int64(o.memoryLimit))
+	return max(8<<20, int64(o.memoryLimit)/16)
+}
+
+// show moves the bar while the run goes on; the function it returns ends that.
+func (o *options) show(bar *cli.Bar, p *transforms.Progress, begin time.Time) func() {
+	if o.verbosity == 0 || !runners.Local() {
+		return func() {}
+	}
+	over := make(chan struct{})
+	go func() {
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-tick.C:
+				text := cli.Rate(p.Lines.Load(), time.Since(begin)) + " lines/s"
+				if n := p.Rejected.Load(); n > 0 {
+					text += ", " + cli.Count(n) + " rejected"
+				}
+				bar.Set(p.Seen(), text)
+			}
+		}
+	}()
+	return func() { close(over) }
+}
+
+// summary says where the result is and what it holds.
+func (o *options) summary(w io.Writer, c *model.Config, n map[string]int64, took time.Duration) {
+	lines := n["lines"]
+	fmt.Fprintf(w, "%s: %s, %s labelled in %s (%s lines/s)\n", o.output,
+		cli.Plural(n["documents"], "document"), cli.Plural(lines, "line"), round(took), cli.Rate(lines, took))
+	_, classes, _ := c.Head(o.labelSet)
+	width := 0
+	for _, class := range classes {
+		width = max(width, len(class))
+	}
+	for _, class := range classes {
+		count := n[transforms.LabelCounter+class]
+		if count == 0 && len(classes) > 5 {
+			continue
+		}
+		fmt.Fprintf(w, "  %-*s %12s %5.1f %%\n", width, class, cli.Count(count), 100*float64(count)/float64(max(lines, 1)))
+	}
+	if skipped := n["skipped"]; skipped > 0 {
+		fmt.Fprintf(w, "%s done before and skipped (--force labels them again)\n", cli.Plural(skipped, "document"))
+	}
+	if n["warnings"] > 0 {
+		fmt.Fprintf(w, "%s of broken markup in the inputs taken out\n", cli.Plural(n["warnings"], "place"))
+	}
+	if rejected := n["rejected"]; rejected > 0 {
+		fmt.Fprintf(w, "%s rejected; %s says why\n", cli.Plural(rejected, "document"), store.Join(o.output, transforms.RejectedFile))
+	}
+}
+
+func round(d time.Duration) time.Duration {
+	if d < 10*time.Second {
+		return d.Round(10 * time.Millisecond)
+	}
+	return d.Round(time.Second)
+}
+
+// judge is the end of a run that came to its end: nil, or the error or status
+// that the rejected documents make.
+func (o *options) judge(n map[string]int64) error {
+	rejected := n["rejected"]
+	seen := n["documents"] + n["skipped"] + rejected
+	if rejected == 0 {
+		return nil
+	}
+	say := fmt.Errorf("%s of %s rejected; %s says why", cli.Count(rejected), cli.Plural(seen, "document"), store.Join(o.output, transforms.RejectedFile))
+	if rejected == seen || seen >= 100 && float64(rejected) > o.maxRejected*float64(seen) {
+		return say
+	}
+	if o.verbosity > 0 {
+		say = nil // the summary said it
+	}
+	return &cli.Status{Code: o.rejectedStatus, Err: say}
+}
+
+// tellPlan says what a run would do, and about how long that takes, from the
+// speed at which a few of the documents go through the model.
+func (o *options) tellPlan(ctx context.Context, opts transforms.Options, set *input.Set, files, size int64) error {
+	plan, err := transforms.Plan(ctx, opts, set, 2*time.Second)
+	if err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return err
+	}
+	fmt.Printf("%s, %s bytes in %s\n", cli.Plural(files, "document"), cli.Count(size), o.what())
+	fmt.Printf("%s done before\n", cli.Plural(plan.Done, "document"))
+	if plan.Rejected > 0 {
+		fmt.Printf("%s that would be rejected, such as %s: %s\n", cli.Plural(plan.Rejected, "document"), plan.Example.URI, plan.Example.Reason)
+	}
+	fmt.Printf("%s to label into %s: %s lines in about %s on %d cores of this machine\n",
+		cli.Plural(plan.Documents, "document"), o.output, cli.Count(plan.Lines), round(plan.Time), runtime.GOMAXPROCS(0))
+	return nil
+}

@@ -1,0 +1,243 @@
+package transforms
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"runtime"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/transforms/feature"
+	"github.com/linnet-ml/linnet/transforms/yedda"
+)
+
+// Document is a document as Read emits it. Its slices are shared by all that
+// is made of it and never changed.
+type Document struct {
+	URI    []byte       // where it was read
+	Name   []byte       // its path below Options.Base without .ann; outputs are called by it
+	Text   []byte       // without markup
+	Spans  []yedda.Span // of an annotated input, over Text
+	SHA256 [32]byte     // of the bytes read, markup included
+	Rows   []yedda.Line // the lines of Text that reach the model
+	// Warnings is the number of places where the input's markup is broken.
+	Warnings int
+}
+
+// Example is a Document with the features of its rows. Its coder carries the
+// document, the size and the version, and makes the features again.
+type Example struct {
+	Document
+	InputSize int          // rows of the embedding table that the features are for
+	Features  *model.Batch // a line a row, without windows
+}
+
+// Labelled is a Document with a label on each of its rows.
+type Labelled struct {
+	Document
+	Classes []string
+	Labels  []uint16  // index in Classes of each row's label: the most probable one
+	Probs   []float32 // [rows, len(Classes)], row-major
+}
+
+// Rejection tells of a document that a stage could not handle.
+type Rejection struct {
+	URI, Name []byte
+	Stage     string // list, read, featurize, predict, or write
+	Reason    string // one line: what is wrong and what to do
+	SHA256    []byte // of the bytes read, if they were
+}
+
+// reject makes the Rejection of a document.
+func (d *Document) reject(stage string, err error) *Rejection {
+	return &Rejection{URI: d.URI, Name: d.Name, Stage: stage, Reason: oneLine(err), SHA256: d.SHA256[:]}
+}
+
+func init() {
+	beam.RegisterCoder(reflect.TypeFor[Document](), encodeDocument, decodeDocument)
+	beam.RegisterCoder(reflect.TypeFor[Example](), encodeExample, decodeExample)
+	beam.RegisterCoder(reflect.TypeFor[Labelled](), encodeLabelled, decodeLabelled)
+	beam.RegisterCoder(reflect.TypeFor[Rejection](), encodeRejection, decodeRejection)
+}
+
+// The coders are flat: unsigned varints, and bytes with their number in front.
+// Rows and features are not carried; both follow from the text.
+
+func encodeDocument(d Document) []byte { return appendDocument(nil, &d) }
+
+func appendDocument(b []byte, d *Document) []byte {
+	if b == nil {
+		b = make([]byte, 0, len(d.URI)+len(d.Name)+len(d.Text)+32*len(d.Spans)+64)
+	}
+	b = appendBytes(b, d.URI)
+	b = appendBytes(b, d.Name)
+	b = appendBytes(b, d.Text)
+	b = binary.AppendUvarint(b, uint64(len(d.Spans)))
+	for _, s := range d.Spans {
+		b = binary.AppendUvarint(b, uint64(s.Start))
+		b = binary.AppendUvarint(b, uint64(s.End))
+		b = appendBytes(b, s.Label)
+	}
+	b = append(b, d.SHA256[:]...)
+	return binary.AppendUvarint(b, uint64(d.Warnings))
+}
+
+func decodeDocument(b []byte) (Document, error) {
+	r := reader{b: b}
+	d := r.document()
+	return d, r.end("Document")
+}
+
+func encodeExample(e Example) []byte {
+	b := appendDocument(nil, &e.Document)
+	b = binary.AppendUvarint(b, uint64(e.InputSize))
+	return binary.AppendUvarint(b, feature.Version)
+}
+
+func decodeExample(b []byte) (Example, error) {
+	r := reader{b: b}
+	e := Example{Document: r.document(), InputSize: r.int()}
+	if v := r.int(); r.err == nil && v != feature.Version {
+		return e, fmt.Errorf("transforms: an Example has features of version %d, this program makes %d; run one version of it everywhere", v, feature.Version)
+	}
+	if err := r.end("Example"); err != nil {
+		return e, err
+	}
+	e.Features = feature.Extract(e.Text, e.Rows, e.InputSize, runtime.GOMAXPROCS(0))
+	return e, nil
+}
+
+func encodeLabelled(l Labelled) []byte {
+	b := appendDocument(nil, &l.Document)
+	b = binary.AppendUvarint(b, uint64(len(l.Classes)))
+	for _, c := range l.Classes {
+		b = appendBytes(b, c)
+	}
+	for _, c := range l.Labels {
+		b = binary.LittleEndian.AppendUint16(b, c)
+	}
+	for _, p := range l.Probs {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(p))
+	}
+	return b
+}
+
+func decodeLabelled(b []byte) (Labelled, error) {
+	r := reader{b: b}
+	l := Labelled{Document: r.document()}
+	l.Classes = make([]string, r.count(1))
+	for i := range l.Classes {
+		l.Classes[i] = string(r.bytes())
+	}
+	rows := len(l.Rows)
+	if labels := r.take(2 * rows); labels != nil {
+		l.Labels = make([]uint16, rows)
+		for i := range l.Labels {
+			l.Labels[i] = binary.LittleEndian.Uint16(labels[2*i:])
+		}
+	}
+	if probs := r.take(4 * rows * len(l.Classes)); probs != nil {
+		l.Probs = make([]float32, rows*len(l.Classes))
+		for i := range l.Probs {
+			l.Probs[i] = math.Float32frombits(binary.LittleEndian.Uint32(probs[4*i:]))
+		}
+	}
+	return l, r.end("Labelled")
+}
+
+func encodeRejection(j Rejection) []byte {
+	b := appendBytes(nil, j.URI)
+	b = appendBytes(b, j.Name)
+	b = appendBytes(b, j.Stage)
+	b = appendBytes(b, j.Reason)
+	return appendBytes(b, j.SHA256)
+}
+
+func decodeRejection(b []byte) (Rejection, error) {
+	r := reader{b: b}
+	j := Rejection{URI: r.bytes(), Name: r.bytes(), Stage: string(r.bytes()), Reason: string(r.bytes()), SHA256: r.bytes()}
+	return j, r.end("Rejection")
+}
+
+func appendBytes[T string | []byte](b []byte, v T) []byte {
+	b = binary.AppendUvarint(b, uint64(len(v)))
+	return append(b, v...)
+}
+
+// reader takes values off the front of b; after an error all are zero.
+// The slices that it returns are copies: b belongs to Beam.
+type reader struct {
+	b   []byte
+	err error
+}
+
+var errShort = errors.New("cut short")
+
+func (r *reader) fail() { r.b, r.err = nil, errShort }
+
+func (r *reader) int() int {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 || v > math.MaxInt {
+		r.fail()
+		return 0
+	}
+	r.b = r.b[n:]
+	return int(v)
+}
+
+// count is an int of things that take at least size bytes each.
+func (r *reader) count(size int) int {
+	n := r.int()
+	if n > len(r.b)/size {
+		r.fail()
+		return 0
+	}
+	return n
+}
+
+func (r *reader) take(n int) []byte {
+	if n > len(r.b) {
+		r.fail()
+		return nil
+	}
+	v := r.b[:n]
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) bytes() []byte {
+	v := r.take(r.count(1))
+	if len(v) == 0 {
+		return nil
+	}
+	return append([]byte(nil), v...)
+}
+
+func (r *reader) document() Document {
+	d := Document{URI: r.bytes(), Name: r.bytes(), Text: r.bytes()}
+	if n := r.count(3); n > 0 {
+		d.Spans = make([]yedda.Span, n)
+	}
+	for i := range d.Spans {
+		d.Spans[i] = yedda.Span{Start: r.int(), End: r.int(), Label: string(r.bytes())}
+	}
+	copy(d.SHA256[:], r.take(len(d.SHA256)))
+	d.Warnings = r.int()
+	d.Rows = yedda.Rows(d.Text)
+	return d
+}
+
+// end is the error of what was read: nil where all of b was, and nothing else.
+func (r *reader) end(what string) error {
+	if r.err == nil && len(r.b) > 0 {
+		r.err = errors.New("has bytes behind its end")
+	}
+	if r.err != nil {
+		return fmt.Errorf("transforms: an encoded %s: %w", what, r.err)
+	}
+	return nil
+}

@@ -1,0 +1,367 @@
+// Package input says what --input means: files, folders and patterns become a
+// stream of documents, each with the name that its outputs are called by.
+//
+// A folder stands for every *.txt and *.txt.ann below it, a pattern or a named
+// file for any name; what ends in .ann is annotated, all else is text. Nothing
+// under the output folder is ever an input. Names are relative to the deepest
+// folder that the arguments have in common, so they stay the same when files
+// are added.
+package input
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/linnet-ml/linnet/transforms/store"
+)
+
+// ErrNone is what Walk returns where an argument matches no document.
+var ErrNone = errors.New("no document")
+
+// Set is what to read. Its paths are bytes because file names need not be
+// UTF-8 and a Set travels as JSON.
+type Set struct {
+	Args [][]byte // absolute paths, gs:// addresses and patterns
+	Base []byte   // the deepest folder common to Args
+	Not  [][]byte // folders where nothing is read: the output folder, under each of its names
+	// Annotated takes X.txt.ann where both X.txt and X.txt.ann are there;
+	// otherwise X.txt is taken.
+	Annotated bool
+	// Sample, where not 0, takes only as many documents, spread by a hash of
+	// their names and so always the same ones.
+	Sample int
+}
+
+// File is one document of a Set.
+type File struct {
+	URI  string // where to read it
+	Name string // Set.Name(URI)
+	Size int64  // bytes, from the listing
+}
+
+// Split splits the value of one --input at its commas; `\,` is a comma.
+func Split(value string) []string {
+	var out []string
+	var b strings.Builder
+	for i := 0; i < len(value); i++ {
+		switch {
+		case value[i] == '\\' && i+1 < len(value) && value[i+1] == ',':
+			b.WriteByte(',')
+			i++
+		case value[i] == ',':
+			out = append(out, b.String())
+			b.Reset()
+		default:
+			b.WriteByte(value[i])
+		}
+	}
+	out = append(out, b.String())
+	return slices.DeleteFunc(out, func(s string) bool { return s == "" })
+}
+
+// New makes a Set of args. Local paths are made absolute, as a worker may
+// stand in another folder.
+func New(args []string, output string, annotated bool) (*Set, error) {
+	if len(args) == 0 {
+		return nil, errors.New("input: nothing given; name a file, a folder or a pattern")
+	}
+	s := &Set{Annotated: annotated}
+	var base, out string
+	if output != "" {
+		var err error
+		if out, err = Absolute(output); err != nil {
+			return nil, fmt.Errorf("input: %w", err)
+		}
+		s.Not = append(s.Not, []byte(out))
+	}
+	for i, arg := range args {
+		arg, err := Absolute(arg)
+		if err != nil {
+			return nil, fmt.Errorf("input: %w", err)
+		}
+		dir := folder(arg)
+		if out != "" {
+			inside := under(arg, out)
+			if a, b := real(dir), real(out); a != "" && b != "" {
+				inside = inside || under(a, b)
+				if under(b, a) { // the output folder as it is met below dir
+					s.Not = append(s.Not, []byte(dir+b[len(a):]))
+				}
+			}
+			if inside {
+				return nil, fmt.Errorf("input: %s lies in the output folder %s, where nothing is read; choose another --output", args[i], output)
+			}
+		}
+		s.Args = append(s.Args, []byte(arg))
+		if i == 0 {
+			base = dir
+		} else if base, err = common(base, dir); err != nil {
+			return nil, err
+		}
+	}
+	s.Base = []byte(base)
+	return s, nil
+}
+
+// Absolute makes a local path absolute and cleans it; a gs:// address loses
+// its last slash.
+func Absolute(uri string) (string, error) {
+	if remote(uri) {
+		return strings.TrimRight(uri, "/"), nil
+	}
+	return filepath.Abs(uri)
+}
+
+// Annotated says whether a file of this name is read as YEDDA.
+func Annotated(name string) bool { return strings.HasSuffix(name, ".ann") }
+
+// Name is the document's name: its path below Base, without .ann.
+func (s *Set) Name(uri string) string { return Name(string(s.Base), uri) }
+
+// Name is uri's path below base without .ann, and the whole path, less root or
+// scheme, where it is not below base. It never leads out of a folder.
+func Name(base, uri string) string {
+	rel := uri
+	if base != "" && under(uri, base) && len(uri) > len(base) {
+		rel = uri[len(base):]
+	} else if _, after, ok := strings.Cut(uri, "://"); ok {
+		rel = after
+	} else {
+		rel = uri[len(filepath.VolumeName(uri)):]
+	}
+	rel = strings.TrimSuffix(filepath.ToSlash(rel), ".ann")
+	return strings.TrimPrefix(path.Clean("/"+rel), "/")
+}
+
+// Walk calls f for every document, in the order of the listings. It returns
+// an error that wraps ErrNone where an argument matches none, and one that
+// names both where two inputs would have one name.
+func (s *Set) Walk(ctx context.Context, f func(File) error) error {
+	if s.Sample > 0 {
+		return s.sample(ctx, f)
+	}
+	return s.walk(ctx, f)
+}
+
+func (s *Set) walk(ctx context.Context, f func(File) error) error {
+	// Of two files with one name, one may be annotated: the preferred kind is
+	// passed on at once, the other kind waits until all names are known.
+	seed := maphash.MakeSeed()
+	taken := map[uint64]uint64{} // hash of name → hash of URI
+	var waiting []File
+	take := func(file File) (bool, error) {
+		name, uri := maphash.String(seed, file.Name), maphash.String(seed, file.URI)
+		other, ok := taken[name]
+		switch {
+		case !ok:
+			taken[name] = uri
+			return true, nil
+		case other == uri:
+			return false, nil // named twice
+		case strings.HasSuffix(file.Name, ".txt"):
+			return false, nil // X.txt and X.txt.ann
+		}
+		return false, fmt.Errorf("input: %s and its twin have one output, %s.ann; leave one of them out", file.URI, file.Name)
+	}
+	for _, arg := range s.Args {
+		found, inside := 0, 0
+		err := s.list(ctx, string(arg), func(file File) error {
+			if slices.ContainsFunc(s.Not, func(dir []byte) bool { return under(file.URI, string(dir)) }) {
+				inside++
+				return nil
+			}
+			found++
+			if Annotated(file.URI) != s.Annotated {
+				waiting = append(waiting, file)
+				return nil
+			}
+			ok, err := take(file)
+			if err != nil || !ok {
+				return err
+			}
+			return f(file)
+		})
+		if err != nil {
+			return err
+		}
+		if found == 0 {
+			hint := "name a file, a folder with *.txt or *.txt.ann in it, or a pattern"
+			if inside > 0 {
+				hint = "what there is lies in the output folder, where nothing is read"
+			}
+			return fmt.Errorf("input: %w in %s; %s", ErrNone, arg, hint)
+		}
+	}
+	for _, file := range waiting {
+		ok, err := take(file)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		if err := f(file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// list calls f for what one argument stands for.
+func (s *Set) list(ctx context.Context, arg string, f func(File) error) error {
+	st, err := store.For(ctx, arg)
+	if err != nil {
+		return err
+	}
+	err = st.List(ctx, arg, func(o store.Object) error {
+		text := strings.HasSuffix(strings.TrimSuffix(o.Path, ".ann"), ".txt")
+		if o.InFolder && !text && !errors.Is(o.Err, fs.ErrPermission) {
+			return nil // a folder's other files; a folder that cannot be read is told of by who tries
+		}
+		return f(File{URI: o.Path, Name: s.Name(o.Path), Size: o.Size})
+	})
+	if errors.Is(err, store.ErrNotExist) {
+		return nil // told as ErrNone
+	}
+	return err
+}
+
+// sample passes on the Sample files whose names have the smallest hashes.
+func (s *Set) sample(ctx context.Context, f func(File) error) error {
+	type ranked struct {
+		rank uint64
+		file File
+	}
+	order := func(a, b ranked) int {
+		switch {
+		case a.rank < b.rank:
+			return -1
+		case a.rank > b.rank:
+			return 1
+		}
+		return strings.Compare(a.file.Name, b.file.Name)
+	}
+	var best []ranked // sorted
+	err := s.walk(ctx, func(file File) error {
+		r := ranked{fnv64(file.Name), file}
+		if len(best) == s.Sample && order(r, best[len(best)-1]) > 0 {
+			return nil
+		}
+		i, _ := slices.BinarySearchFunc(best, r, order)
+		best = slices.Insert(best, i, r)
+		best = best[:min(len(best), s.Sample)]
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, r := range best {
+		if err := f(r.file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fnv64 is FNV-1a with murmur3's finaliser, so that near names lie far apart.
+func fnv64(s string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := 0; i < len(s); i++ {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
+}
+
+func remote(uri string) bool { return strings.Contains(uri, "://") }
+
+// pattern says whether arg has wildcards; a local file or folder of that very
+// name wins.
+func pattern(arg string) bool {
+	if !strings.ContainsAny(arg, "*?[") {
+		return false
+	}
+	if remote(arg) {
+		return true
+	}
+	_, err := os.Lstat(arg)
+	return err != nil
+}
+
+// folder is the folder that arg's documents lie in: arg itself, the folder of
+// a file, or what stands before a pattern's first wildcard.
+func folder(arg string) string {
+	if pattern(arg) {
+		arg = arg[:strings.IndexAny(arg, "*?[")]
+		return parent(arg)
+	}
+	if remote(arg) {
+		if strings.HasSuffix(strings.TrimSuffix(arg, ".ann"), ".txt") {
+			return parent(arg)
+		}
+		return arg
+	}
+	if st, err := os.Stat(arg); err == nil && !st.IsDir() {
+		return filepath.Dir(arg)
+	}
+	return arg
+}
+
+// real is a local folder with its symbolic links resolved, "" where that fails.
+func real(dir string) string {
+	if remote(dir) {
+		return ""
+	}
+	r, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return ""
+	}
+	return r
+}
+
+// parent cuts uri's last element off.
+func parent(uri string) string {
+	if !remote(uri) {
+		return filepath.Dir(uri)
+	}
+	root := strings.Index(uri, "://") + 3
+	if i := strings.LastIndexByte(uri, '/'); i >= root {
+		return uri[:i]
+	}
+	return uri
+}
+
+// common is the deepest folder that holds a and b.
+func common(a, b string) (string, error) {
+	if remote(a) != remote(b) {
+		return "", errors.New("input: local files and gs:// in one run have no folder in common; run once for each")
+	}
+	for !under(b, a) {
+		p := parent(a)
+		if p == a {
+			if remote(a) {
+				return "", fmt.Errorf("input: %s and %s have no folder in common; run once for each", a, b)
+			}
+			return a, nil
+		}
+		a = p
+	}
+	return a, nil
+}
+
+// under says whether uri is dir or lies below it.
+func under(uri, dir string) bool {
+	if !strings.HasPrefix(uri, dir) {
+		return false
+	}
+	return len(uri) == len(dir) || os.IsPathSeparator(dir[len(dir)-1]) || uri[len(dir)] == '/' || os.IsPathSeparator(uri[len(dir)])
+}

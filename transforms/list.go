@@ -1,0 +1,41 @@
+package transforms
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"github.com/linnet-ml/linnet/transforms/input"
+)
+
+// List is PCollection<[]byte>: the address of every document of set, listed on
+// a worker and spread over all of them. Only addresses cross the shuffle.
+func List(s beam.Scope, opts Options, set *input.Set) beam.PCollection {
+	s = s.Scope("linnet.List")
+	encoded, err := json.Marshal(set)
+	if err != nil {
+		panic("transforms: List: " + err.Error())
+	}
+	paths := beam.ParDo(s, &listFn{Run: opts.Run}, beam.Create(s, encoded))
+	return beam.Reshuffle(s, paths)
+}
+
+// listFn turns an input.Set, as JSON, into addresses.
+type listFn struct{ Run string }
+
+func (f *listFn) ProcessElement(ctx context.Context, encoded []byte, emit func([]byte)) error {
+	p := ProgressOf(f.Run)
+	set := new(input.Set)
+	if err := json.Unmarshal(encoded, set); err != nil {
+		return p.fail("list", err)
+	}
+	return p.fail("list", set.Walk(ctx, func(file input.File) error {
+		if !p.Stopped() {
+			emit([]byte(file.URI))
+		}
+		return nil
+	}))
+}
+
+func init() { beam.RegisterDoFn(&listFn{}) }

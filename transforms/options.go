@@ -1,0 +1,111 @@
+package transforms
+
+import (
+	"encoding/base64"
+	"time"
+)
+
+// Path is a path or address of any bytes. In JSON, as which DoFns travel, it
+// is base64, because a file name need not be UTF-8.
+type Path string
+
+// MarshalText implements encoding.TextMarshaler.
+func (p Path) MarshalText() ([]byte, error) {
+	return base64.StdEncoding.AppendEncode(nil, []byte(p)), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *Path) UnmarshalText(text []byte) error {
+	b, err := base64.StdEncoding.AppendDecode(nil, text)
+	*p = Path(b)
+	return err
+}
+
+// Options configure the transforms; each uses the fields that its comment
+// names. The zero value labels with the bundled model and skips nothing.
+type Options struct {
+	// Run, where not empty, names the Progress that the transforms report to
+	// in this process.
+	Run string
+	// Verbosity of what workers log: 2 adds the device, 3 each batch.
+	Verbosity int
+	// InFlight bounds the bytes of documents that each transform holds, 0 for
+	// DefaultInFlight.
+	InFlight int64
+
+	// Base is the folder that names of documents are relative to (Read).
+	Base Path
+	// Output is the folder of outputs and records (Read, Write). Read without
+	// it skips nothing.
+	Output Path
+	// MaxDocumentBytes is the largest document that Read reads, 0 for
+	// DefaultMaxDocumentBytes.
+	MaxDocumentBytes int64
+	// Force labels documents again that are done (Read).
+	Force bool
+	// Rejections says that there are records of rejections from before, which
+	// go when their document is done (Write).
+	Rejections bool
+	// RetryRejected takes only documents with a record of rejection (Read).
+	RetryRejected bool
+	// Tries of reading a document, 0 for 3, with pauses of Pause, 2·Pause, …
+	// (0 for 100 ms) between them (Read).
+	Tries int
+	Pause time.Duration
+
+	// ModelURI is a model's folder, empty for the bundled one (Predict).
+	ModelURI Path
+	// ModelHash, where not empty, is the hash that the model must have
+	// (Predict) and with which a document counts as done (Read, Write).
+	ModelHash string
+	// InputSize is the model's: rows of its embedding table (Featurize). 0
+	// stands for the bundled model's.
+	InputSize int
+	// Device is cpu (the default), auto or cuda (Predict).
+	Device string
+	// LabelSet is collapsed (the default) or full (Predict).
+	LabelSet string
+	// WindowSize and PredictionStride of the context windows, in lines. Where
+	// WindowSize is negative both are the model's; 0 stands for whole
+	// documents (Predict).
+	WindowSize, PredictionStride int
+	// PredictionBatchSize is the number of windows in a batch, 0 for the
+	// model's choice (Predict). It changes no result.
+	PredictionBatchSize int
+
+	// Formats to write, of those that Formats lists; none stands for yedda
+	// (Write).
+	Formats []string
+	// Probabilities adds those of every class to the formats that have room
+	// for them: jsonl, csv and tsv (Write).
+	Probabilities bool
+	// Settings names, in one line, all that changes a result beside model and
+	// input; a document done under other settings is done again (Read, Write).
+	Settings string
+	// Versions tells of the device, precision and instruction set in records.
+	// They make nothing stale.
+	Versions string
+	// MaxRejected is the share of rejected documents above which a run fails,
+	// judged in each process once 100 documents were tried; 0 for no limit.
+	MaxRejected float64
+}
+
+// Defaults of Options.
+const (
+	DefaultMaxDocumentBytes = 64 << 20
+	DefaultInFlight         = 64 << 20
+)
+
+func (o *Options) inFlight() int64 {
+	if o.InFlight > 0 {
+		return o.InFlight
+	}
+	return DefaultInFlight
+}
+
+func (o *Options) maxDocumentBytes() int64 {
+	if o.MaxDocumentBytes > 0 {
+		return o.MaxDocumentBytes
+	}
+	return DefaultMaxDocumentBytes
+}

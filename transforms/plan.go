@@ -1,0 +1,84 @@
+package transforms
+
+import (
+	"context"
+	"runtime"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
+
+	"github.com/linnet-ml/linnet/transforms/feature"
+	"github.com/linnet-ml/linnet/transforms/input"
+)
+
+// Planned is what a run would do.
+type Planned struct {
+	Done      int64 // documents
+	Rejected  int64 // documents that cannot be read
+	Documents int64 // to label
+	Lines     int64 // of these
+	Time      time.Duration
+	Example   Rejection // the first, if any
+}
+
+// Plan reads every document of set as Read would, and labels the first ones,
+// for at most the time of trial, to tell how long all of them take on the cores
+// of this machine. It writes nothing.
+func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration) (*Planned, error) {
+	m, err := LoadModel(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	read := &readFn{Options: opts}
+	read.Setup()
+	predict := &predictFn{Options: opts, model: m}
+	plan := new(Planned)
+	var tried int64 // lines
+	var took time.Duration
+	emit := func(_ beam.EventTime, d *Document) {
+		if d == done {
+			plan.Done++
+			return
+		}
+		plan.Documents++
+		plan.Lines += int64(len(d.Rows))
+		if took >= trial || err != nil || len(d.Rows) == 0 {
+			return
+		}
+		begin := time.Now()
+		features := feature.Extract(d.Text, d.Rows, m.Config.InputSize, 1)
+		var items []windowItem
+		for _, w := range predict.windows(len(d.Rows)) {
+			items = append(items, windowItem{features, w})
+		}
+		if _, e := (scorerHandler{m}).Run(ctx, items); e != nil {
+			err = e
+		}
+		took += time.Since(begin)
+		tried += int64(len(d.Rows))
+	}
+	reject := func(_ beam.EventTime, r Rejection) {
+		if plan.Rejected == 0 {
+			plan.Example = r
+		}
+		plan.Rejected++
+	}
+	walked := set.Walk(ctx, func(f input.File) error {
+		if e := read.stage.push(ctx, mtime.ZeroTimestamp, []byte(f.URI), max(f.Size, 1), emit, reject); e != nil {
+			return e
+		}
+		return err
+	})
+	if walked != nil {
+		return nil, walked
+	}
+	if e := read.stage.drain(ctx, emit, reject); e != nil {
+		return nil, e
+	}
+	if tried > 0 {
+		cores := float64(runtime.GOMAXPROCS(0))
+		plan.Time = time.Duration(float64(took) * float64(plan.Lines) / float64(tried) / cores)
+	}
+	return plan, err
+}

@@ -1,0 +1,336 @@
+package transforms
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/bundled"
+	"github.com/linnet-ml/linnet/model/cpu"
+	"github.com/linnet-ml/linnet/transforms/inference"
+	"github.com/linnet-ml/linnet/transforms/store"
+)
+
+// Predict is PCollection<Example> to PCollection<Labelled>: a label on every
+// row, the most probable one of Options.LabelSet.
+//
+// One model a process is loaded, by whoever comes first, however many
+// instances of the DoFn there are, and batches fill across documents. What a
+// document gets depends on it alone, not on what shares its batches. A model
+// that cannot be loaded fails the run.
+func Predict(s beam.Scope, opts Options, examples beam.PCollection) (labelled, rejected beam.PCollection) {
+	s = s.Scope("linnet.Predict")
+	global("Predict", examples)
+	return beam.ParDo2(s, &predictFn{Options: opts}, examples)
+}
+
+type predictFn struct {
+	Options  Options
+	model    *Model
+	progress *Progress
+	first    int // column of the label set in the model's probabilities
+	classes  []string
+	queue    *inference.Queue[job[Example], windowItem, []float32]
+}
+
+func (f *predictFn) Setup(ctx context.Context) error {
+	f.progress = ProgressOf(f.Options.Run)
+	err := f.setup(ctx)
+	return f.progress.fail("predict", err)
+}
+
+func (f *predictFn) setup(ctx context.Context) error {
+	m, err := LoadModel(ctx, f.Options)
+	if err != nil {
+		return err
+	}
+	if f.Options.ModelHash != "" && m.Hash != f.Options.ModelHash {
+		return fmt.Errorf("the model at %s is not the one that the run began with; start the run again", f.Options.modelName())
+	}
+	if f.first, f.classes, err = m.Config.Head(f.Options.LabelSet); err != nil {
+		return err
+	}
+	if f.Options.WindowSize > 0 && f.Options.PredictionStride > f.Options.WindowSize {
+		return errors.New("prediction_stride is larger than window_size, so lines would stay without a label")
+	}
+	engine, err := m.engine(ctx, &f.Options)
+	if err != nil {
+		return err
+	}
+	f.model, f.queue = m, inference.NewQueue[job[Example]](engine)
+	return nil
+}
+
+func (f *predictFn) StartBundle(emit func(beam.EventTime, Labelled), reject func(beam.EventTime, Rejection)) {
+	f.queue.Reset()
+}
+
+func (f *predictFn) ProcessElement(ctx context.Context, t beam.EventTime, e Example, emit func(beam.EventTime, Labelled), reject func(beam.EventTime, Rejection)) error {
+	if e.InputSize != f.model.Config.InputSize {
+		return f.progress.fail("predict", fmt.Errorf("features are for a table of %d rows, the model's has %d; give Featurize the model's InputSize", e.InputSize, f.model.Config.InputSize))
+	}
+	if e.Features == nil || e.Features.NumLines() != len(e.Rows) {
+		reject(t, *e.reject("predict", errors.New("it has not one line of features a row; Featurize makes them")))
+		return nil
+	}
+	windows := f.windows(len(e.Rows))
+	items := make([]windowItem, len(windows))
+	for i, w := range windows {
+		items[i] = windowItem{e.Features, w}
+	}
+	return f.progress.fail("predict", f.queue.Push(ctx, job[Example]{t, e}, items, featureBytes(&e.Document), f.emitter(emit)))
+}
+
+func (f *predictFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, Labelled), reject func(beam.EventTime, Rejection)) error {
+	return f.progress.fail("predict", f.queue.Drain(ctx, f.emitter(emit)))
+}
+
+// emitter labels the rows of a document from the probabilities of its windows.
+func (f *predictFn) emitter(emit func(beam.EventTime, Labelled)) func(job[Example], [][]float32, error) error {
+	return func(j job[Example], outs [][]float32, err error) error {
+		if err != nil {
+			return fmt.Errorf("%s: %w", j.in.URI, err)
+		}
+		l := Labelled{Document: j.in.Document, Classes: f.classes}
+		l.Probs = average(len(l.Rows), f.windows(len(l.Rows)), outs, f.model.Config.NumOutputs(), f.first, len(f.classes))
+		l.Labels = make([]uint16, len(l.Rows))
+		for i := range l.Labels {
+			l.Labels[i] = uint16(argmax(l.Probs[i*len(f.classes) : (i+1)*len(f.classes)]))
+		}
+		emit(j.time, l)
+		return nil
+	}
+}
+
+// windows are the context windows of a document of n rows, by the options or,
+// where they leave it open, by the model.
+func (f *predictFn) windows(n int) []model.ContextWindow {
+	size, stride := f.Options.WindowSize, f.Options.PredictionStride
+	if size < 0 {
+		size, stride = f.model.Config.WindowSize, f.model.Config.PredictionStride
+	}
+	return windows(n, size, stride)
+}
+
+const (
+	longDocument = 2000 // rows; a longer one is cut where windows are whole documents
+	longWindow   = 1000 // rows that each part has at least
+)
+
+// windows cuts n rows into windows of size rows, stride apart (0: size apart).
+// The last one ends with the document, so it may begin closer to the one before
+// it. Size 0 makes the whole document one window, or equal parts of 1,000 rows
+// and more where it has more than 2,000.
+func windows(n, size, stride int) []model.ContextWindow {
+	if n == 0 {
+		return nil
+	}
+	if size == 0 {
+		parts := 1
+		if n > longDocument {
+			parts = n / longWindow
+		}
+		out := make([]model.ContextWindow, parts)
+		for i := range out {
+			first, end := i*n/parts, (i+1)*n/parts
+			out[i] = model.ContextWindow{First: first, Len: end - first}
+		}
+		return out
+	}
+	if stride <= 0 {
+		stride = size
+	}
+	size = min(size, n)
+	var out []model.ContextWindow
+	for first := 0; first+size < n; first += stride {
+		out = append(out, model.ContextWindow{First: first, Len: size})
+	}
+	return append(out, model.ContextWindow{First: n - size, Len: size})
+}
+
+// average is [rows, count]: columns first … first+count of the windows'
+// probabilities, each [window.Len, outputs]. A row that lies in several windows
+// gets their mean, weighed by how far from the window's ends it stands.
+func average(rows int, windows []model.ContextWindow, probs [][]float32, outputs, first, count int) []float32 {
+	out := make([]float32, rows*count)
+	covered := 0
+	for _, w := range windows {
+		covered += w.Len
+	}
+	if covered == rows { // no overlap: as they are
+		for i, w := range windows {
+			for j := range w.Len {
+				copy(out[(w.First+j)*count:][:count], probs[i][j*outputs+first:])
+			}
+		}
+		return out
+	}
+	weights := make([]float32, rows)
+	for i, w := range windows {
+		for j := range w.Len {
+			weight := float32(min(j+1, w.Len-j))
+			row := w.First + j
+			weights[row] += weight
+			from := probs[i][j*outputs+first:][:count]
+			for k, p := range from {
+				out[row*count+k] += weight * p
+			}
+		}
+	}
+	for row, weight := range weights {
+		for k := range count {
+			out[row*count+k] /= weight
+		}
+	}
+	return out
+}
+
+func argmax(v []float32) int {
+	best := 0
+	for i, x := range v {
+		if x > v[best] {
+			best = i
+		}
+	}
+	return best
+}
+
+// Model is a model as this process has loaded it, on its device.
+type Model struct {
+	Config *model.Config
+	Hash   string
+	Device string // where it runs and how, in words
+
+	key     string
+	scorer  model.Scorer
+	bytes   int64
+	loading time.Duration
+}
+
+// models and engines are those of the process: Setup runs once a DoFn
+// instance, and Teardown seldom.
+var (
+	models  inference.Shared[*Model]
+	engines inference.Shared[*inference.Engine[windowItem, []float32]]
+)
+
+// LoadModel is the model of ModelURI on Device, loaded once a process. A load
+// that failed is tried again by the next call.
+func LoadModel(ctx context.Context, opts Options) (*Model, error) {
+	key := opts.Device + " " + string(opts.ModelURI)
+	return models.Get(ctx, key, func(ctx context.Context) (*Model, error) {
+		begin := time.Now()
+		w, err := opts.loadWeights(ctx)
+		if err != nil {
+			return nil, err
+		}
+		m := &Model{Config: &w.Config, Hash: w.Hash(), key: key, bytes: int64(len(w.Table))}
+		if m.scorer, err = cpu.New(w); err != nil {
+			return nil, err
+		}
+		m.Device = "cpu"
+		m.loading = time.Since(begin)
+		logf(ctx, opts.Verbosity, 2, "model %.12s of %s on %s, loaded in %v", m.Hash, opts.modelName(), m.Device, m.loading.Round(time.Millisecond))
+		return m, nil
+	})
+}
+
+func (o *Options) modelName() string {
+	if o.ModelURI == "" {
+		return "the program"
+	}
+	return string(o.ModelURI)
+}
+
+func (o *Options) loadWeights(ctx context.Context) (*model.Weights, error) {
+	if o.ModelURI == "" {
+		return bundled.Weights()
+	}
+	fsys, err := store.Sub(ctx, string(o.ModelURI))
+	if err != nil {
+		return nil, err
+	}
+	w, err := model.Load(fsys)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.ModelURI, err)
+	}
+	return w, nil
+}
+
+// engine batches windows for the model.
+func (m *Model) engine(ctx context.Context, o *Options) (*inference.Engine[windowItem, []float32], error) {
+	size := o.PredictionBatchSize
+	if size <= 0 {
+		size = m.Config.WindowsPerBatch()
+	}
+	key := strconv.Itoa(size) + " " + strconv.FormatInt(o.inFlight(), 10) + " " + m.key
+	return engines.Get(ctx, key, func(context.Context) (*inference.Engine[windowItem, []float32], error) {
+		return inference.NewEngine(scorerHandler{m}, inference.Options{
+			MaxBatchSize:   size,
+			MaxBatchWeight: batchLines,
+			BucketWeights:  []int64{32, 64, 128, 256, 512, 1024},
+			MaxInFlight:    o.inFlight(),
+			ModelBytes:     m.bytes,
+			LoadTime:       m.loading,
+		}), nil
+	})
+}
+
+// batchLines bounds a batch, so that what a layer computes of it stays within
+// some tens of megabytes.
+const batchLines = 16 << 10
+
+// windowItem is one window of a document.
+type windowItem struct {
+	features *model.Batch
+	window   model.ContextWindow
+}
+
+// scorerHandler scores batches of windows. It implements inference.Handler.
+type scorerHandler struct{ model *Model }
+
+var batches = sync.Pool{New: func() any { return new(model.Batch) }}
+
+func (h scorerHandler) Run(ctx context.Context, items []windowItem) ([][]float32, error) {
+	b := batches.Get().(*model.Batch)
+	defer batches.Put(b)
+	b.Reset()
+	// Lines of a document that overlapping windows share stand in b once.
+	var at, first, end int // lines [first, end) of from stand at at in b
+	var from *model.Batch
+	for _, it := range items {
+		w := it.window
+		if it.features != from || w.First < first || w.First > end {
+			from, first, end = it.features, w.First, w.First
+			at = b.NumLines()
+		}
+		if last := w.First + w.Len; last > end {
+			b.AppendLines(from, end, last-end)
+			end = last
+		}
+		b.Windows = append(b.Windows, model.ContextWindow{First: at + w.First - first, Len: w.Len})
+	}
+	k := h.model.Config.NumOutputs()
+	probs := make([]float32, b.NumSteps()*k)
+	if err := h.model.scorer.Score(ctx, b, probs); err != nil {
+		return nil, err
+	}
+	outs := make([][]float32, len(items))
+	for i, it := range items {
+		n := it.window.Len * k
+		outs[i], probs = probs[:n:n], probs[n:]
+	}
+	return outs, nil
+}
+
+func (h scorerHandler) Weight(it windowItem) int64 { return int64(it.window.Len) }
+
+func (h scorerHandler) Close() error { return h.model.scorer.Close() }
+
+func init() { beam.RegisterDoFn(&predictFn{}) }

@@ -1,0 +1,69 @@
+package transforms
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// Progress is how far a run is in this process. Transforms find it by
+// Options.Run; a launcher whose runner works in its own process reads it, and
+// may stop it. Numbers are of documents unless they say otherwise.
+type Progress struct {
+	Skipped  atomic.Int64 // done by an earlier run
+	Labelled atomic.Int64
+	Rejected atomic.Int64
+	Lines    atomic.Int64 // lines labelled
+	Bytes    atomic.Int64 // bytes read
+
+	stop  atomic.Bool
+	mu    sync.Mutex
+	err   error
+	rated atomic.Bool // the share of rejected documents was above its limit
+}
+
+var runs sync.Map // Options.Run → *Progress
+
+// ProgressOf is the Progress of a run, made when it is first asked for.
+func ProgressOf(run string) *Progress {
+	p, ok := runs.Load(run)
+	if !ok {
+		p, _ = runs.LoadOrStore(run, new(Progress))
+	}
+	return p.(*Progress)
+}
+
+// ForgetProgress drops a run that is over.
+func ForgetProgress(run string) { runs.Delete(run) }
+
+// Seen is the number of documents that are through.
+func (p *Progress) Seen() int64 {
+	return p.Skipped.Load() + p.Labelled.Load() + p.Rejected.Load()
+}
+
+// Stop makes Read and List pass over what has not been read; the rest is
+// finished.
+func (p *Progress) Stop() { p.stop.Store(true) }
+
+// Stopped says whether Stop was called.
+func (p *Progress) Stopped() bool { return p.stop.Load() }
+
+// Err is the first error that failed a bundle in this process.
+func (p *Progress) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
+// fail keeps err, marks it for the launcher of another process, and returns it.
+func (p *Progress) fail(stage string, err error) error {
+	if err == nil {
+		return nil
+	}
+	err = fatal(stage, err)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err == nil {
+		p.err = err
+	}
+	return err
+}

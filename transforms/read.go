@@ -1,0 +1,207 @@
+package transforms
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"github.com/linnet-ml/linnet/transforms/input"
+	"github.com/linnet-ml/linnet/transforms/internal/pipe"
+	"github.com/linnet-ml/linnet/transforms/store"
+	"github.com/linnet-ml/linnet/transforms/yedda"
+)
+
+// Read is PCollection<[]byte> of addresses to PCollection<Document>, and the
+// Rejections of what could not be read.
+//
+// A document is read whole. One whose name ends in .ann is YEDDA, and its
+// markup becomes spans; all others are text as it stands. With Options.Output,
+// a document whose record says that the same bytes were labelled by the same
+// model under the same settings is passed over, unless Options.Force.
+func Read(s beam.Scope, opts Options, paths beam.PCollection) (docs, rejected beam.PCollection) {
+	s = s.Scope("linnet.Read")
+	global("Read", paths)
+	return beam.ParDo2(s, &readFn{Options: opts}, paths)
+}
+
+type readFn struct {
+	Options  Options
+	stage    stage[[]byte, Document]
+	progress *Progress
+}
+
+var (
+	skippedCounter  = beam.NewCounter(Namespace, "skipped")
+	warningsCounter = beam.NewCounter(Namespace, "warnings")
+)
+
+func (f *readFn) Setup() {
+	f.progress = ProgressOf(f.Options.Run)
+	f.stage = newStage("read", f.progress, f.read, pipe.NewIO, f.Options.inFlight()/textShare)
+}
+
+func (f *readFn) StartBundle(emit func(beam.EventTime, Document), reject func(beam.EventTime, Rejection)) {
+	f.stage.pipe.Reset()
+}
+
+func (f *readFn) ProcessElement(ctx context.Context, t beam.EventTime, uri []byte, emit func(beam.EventTime, Document), reject func(beam.EventTime, Rejection)) error {
+	return f.stage.push(ctx, t, bytes.Clone(uri), f.size(string(uri)), f.emitter(ctx, emit), reject)
+}
+
+func (f *readFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, Document), reject func(beam.EventTime, Rejection)) error {
+	return f.stage.drain(ctx, f.emitter(ctx, emit), reject)
+}
+
+// textShare is how much less a document is in flight as text than with its
+// features: Read holds about as many documents as the stages behind it.
+const textShare = 8
+
+// size is what a document counts for while it is in flight: its bytes where a
+// look at the file tells them, and otherwise a guess.
+func (f *readFn) size(uri string) int64 {
+	const unknown, least = 256 << 10, 4 << 10
+	info, err := os.Stat(uri) // fails at once for gs://
+	if err != nil {
+		return unknown
+	}
+	return max(least, min(info.Size(), f.Options.maxDocumentBytes()))
+}
+
+func (f *readFn) emitter(ctx context.Context, emit func(beam.EventTime, Document)) func(beam.EventTime, *Document) {
+	return func(t beam.EventTime, d *Document) {
+		if d == done {
+			skippedCounter.Inc(ctx, 1)
+			f.progress.Skipped.Add(1)
+			return
+		}
+		f.progress.Bytes.Add(int64(len(d.Text)))
+		warningsCounter.Inc(ctx, int64(d.Warnings))
+		emit(t, *d)
+	}
+}
+
+// done stands for a document that was labelled before.
+var done = new(Document)
+
+// read reads one document. Where its record says so it returns done; where the
+// run is to stop, or another run's rejections are wanted, nothing at all.
+func (f *readFn) read(ctx context.Context, uri []byte) (*Document, *Rejection, error) {
+	o := &f.Options
+	if f.progress.Stopped() {
+		return nil, nil, nil
+	}
+	d := &Document{URI: uri, Name: []byte(input.Name(string(o.Base), string(uri)))}
+	if o.Output != "" && o.RetryRejected {
+		was, err := exists(ctx, o.rejectedPath(string(d.Name)))
+		if err != nil || !was {
+			return nil, nil, err
+		}
+	}
+	data, err := f.readTries(ctx, string(uri))
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
+		r := d.reject("read", advise(err))
+		r.SHA256 = nil
+		return nil, r, nil
+	}
+	d.SHA256 = sha256.Sum256(data)
+	if o.Output != "" && !o.Force {
+		was, err := o.isDone(ctx, string(d.Name), hex.EncodeToString(d.SHA256[:]))
+		if err != nil {
+			return nil, nil, err
+		}
+		if was {
+			return done, nil, nil
+		}
+	}
+	if !input.Annotated(string(uri)) {
+		d.Text = data
+	} else {
+		if isBrat(data) {
+			return nil, d.reject("read", errors.New("brat standoff, which is not YEDDA; give the .txt beside it")), nil
+		}
+		parsed := yedda.Parse(data)
+		d.Text, d.Spans, d.Warnings = parsed.Text, parsed.Spans, parsed.NumWarnings
+		for _, w := range parsed.Warnings {
+			logf(ctx, o.Verbosity, 3, "%s:%d: %s", uri, w.Line, w.What)
+		}
+	}
+	d.Rows = yedda.Rows(d.Text)
+	return d, nil, nil
+}
+
+// readTries reads a document, again after a pause where that may help.
+func (f *readFn) readTries(ctx context.Context, uri string) (data []byte, err error) {
+	tries, pause := f.Options.Tries, f.Options.Pause
+	if tries <= 0 {
+		tries = 3
+	}
+	if pause <= 0 {
+		pause = 100 * time.Millisecond
+	}
+	st, err := store.For(ctx, uri)
+	if err != nil {
+		return nil, err
+	}
+	for try := range tries {
+		if try > 0 {
+			select {
+			case <-time.After(pause << (try - 1)):
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		data, err = st.Read(ctx, uri, f.Options.maxDocumentBytes())
+		if err == nil || errors.Is(err, store.ErrTooLarge) || errors.Is(err, store.ErrName) || ctx.Err() != nil {
+			break
+		}
+	}
+	return data, err
+}
+
+// advise adds what to do about a document that cannot be read.
+func advise(err error) error {
+	switch {
+	case errors.Is(err, store.ErrTooLarge):
+		return fmt.Errorf("%w; raise --max_document_bytes or split the document", err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w; allow reading it", err)
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w; it went away, or it is a link to nothing", err)
+	}
+	return err
+}
+
+// isBrat says whether data is brat standoff: its first line that is not empty
+// is an annotation such as "T1<tab>Label 0 12<tab>text".
+func isBrat(data []byte) bool {
+	for line := range bytes.Lines(data) {
+		line = bytes.TrimRight(line, "\r\n")
+		if len(line) == 0 {
+			continue
+		}
+		id, rest, ok := bytes.Cut(line, []byte("\t"))
+		if !ok || len(id) < 2 || bytes.IndexByte([]byte("TREAMN#"), id[0]) < 0 {
+			return ok && string(id) == "*" && len(bytes.Fields(rest)) >= 3
+		}
+		for _, c := range id[1:] {
+			if c < '0' || c > '9' {
+				return false
+			}
+		}
+		return len(bytes.Fields(rest)) >= 2
+	}
+	return false
+}
+
+func init() { beam.RegisterDoFn(&readFn{}) }

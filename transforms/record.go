@@ -1,0 +1,204 @@
+package transforms
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/linnet-ml/linnet/transforms/store"
+)
+
+// What stands in an output folder beside the outputs.
+const (
+	DoneFolder     = "_done"     // a Done record a document
+	RejectedFolder = "_rejected" // a Reject record a document
+	TempFolder     = "_tmp"      // half-written files, gone when the run ends
+	LockFile       = "_lock"
+	ManifestFile   = "_manifest.jsonl" // all Done records
+	RejectedFile   = "_rejected.jsonl" // all Reject records
+)
+
+// Done is the record that a document was labelled, written after its outputs.
+// Document, InputSHA256, Model and Settings say whether it still holds.
+type Done struct {
+	Document    string           `json:"document"` // its Name
+	Bytes       string           `json:"document_base64,omitempty"`
+	Input       string           `json:"input"` // where it was read
+	InputSHA256 string           `json:"input_sha256"`
+	Model       string           `json:"model"` // its hash
+	Settings    string           `json:"settings"`
+	Outputs     []string         `json:"outputs"` // below the output folder
+	Lines       int              `json:"lines"`   // that are not blank
+	Labels      map[string]int64 `json:"labels"`  // lines of each label
+	Warnings    int              `json:"warnings,omitempty"`
+	Versions    string           `json:"versions,omitempty"`
+	Time        time.Time        `json:"time"`
+}
+
+// Reject is the record of a Rejection.
+type Reject struct {
+	Document    string    `json:"document"`
+	Bytes       string    `json:"document_base64,omitempty"`
+	Input       string    `json:"input"`
+	Stage       string    `json:"stage"`
+	Reason      string    `json:"reason"`
+	InputSHA256 string    `json:"input_sha256,omitempty"`
+	Time        time.Time `json:"time"`
+}
+
+// recordLimit bounds what is read of a record, in bytes.
+const recordLimit = 1 << 20
+
+// base64Name is name in base64 where it is no UTF-8, which JSON cannot hold.
+func base64Name(name []byte) string {
+	if utf8.Valid(name) {
+		return ""
+	}
+	return base64.StdEncoding.EncodeToString(name)
+}
+
+func (o *Options) donePath(name string) string {
+	return store.Join(string(o.Output), DoneFolder, name+".json")
+}
+
+func (o *Options) rejectedPath(name string) string {
+	return store.Join(string(o.Output), RejectedFolder, name+".json")
+}
+
+// outputStore is the store of the output folder.
+func (o *Options) outputStore(ctx context.Context) (store.Store, error) {
+	return store.For(ctx, string(o.Output), store.TempDir(store.Join(string(o.Output), TempFolder)))
+}
+
+// isDone says whether the document's record holds for these bytes, this model
+// and these settings, and its outputs are there. A record that cannot be
+// understood does not hold.
+func (o *Options) isDone(ctx context.Context, name, hash string) (bool, error) {
+	st, err := o.outputStore(ctx)
+	if err != nil {
+		return false, err
+	}
+	data, err := st.Read(ctx, o.donePath(name), recordLimit)
+	switch {
+	case errors.Is(err, store.ErrNotExist) || errors.Is(err, store.ErrTooLarge):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	var r Done
+	if json.Unmarshal(data, &r) != nil || r.InputSHA256 != hash || r.Model != o.ModelHash || r.Settings != o.Settings {
+		return false, nil
+	}
+	for _, out := range o.outputs(name) {
+		if there, err := exists(ctx, store.Join(string(o.Output), out)); err != nil || !there {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// exists says whether there is a file of that very name.
+func exists(ctx context.Context, uri string) (bool, error) {
+	st, err := store.For(ctx, uri)
+	if err != nil {
+		return false, err
+	}
+	there := false
+	err = st.List(ctx, uri, func(o store.Object) error {
+		there = there || o.Path == uri
+		return nil
+	})
+	if errors.Is(err, store.ErrNotExist) {
+		return false, nil
+	}
+	return there, err
+}
+
+// Merge writes the records of a finished run into the two files that people
+// read: Done records into ManifestFile, Reject records into RejectedFile, each
+// in the order of the store's listing; and cleans up.
+func Merge(ctx context.Context, output string) error {
+	o := Options{Output: Path(output)}
+	if err := o.merge(ctx, DoneFolder, ManifestFile); err != nil {
+		return err
+	}
+	if err := o.merge(ctx, RejectedFolder, RejectedFile); err != nil {
+		return err
+	}
+	return Clean(ctx, output)
+}
+
+// Clean removes the folder of temporary files, which holds some after a run
+// that was killed.
+func Clean(ctx context.Context, output string) error {
+	temp := store.Join(output, TempFolder)
+	st, err := store.For(ctx, temp)
+	if err != nil {
+		return err
+	}
+	err = st.List(ctx, temp, func(o store.Object) error { return st.Delete(ctx, o.Path) })
+	if errors.Is(err, store.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return st.Delete(ctx, temp)
+}
+
+// HasRejected says whether there are records of rejections below output.
+func HasRejected(ctx context.Context, output string) (bool, error) {
+	folder := store.Join(output, RejectedFolder)
+	st, err := store.For(ctx, folder)
+	if err != nil {
+		return false, err
+	}
+	found := errors.New("found")
+	err = st.List(ctx, folder, func(store.Object) error { return found })
+	if errors.Is(err, store.ErrNotExist) {
+		return false, nil
+	}
+	if errors.Is(err, found) {
+		return true, nil
+	}
+	return false, err
+}
+
+func (o *Options) merge(ctx context.Context, folder, file string) error {
+	st, err := o.outputStore(ctx)
+	if err != nil {
+		return err
+	}
+	var all bytes.Buffer
+	err = st.List(ctx, store.Join(string(o.Output), folder), func(obj store.Object) error {
+		if !strings.HasSuffix(obj.Path, ".json") {
+			return nil
+		}
+		data, err := st.Read(ctx, obj.Path, recordLimit)
+		if errors.Is(err, store.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if json.Compact(&all, data) != nil {
+			return nil // cut short by a full disk, say; its document will be done again
+		}
+		all.WriteByte('\n')
+		return nil
+	})
+	if err != nil && !errors.Is(err, store.ErrNotExist) {
+		return fmt.Errorf("transforms: %s: %w", file, err)
+	}
+	path := store.Join(string(o.Output), file)
+	if all.Len() == 0 {
+		return st.Delete(ctx, path)
+	}
+	return st.Write(ctx, path, all.Bytes())
+}

@@ -1,0 +1,102 @@
+package transforms
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"github.com/linnet-ml/linnet/transforms/internal/pipe"
+)
+
+// WriteRejected writes a record of each Rejection in the collections, which the
+// four transforms returned, and counts them. The launcher merges the records.
+// Above Options.MaxRejected it fails the run.
+func WriteRejected(s beam.Scope, opts Options, rejected ...beam.PCollection) {
+	s = s.Scope("linnet.WriteRejected")
+	for _, r := range rejected {
+		global("WriteRejected", r)
+	}
+	if opts.Output == "" {
+		panic("transforms: WriteRejected: Options.Output is empty; name the folder to write to")
+	}
+	beam.ParDo0(s, &rejectFn{Options: opts}, beam.Flatten(s, rejected...))
+}
+
+type rejectFn struct {
+	Options  Options
+	progress *Progress
+	stage    stage[Rejection, struct{}]
+}
+
+var rejectedCounter = beam.NewCounter(Namespace, "rejected")
+
+// judgedFrom is the number of documents from which on a process judges the
+// share of rejected ones.
+const judgedFrom = 100
+
+func (f *rejectFn) Setup() {
+	f.progress = ProgressOf(f.Options.Run)
+	f.stage = newStage("reject", f.progress, f.write, pipe.NewIO, f.Options.inFlight())
+}
+
+func (f *rejectFn) StartBundle() { f.stage.pipe.Reset() }
+
+func (f *rejectFn) ProcessElement(ctx context.Context, t beam.EventTime, r Rejection) error {
+	rejectedCounter.Inc(ctx, 1)
+	n := f.progress.Rejected.Add(1)
+	logf(ctx, f.Options.Verbosity, 2, "%s: %s: %s", r.URI, r.Stage, r.Reason)
+	if err := f.stage.push(ctx, t, r, int64(len(r.Reason)+len(r.URI)+len(r.Name)), ignore, nil); err != nil {
+		return err
+	}
+	seen := f.progress.Seen()
+	if limit := f.Options.MaxRejected; limit > 0 && seen >= judgedFrom && float64(n) > limit*float64(seen) {
+		return f.progress.fail("reject", tooMany(n, seen, limit, &r))
+	}
+	return nil
+}
+
+func (f *rejectFn) FinishBundle(ctx context.Context) error {
+	return f.stage.drain(ctx, ignore, nil)
+}
+
+func ignore(beam.EventTime, *struct{}) {}
+
+// tooMany tells that more than limit of the documents were rejected, with one
+// of the reasons.
+func tooMany(rejected, seen int64, limit float64, r *Rejection) error {
+	return fmt.Errorf("%d of %d documents were rejected, more than --max_rejected=%g; the last: %s: %s", rejected, seen, limit, r.URI, r.Reason)
+}
+
+func (f *rejectFn) write(ctx context.Context, r Rejection) (*struct{}, *Rejection, error) {
+	o := &f.Options
+	st, err := o.outputStore(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	record := Reject{
+		Document: string(r.Name), Bytes: base64Name(r.Name), Input: string(r.URI),
+		Stage: r.Stage, Reason: r.Reason, InputSHA256: hex.EncodeToString(r.SHA256),
+		Time: time.Now().UTC().Truncate(time.Millisecond),
+	}
+	data, err := json.Marshal(record)
+	if err != nil {
+		return nil, nil, err
+	}
+	data = append(data, '\n')
+	err = st.Write(ctx, o.rejectedPath(string(r.Name)), data)
+	if badName(err) { // it is too long, say; its hash never is
+		hash := sha256.Sum256(r.Name)
+		err = st.Write(ctx, o.rejectedPath(hex.EncodeToString(hash[:])), data)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return nil, nil, nil
+}
+
+func init() { beam.RegisterDoFn(&rejectFn{}) }

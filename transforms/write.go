@@ -1,0 +1,255 @@
+package transforms
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"github.com/linnet-ml/linnet/transforms/internal/pipe"
+	"github.com/linnet-ml/linnet/transforms/store"
+	"github.com/linnet-ml/linnet/transforms/yedda"
+)
+
+// Write is PCollection<Labelled> to PCollection<[]byte>: it writes the outputs
+// of each document and, when all are there, its record, and emits the
+// document's name. Every file is whole or absent.
+//
+// A document whose text would not come back from YEDDA, because YEDDA's markup
+// stands in it, is rejected; its other formats are written all the same. A
+// failing output store fails the bundle.
+func Write(s beam.Scope, opts Options, labelled beam.PCollection) (written, rejected beam.PCollection) {
+	s = s.Scope("linnet.Write")
+	global("Write", labelled)
+	if opts.Output == "" {
+		panic("transforms: Write: Options.Output is empty; name the folder to write to")
+	}
+	if _, err := opts.formats(); err != nil {
+		panic(err.Error())
+	}
+	return beam.ParDo2(s, &writeFn{Options: opts}, labelled)
+}
+
+type writeFn struct {
+	Options  Options
+	formats  []format
+	progress *Progress
+	stage    stage[Labelled, output]
+	tally    tally
+}
+
+// output is what was written of one document.
+type output struct {
+	name    []byte
+	classes []string
+	counts  []int64 // lines of each class
+}
+
+func (f *writeFn) Setup() error {
+	f.progress = ProgressOf(f.Options.Run)
+	var err error
+	if f.formats, err = f.Options.formats(); err != nil {
+		return f.progress.fail("write", err)
+	}
+	f.stage = newStage("write", f.progress, f.write, pipe.NewIO, f.Options.inFlight())
+	f.tally = tally{}
+	return nil
+}
+
+func (f *writeFn) StartBundle(emit func(beam.EventTime, []byte), reject func(beam.EventTime, Rejection)) {
+	f.stage.pipe.Reset()
+}
+
+func (f *writeFn) ProcessElement(ctx context.Context, t beam.EventTime, l Labelled, emit func(beam.EventTime, []byte), reject func(beam.EventTime, Rejection)) error {
+	size := int64(2*len(l.Text) + 4*len(l.Probs))
+	return f.stage.push(ctx, t, l, size, f.emitter(ctx, emit), reject)
+}
+
+func (f *writeFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, []byte), reject func(beam.EventTime, Rejection)) error {
+	return f.stage.drain(ctx, f.emitter(ctx, emit), reject)
+}
+
+func (f *writeFn) emitter(ctx context.Context, emit func(beam.EventTime, []byte)) func(beam.EventTime, *output) {
+	return func(t beam.EventTime, o *output) {
+		lines := f.tally.add(ctx, o.classes, o.counts)
+		f.progress.Labelled.Add(1)
+		f.progress.Lines.Add(lines)
+		emit(t, o.name)
+	}
+}
+
+// tally counts documents, lines and labels; it keeps the counters, whose names
+// depend on the data.
+type tally map[string]beam.Counter
+
+func (t tally) add(ctx context.Context, classes []string, counts []int64) (lines int64) {
+	inc := func(name string, n int64) {
+		c, ok := t[name]
+		if !ok {
+			c = beam.NewCounter(Namespace, name)
+			t[name] = c
+		}
+		c.Inc(ctx, n)
+	}
+	for i, n := range counts {
+		lines += n
+		inc(LabelCounter+classes[i], n)
+	}
+	inc("documents", 1)
+	inc("lines", lines)
+	return lines
+}
+
+// LabelCounter begins the name of the counter of a label's lines.
+const LabelCounter = "label_"
+
+func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, error) {
+	o := &f.Options
+	st, err := o.outputStore(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	labels := make([]string, len(l.Labels))
+	out := &output{l.Name, l.Classes, make([]int64, len(l.Classes))}
+	for i, c := range l.Labels {
+		labels[i] = l.Classes[c]
+		out.counts[c]++
+	}
+	name := string(l.Name)
+	var bad error // what to reject the document for
+	for _, format := range f.formats {
+		files, err := format.encode(&l, labels, o.Probabilities)
+		if err != nil {
+			if bad == nil {
+				bad = err
+			}
+			continue
+		}
+		for i, file := range format.files(name) {
+			if err := st.Write(ctx, store.Join(string(o.Output), file), files[i]); badName(err) {
+				return nil, l.reject("write", fmt.Errorf("%w; rename the document", err)), nil
+			} else if err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	if bad != nil {
+		return nil, l.reject("write", bad), nil
+	}
+	record := Done{
+		Document: name, Bytes: base64Name(l.Name),
+		Input: string(l.URI), InputSHA256: hex.EncodeToString(l.SHA256[:]),
+		Model: o.ModelHash, Settings: o.Settings,
+		Outputs: o.outputs(name), Lines: len(l.Rows), Labels: map[string]int64{},
+		Warnings: l.Warnings, Versions: o.Versions, Time: time.Now().UTC().Truncate(time.Millisecond),
+	}
+	for i, n := range out.counts {
+		record.Labels[l.Classes[i]] = n
+	}
+	data, err := json.Marshal(record)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := st.Write(ctx, o.donePath(name), append(data, '\n')); badName(err) {
+		return nil, l.reject("write", fmt.Errorf("%w; rename the document", err)), nil
+	} else if err != nil {
+		return nil, nil, err
+	}
+	if o.Rejections {
+		if err := st.Delete(ctx, o.rejectedPath(name)); err != nil && !badName(err) {
+			return nil, nil, err
+		}
+	}
+	return out, nil, nil
+}
+
+// badName says that a document's name is the reason of a failed write, and not
+// the store.
+func badName(err error) bool {
+	return errors.Is(err, store.ErrName) || errors.Is(err, syscall.ENAMETOOLONG) ||
+		errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR)
+}
+
+// format is one of the formats that Write knows.
+type format struct {
+	name string
+	// files are the paths of its outputs below the output folder.
+	files func(name string) []string
+	// encode makes their contents, in the same order.
+	encode func(l *Labelled, labels []string, probabilities bool) ([][]byte, error)
+}
+
+var formats = []format{
+	{"yedda", beside(".ann"), encodeYedda},
+}
+
+// encodeYedda marks neighbouring lines with one label as one span, and reads
+// the result again before it gives it away.
+func encodeYedda(l *Labelled, labels []string, _ bool) ([][]byte, error) {
+	out := yedda.Format(l.Text, yedda.SpansOf(l.Text, l.Rows, labels))
+	if !yedda.Recovers(out, l.Text) {
+		return nil, errors.New("its text would not come back from YEDDA, whose markup stands in it; choose another --format")
+	}
+	return [][]byte{out}, nil
+}
+
+func beside(suffix string) func(string) []string {
+	return func(name string) []string { return []string{name + suffix} }
+}
+
+// bratFiles are brat's twins: the text, and the annotation beside it.
+func bratFiles(name string) []string {
+	stem := strings.TrimSuffix(name, ".txt")
+	return []string{path.Join("brat", stem+".txt"), path.Join("brat", stem+".ann")}
+}
+
+// Formats are the names that Options.Formats may hold.
+func Formats() []string {
+	names := make([]string, len(formats))
+	for i, f := range formats {
+		names[i] = f.name
+	}
+	return names
+}
+
+// formats are those that the options name, in the order of Formats.
+func (o *Options) formats() ([]format, error) {
+	if len(o.Formats) == 0 {
+		return formats[:1], nil
+	}
+	for _, name := range o.Formats {
+		if !slices.Contains(Formats(), name) {
+			return nil, fmt.Errorf("transforms: format %q is none; there are %s", name, strings.Join(Formats(), ", "))
+		}
+	}
+	var out []format
+	for _, f := range formats {
+		if slices.Contains(o.Formats, f.name) {
+			out = append(out, f)
+		}
+	}
+	return out, nil
+}
+
+// outputs are all files that a document has below the output folder.
+func (o *Options) outputs(name string) []string {
+	chosen, err := o.formats()
+	if err != nil {
+		return nil // Write refused it when the pipeline was built
+	}
+	var out []string
+	for _, f := range chosen {
+		out = append(out, f.files(name)...)
+	}
+	return out
+}
+
+func init() { beam.RegisterDoFn(&writeFn{}) }
