@@ -1,0 +1,258 @@
+package yedda
+
+import (
+	"bytes"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Line is a line of a text: bytes [Start, End). End excludes the '\n'; a CR
+// before it stays inside.
+type Line struct{ Start, End int }
+
+// Lines are all lines of text, blank ones too. A line ends at LF alone, the
+// last one also at the end of the text; there is none after a last LF.
+func Lines(text []byte) []Line {
+	n := bytes.Count(text, newline)
+	if len(text) > 0 && text[len(text)-1] != '\n' {
+		n++
+	}
+	lines := make([]Line, 0, n)
+	for start := 0; start < len(text); {
+		end := index(text, newline, start)
+		lines = append(lines, Line{start, end})
+		start = end + 1
+	}
+	return lines
+}
+
+// Rows are the lines of text that are not Blank, those that reach a model.
+func Rows(text []byte) []Line {
+	rows := make([]Line, 0, bytes.Count(text, newline)+1)
+	for start := 0; start < len(text); {
+		end := index(text, newline, start)
+		if !Blank(text[start:end]) {
+			rows = append(rows, Line{start, end})
+		}
+		start = end + 1
+	}
+	return rows
+}
+
+// Blank says whether line holds nothing to label: only white space (form feeds
+// too), U+FFFD and bytes that are no UTF-8, which every other reader turns
+// into U+FFFD.
+func Blank(line []byte) bool {
+	for i := 0; i < len(line); {
+		if c := line[i]; c < utf8.RuneSelf {
+			if !asciiSpace[c] {
+				return false
+			}
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRune(line[i:])
+		if r != utf8.RuneError && !unicode.IsSpace(r) {
+			return false
+		}
+		i += size
+	}
+	return true
+}
+
+// asciiSpace holds the white space of ASCII: the usual six and the four
+// separators 1C to 1F, which Python's str.isspace counts too.
+var asciiSpace = [utf8.RuneSelf]bool{
+	'\t': true, '\n': true, '\v': true, '\f': true, '\r': true, ' ': true,
+	0x1c: true, 0x1d: true, 0x1e: true, 0x1f: true,
+}
+
+// countInk counts the characters of b that are no white space. A byte that is
+// no UTF-8 counts as one.
+func countInk(b []byte) int {
+	n := 0
+	for i := 0; i < len(b); {
+		if c := b[i]; c < utf8.RuneSelf {
+			if !asciiSpace[c] {
+				n++
+			}
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRune(b[i:])
+		if !unicode.IsSpace(r) {
+			n++
+		}
+		i += size
+	}
+	return n
+}
+
+// hasInk says whether countInk(b) > 0.
+func hasInk(b []byte) bool {
+	for i := 0; i < len(b); {
+		if c := b[i]; c < utf8.RuneSelf {
+			if !asciiSpace[c] {
+				return true
+			}
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRune(b[i:])
+		if !unicode.IsSpace(r) {
+			return true
+		}
+		i += size
+	}
+	return false
+}
+
+// LineLabels gives each of rows, which are Rows(d.Text), its label: that of
+// most of its characters that are no white space, and of several equally
+// common the one that comes first in the line. A character belongs to the
+// innermost span around it, of spans over the very same text to the outermost.
+// "" is the label of what is outside every span; it takes part in the count.
+func (d *Document) LineLabels(rows []Line) []string {
+	type tally struct {
+		label string
+		n     int
+	}
+	var tallies []tally
+	labels := make([]string, len(rows))
+	stretches := d.flatten()
+	k := 0
+	for i, row := range rows {
+		for stretches[k].end <= row.Start {
+			k++
+		}
+		if stretches[k].end >= row.End {
+			labels[i] = stretches[k].label
+			continue
+		}
+		tallies = tallies[:0]
+		for j, at := k, row.Start; at < row.End; j++ {
+			end := min(stretches[j].end, row.End)
+			n := countInk(d.Text[at:end])
+			at = end
+			if n == 0 {
+				continue
+			}
+			t := 0
+			for t < len(tallies) && tallies[t].label != stretches[j].label {
+				t++
+			}
+			if t == len(tallies) {
+				tallies = append(tallies, tally{label: stretches[j].label})
+			}
+			tallies[t].n += n
+		}
+		most := 0
+		for _, t := range tallies {
+			if t.n > most {
+				labels[i], most = t.label, t.n
+			}
+		}
+	}
+	return labels
+}
+
+// stretch is a part of a text, from the end of the one before it, all of whose
+// characters have one label.
+type stretch struct {
+	end   int
+	label string
+}
+
+// flatten turns the nested spans into stretches that together cover the text.
+func (d *Document) flatten() []stretch {
+	var (
+		out  []stretch
+		open []Span
+		at   int
+	)
+	cover := func(to int) { // up to to, with the innermost open span's label
+		if to <= at {
+			return
+		}
+		at = to
+		label := ""
+		if len(open) > 0 {
+			label = open[len(open)-1].Label
+		}
+		if n := len(out); n > 0 && out[n-1].label == label {
+			out[n-1].end = to
+			return
+		}
+		out = append(out, stretch{to, label})
+	}
+	for _, s := range d.Spans {
+		for len(open) > 0 && open[len(open)-1].End <= s.Start {
+			cover(open[len(open)-1].End)
+			open = open[:len(open)-1]
+		}
+		cover(s.Start)
+		if n := len(open); n > 0 && open[n-1].Start == s.Start && open[n-1].End == s.End {
+			continue // the outer of the two holds
+		}
+		open = append(open, s)
+	}
+	for len(open) > 0 {
+		cover(open[len(open)-1].End)
+		open = open[:len(open)-1]
+	}
+	cover(len(d.Text))
+	return out
+}
+
+// SpansOf makes spans of rows, which are Rows(text), and their labels:
+// neighbouring rows with one label are one span, from the first one's first
+// byte to the last one's end. A blank line ends a span and stays outside, and
+// so does a form feed, wherever in a row it stands. The CR of a CR LF that
+// follows a span stays outside too, so that the pair is not torn apart. ""
+// makes no span.
+func SpansOf(text []byte, rows []Line, labels []string) []Span {
+	if len(rows) != len(labels) {
+		panic("yedda: rows and labels differ in number")
+	}
+	var spans []Span
+	grow := false // the last span may go on with the next row
+	for i, row := range rows {
+		label := labels[i]
+		if i > 0 && row.Start != rows[i-1].End+1 {
+			grow = false
+		}
+		if label == "" {
+			grow = false
+			continue
+		}
+		end := row.End
+		if end > row.Start && text[end-1] == '\r' {
+			end--
+		}
+		for start := row.Start; ; {
+			cut := start + formFeed(text[start:end])
+			if hasInk(text[start:cut]) {
+				if n := len(spans); grow && spans[n-1].Label == label {
+					spans[n-1].End = cut
+				} else {
+					spans = append(spans, Span{start, cut, label})
+				}
+				grow = true
+			}
+			if cut == end {
+				break
+			}
+			grow = false
+			start = cut + 1
+		}
+	}
+	return spans
+}
+
+// formFeed is the offset of the first form feed in b, or len(b).
+func formFeed(b []byte) int {
+	if i := bytes.IndexByte(b, '\f'); i >= 0 {
+		return i
+	}
+	return len(b)
+}

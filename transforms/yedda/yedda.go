@@ -1,0 +1,280 @@
+// Package yedda reads and writes YEDDA annotation, bytes to Document and back,
+// and writes labelled documents in other formats beside it.
+//
+// In YEDDA a span of text is written [@text#Label*]; spans may lie inside one
+// another and go over many lines. The package promises:
+//
+//   - Parse never fails and never panics. It takes out every opener "[@" and
+//     every closer "#Label*]", paired or not; all other bytes, whatever they
+//     are, stay as they are and in order. Label is a letter and up to 49
+//     letters, digits, '-' and '_', all of ASCII. Nothing else is markup:
+//     "@Page-header*]" stays text.
+//   - A closer ends the span opened last of those still open. A closer with no span
+//     open and an opener that is never closed make no span; each is a Warning.
+//   - Format is the other way round, for any bytes: Strip(Format(text, spans))
+//     is text. Its tokens are read again as they were written, wherever they
+//     stand, for '[' and '#' only ever begin a token; a token that text itself
+//     holds is taken apart by an empty span inside (Literal).
+//   - Everything runs in time linear in its input.
+//
+// All offsets are in bytes, but for those that the other formats write, which
+// are in characters (a byte that decodes to nothing is one character).
+package yedda
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+)
+
+// Span is a labelled stretch of a Document's text.
+type Span struct {
+	Start, End int // bytes of the text, End exclusive; equal where the span is empty
+	Label      string
+}
+
+// Warning is markup that Parse could not pair.
+type Warning struct {
+	Offset int // of the token, in bytes of the source
+	Line   int // of the token in the source; the first is 1
+	What   string
+}
+
+// MaxWarnings is the number of warnings that a Document keeps; those beyond it
+// are only counted, so that a damaged file cannot fill the memory.
+const MaxWarnings = 100
+
+// Document is a text and the spans that were marked in it.
+type Document struct {
+	// Text is the source without its markup. It shares the source's memory
+	// where there is no markup.
+	Text []byte
+	// Spans stand in the order of their openers, so an outer span comes
+	// before those inside it. They nest or lie apart; they never cross.
+	Spans []Span
+	// Warnings are the first MaxWarnings of NumWarnings, by offset.
+	Warnings    []Warning
+	NumWarnings int
+}
+
+// Parse reads annotated text.
+func Parse(src []byte) *Document {
+	var (
+		d      Document
+		text   []byte
+		last   int   // end in src of what is in text already
+		open   []int // indices in d.Spans of the spans not closed yet
+		drop   bool  // d.Spans holds closed spans that are none
+		labels interner
+	)
+	warn := func(offset int, what string) {
+		if d.NumWarnings++; len(d.Warnings) < MaxWarnings {
+			d.Warnings = append(d.Warnings, Warning{Offset: offset, What: what})
+		}
+	}
+	s := newScanner(src)
+	for {
+		t := s.next()
+		if t.kind == none {
+			break
+		}
+		if t.kind == misclosed {
+			warn(t.start, string(src[t.start:t.end])+" has no #, so it closes nothing and stays text")
+			continue
+		}
+		if text == nil {
+			text = make([]byte, 0, len(src)-(t.end-t.start))
+		}
+		text = append(text, src[last:t.start]...)
+		last = t.end
+		switch {
+		case t.kind == opener:
+			open = append(open, len(d.Spans))
+			// Until the span is closed, End holds where it was opened, as a
+			// negative number.
+			d.Spans = append(d.Spans, Span{Start: len(text), End: ^t.start})
+		case len(open) == 0:
+			warn(t.start, string(src[t.start:t.end])+" closes nothing and is taken out")
+		default:
+			span := &d.Spans[open[len(open)-1]]
+			open = open[:len(open)-1]
+			label := labels.intern(src[t.start+1 : t.end-2])
+			if span.Start == len(text) && label == Literal {
+				drop = true
+				continue
+			}
+			span.End, span.Label = len(text), label
+		}
+	}
+	if text == nil {
+		d.Text = src[:len(src):len(src)]
+	} else {
+		d.Text = append(text, src[last:]...)
+	}
+	d.NumWarnings += len(open)
+	for _, i := range open[:min(len(open), MaxWarnings)] {
+		d.Warnings = append(d.Warnings, Warning{Offset: ^d.Spans[i].End, What: "[@ is never closed and is taken out"})
+	}
+	if drop || len(open) > 0 {
+		d.Spans = slices.DeleteFunc(d.Spans, func(s Span) bool { return s.End < 0 })
+	}
+	d.finishWarnings(src)
+	return &d
+}
+
+// finishWarnings puts the warnings in order and finds their lines.
+func (d *Document) finishWarnings(src []byte) {
+	slices.SortFunc(d.Warnings, func(a, b Warning) int { return cmp.Compare(a.Offset, b.Offset) })
+	d.Warnings = d.Warnings[:min(len(d.Warnings), MaxWarnings)]
+	line, at := 1, 0
+	for i := range d.Warnings {
+		w := &d.Warnings[i]
+		line += bytes.Count(src[at:w.Offset], newline)
+		at = w.Offset
+		w.Line = line
+	}
+}
+
+// Strip is Parse(src).Text. It shares src's memory where there is no markup.
+func Strip(src []byte) []byte {
+	var text []byte
+	last := 0
+	s := newScanner(src)
+	for t := s.nextMarkup(); t.kind != none; t = s.nextMarkup() {
+		if text == nil {
+			text = make([]byte, 0, len(src)-(t.end-t.start))
+		}
+		text = append(text, src[last:t.start]...)
+		last = t.end
+	}
+	if text == nil {
+		return src[:len(src):len(src)]
+	}
+	return append(text, src[last:]...)
+}
+
+var (
+	newline   = []byte("\n")
+	openToken = []byte("[@")
+	closeTail = []byte("*]")
+)
+
+const maxLabel = 50 // bytes
+
+type tokenKind int
+
+const (
+	none      tokenKind = iota // the end of the source
+	opener                     // [@
+	closer                     // #Label*]
+	misclosed                  // @Label*], which is text
+)
+
+type token struct {
+	kind       tokenKind
+	start, end int // bytes of the source
+}
+
+// scanner finds the tokens of src in order. It looks for "[@" and for "*]",
+// each in one sweep of its own, and from "*]" back to the '#'.
+type scanner struct {
+	src        []byte
+	pos        int // end of the last token
+	open, tail int // the next "[@" and "*]"; len(src) where there is none
+}
+
+func newScanner(src []byte) scanner {
+	return scanner{src: src, open: index(src, openToken, 0), tail: index(src, closeTail, 0)}
+}
+
+// index is the offset of the first sep in src from from on, or len(src).
+func index(src, sep []byte, from int) int {
+	if i := bytes.Index(src[from:], sep); i >= 0 {
+		return from + i
+	}
+	return len(src)
+}
+
+func (s *scanner) next() token {
+	for {
+		if s.open < s.tail {
+			t := token{opener, s.open, s.open + len(openToken)}
+			s.pos = t.end
+			s.open = index(s.src, openToken, t.end)
+			return t
+		}
+		if s.tail == len(s.src) {
+			return token{kind: none}
+		}
+		tail := s.tail
+		s.tail = index(s.src, closeTail, tail+len(closeTail))
+		i := tail // becomes the label's first byte
+		for i > s.pos && tail-i < maxLabel && isLabelByte(s.src[i-1]) {
+			i--
+		}
+		if i == s.pos || i == tail || !isLetter(s.src[i]) {
+			continue
+		}
+		kind := closer
+		switch s.src[i-1] {
+		case '#':
+		case '@':
+			kind = misclosed
+		default:
+			continue
+		}
+		s.pos = tail + len(closeTail)
+		return token{kind, i - 1, s.pos}
+	}
+}
+
+// nextMarkup is next without the misclosed tokens.
+func (s *scanner) nextMarkup() token {
+	t := s.next()
+	for t.kind == misclosed {
+		t = s.next()
+	}
+	return t
+}
+
+func isLetter(c byte) bool { c |= 0x20; return 'a' <= c && c <= 'z' }
+
+func isLabelByte(c byte) bool {
+	return isLetter(c) || '0' <= c && c <= '9' || c == '-' || c == '_'
+}
+
+// IsLabel says whether label can be written as a closer that is read again.
+func IsLabel(label string) bool {
+	if label == "" || len(label) > maxLabel || !isLetter(label[0]) {
+		return false
+	}
+	for i := 1; i < len(label); i++ {
+		if !isLabelByte(label[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// interner keeps one string for each label, for a document has few labels and
+// many spans.
+type interner struct {
+	last string
+	all  map[string]string
+}
+
+func (in *interner) intern(b []byte) string {
+	if in.last == string(b) {
+		return in.last
+	}
+	s, ok := in.all[string(b)]
+	if !ok {
+		if in.all == nil {
+			in.all = make(map[string]string)
+		}
+		s = string(b)
+		in.all[s] = s
+	}
+	in.last = s
+	return s
+}
