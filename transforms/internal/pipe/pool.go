@@ -32,6 +32,7 @@ type pool struct {
 	mu      sync.Mutex
 	queue   []func()
 	running int // workers
+	unended int // tasks
 }
 
 // submit queues task, in front of all others where first is set.
@@ -45,6 +46,7 @@ func (p *pool) submit(task func(), first bool) {
 	} else {
 		p.queue = append(p.queue, task)
 	}
+	p.unended++
 	if p.running < p.workers() {
 		p.running++
 		go p.work()
@@ -52,19 +54,18 @@ func (p *pool) submit(task func(), first bool) {
 }
 
 func (p *pool) work() {
-	for {
-		p.mu.Lock()
-		if len(p.queue) == 0 || p.running > p.workers() {
-			p.running--
-			p.mu.Unlock()
-			return
-		}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.queue) > 0 && p.running <= p.workers() {
 		task := p.queue[0]
 		p.queue[0] = nil
 		p.queue = p.queue[1:]
 		p.mu.Unlock()
 		task()
+		p.mu.Lock()
+		p.unended--
 	}
+	p.running--
 }
 
 // Go runs task on the pool of cores, after those that came before it. The task
@@ -76,7 +77,7 @@ func Go(task func()) { cpuPool.submit(task, false) }
 func Busy() int {
 	cpuPool.mu.Lock()
 	defer cpuPool.mu.Unlock()
-	return cpuPool.running + len(cpuPool.queue)
+	return cpuPool.unended
 }
 
 // For calls f(0) … f(n-1) on the caller's goroutine and on what workers are
