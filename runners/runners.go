@@ -169,11 +169,9 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 	if err != nil {
 		return nil, err
 	}
-	watch := &watcher{quiet: verbosity < 2}
-	if !Local() && verbosity >= 1 {
-		watch.announce = true
-	}
+	watch := &watcher{quiet: verbosity < 2, announce: !Local() && verbosity >= 1}
 	log.SetLogger(watch)
+	defer ownTempDir()()
 	res, err := beam.Run(ctx, name, p)
 	log.SetLogger(watch) // an in-process worker put its own there
 	if err != nil {
@@ -200,6 +198,25 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 		out.Counters[c.Name()] += c.Result()
 	}
 	return out, nil
+}
+
+// ownTempDir lets Beam leave its temporary files, such as an empty worker
+// binary for every job, in a folder that the function it returns removes.
+func ownTempDir() func() {
+	before, was := os.LookupEnv("TMPDIR")
+	dir, err := os.MkdirTemp("", "linnet-")
+	if err != nil {
+		return func() {}
+	}
+	os.Setenv("TMPDIR", dir)
+	return func() {
+		if was {
+			os.Setenv("TMPDIR", before)
+		} else {
+			os.Unsetenv("TMPDIR")
+		}
+		os.RemoveAll(dir)
+	}
 }
 
 // judge asks the job service how the job ended, because Beam's client reports

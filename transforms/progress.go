@@ -9,16 +9,16 @@ import (
 // Options.Run; a launcher whose runner works in its own process reads it, and
 // may stop it. Numbers are of documents unless they say otherwise.
 type Progress struct {
+	Tried    atomic.Int64 // that Read is through with
 	Skipped  atomic.Int64 // done by an earlier run
 	Labelled atomic.Int64
 	Rejected atomic.Int64
 	Lines    atomic.Int64 // lines labelled
 	Bytes    atomic.Int64 // bytes read
 
-	stop  atomic.Bool
-	mu    sync.Mutex
-	err   error
-	rated atomic.Bool // the share of rejected documents was above its limit
+	stop atomic.Bool
+	mu   sync.Mutex
+	err  error
 }
 
 var runs sync.Map // Options.Run → *Progress

@@ -53,11 +53,11 @@ func (f *readFn) StartBundle(emit func(beam.EventTime, Document), reject func(be
 }
 
 func (f *readFn) ProcessElement(ctx context.Context, t beam.EventTime, uri []byte, emit func(beam.EventTime, Document), reject func(beam.EventTime, Rejection)) error {
-	return f.stage.push(ctx, t, bytes.Clone(uri), f.size(string(uri)), f.emitter(ctx, emit), reject)
+	return f.stage.push(ctx, t, bytes.Clone(uri), f.size(string(uri)), f.emitter(ctx, emit), f.rejecter(reject))
 }
 
 func (f *readFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, Document), reject func(beam.EventTime, Rejection)) error {
-	return f.stage.drain(ctx, f.emitter(ctx, emit), reject)
+	return f.stage.drain(ctx, f.emitter(ctx, emit), f.rejecter(reject))
 }
 
 // textShare is how much less a document is in flight as text than with its
@@ -77,6 +77,7 @@ func (f *readFn) size(uri string) int64 {
 
 func (f *readFn) emitter(ctx context.Context, emit func(beam.EventTime, Document)) func(beam.EventTime, *Document) {
 	return func(t beam.EventTime, d *Document) {
+		f.progress.Tried.Add(1)
 		if d == done {
 			skippedCounter.Inc(ctx, 1)
 			f.progress.Skipped.Add(1)
@@ -85,6 +86,13 @@ func (f *readFn) emitter(ctx context.Context, emit func(beam.EventTime, Document
 		f.progress.Bytes.Add(int64(len(d.Text)))
 		warningsCounter.Inc(ctx, int64(d.Warnings))
 		emit(t, *d)
+	}
+}
+
+func (f *readFn) rejecter(reject func(beam.EventTime, Rejection)) func(beam.EventTime, Rejection) {
+	return func(t beam.EventTime, r Rejection) {
+		f.progress.Tried.Add(1)
+		reject(t, r)
 	}
 }
 

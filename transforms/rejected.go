@@ -53,7 +53,7 @@ func (f *rejectFn) ProcessElement(ctx context.Context, t beam.EventTime, r Rejec
 	if err := f.stage.push(ctx, t, r, int64(len(r.Reason)+len(r.URI)+len(r.Name)), ignore, nil); err != nil {
 		return err
 	}
-	seen := f.progress.Seen()
+	seen := max(f.progress.Seen(), f.progress.Tried.Load()) // what is on its way counts as good
 	if limit := f.Options.MaxRejected; limit > 0 && seen >= judgedFrom && float64(n) > limit*float64(seen) {
 		return f.progress.fail("reject", tooMany(n, seen, limit, &r))
 	}

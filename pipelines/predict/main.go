@@ -286,7 +286,7 @@ func (o *options) label(ctx context.Context) error {
 		if e := progress.Err(); e != nil {
 			err = e // as it was, not as it came through a runner
 		}
-		transforms.Clean(context.WithoutCancel(ctx), output)
+		_ = transforms.Merge(context.WithoutCancel(ctx), output) // the run's error says more than a second one
 		return err
 	}
 	if result.Running {
@@ -378,6 +378,9 @@ func (o *options) summary(w io.Writer, c *model.Config, n map[string]int64, took
 		width = max(width, len(class))
 	}
 	for _, class := range classes {
+		if lines == 0 {
+			break
+		}
 		count := n[transforms.LabelCounter+class]
 		if count == 0 && len(classes) > 5 {
 			continue

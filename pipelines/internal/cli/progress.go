@@ -72,7 +72,8 @@ func NewBar(total int64, silent bool) *Bar {
 			progressbar.OptionSetWidth(24),
 			progressbar.OptionThrottle(100*time.Millisecond),
 			progressbar.OptionShowCount(),
-			progressbar.OptionSetPredictTime(true),
+			progressbar.OptionSetPredictTime(false), // the text tells it
+			progressbar.OptionSetElapsedTime(false),
 			progressbar.OptionClearOnFinish(),
 		)
 	}
@@ -96,6 +97,20 @@ func (b *Bar) Set(n int64, text string) {
 	}
 	b.last = time.Now()
 	fmt.Fprintf(b.out, "%s of %s: %s\n", Count(n), Count(b.total), text)
+}
+
+// Line writes a line of its own, above the bar.
+func (b *Bar) Line(text string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.out == nil {
+		return
+	}
+	if b.bar != nil {
+		_ = b.bar.Clear()
+	}
+	b.last = time.Now()
+	fmt.Fprintln(b.out, text)
 }
 
 // Close takes the bar off the screen.
