@@ -8,19 +8,6 @@ import (
 	"time"
 )
 
-// eachISA runs f once for every instruction set and says which it skipped.
-func eachISA(t testing.TB, run func(name string, f func()), f func()) {
-	for _, name := range isaNames {
-		restore, ok := SwitchISA(name)
-		if !ok {
-			t.Logf("skipped %s: this machine or build does not have it", name)
-			continue
-		}
-		run(name, f)
-		restore()
-	}
-}
-
 func benchISA(b *testing.B, f func(b *testing.B)) {
 	for _, name := range isaNames {
 		restore, ok := SwitchISA(name)
@@ -32,29 +19,38 @@ func benchISA(b *testing.B, f func(b *testing.B)) {
 	}
 }
 
-// measure runs f and reports the rate of its work (in units) on average, and
-// that of the fastest of many short runs, which a busy machine spoils less.
-func measure(b *testing.B, work float64, unit string, f func()) {
+// measure runs f and returns seconds a call, on average and in the fastest of
+// many short runs, which a busy machine spoils less.
+func measure(b *testing.B, f func()) (mean, best float64) {
 	start := time.Now()
 	f()
 	n := max(1, int(50*time.Microsecond/max(1, time.Since(start))))
-	best := time.Duration(math.MaxInt64)
-	calls := 0
+	least, calls := time.Duration(math.MaxInt64), 0
 	b.ResetTimer()
 	for b.Loop() {
 		start := time.Now()
 		for range n {
 			f()
 		}
-		best = min(best, time.Since(start))
+		least = min(least, time.Since(start))
 		calls += n
 	}
-	b.ReportMetric(work*float64(calls)/b.Elapsed().Seconds(), unit)
-	b.ReportMetric(work*float64(n)/best.Seconds(), "best-"+unit)
+	return b.Elapsed().Seconds() / float64(calls), least.Seconds() / float64(n)
 }
 
-// gflops is measure in floating-point operations.
-func gflops(b *testing.B, flop float64, f func()) { measure(b, flop/1e9, "GFLOP/s", f) }
+// gflops reports the rate of an f of so many floating-point operations.
+func gflops(b *testing.B, flop float64, f func()) {
+	mean, best := measure(b, f)
+	b.ReportMetric(flop/mean/1e9, "GFLOP/s")
+	b.ReportMetric(flop/best/1e9, "best-GFLOP/s")
+}
+
+// nanoseconds reports the time of one of the n pieces of f's work.
+func nanoseconds(b *testing.B, n int, unit string, f func()) {
+	mean, best := measure(b, f)
+	b.ReportMetric(mean*1e9/float64(n), unit)
+	b.ReportMetric(best*1e9/float64(n), "best-"+unit)
+}
 
 func BenchmarkGemm(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 2))
@@ -80,4 +76,75 @@ func BenchmarkGemmTN(b *testing.B) {
 			})
 		})
 	}
+}
+
+func BenchmarkGates(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, hidden := range []int{96, 256, 7} {
+		const rows = 64
+		zx, zh := random(r, rows*4*hidden), random(r, rows*4*hidden)
+		c, h := random(r, rows*hidden), make([]float32, rows*hidden)
+		tc, dz := make([]float32, hidden), make([]float32, 4*hidden)
+		per := func(name string, n int, f func()) {
+			b.Run(fmt.Sprintf("%s/%d", name, hidden), func(b *testing.B) {
+				benchISA(b, func(b *testing.B) { nanoseconds(b, n*hidden, "ns/unit", f) })
+			})
+		}
+		per("GatesRows", rows, func() { GatesRows(rows, zx, 4*hidden, c, hidden, h, hidden, hidden) })
+		per("Gates2Rows", rows, func() { Gates2Rows(rows, zx, 4*hidden, zh, 4*hidden, c, hidden, h, hidden, hidden) })
+		per("Gates", 1, func() { Gates(zx, c, h, hidden) })
+		per("GatesTrain", 1, func() { copy(dz, zx); GatesTrain(dz, c, tc, tc, h, hidden) })
+		per("GatesBackward", 1, func() { GatesBackward(dz, zx, c, h, c, tc, hidden) })
+	}
+}
+
+func BenchmarkSum(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 2))
+	const rows, groups, idsPerLine, lines = 1 << 16, 4, 56, 200
+	ids := make([]uint32, lines*idsPerLine)
+	ends, scales := make([]uint32, lines*groups), random(r, lines*groups)
+	for _, spread := range []int{1 << 16, 1 << 12} { // how many rows are in use
+		for i := range ids {
+			ids[i] = uint32(r.IntN(spread))
+		}
+		for i := range ends {
+			ends[i] = uint32((i + 1) * idsPerLine / groups)
+		}
+		for _, d := range []int{64, 32} {
+			table, scale, dst := make([]int8, rows*d), random(r, rows), make([]float32, lines*d)
+			for i := range table {
+				table[i] = int8(i)
+			}
+			b.Run(fmt.Sprintf("SumLines/%dof%d", d, spread), func(b *testing.B) {
+				benchISA(b, func(b *testing.B) {
+					nanoseconds(b, len(ids), "ns/id", func() { SumLines(dst, d, d, table, scale, ids, 0, ends, scales, groups) })
+				})
+			})
+			b.Run(fmt.Sprintf("SumRows/%dof%d", d, spread), func(b *testing.B) {
+				benchISA(b, func(b *testing.B) {
+					nanoseconds(b, len(ids), "ns/id", func() {
+						at := uint32(0)
+						for g, end := range ends {
+							SumRows(dst[g/groups*d:][:d], table, scale, ids[at:end], scales[g])
+							at = end
+						}
+					})
+				})
+			})
+		}
+	}
+}
+
+func BenchmarkSoftmax(b *testing.B) {
+	for _, n := range []int{3, 26} {
+		x := make([]float32, n)
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			benchISA(b, func(b *testing.B) { nanoseconds(b, 1, "ns/row", func() { Softmax(x) }) })
+		})
+	}
+}
+
+func BenchmarkTanh(b *testing.B) {
+	x := make([]float32, 6400)
+	benchISA(b, func(b *testing.B) { nanoseconds(b, len(x), "ns/element", func() { Tanh(x) }) })
 }

@@ -23,7 +23,7 @@ func (i isa) panelWidth() int {
 }
 
 func gemm(m int, a []float32, lda int, b *Packed, c []float32, ldc int, accumulate bool) {
-	if b.isa == isaGeneric || b.K == 0 {
+	if b.isa == isaGeneric {
 		gemmGeneric(m, a, lda, b, c, ldc, accumulate)
 		return
 	}
@@ -31,33 +31,117 @@ func gemm(m int, a []float32, lda int, b *Packed, c []float32, ldc int, accumula
 }
 
 func gemmTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, accumulate bool) {
-	if active == isaGeneric || k == 0 {
+	if active == isaGeneric {
 		gemmTNGeneric(m, n, k, a, lda, b, ldb, c, ldc, accumulate)
 		return
 	}
 	gemmTNAsm(m, n, k, a, lda, b, ldb, c, ldc, accumulate)
 }
 
-func gates(z, c, h []float32, hidden int) { gatesGeneric(z, c, h, hidden) }
+func gates(rows int, z []float32, ldz int, c []float32, ldc int, h []float32, ldh, hidden int) {
+	switch active {
+	case isaAVX512:
+		gatesAVX512(uintptr(rows), &z[0], uintptr(4*ldz), &c[0], uintptr(4*ldc), &h[0], uintptr(4*ldh), uintptr(hidden))
+	case isaAVX2:
+		gatesAVX2(uintptr(rows), &z[0], uintptr(4*ldz), &c[0], uintptr(4*ldc), &h[0], uintptr(4*ldh), uintptr(hidden))
+	default:
+		gatesGeneric(rows, z, ldz, c, ldc, h, ldh, hidden)
+	}
+}
 
-func gates2(zx, zh, c, h []float32, hidden int) { gates2Generic(zx, zh, c, h, hidden) }
+func gates2(rows int, zx []float32, ldzx int, zh []float32, ldzh int, c []float32, ldc int, h []float32, ldh, hidden int) {
+	switch active {
+	case isaAVX512:
+		gates2AVX512(uintptr(rows), &zx[0], uintptr(4*ldzx), &zh[0], uintptr(4*ldzh), &c[0], uintptr(4*ldc), &h[0], uintptr(4*ldh), uintptr(hidden))
+	case isaAVX2:
+		gates2AVX2(uintptr(rows), &zx[0], uintptr(4*ldzx), &zh[0], uintptr(4*ldzh), &c[0], uintptr(4*ldc), &h[0], uintptr(4*ldh), uintptr(hidden))
+	default:
+		gates2Generic(rows, zx, ldzx, zh, ldzh, c, ldc, h, ldh, hidden)
+	}
+}
 
 func gatesTrain(z, cPrev, c, tanhC, h []float32, hidden int) {
-	gatesTrainGeneric(z, cPrev, c, tanhC, h, hidden)
+	switch active {
+	case isaAVX512:
+		gatesTrainAVX512(&z[0], &cPrev[0], &c[0], &tanhC[0], &h[0], uintptr(hidden))
+	case isaAVX2:
+		gatesTrainAVX2(&z[0], &cPrev[0], &c[0], &tanhC[0], &h[0], uintptr(hidden))
+	default:
+		gatesTrainGeneric(z, cPrev, c, tanhC, h, hidden)
+	}
 }
 
 func gatesBackward(dz, z, cPrev, tanhC, dh, dc []float32, hidden int) {
-	gatesBackwardGeneric(dz, z, cPrev, tanhC, dh, dc, hidden)
+	switch active {
+	case isaAVX512:
+		gatesBackwardAVX512(&dz[0], &z[0], &cPrev[0], &tanhC[0], &dh[0], &dc[0], uintptr(hidden))
+	case isaAVX2:
+		gatesBackwardAVX2(&dz[0], &z[0], &cPrev[0], &tanhC[0], &dh[0], &dc[0], uintptr(hidden))
+	default:
+		gatesBackwardGeneric(dz, z, cPrev, tanhC, dh, dc, hidden)
+	}
 }
 
-func sumRows(dst []float32, table []int8, tableScale []float32, ids []uint32, scale float32) {
-	sumRowsGeneric(dst, table, tableScale, ids, scale)
+func sumLines(dst []float32, ldd, d int, table []int8, tableScale []float32, rows int, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups, lines int) bool {
+	if rows == 0 {
+		return false // no table to point at, and an id that asks for it
+	}
+	switch active {
+	case isaAVX512:
+		return sumLinesAVX512(&dst[0], uintptr(4*ldd), uintptr(d), &table[0], &tableScale[0], uintptr(rows), &ids[0], uintptr(first), uintptr(len(ids)), &groupEnd[0], &groupScale[0], uintptr(groups), uintptr(lines))
+	case isaAVX2:
+		return sumLinesAVX2(&dst[0], uintptr(4*ldd), uintptr(d), &table[0], &tableScale[0], uintptr(rows), &ids[0], uintptr(first), uintptr(len(ids)), &groupEnd[0], &groupScale[0], uintptr(groups), uintptr(lines))
+	}
+	return sumLinesGeneric(dst, ldd, d, table, tableScale, rows, ids, first, groupEnd, groupScale, groups, lines)
 }
 
-func sumRowsF32(dst []float32, table []float32, ids []uint32, scale float32) {
-	sumRowsF32Generic(dst, table, ids, scale)
+func sumLinesF32(dst []float32, ldd, d int, table []float32, rows int, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups, lines int) bool {
+	if rows == 0 {
+		return false // no table to point at, and an id that asks for it
+	}
+	switch active {
+	case isaAVX512:
+		return sumLinesF32AVX512(&dst[0], uintptr(4*ldd), uintptr(d), &table[0], uintptr(rows), &ids[0], uintptr(first), uintptr(len(ids)), &groupEnd[0], &groupScale[0], uintptr(groups), uintptr(lines))
+	case isaAVX2:
+		return sumLinesF32AVX2(&dst[0], uintptr(4*ldd), uintptr(d), &table[0], uintptr(rows), &ids[0], uintptr(first), uintptr(len(ids)), &groupEnd[0], &groupScale[0], uintptr(groups), uintptr(lines))
+	}
+	return sumLinesF32Generic(dst, ldd, d, table, rows, ids, first, groupEnd, groupScale, groups, lines)
 }
 
-func addScaled(dst, x []float32, scale float32) { addScaledGeneric(dst, x, scale) }
+func addScaled(dst, x []float32, scale float32) {
+	switch active {
+	case isaAVX512:
+		addScaledAVX512(&dst[0], &x[0], uintptr(len(dst)), scale)
+	case isaAVX2:
+		addScaledAVX2(&dst[0], &x[0], uintptr(len(dst)), scale)
+	default:
+		addScaledGeneric(dst, x, scale)
+	}
+}
 
-func tanh(x []float32) { tanhGeneric(x) }
+func tanh(x []float32) {
+	switch active {
+	case isaAVX512:
+		tanhAVX512(&x[0], uintptr(len(x)))
+	case isaAVX2:
+		tanhAVX2(&x[0], uintptr(len(x)))
+	default:
+		tanhGeneric(x)
+	}
+}
+
+func softmax(x []float32) {
+	var sum float32
+	switch active {
+	case isaAVX512:
+		sum = expSumAVX512(&x[0], uintptr(len(x)), maximum(x))
+	case isaAVX2:
+		sum = expSumAVX2(&x[0], uintptr(len(x)), maximum(x))
+	default:
+		softmaxGeneric(x)
+		return
+	}
+	for j := range x {
+		x[j] /= sum
+	}
+}

@@ -14,9 +14,13 @@ func gemmTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32
 	gemmTNGeneric(m, n, k, a, lda, b, ldb, c, ldc, accumulate)
 }
 
-func gates(z, c, h []float32, hidden int) { gatesGeneric(z, c, h, hidden) }
+func gates(rows int, z []float32, ldz int, c []float32, ldc int, h []float32, ldh, hidden int) {
+	gatesGeneric(rows, z, ldz, c, ldc, h, ldh, hidden)
+}
 
-func gates2(zx, zh, c, h []float32, hidden int) { gates2Generic(zx, zh, c, h, hidden) }
+func gates2(rows int, zx []float32, ldzx int, zh []float32, ldzh int, c []float32, ldc int, h []float32, ldh, hidden int) {
+	gates2Generic(rows, zx, ldzx, zh, ldzh, c, ldc, h, ldh, hidden)
+}
 
 func gatesTrain(z, cPrev, c, tanhC, h []float32, hidden int) {
 	gatesTrainGeneric(z, cPrev, c, tanhC, h, hidden)
@@ -26,14 +30,16 @@ func gatesBackward(dz, z, cPrev, tanhC, dh, dc []float32, hidden int) {
 	gatesBackwardGeneric(dz, z, cPrev, tanhC, dh, dc, hidden)
 }
 
-func sumRows(dst []float32, table []int8, tableScale []float32, ids []uint32, scale float32) {
-	sumRowsGeneric(dst, table, tableScale, ids, scale)
+func sumLines(dst []float32, ldd, d int, table []int8, tableScale []float32, rows int, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups, lines int) bool {
+	return sumLinesGeneric(dst, ldd, d, table, tableScale, rows, ids, first, groupEnd, groupScale, groups, lines)
 }
 
-func sumRowsF32(dst []float32, table []float32, ids []uint32, scale float32) {
-	sumRowsF32Generic(dst, table, ids, scale)
+func sumLinesF32(dst []float32, ldd, d int, table []float32, rows int, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups, lines int) bool {
+	return sumLinesF32Generic(dst, ldd, d, table, rows, ids, first, groupEnd, groupScale, groups, lines)
 }
 
 func addScaled(dst, x []float32, scale float32) { addScaledGeneric(dst, x, scale) }
 
 func tanh(x []float32) { tanhGeneric(x) }
+
+func softmax(x []float32) { softmaxGeneric(x) }

@@ -20,4 +20,8 @@
 //   - A slice too short for its size panics with a constant string before
 //     anything is written. Slices of one call must not overlap unless its
 //     comment says so.
+//   - A NaN stays a NaN. Gates take σ of what is beyond ±29 as σ(±29), 3e-13
+//     from its limit.
 package kernel
+
+//go:generate go -C _asm run . -out ../kernel_amd64.s -stubs ../stub_amd64.go -pkg kernel

@@ -14,7 +14,7 @@ func (i isa) tileRows() int {
 	return 6
 }
 
-// gemmAsm is gemmGeneric; b.K is not 0.
+// gemmAsm is gemmGeneric.
 func gemmAsm(m int, a []float32, lda int, b *Packed, c []float32, ldc int, accumulate bool) {
 	for m > chunkRows {
 		gemmChunk(chunkRows, a, lda, b, c, ldc, accumulate)
@@ -155,7 +155,7 @@ func gemmTile(rows, panels int, a []float32, lda int, b *Packed, p int, c []floa
 // tailMask[16-n:] has n columns set.
 var tailMask = [32]int32{-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}
 
-// gemmTNAsm is gemmTNGeneric; k is not 0.
+// gemmTNAsm is gemmTNGeneric.
 func gemmTNAsm(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, accumulate bool) {
 	w, most := active.panelWidth(), active.tileRows()
 	var acc uintptr

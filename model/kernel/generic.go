@@ -124,25 +124,37 @@ func gemmTNGeneric(m, n, k int, a []float32, lda int, b []float32, ldb int, c []
 	}
 }
 
-func sigmoid32(x float32) float32 { return float32(1 / (1 + math.Exp(-float64(x)))) }
-func tanh32(x float32) float32    { return float32(math.Tanh(float64(x))) }
+// sigmoidLimit bounds the argument of σ: σ(−29) is 3e-13, not 0, so a gate
+// never multiplies an infinity by 0.
+const sigmoidLimit = 29
 
-func gatesGeneric(z, c, h []float32, hidden int) {
-	zi, zf, zg, zo := split4(z, hidden)
-	c, h = c[:hidden], h[:hidden]
-	for j := range c {
-		c[j] = sigmoid32(zf[j])*c[j] + sigmoid32(zi[j])*tanh32(zg[j])
-		h[j] = sigmoid32(zo[j]) * tanh32(c[j])
+func sigmoid32(x float32) float32 {
+	x = min(max(x, -sigmoidLimit), sigmoidLimit)
+	return float32(1 / (1 + math.Exp(-float64(x))))
+}
+
+func tanh32(x float32) float32 { return float32(math.Tanh(float64(x))) }
+
+func gatesGeneric(rows int, z []float32, ldz int, c []float32, ldc int, h []float32, ldh, hidden int) {
+	for r := range rows {
+		zi, zf, zg, zo := split4(z[r*ldz:], hidden)
+		c, h := c[r*ldc:][:hidden], h[r*ldh:][:hidden]
+		for j := range c {
+			c[j] = sigmoid32(zf[j])*c[j] + sigmoid32(zi[j])*tanh32(zg[j])
+			h[j] = sigmoid32(zo[j]) * tanh32(c[j])
+		}
 	}
 }
 
-func gates2Generic(zx, zh, c, h []float32, hidden int) {
-	xi, xf, xg, xo := split4(zx, hidden)
-	hi, hf, hg, ho := split4(zh, hidden)
-	c, h = c[:hidden], h[:hidden]
-	for j := range c {
-		c[j] = sigmoid32(xf[j]+hf[j])*c[j] + sigmoid32(xi[j]+hi[j])*tanh32(xg[j]+hg[j])
-		h[j] = sigmoid32(xo[j]+ho[j]) * tanh32(c[j])
+func gates2Generic(rows int, zx []float32, ldzx int, zh []float32, ldzh int, c []float32, ldc int, h []float32, ldh, hidden int) {
+	for r := range rows {
+		xi, xf, xg, xo := split4(zx[r*ldzx:], hidden)
+		hi, hf, hg, ho := split4(zh[r*ldzh:], hidden)
+		c, h := c[r*ldc:][:hidden], h[r*ldh:][:hidden]
+		for j := range c {
+			c[j] = sigmoid32(xf[j]+hf[j])*c[j] + sigmoid32(xi[j]+hi[j])*tanh32(xg[j]+hg[j])
+			h[j] = sigmoid32(xo[j]+ho[j]) * tanh32(c[j])
+		}
 	}
 }
 
@@ -176,22 +188,39 @@ func split4(z []float32, hidden int) (i, f, g, o []float32) {
 	return z[:hidden], z[hidden:][:hidden], z[2*hidden:][:hidden], z[3*hidden:][:hidden]
 }
 
-func sumRowsGeneric(dst []float32, table []int8, tableScale []float32, ids []uint32, scale float32) {
-	d := len(dst)
-	for _, id := range ids {
-		w := scale * tableScale[id]
-		row := table[int(id)*d:][:d]
-		for j, q := range row {
-			dst[j] += w * float32(q)
+func sumLinesGeneric(dst []float32, ldd, d int, table []int8, tableScale []float32, rows int, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups, lines int) bool {
+	for l := range lines {
+		out := dst[l*ldd:][:d]
+		for g := l * groups; g < (l+1)*groups; g++ {
+			for _, id := range ids[first:groupEnd[g]] {
+				if uint64(id) >= uint64(rows) {
+					return false
+				}
+				w := groupScale[g] * tableScale[id]
+				for j, q := range table[int(id)*d:][:d] {
+					out[j] += w * float32(q)
+				}
+			}
+			first = groupEnd[g]
 		}
 	}
+	return true
 }
 
-func sumRowsF32Generic(dst []float32, table []float32, ids []uint32, scale float32) {
-	d := len(dst)
-	for _, id := range ids {
-		addScaledGeneric(dst, table[int(id)*d:], scale)
+func sumLinesF32Generic(dst []float32, ldd, d int, table []float32, rows int, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups, lines int) bool {
+	for l := range lines {
+		out := dst[l*ldd:][:d]
+		for g := l * groups; g < (l+1)*groups; g++ {
+			for _, id := range ids[first:groupEnd[g]] {
+				if uint64(id) >= uint64(rows) {
+					return false
+				}
+				addScaledGeneric(out, table[int(id)*d:], groupScale[g])
+			}
+			first = groupEnd[g]
+		}
 	}
+	return true
 }
 
 func addScaledGeneric(dst, x []float32, scale float32) {
@@ -209,21 +238,22 @@ func tanhGeneric(x []float32) {
 
 // softmaxGeneric subtracts the maximum first, so that nothing overflows.
 func softmaxGeneric(x []float32) {
-	if len(x) == 0 {
-		return
+	top := maximum(x)
+	var sum float32
+	for j, v := range x {
+		x[j] = float32(math.Exp(float64(v - top)))
+		sum += x[j]
 	}
+	for j := range x {
+		x[j] /= sum
+	}
+}
+
+// maximum is NaN where any element is.
+func maximum(x []float32) float32 {
 	top := x[0]
 	for _, v := range x[1:] {
 		top = max(top, v)
 	}
-	var sum float64
-	for j, v := range x {
-		e := math.Exp(float64(v - top))
-		sum += e
-		x[j] = float32(e)
-	}
-	inv := float32(1 / sum)
-	for j := range x {
-		x[j] *= inv
-	}
+	return top
 }

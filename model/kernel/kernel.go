@@ -50,6 +50,9 @@ func (p *Packed) Repack(b []float32, ldb int) {
 // RepackTrans copies bᵀ into p's memory; b is [p.N, p.K] with rows ldb apart.
 func (p *Packed) RepackTrans(b []float32, ldb int) {
 	checkMatrix(b, p.N, p.K, ldb)
+	if p.K == 0 {
+		return
+	}
 	w := p.width
 	for j := 0; j < p.N; j += w {
 		n := min(w, p.N-j)
@@ -72,7 +75,20 @@ func Gemm(m int, a []float32, lda int, b *Packed, c []float32, ldc int, accumula
 	if m == 0 || b.N == 0 {
 		return
 	}
+	if b.K == 0 {
+		empty(m, b.N, c, ldc, accumulate)
+		return
+	}
 	gemm(m, a, lda, b, c, ldc, accumulate)
+}
+
+// empty is a product whose sums have no terms.
+func empty(m, n int, c []float32, ldc int, accumulate bool) {
+	for i := range m {
+		if !accumulate {
+			clear(c[i*ldc:][:n])
+		}
+	}
 }
 
 // GemmTN computes c = aᵀ·b, or c += aᵀ·b where accumulate: a is [k, m] with
@@ -85,6 +101,10 @@ func GemmTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32
 	if m == 0 || n == 0 {
 		return
 	}
+	if k == 0 {
+		empty(m, n, c, ldc, accumulate)
+		return
+	}
 	gemmTN(m, n, k, a, lda, b, ldb, c, ldc, accumulate)
 }
 
@@ -94,22 +114,33 @@ func GemmTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32
 //
 //	c = σ(z_f)·c + σ(z_i)·tanh(z_g);  h = σ(z_o)·tanh(c)
 func Gates(z, c, h []float32, hidden int) {
-	if hidden < 0 || len(z) < 4*hidden || len(c) < hidden || len(h) < hidden {
-		panic("kernel: short Gates slice")
-	}
-	if hidden > 0 {
-		gates(z, c, h, hidden)
+	GatesRows(1, z, 4*hidden, c, hidden, h, hidden, hidden)
+}
+
+// GatesRows is Gates of some rows, ldz, ldc and ldh apart.
+func GatesRows(rows int, z []float32, ldz int, c []float32, ldc int, h []float32, ldh, hidden int) {
+	checkMatrix(z, rows, 4*hidden, ldz)
+	checkMatrix(c, rows, hidden, ldc)
+	checkMatrix(h, rows, hidden, ldh)
+	if rows > 0 && hidden > 0 {
+		gates(rows, z, ldz, c, ldc, h, ldh, hidden)
 	}
 }
 
 // Gates2 is Gates of zx + zh, both [4·hidden]: the input's share of the
-// pre-activations and the recurrent one.
+// pre-activations and the recurrent one. Both are left as they are.
 func Gates2(zx, zh, c, h []float32, hidden int) {
-	if hidden < 0 || len(zx) < 4*hidden || len(zh) < 4*hidden || len(c) < hidden || len(h) < hidden {
-		panic("kernel: short Gates2 slice")
-	}
-	if hidden > 0 {
-		gates2(zx, zh, c, h, hidden)
+	Gates2Rows(1, zx, 4*hidden, zh, 4*hidden, c, hidden, h, hidden, hidden)
+}
+
+// Gates2Rows is Gates2 of some rows.
+func Gates2Rows(rows int, zx []float32, ldzx int, zh []float32, ldzh int, c []float32, ldc int, h []float32, ldh, hidden int) {
+	checkMatrix(zx, rows, 4*hidden, ldzx)
+	checkMatrix(zh, rows, 4*hidden, ldzh)
+	checkMatrix(c, rows, hidden, ldc)
+	checkMatrix(h, rows, hidden, ldh)
+	if rows > 0 && hidden > 0 {
+		gates2(rows, zx, ldzx, zh, ldzh, c, ldc, h, ldh, hidden)
 	}
 }
 
@@ -145,19 +176,26 @@ func GatesBackward(dz, z, cPrev, tanhC, dh, dc []float32, hidden int) {
 //
 //	dst += Σ_id (scale·tableScale[id])·table[id]
 //
-// in the order of ids.
+// in the order of ids. An id outside the table panics, with part of the sum
+// done.
 func SumRows(dst []float32, table []int8, tableScale []float32, ids []uint32, scale float32) {
-	if len(dst) == 0 {
+	end, weight := [1]uint32{uint32(len(ids))}, [1]float32{scale}
+	SumLines(dst, len(dst), len(dst), table, tableScale, ids, 0, end[:], weight[:], 1)
+}
+
+// SumLines is SumRows of many lines of several groups each: the ids of group g
+// of line l end before ids[groupEnd[l·groups+g]], begin where the group before
+// ends (the very first at ids[first]) and weigh groupScale[l·groups+g]. Line l
+// goes to dst[l·ldd:][:d]. Rows needed soon are fetched early, over the ends of
+// groups and lines.
+func SumLines(dst []float32, ldd, d int, table []int8, tableScale []float32, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups int) {
+	lines := checkLines(dst, ldd, d, ids, first, groupEnd, groupScale, groups)
+	if lines == 0 {
 		return
 	}
-	rows := uint64(min(len(table)/len(dst), len(tableScale)))
-	for _, id := range ids {
-		if uint64(id) >= rows {
-			panic("kernel: id outside the table")
-		}
-	}
-	if len(ids) > 0 {
-		sumRows(dst, table, tableScale, ids, scale)
+	rows := min(len(table)/d, len(tableScale))
+	if !sumLines(dst, ldd, d, table, tableScale, rows, ids, first, groupEnd, groupScale, groups, lines) {
+		panic("kernel: id outside the table")
 	}
 }
 
@@ -165,20 +203,48 @@ func SumRows(dst []float32, table []int8, tableScale []float32, ids []uint32, sc
 //
 //	dst += Σ_id scale·table[id]
 //
-// in the order of ids.
+// in the order of ids. An id outside the table panics, with part of the sum
+// done.
 func SumRowsF32(dst []float32, table []float32, ids []uint32, scale float32) {
-	if len(dst) == 0 {
+	end, weight := [1]uint32{uint32(len(ids))}, [1]float32{scale}
+	SumLinesF32(dst, len(dst), len(dst), table, ids, 0, end[:], weight[:], 1)
+}
+
+// SumLinesF32 is SumLines of a float32 table.
+func SumLinesF32(dst []float32, ldd, d int, table []float32, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups int) {
+	lines := checkLines(dst, ldd, d, ids, first, groupEnd, groupScale, groups)
+	if lines == 0 {
 		return
 	}
-	rows := uint64(len(table) / len(dst))
-	for _, id := range ids {
-		if uint64(id) >= rows {
-			panic("kernel: id outside the table")
+	if !sumLinesF32(dst, ldd, d, table, len(table)/d, ids, first, groupEnd, groupScale, groups, lines) {
+		panic("kernel: id outside the table")
+	}
+}
+
+// checkLines returns the number of lines, or 0 where there is nothing to add.
+func checkLines(dst []float32, ldd, d int, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups int) int {
+	if groups <= 0 {
+		panic("kernel: no groups")
+	}
+	lines := len(groupEnd) / groups
+	checkMatrix(dst, lines, d, ldd)
+	if len(groupScale) < lines*groups {
+		panic("kernel: short groupScale")
+	}
+	at := first
+	for _, end := range groupEnd[:lines*groups] {
+		if end < at {
+			panic("kernel: group ends before it begins")
 		}
+		at = end
 	}
-	if len(ids) > 0 {
-		sumRowsF32(dst, table, ids, scale)
+	if uint64(at) > uint64(len(ids)) {
+		panic("kernel: short ids")
 	}
+	if d == 0 || at == first {
+		return 0
+	}
+	return lines
 }
 
 // AddScaled computes dst += scale·x; x is as long as dst or longer.
@@ -199,7 +265,11 @@ func Tanh(x []float32) {
 }
 
 // Softmax replaces x with exp(x)/Σ exp(x).
-func Softmax(x []float32) { softmaxGeneric(x) }
+func Softmax(x []float32) {
+	if len(x) > 0 {
+		softmax(x)
+	}
+}
 
 // checkMatrix panics unless s holds [rows, cols] with rows ld apart.
 func checkMatrix(s []float32, rows, cols, ld int) {

@@ -2541,6 +2541,1731 @@ store:
 	VZEROUPPER
 	RET
 
+// func gatesAVX2(rows uintptr, z *float32, ldz uintptr, c *float32, ldc uintptr, h *float32, ldh uintptr, hidden uintptr)
+// Requires: AVX, AVX2, FMA3
+TEXT ·gatesAVX2(SB), NOSPLIT, $0-64
+	VMOVUPS      tableAVX2<>+0(SB), Y0
+	VBROADCASTSS lo29<>+0(SB), Y1
+	VBROADCASTSS hi29<>+0(SB), Y2
+	VBROADCASTSS magic<>+0(SB), Y3
+	VBROADCASTSS one<>+0(SB), Y4
+	VBROADCASTSS negAVX2<>+0(SB), Y5
+	VBROADCASTSS twiceAVX2<>+0(SB), Y6
+	MOVQ         hidden+56(FP), AX
+	SHLQ         $0x02, AX
+	MOVQ         z+8(FP), CX
+	LEAQ         (AX)(AX*2), DX
+	ADDQ         CX, DX
+	MOVQ         c+24(FP), BX
+	MOVQ         h+40(FP), SI
+	MOVQ         rows+0(FP), DI
+
+row:
+	MOVQ hidden+56(FP), R8
+	MOVQ R8, R9
+	SHRQ $0x03, R9
+	JZ   rest
+
+full:
+	VMINPS      (CX), Y2, Y7
+	VMAXPS      Y7, Y1, Y7
+	VMOVAPS     Y3, Y8
+	VFMADD231PS Y5, Y7, Y8
+	VSUBPS      Y3, Y8, Y9
+	VFMSUB213PS Y9, Y5, Y7
+	VPERMPS     Y0, Y8, Y10
+	VPSLLD      $0x14, Y8, Y8
+	VPADDD      Y8, Y10, Y10
+	VMOVAPS     poly3AVX2<>+0(SB), Y9
+	VFMADD213PS poly2AVX2<>+0(SB), Y7, Y9
+	VFMADD213PS poly1AVX2<>+0(SB), Y7, Y9
+	VMULPS      Y10, Y7, Y7
+	VFMADD231PS Y9, Y7, Y10
+	VMINPS      (CX)(AX*2), Y2, Y7
+	VMAXPS      Y7, Y1, Y7
+	VMOVAPS     Y3, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VSUBPS      Y3, Y8, Y9
+	VFMSUB213PS Y9, Y6, Y7
+	VPERMPS     Y0, Y8, Y11
+	VPSLLD      $0x14, Y8, Y8
+	VPADDD      Y8, Y11, Y11
+	VMOVAPS     poly3AVX2<>+0(SB), Y9
+	VFMADD213PS poly2AVX2<>+0(SB), Y7, Y9
+	VFMADD213PS poly1AVX2<>+0(SB), Y7, Y9
+	VMULPS      Y11, Y7, Y7
+	VFMADD231PS Y9, Y7, Y11
+	VADDPS      Y4, Y10, Y10
+	VSUBPS      Y4, Y11, Y7
+	VFMADD213PS Y10, Y10, Y11
+	VDIVPS      Y11, Y7, Y7
+	VMINPS      (CX)(AX*1), Y2, Y8
+	VMAXPS      Y8, Y1, Y8
+	VMOVAPS     Y3, Y9
+	VFMADD231PS Y5, Y8, Y9
+	VSUBPS      Y3, Y9, Y10
+	VFMSUB213PS Y10, Y5, Y8
+	VPERMPS     Y0, Y9, Y11
+	VPSLLD      $0x14, Y9, Y9
+	VPADDD      Y9, Y11, Y11
+	VMOVAPS     poly3AVX2<>+0(SB), Y10
+	VFMADD213PS poly2AVX2<>+0(SB), Y8, Y10
+	VFMADD213PS poly1AVX2<>+0(SB), Y8, Y10
+	VMULPS      Y11, Y8, Y8
+	VFMADD231PS Y10, Y8, Y11
+	VADDPS      Y4, Y11, Y11
+	VDIVPS      Y11, Y4, Y11
+	VFMADD231PS (BX), Y11, Y7
+	VMOVUPS     Y7, (BX)
+	VMINPS      (DX), Y2, Y8
+	VMAXPS      Y8, Y1, Y8
+	VMOVAPS     Y3, Y9
+	VFMADD231PS Y5, Y8, Y9
+	VSUBPS      Y3, Y9, Y10
+	VFMSUB213PS Y10, Y5, Y8
+	VPERMPS     Y0, Y9, Y11
+	VPSLLD      $0x14, Y9, Y9
+	VPADDD      Y9, Y11, Y11
+	VMOVAPS     poly3AVX2<>+0(SB), Y10
+	VFMADD213PS poly2AVX2<>+0(SB), Y8, Y10
+	VFMADD213PS poly1AVX2<>+0(SB), Y8, Y10
+	VMULPS      Y11, Y8, Y8
+	VFMADD231PS Y10, Y8, Y11
+	VMINPS      Y7, Y2, Y7
+	VMAXPS      Y7, Y1, Y7
+	VMOVAPS     Y3, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VSUBPS      Y3, Y8, Y9
+	VFMSUB213PS Y9, Y6, Y7
+	VPERMPS     Y0, Y8, Y10
+	VPSLLD      $0x14, Y8, Y8
+	VPADDD      Y8, Y10, Y10
+	VMOVAPS     poly3AVX2<>+0(SB), Y9
+	VFMADD213PS poly2AVX2<>+0(SB), Y7, Y9
+	VFMADD213PS poly1AVX2<>+0(SB), Y7, Y9
+	VMULPS      Y10, Y7, Y7
+	VFMADD231PS Y9, Y7, Y10
+	VADDPS      Y4, Y11, Y11
+	VSUBPS      Y4, Y10, Y7
+	VFMADD213PS Y11, Y11, Y10
+	VDIVPS      Y10, Y7, Y7
+	VMOVUPS     Y7, (SI)
+	ADDQ        $0x00000020, CX
+	ADDQ        $0x00000020, DX
+	ADDQ        $0x00000020, BX
+	ADDQ        $0x00000020, SI
+	DECQ        R9
+	JNZ         full
+
+rest:
+	ANDQ        $0x07, R8
+	JZ          end
+	LEAQ        tailmask<>+32(SB), R9
+	SHLQ        $0x02, R8
+	SUBQ        R8, R9
+	VMOVUPS     (R9), Y7
+	VMASKMOVPS  (CX), Y7, Y8
+	VMASKMOVPS  (CX)(AX*2), Y7, Y9
+	VMINPS      Y8, Y2, Y8
+	VMAXPS      Y8, Y1, Y8
+	VMOVAPS     Y3, Y10
+	VFMADD231PS Y5, Y8, Y10
+	VSUBPS      Y3, Y10, Y11
+	VFMSUB213PS Y11, Y5, Y8
+	VPERMPS     Y0, Y10, Y12
+	VPSLLD      $0x14, Y10, Y10
+	VPADDD      Y10, Y12, Y12
+	VMOVAPS     poly3AVX2<>+0(SB), Y11
+	VFMADD213PS poly2AVX2<>+0(SB), Y8, Y11
+	VFMADD213PS poly1AVX2<>+0(SB), Y8, Y11
+	VMULPS      Y12, Y8, Y8
+	VFMADD231PS Y11, Y8, Y12
+	VMINPS      Y9, Y2, Y8
+	VMAXPS      Y8, Y1, Y8
+	VMOVAPS     Y3, Y9
+	VFMADD231PS Y6, Y8, Y9
+	VSUBPS      Y3, Y9, Y10
+	VFMSUB213PS Y10, Y6, Y8
+	VPERMPS     Y0, Y9, Y11
+	VPSLLD      $0x14, Y9, Y9
+	VPADDD      Y9, Y11, Y11
+	VMOVAPS     poly3AVX2<>+0(SB), Y10
+	VFMADD213PS poly2AVX2<>+0(SB), Y8, Y10
+	VFMADD213PS poly1AVX2<>+0(SB), Y8, Y10
+	VMULPS      Y11, Y8, Y8
+	VFMADD231PS Y10, Y8, Y11
+	VADDPS      Y4, Y12, Y12
+	VSUBPS      Y4, Y11, Y8
+	VFMADD213PS Y12, Y12, Y11
+	VDIVPS      Y11, Y8, Y8
+	VMASKMOVPS  (CX)(AX*1), Y7, Y9
+	VMINPS      Y9, Y2, Y9
+	VMAXPS      Y9, Y1, Y9
+	VMOVAPS     Y3, Y10
+	VFMADD231PS Y5, Y9, Y10
+	VSUBPS      Y3, Y10, Y11
+	VFMSUB213PS Y11, Y5, Y9
+	VPERMPS     Y0, Y10, Y12
+	VPSLLD      $0x14, Y10, Y10
+	VPADDD      Y10, Y12, Y12
+	VMOVAPS     poly3AVX2<>+0(SB), Y11
+	VFMADD213PS poly2AVX2<>+0(SB), Y9, Y11
+	VFMADD213PS poly1AVX2<>+0(SB), Y9, Y11
+	VMULPS      Y12, Y9, Y9
+	VFMADD231PS Y11, Y9, Y12
+	VADDPS      Y4, Y12, Y12
+	VDIVPS      Y12, Y4, Y12
+	VMASKMOVPS  (BX), Y7, Y9
+	VFMADD231PS Y9, Y12, Y8
+	VMASKMOVPS  Y8, Y7, (BX)
+	VMASKMOVPS  (DX), Y7, Y9
+	VMINPS      Y9, Y2, Y9
+	VMAXPS      Y9, Y1, Y9
+	VMOVAPS     Y3, Y10
+	VFMADD231PS Y5, Y9, Y10
+	VSUBPS      Y3, Y10, Y11
+	VFMSUB213PS Y11, Y5, Y9
+	VPERMPS     Y0, Y10, Y12
+	VPSLLD      $0x14, Y10, Y10
+	VPADDD      Y10, Y12, Y12
+	VMOVAPS     poly3AVX2<>+0(SB), Y11
+	VFMADD213PS poly2AVX2<>+0(SB), Y9, Y11
+	VFMADD213PS poly1AVX2<>+0(SB), Y9, Y11
+	VMULPS      Y12, Y9, Y9
+	VFMADD231PS Y11, Y9, Y12
+	VMINPS      Y8, Y2, Y8
+	VMAXPS      Y8, Y1, Y8
+	VMOVAPS     Y3, Y9
+	VFMADD231PS Y6, Y8, Y9
+	VSUBPS      Y3, Y9, Y10
+	VFMSUB213PS Y10, Y6, Y8
+	VPERMPS     Y0, Y9, Y11
+	VPSLLD      $0x14, Y9, Y9
+	VPADDD      Y9, Y11, Y11
+	VMOVAPS     poly3AVX2<>+0(SB), Y10
+	VFMADD213PS poly2AVX2<>+0(SB), Y8, Y10
+	VFMADD213PS poly1AVX2<>+0(SB), Y8, Y10
+	VMULPS      Y11, Y8, Y8
+	VFMADD231PS Y10, Y8, Y11
+	VADDPS      Y4, Y12, Y12
+	VSUBPS      Y4, Y11, Y8
+	VFMADD213PS Y12, Y12, Y11
+	VDIVPS      Y11, Y8, Y8
+	VMASKMOVPS  Y8, Y7, (SI)
+
+end:
+	DECQ DI
+	JZ   done
+	MOVQ hidden+56(FP), R8
+	ANDQ $-8, R8
+	SHLQ $0x02, R8
+	MOVQ ldz+16(FP), R9
+	SUBQ R8, R9
+	ADDQ R9, CX
+	ADDQ R9, DX
+	MOVQ ldc+32(FP), R9
+	SUBQ R8, R9
+	ADDQ R9, BX
+	MOVQ ldh+48(FP), R9
+	SUBQ R8, R9
+	ADDQ R9, SI
+	JMP  row
+
+done:
+	VZEROUPPER
+	RET
+
+DATA tableAVX2<>+0(SB)/4, $0x3f800000
+DATA tableAVX2<>+4(SB)/4, $0x3f7b95c2
+DATA tableAVX2<>+8(SB)/4, $0x3f7837f0
+DATA tableAVX2<>+12(SB)/4, $0x3f75fed7
+DATA tableAVX2<>+16(SB)/4, $0x3f7504f3
+DATA tableAVX2<>+20(SB)/4, $0x3f75672a
+DATA tableAVX2<>+24(SB)/4, $0x3f7744fd
+DATA tableAVX2<>+28(SB)/4, $0x3f7ac0c7
+GLOBL tableAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA poly3AVX2<>+0(SB)/4, $0x38e35847
+DATA poly3AVX2<>+4(SB)/4, $0x38e35847
+DATA poly3AVX2<>+8(SB)/4, $0x38e35847
+DATA poly3AVX2<>+12(SB)/4, $0x38e35847
+DATA poly3AVX2<>+16(SB)/4, $0x38e35847
+DATA poly3AVX2<>+20(SB)/4, $0x38e35847
+DATA poly3AVX2<>+24(SB)/4, $0x38e35847
+DATA poly3AVX2<>+28(SB)/4, $0x38e35847
+GLOBL poly3AVX2<>(SB), RODATA|NOPTR, $32
+
+DATA poly2AVX2<>+0(SB)/4, $0x3b760619
+DATA poly2AVX2<>+4(SB)/4, $0x3b760619
+DATA poly2AVX2<>+8(SB)/4, $0x3b760619
+DATA poly2AVX2<>+12(SB)/4, $0x3b760619
+DATA poly2AVX2<>+16(SB)/4, $0x3b760619
+DATA poly2AVX2<>+20(SB)/4, $0x3b760619
+DATA poly2AVX2<>+24(SB)/4, $0x3b760619
+DATA poly2AVX2<>+28(SB)/4, $0x3b760619
+GLOBL poly2AVX2<>(SB), RODATA|NOPTR, $32
+
+DATA poly1AVX2<>+0(SB)/4, $0x3db17218
+DATA poly1AVX2<>+4(SB)/4, $0x3db17218
+DATA poly1AVX2<>+8(SB)/4, $0x3db17218
+DATA poly1AVX2<>+12(SB)/4, $0x3db17218
+DATA poly1AVX2<>+16(SB)/4, $0x3db17218
+DATA poly1AVX2<>+20(SB)/4, $0x3db17218
+DATA poly1AVX2<>+24(SB)/4, $0x3db17218
+DATA poly1AVX2<>+28(SB)/4, $0x3db17218
+GLOBL poly1AVX2<>(SB), RODATA|NOPTR, $32
+
+DATA lo29<>+0(SB)/4, $0xc1e80000
+GLOBL lo29<>(SB), RODATA|NOPTR, $4
+
+DATA hi29<>+0(SB)/4, $0x41e80000
+GLOBL hi29<>(SB), RODATA|NOPTR, $4
+
+DATA magic<>+0(SB)/4, $0x4b400000
+GLOBL magic<>(SB), RODATA|NOPTR, $4
+
+DATA one<>+0(SB)/4, $0x3f800000
+GLOBL one<>(SB), RODATA|NOPTR, $4
+
+DATA negAVX2<>+0(SB)/4, $0xc138aa3b
+GLOBL negAVX2<>(SB), RODATA|NOPTR, $4
+
+DATA twiceAVX2<>+0(SB)/4, $0x41b8aa3b
+GLOBL twiceAVX2<>(SB), RODATA|NOPTR, $4
+
+DATA tailmask<>+0(SB)/4, $0xffffffff
+DATA tailmask<>+4(SB)/4, $0xffffffff
+DATA tailmask<>+8(SB)/4, $0xffffffff
+DATA tailmask<>+12(SB)/4, $0xffffffff
+DATA tailmask<>+16(SB)/4, $0xffffffff
+DATA tailmask<>+20(SB)/4, $0xffffffff
+DATA tailmask<>+24(SB)/4, $0xffffffff
+DATA tailmask<>+28(SB)/4, $0xffffffff
+DATA tailmask<>+32(SB)/4, $0x00000000
+DATA tailmask<>+36(SB)/4, $0x00000000
+DATA tailmask<>+40(SB)/4, $0x00000000
+DATA tailmask<>+44(SB)/4, $0x00000000
+DATA tailmask<>+48(SB)/4, $0x00000000
+DATA tailmask<>+52(SB)/4, $0x00000000
+DATA tailmask<>+56(SB)/4, $0x00000000
+DATA tailmask<>+60(SB)/4, $0x00000000
+GLOBL tailmask<>(SB), RODATA|NOPTR, $64
+
+// func gates2AVX2(rows uintptr, zx *float32, ldzx uintptr, zh *float32, ldzh uintptr, c *float32, ldc uintptr, h *float32, ldh uintptr, hidden uintptr)
+// Requires: AVX, AVX2, FMA3
+TEXT ·gates2AVX2(SB), NOSPLIT, $0-80
+	VMOVUPS      tableAVX2<>+0(SB), Y0
+	VBROADCASTSS lo29<>+0(SB), Y1
+	VBROADCASTSS hi29<>+0(SB), Y2
+	VBROADCASTSS magic<>+0(SB), Y3
+	VBROADCASTSS one<>+0(SB), Y4
+	VBROADCASTSS negAVX2<>+0(SB), Y5
+	VBROADCASTSS twiceAVX2<>+0(SB), Y6
+	MOVQ         hidden+72(FP), AX
+	SHLQ         $0x02, AX
+	MOVQ         zx+8(FP), CX
+	LEAQ         (AX)(AX*2), DX
+	ADDQ         CX, DX
+	MOVQ         zh+24(FP), BX
+	LEAQ         (AX)(AX*2), SI
+	ADDQ         BX, SI
+	MOVQ         c+40(FP), DI
+	MOVQ         h+56(FP), R8
+	MOVQ         rows+0(FP), R9
+
+row:
+	MOVQ hidden+72(FP), R10
+	MOVQ R10, R11
+	SHRQ $0x03, R11
+	JZ   rest
+
+full:
+	VMOVUPS     (CX), Y7
+	VADDPS      (BX), Y7, Y7
+	VMOVUPS     (CX)(AX*2), Y8
+	VADDPS      (BX)(AX*2), Y8, Y8
+	VMINPS      Y7, Y2, Y7
+	VMAXPS      Y7, Y1, Y7
+	VMOVAPS     Y3, Y9
+	VFMADD231PS Y5, Y7, Y9
+	VSUBPS      Y3, Y9, Y10
+	VFMSUB213PS Y10, Y5, Y7
+	VPERMPS     Y0, Y9, Y11
+	VPSLLD      $0x14, Y9, Y9
+	VPADDD      Y9, Y11, Y11
+	VMOVAPS     poly3AVX2<>+0(SB), Y10
+	VFMADD213PS poly2AVX2<>+0(SB), Y7, Y10
+	VFMADD213PS poly1AVX2<>+0(SB), Y7, Y10
+	VMULPS      Y11, Y7, Y7
+	VFMADD231PS Y10, Y7, Y11
+	VMINPS      Y8, Y2, Y7
+	VMAXPS      Y7, Y1, Y7
+	VMOVAPS     Y3, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VSUBPS      Y3, Y8, Y9
+	VFMSUB213PS Y9, Y6, Y7
+	VPERMPS     Y0, Y8, Y10
+	VPSLLD      $0x14, Y8, Y8
+	VPADDD      Y8, Y10, Y10
+	VMOVAPS     poly3AVX2<>+0(SB), Y9
+	VFMADD213PS poly2AVX2<>+0(SB), Y7, Y9
+	VFMADD213PS poly1AVX2<>+0(SB), Y7, Y9
+	VMULPS      Y10, Y7, Y7
+	VFMADD231PS Y9, Y7, Y10
+	VADDPS      Y4, Y11, Y11
+	VSUBPS      Y4, Y10, Y7
+	VFMADD213PS Y11, Y11, Y10
+	VDIVPS      Y10, Y7, Y7
+	VMOVUPS     (CX)(AX*1), Y8
+	VADDPS      (BX)(AX*1), Y8, Y8
+	VMINPS      Y8, Y2, Y8
+	VMAXPS      Y8, Y1, Y8
+	VMOVAPS     Y3, Y9
+	VFMADD231PS Y5, Y8, Y9
+	VSUBPS      Y3, Y9, Y10
+	VFMSUB213PS Y10, Y5, Y8
+	VPERMPS     Y0, Y9, Y11
+	VPSLLD      $0x14, Y9, Y9
+	VPADDD      Y9, Y11, Y11
+	VMOVAPS     poly3AVX2<>+0(SB), Y10
+	VFMADD213PS poly2AVX2<>+0(SB), Y8, Y10
+	VFMADD213PS poly1AVX2<>+0(SB), Y8, Y10
+	VMULPS      Y11, Y8, Y8
+	VFMADD231PS Y10, Y8, Y11
+	VADDPS      Y4, Y11, Y11
+	VDIVPS      Y11, Y4, Y11
+	VFMADD231PS (DI), Y11, Y7
+	VMOVUPS     Y7, (DI)
+	VMOVUPS     (DX), Y8
+	VADDPS      (SI), Y8, Y8
+	VMINPS      Y8, Y2, Y8
+	VMAXPS      Y8, Y1, Y8
+	VMOVAPS     Y3, Y9
+	VFMADD231PS Y5, Y8, Y9
+	VSUBPS      Y3, Y9, Y10
+	VFMSUB213PS Y10, Y5, Y8
+	VPERMPS     Y0, Y9, Y11
+	VPSLLD      $0x14, Y9, Y9
+	VPADDD      Y9, Y11, Y11
+	VMOVAPS     poly3AVX2<>+0(SB), Y10
+	VFMADD213PS poly2AVX2<>+0(SB), Y8, Y10
+	VFMADD213PS poly1AVX2<>+0(SB), Y8, Y10
+	VMULPS      Y11, Y8, Y8
+	VFMADD231PS Y10, Y8, Y11
+	VMINPS      Y7, Y2, Y7
+	VMAXPS      Y7, Y1, Y7
+	VMOVAPS     Y3, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VSUBPS      Y3, Y8, Y9
+	VFMSUB213PS Y9, Y6, Y7
+	VPERMPS     Y0, Y8, Y10
+	VPSLLD      $0x14, Y8, Y8
+	VPADDD      Y8, Y10, Y10
+	VMOVAPS     poly3AVX2<>+0(SB), Y9
+	VFMADD213PS poly2AVX2<>+0(SB), Y7, Y9
+	VFMADD213PS poly1AVX2<>+0(SB), Y7, Y9
+	VMULPS      Y10, Y7, Y7
+	VFMADD231PS Y9, Y7, Y10
+	VADDPS      Y4, Y11, Y11
+	VSUBPS      Y4, Y10, Y7
+	VFMADD213PS Y11, Y11, Y10
+	VDIVPS      Y10, Y7, Y7
+	VMOVUPS     Y7, (R8)
+	ADDQ        $0x00000020, CX
+	ADDQ        $0x00000020, DX
+	ADDQ        $0x00000020, BX
+	ADDQ        $0x00000020, SI
+	ADDQ        $0x00000020, DI
+	ADDQ        $0x00000020, R8
+	DECQ        R11
+	JNZ         full
+
+rest:
+	ANDQ        $0x07, R10
+	JZ          end
+	LEAQ        tailmask<>+32(SB), R11
+	SHLQ        $0x02, R10
+	SUBQ        R10, R11
+	VMOVUPS     (R11), Y7
+	VMASKMOVPS  (CX), Y7, Y8
+	VMASKMOVPS  (BX), Y7, Y9
+	VADDPS      Y9, Y8, Y8
+	VMASKMOVPS  (CX)(AX*2), Y7, Y9
+	VMASKMOVPS  (BX)(AX*2), Y7, Y10
+	VADDPS      Y10, Y9, Y9
+	VMINPS      Y8, Y2, Y8
+	VMAXPS      Y8, Y1, Y8
+	VMOVAPS     Y3, Y10
+	VFMADD231PS Y5, Y8, Y10
+	VSUBPS      Y3, Y10, Y11
+	VFMSUB213PS Y11, Y5, Y8
+	VPERMPS     Y0, Y10, Y12
+	VPSLLD      $0x14, Y10, Y10
+	VPADDD      Y10, Y12, Y12
+	VMOVAPS     poly3AVX2<>+0(SB), Y11
+	VFMADD213PS poly2AVX2<>+0(SB), Y8, Y11
+	VFMADD213PS poly1AVX2<>+0(SB), Y8, Y11
+	VMULPS      Y12, Y8, Y8
+	VFMADD231PS Y11, Y8, Y12
+	VMINPS      Y9, Y2, Y8
+	VMAXPS      Y8, Y1, Y8
+	VMOVAPS     Y3, Y9
+	VFMADD231PS Y6, Y8, Y9
+	VSUBPS      Y3, Y9, Y10
+	VFMSUB213PS Y10, Y6, Y8
+	VPERMPS     Y0, Y9, Y11
+	VPSLLD      $0x14, Y9, Y9
+	VPADDD      Y9, Y11, Y11
+	VMOVAPS     poly3AVX2<>+0(SB), Y10
+	VFMADD213PS poly2AVX2<>+0(SB), Y8, Y10
+	VFMADD213PS poly1AVX2<>+0(SB), Y8, Y10
+	VMULPS      Y11, Y8, Y8
+	VFMADD231PS Y10, Y8, Y11
+	VADDPS      Y4, Y12, Y12
+	VSUBPS      Y4, Y11, Y8
+	VFMADD213PS Y12, Y12, Y11
+	VDIVPS      Y11, Y8, Y8
+	VMASKMOVPS  (CX)(AX*1), Y7, Y9
+	VMASKMOVPS  (BX)(AX*1), Y7, Y10
+	VADDPS      Y10, Y9, Y9
+	VMINPS      Y9, Y2, Y9
+	VMAXPS      Y9, Y1, Y9
+	VMOVAPS     Y3, Y10
+	VFMADD231PS Y5, Y9, Y10
+	VSUBPS      Y3, Y10, Y11
+	VFMSUB213PS Y11, Y5, Y9
+	VPERMPS     Y0, Y10, Y12
+	VPSLLD      $0x14, Y10, Y10
+	VPADDD      Y10, Y12, Y12
+	VMOVAPS     poly3AVX2<>+0(SB), Y11
+	VFMADD213PS poly2AVX2<>+0(SB), Y9, Y11
+	VFMADD213PS poly1AVX2<>+0(SB), Y9, Y11
+	VMULPS      Y12, Y9, Y9
+	VFMADD231PS Y11, Y9, Y12
+	VADDPS      Y4, Y12, Y12
+	VDIVPS      Y12, Y4, Y12
+	VMASKMOVPS  (DI), Y7, Y9
+	VFMADD231PS Y9, Y12, Y8
+	VMASKMOVPS  Y8, Y7, (DI)
+	VMASKMOVPS  (DX), Y7, Y9
+	VMASKMOVPS  (SI), Y7, Y10
+	VADDPS      Y10, Y9, Y9
+	VMINPS      Y9, Y2, Y9
+	VMAXPS      Y9, Y1, Y9
+	VMOVAPS     Y3, Y10
+	VFMADD231PS Y5, Y9, Y10
+	VSUBPS      Y3, Y10, Y11
+	VFMSUB213PS Y11, Y5, Y9
+	VPERMPS     Y0, Y10, Y12
+	VPSLLD      $0x14, Y10, Y10
+	VPADDD      Y10, Y12, Y12
+	VMOVAPS     poly3AVX2<>+0(SB), Y11
+	VFMADD213PS poly2AVX2<>+0(SB), Y9, Y11
+	VFMADD213PS poly1AVX2<>+0(SB), Y9, Y11
+	VMULPS      Y12, Y9, Y9
+	VFMADD231PS Y11, Y9, Y12
+	VMINPS      Y8, Y2, Y8
+	VMAXPS      Y8, Y1, Y8
+	VMOVAPS     Y3, Y9
+	VFMADD231PS Y6, Y8, Y9
+	VSUBPS      Y3, Y9, Y10
+	VFMSUB213PS Y10, Y6, Y8
+	VPERMPS     Y0, Y9, Y11
+	VPSLLD      $0x14, Y9, Y9
+	VPADDD      Y9, Y11, Y11
+	VMOVAPS     poly3AVX2<>+0(SB), Y10
+	VFMADD213PS poly2AVX2<>+0(SB), Y8, Y10
+	VFMADD213PS poly1AVX2<>+0(SB), Y8, Y10
+	VMULPS      Y11, Y8, Y8
+	VFMADD231PS Y10, Y8, Y11
+	VADDPS      Y4, Y12, Y12
+	VSUBPS      Y4, Y11, Y8
+	VFMADD213PS Y12, Y12, Y11
+	VDIVPS      Y11, Y8, Y8
+	VMASKMOVPS  Y8, Y7, (R8)
+
+end:
+	DECQ R9
+	JZ   done
+	MOVQ hidden+72(FP), R10
+	ANDQ $-8, R10
+	SHLQ $0x02, R10
+	MOVQ ldzx+16(FP), R11
+	SUBQ R10, R11
+	ADDQ R11, CX
+	ADDQ R11, DX
+	MOVQ ldzh+32(FP), R11
+	SUBQ R10, R11
+	ADDQ R11, BX
+	ADDQ R11, SI
+	MOVQ ldc+48(FP), R11
+	SUBQ R10, R11
+	ADDQ R11, DI
+	MOVQ ldh+64(FP), R11
+	SUBQ R10, R11
+	ADDQ R11, R8
+	JMP  row
+
+done:
+	VZEROUPPER
+	RET
+
+// func gatesTrainAVX2(z *float32, cPrev *float32, c *float32, tanhC *float32, h *float32, hidden uintptr)
+// Requires: AVX, AVX2, FMA3
+TEXT ·gatesTrainAVX2(SB), NOSPLIT, $0-48
+	VMOVUPS      tableAVX2<>+0(SB), Y0
+	VBROADCASTSS lo29<>+0(SB), Y1
+	VBROADCASTSS hi29<>+0(SB), Y2
+	VBROADCASTSS magic<>+0(SB), Y3
+	VBROADCASTSS one<>+0(SB), Y4
+	VBROADCASTSS negAVX2<>+0(SB), Y5
+	VBROADCASTSS twiceAVX2<>+0(SB), Y6
+	MOVQ         hidden+40(FP), AX
+	MOVQ         AX, CX
+	SHLQ         $0x02, CX
+	MOVQ         z+0(FP), DX
+	LEAQ         (CX)(CX*2), BX
+	ADDQ         DX, BX
+	MOVQ         cPrev+8(FP), SI
+	MOVQ         c+16(FP), DI
+	MOVQ         tanhC+24(FP), R8
+	MOVQ         h+32(FP), R9
+	MOVQ         AX, R10
+	SHRQ         $0x03, R10
+	JZ           rest
+
+full:
+	VMINPS      (DX), Y2, Y7
+	VMAXPS      Y7, Y1, Y7
+	VMOVAPS     Y3, Y8
+	VFMADD231PS Y5, Y7, Y8
+	VSUBPS      Y3, Y8, Y9
+	VFMSUB213PS Y9, Y5, Y7
+	VPERMPS     Y0, Y8, Y10
+	VPSLLD      $0x14, Y8, Y8
+	VPADDD      Y8, Y10, Y10
+	VMOVAPS     poly3AVX2<>+0(SB), Y9
+	VFMADD213PS poly2AVX2<>+0(SB), Y7, Y9
+	VFMADD213PS poly1AVX2<>+0(SB), Y7, Y9
+	VMULPS      Y10, Y7, Y7
+	VFMADD231PS Y9, Y7, Y10
+	VADDPS      Y4, Y10, Y10
+	VDIVPS      Y10, Y4, Y10
+	VMOVUPS     Y10, (DX)
+	VMINPS      (DX)(CX*2), Y2, Y7
+	VMAXPS      Y7, Y1, Y7
+	VMOVAPS     Y3, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VSUBPS      Y3, Y8, Y9
+	VFMSUB213PS Y9, Y6, Y7
+	VPERMPS     Y0, Y8, Y11
+	VPSLLD      $0x14, Y8, Y8
+	VPADDD      Y8, Y11, Y11
+	VMOVAPS     poly3AVX2<>+0(SB), Y9
+	VFMADD213PS poly2AVX2<>+0(SB), Y7, Y9
+	VFMADD213PS poly1AVX2<>+0(SB), Y7, Y9
+	VMULPS      Y11, Y7, Y7
+	VFMADD231PS Y9, Y7, Y11
+	VADDPS      Y4, Y11, Y7
+	VSUBPS      Y4, Y11, Y11
+	VDIVPS      Y7, Y11, Y11
+	VMOVUPS     Y11, (DX)(CX*2)
+	VMULPS      Y10, Y11, Y11
+	VMINPS      (DX)(CX*1), Y2, Y7
+	VMAXPS      Y7, Y1, Y7
+	VMOVAPS     Y3, Y8
+	VFMADD231PS Y5, Y7, Y8
+	VSUBPS      Y3, Y8, Y9
+	VFMSUB213PS Y9, Y5, Y7
+	VPERMPS     Y0, Y8, Y10
+	VPSLLD      $0x14, Y8, Y8
+	VPADDD      Y8, Y10, Y10
+	VMOVAPS     poly3AVX2<>+0(SB), Y9
+	VFMADD213PS poly2AVX2<>+0(SB), Y7, Y9
+	VFMADD213PS poly1AVX2<>+0(SB), Y7, Y9
+	VMULPS      Y10, Y7, Y7
+	VFMADD231PS Y9, Y7, Y10
+	VADDPS      Y4, Y10, Y10
+	VDIVPS      Y10, Y4, Y10
+	VMOVUPS     Y10, (DX)(CX*1)
+	VFMADD231PS (SI), Y10, Y11
+	VMOVUPS     Y11, (DI)
+	VMINPS      Y11, Y2, Y7
+	VMAXPS      Y7, Y1, Y7
+	VMOVAPS     Y3, Y8
+	VFMADD231PS Y6, Y7, Y8
+	VSUBPS      Y3, Y8, Y9
+	VFMSUB213PS Y9, Y6, Y7
+	VPERMPS     Y0, Y8, Y10
+	VPSLLD      $0x14, Y8, Y8
+	VPADDD      Y8, Y10, Y10
+	VMOVAPS     poly3AVX2<>+0(SB), Y9
+	VFMADD213PS poly2AVX2<>+0(SB), Y7, Y9
+	VFMADD213PS poly1AVX2<>+0(SB), Y7, Y9
+	VMULPS      Y10, Y7, Y7
+	VFMADD231PS Y9, Y7, Y10
+	VADDPS      Y4, Y10, Y7
+	VSUBPS      Y4, Y10, Y10
+	VDIVPS      Y7, Y10, Y10
+	VMOVUPS     Y10, (R8)
+	VMINPS      (BX), Y2, Y7
+	VMAXPS      Y7, Y1, Y7
+	VMOVAPS     Y3, Y8
+	VFMADD231PS Y5, Y7, Y8
+	VSUBPS      Y3, Y8, Y9
+	VFMSUB213PS Y9, Y5, Y7
+	VPERMPS     Y0, Y8, Y11
+	VPSLLD      $0x14, Y8, Y8
+	VPADDD      Y8, Y11, Y11
+	VMOVAPS     poly3AVX2<>+0(SB), Y9
+	VFMADD213PS poly2AVX2<>+0(SB), Y7, Y9
+	VFMADD213PS poly1AVX2<>+0(SB), Y7, Y9
+	VMULPS      Y11, Y7, Y7
+	VFMADD231PS Y9, Y7, Y11
+	VADDPS      Y4, Y11, Y11
+	VDIVPS      Y11, Y4, Y11
+	VMOVUPS     Y11, (BX)
+	VMULPS      Y11, Y10, Y10
+	VMOVUPS     Y10, (R9)
+	ADDQ        $0x00000020, DX
+	ADDQ        $0x00000020, BX
+	ADDQ        $0x00000020, SI
+	ADDQ        $0x00000020, DI
+	ADDQ        $0x00000020, R8
+	ADDQ        $0x00000020, R9
+	DECQ        R10
+	JNZ         full
+
+rest:
+	ANDQ        $0x07, AX
+	JZ          end
+	LEAQ        tailmask<>+32(SB), R10
+	SHLQ        $0x02, AX
+	SUBQ        AX, R10
+	VMOVUPS     (R10), Y7
+	VMASKMOVPS  (DX), Y7, Y8
+	VMINPS      Y8, Y2, Y8
+	VMAXPS      Y8, Y1, Y8
+	VMOVAPS     Y3, Y9
+	VFMADD231PS Y5, Y8, Y9
+	VSUBPS      Y3, Y9, Y10
+	VFMSUB213PS Y10, Y5, Y8
+	VPERMPS     Y0, Y9, Y11
+	VPSLLD      $0x14, Y9, Y9
+	VPADDD      Y9, Y11, Y11
+	VMOVAPS     poly3AVX2<>+0(SB), Y10
+	VFMADD213PS poly2AVX2<>+0(SB), Y8, Y10
+	VFMADD213PS poly1AVX2<>+0(SB), Y8, Y10
+	VMULPS      Y11, Y8, Y8
+	VFMADD231PS Y10, Y8, Y11
+	VADDPS      Y4, Y11, Y11
+	VDIVPS      Y11, Y4, Y11
+	VMASKMOVPS  Y11, Y7, (DX)
+	VMASKMOVPS  (DX)(CX*2), Y7, Y8
+	VMINPS      Y8, Y2, Y8
+	VMAXPS      Y8, Y1, Y8
+	VMOVAPS     Y3, Y9
+	VFMADD231PS Y6, Y8, Y9
+	VSUBPS      Y3, Y9, Y10
+	VFMSUB213PS Y10, Y6, Y8
+	VPERMPS     Y0, Y9, Y12
+	VPSLLD      $0x14, Y9, Y9
+	VPADDD      Y9, Y12, Y12
+	VMOVAPS     poly3AVX2<>+0(SB), Y10
+	VFMADD213PS poly2AVX2<>+0(SB), Y8, Y10
+	VFMADD213PS poly1AVX2<>+0(SB), Y8, Y10
+	VMULPS      Y12, Y8, Y8
+	VFMADD231PS Y10, Y8, Y12
+	VADDPS      Y4, Y12, Y8
+	VSUBPS      Y4, Y12, Y12
+	VDIVPS      Y8, Y12, Y12
+	VMASKMOVPS  Y12, Y7, (DX)(CX*2)
+	VMULPS      Y11, Y12, Y12
+	VMASKMOVPS  (DX)(CX*1), Y7, Y8
+	VMINPS      Y8, Y2, Y8
+	VMAXPS      Y8, Y1, Y8
+	VMOVAPS     Y3, Y9
+	VFMADD231PS Y5, Y8, Y9
+	VSUBPS      Y3, Y9, Y10
+	VFMSUB213PS Y10, Y5, Y8
+	VPERMPS     Y0, Y9, Y11
+	VPSLLD      $0x14, Y9, Y9
+	VPADDD      Y9, Y11, Y11
+	VMOVAPS     poly3AVX2<>+0(SB), Y10
+	VFMADD213PS poly2AVX2<>+0(SB), Y8, Y10
+	VFMADD213PS poly1AVX2<>+0(SB), Y8, Y10
+	VMULPS      Y11, Y8, Y8
+	VFMADD231PS Y10, Y8, Y11
+	VADDPS      Y4, Y11, Y11
+	VDIVPS      Y11, Y4, Y11
+	VMASKMOVPS  Y11, Y7, (DX)(CX*1)
+	VMASKMOVPS  (SI), Y7, Y8
+	VFMADD231PS Y8, Y11, Y12
+	VMASKMOVPS  Y12, Y7, (DI)
+	VMINPS      Y12, Y2, Y8
+	VMAXPS      Y8, Y1, Y8
+	VMOVAPS     Y3, Y9
+	VFMADD231PS Y6, Y8, Y9
+	VSUBPS      Y3, Y9, Y10
+	VFMSUB213PS Y10, Y6, Y8
+	VPERMPS     Y0, Y9, Y6
+	VPSLLD      $0x14, Y9, Y9
+	VPADDD      Y9, Y6, Y6
+	VMOVAPS     poly3AVX2<>+0(SB), Y10
+	VFMADD213PS poly2AVX2<>+0(SB), Y8, Y10
+	VFMADD213PS poly1AVX2<>+0(SB), Y8, Y10
+	VMULPS      Y6, Y8, Y8
+	VFMADD231PS Y10, Y8, Y6
+	VADDPS      Y4, Y6, Y8
+	VSUBPS      Y4, Y6, Y6
+	VDIVPS      Y8, Y6, Y6
+	VMASKMOVPS  Y6, Y7, (R8)
+	VMASKMOVPS  (BX), Y7, Y8
+	VMINPS      Y8, Y2, Y2
+	VMAXPS      Y2, Y1, Y2
+	VMOVAPS     Y3, Y1
+	VFMADD231PS Y5, Y2, Y1
+	VSUBPS      Y3, Y1, Y3
+	VFMSUB213PS Y3, Y5, Y2
+	VPERMPS     Y0, Y1, Y0
+	VPSLLD      $0x14, Y1, Y1
+	VPADDD      Y1, Y0, Y0
+	VMOVAPS     poly3AVX2<>+0(SB), Y3
+	VFMADD213PS poly2AVX2<>+0(SB), Y2, Y3
+	VFMADD213PS poly1AVX2<>+0(SB), Y2, Y3
+	VMULPS      Y0, Y2, Y2
+	VFMADD231PS Y3, Y2, Y0
+	VADDPS      Y4, Y0, Y0
+	VDIVPS      Y0, Y4, Y0
+	VMASKMOVPS  Y0, Y7, (BX)
+	VMULPS      Y0, Y6, Y6
+	VMASKMOVPS  Y6, Y7, (R9)
+
+end:
+	VZEROUPPER
+	RET
+
+// func gatesBackwardAVX2(dz *float32, z *float32, cPrev *float32, tanhC *float32, dh *float32, dc *float32, hidden uintptr)
+// Requires: AVX, FMA3
+TEXT ·gatesBackwardAVX2(SB), NOSPLIT, $0-56
+	VBROADCASTSS one<>+0(SB), Y0
+	MOVQ         hidden+48(FP), AX
+	MOVQ         AX, CX
+	SHLQ         $0x02, CX
+	MOVQ         dz+0(FP), DX
+	LEAQ         (CX)(CX*2), BX
+	ADDQ         DX, BX
+	MOVQ         z+8(FP), SI
+	LEAQ         (CX)(CX*2), DI
+	ADDQ         SI, DI
+	MOVQ         cPrev+16(FP), R8
+	MOVQ         tanhC+24(FP), R9
+	MOVQ         dh+32(FP), R10
+	MOVQ         dc+40(FP), R11
+	MOVQ         AX, R12
+	SHRQ         $0x03, R12
+	JZ           rest
+
+full:
+	VMOVUPS      (DI), Y1
+	VMOVUPS      (R9), Y2
+	VMOVUPS      (R10), Y3
+	VMOVAPS      Y0, Y4
+	VFNMADD231PS Y2, Y2, Y4
+	VMULPS       Y1, Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VADDPS       (R11), Y4, Y4
+	VMOVAPS      Y1, Y5
+	VFNMADD231PS Y1, Y1, Y5
+	VMULPS       Y2, Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VMOVUPS      (SI), Y1
+	VMOVUPS      (SI)(CX*1), Y2
+	VMOVUPS      (SI)(CX*2), Y3
+	VMOVUPS      Y5, (BX)
+	VMOVAPS      Y1, Y5
+	VFNMADD231PS Y1, Y1, Y5
+	VMULPS       Y3, Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, (DX)
+	VMOVAPS      Y2, Y5
+	VFNMADD231PS Y2, Y2, Y5
+	VMULPS       (R8), Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, (DX)(CX*1)
+	VMOVAPS      Y0, Y5
+	VFNMADD231PS Y3, Y3, Y5
+	VMULPS       Y1, Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, (DX)(CX*2)
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, (R11)
+	ADDQ         $0x00000020, DX
+	ADDQ         $0x00000020, BX
+	ADDQ         $0x00000020, SI
+	ADDQ         $0x00000020, DI
+	ADDQ         $0x00000020, R8
+	ADDQ         $0x00000020, R9
+	ADDQ         $0x00000020, R10
+	ADDQ         $0x00000020, R11
+	DECQ         R12
+	JNZ          full
+
+rest:
+	ANDQ         $0x07, AX
+	JZ           end
+	LEAQ         tailmask<>+32(SB), R12
+	SHLQ         $0x02, AX
+	SUBQ         AX, R12
+	VMOVUPS      (R12), Y1
+	VMASKMOVPS   (DI), Y1, Y2
+	VMASKMOVPS   (R9), Y1, Y3
+	VMASKMOVPS   (R10), Y1, Y4
+	VMOVAPS      Y0, Y5
+	VFNMADD231PS Y3, Y3, Y5
+	VMULPS       Y2, Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VMASKMOVPS   (R11), Y1, Y6
+	VADDPS       Y6, Y5, Y5
+	VMOVAPS      Y2, Y6
+	VFNMADD231PS Y2, Y2, Y6
+	VMULPS       Y3, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMASKMOVPS   (SI), Y1, Y2
+	VMASKMOVPS   (SI)(CX*1), Y1, Y3
+	VMASKMOVPS   (SI)(CX*2), Y1, Y4
+	VMASKMOVPS   Y6, Y1, (BX)
+	VMOVAPS      Y2, Y6
+	VFNMADD231PS Y2, Y2, Y6
+	VMULPS       Y4, Y6, Y6
+	VMULPS       Y5, Y6, Y6
+	VMASKMOVPS   Y6, Y1, (DX)
+	VMOVAPS      Y3, Y6
+	VFNMADD231PS Y3, Y3, Y6
+	VMASKMOVPS   (R8), Y1, Y7
+	VMULPS       Y7, Y6, Y6
+	VMULPS       Y5, Y6, Y6
+	VMASKMOVPS   Y6, Y1, (DX)(CX*1)
+	VMOVAPS      Y0, Y0
+	VFNMADD231PS Y4, Y4, Y0
+	VMULPS       Y2, Y0, Y0
+	VMULPS       Y5, Y0, Y0
+	VMASKMOVPS   Y0, Y1, (DX)(CX*2)
+	VMULPS       Y3, Y5, Y5
+	VMASKMOVPS   Y5, Y1, (R11)
+
+end:
+	VZEROUPPER
+	RET
+
+// func tanhAVX2(x *float32, n uintptr)
+// Requires: AVX, AVX2, FMA3
+TEXT ·tanhAVX2(SB), NOSPLIT, $0-16
+	VMOVUPS      tableAVX2<>+0(SB), Y0
+	VBROADCASTSS lo29<>+0(SB), Y1
+	VBROADCASTSS hi29<>+0(SB), Y2
+	VBROADCASTSS magic<>+0(SB), Y3
+	VBROADCASTSS one<>+0(SB), Y4
+	VBROADCASTSS negAVX2<>+0(SB), Y5
+	VBROADCASTSS twiceAVX2<>+0(SB), Y5
+	MOVQ         x+0(FP), AX
+	MOVQ         n+8(FP), CX
+	MOVQ         CX, DX
+	SHRQ         $0x03, DX
+	JZ           rest
+
+full:
+	VMINPS      (AX), Y2, Y6
+	VMAXPS      Y6, Y1, Y6
+	VMOVAPS     Y3, Y7
+	VFMADD231PS Y5, Y6, Y7
+	VSUBPS      Y3, Y7, Y8
+	VFMSUB213PS Y8, Y5, Y6
+	VPERMPS     Y0, Y7, Y9
+	VPSLLD      $0x14, Y7, Y7
+	VPADDD      Y7, Y9, Y9
+	VMOVAPS     poly3AVX2<>+0(SB), Y8
+	VFMADD213PS poly2AVX2<>+0(SB), Y6, Y8
+	VFMADD213PS poly1AVX2<>+0(SB), Y6, Y8
+	VMULPS      Y9, Y6, Y6
+	VFMADD231PS Y8, Y6, Y9
+	VADDPS      Y4, Y9, Y6
+	VSUBPS      Y4, Y9, Y9
+	VDIVPS      Y6, Y9, Y9
+	VMOVUPS     Y9, (AX)
+	ADDQ        $0x00000020, AX
+	DECQ        DX
+	JNZ         full
+
+rest:
+	ANDQ        $0x07, CX
+	JZ          end
+	LEAQ        tailmask<>+32(SB), DX
+	SHLQ        $0x02, CX
+	SUBQ        CX, DX
+	VMOVUPS     (DX), Y6
+	VMASKMOVPS  (AX), Y6, Y7
+	VMINPS      Y7, Y2, Y2
+	VMAXPS      Y2, Y1, Y2
+	VMOVAPS     Y3, Y1
+	VFMADD231PS Y5, Y2, Y1
+	VSUBPS      Y3, Y1, Y3
+	VFMSUB213PS Y3, Y5, Y2
+	VPERMPS     Y0, Y1, Y0
+	VPSLLD      $0x14, Y1, Y1
+	VPADDD      Y1, Y0, Y0
+	VMOVAPS     poly3AVX2<>+0(SB), Y3
+	VFMADD213PS poly2AVX2<>+0(SB), Y2, Y3
+	VFMADD213PS poly1AVX2<>+0(SB), Y2, Y3
+	VMULPS      Y0, Y2, Y2
+	VFMADD231PS Y3, Y2, Y0
+	VADDPS      Y4, Y0, Y1
+	VSUBPS      Y4, Y0, Y0
+	VDIVPS      Y1, Y0, Y0
+	VMASKMOVPS  Y0, Y6, (AX)
+
+end:
+	VZEROUPPER
+	RET
+
+// func addScaledAVX2(dst *float32, x *float32, n uintptr, scale float32)
+// Requires: AVX, FMA3
+TEXT ·addScaledAVX2(SB), NOSPLIT, $0-28
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	VBROADCASTSS scale+24(FP), Y0
+	MOVQ         n+16(FP), DX
+	MOVQ         DX, BX
+	SHRQ         $0x03, BX
+	JZ           rest
+
+full:
+	VMOVUPS     (AX), Y1
+	VFMADD231PS (CX), Y0, Y1
+	VMOVUPS     Y1, (AX)
+	ADDQ        $0x00000020, AX
+	ADDQ        $0x00000020, CX
+	DECQ        BX
+	JNZ         full
+
+rest:
+	ANDQ        $0x07, DX
+	JZ          end
+	LEAQ        tailmask<>+32(SB), BX
+	SHLQ        $0x02, DX
+	SUBQ        DX, BX
+	VMOVUPS     (BX), Y1
+	VMASKMOVPS  (AX), Y1, Y2
+	VMASKMOVPS  (CX), Y1, Y3
+	VFMADD231PS Y3, Y0, Y2
+	VMASKMOVPS  Y2, Y1, (AX)
+
+end:
+	VZEROUPPER
+	RET
+
+// func sumLinesAVX2(dst *float32, ldd uintptr, d uintptr, table *int8, tableScale *float32, rows uintptr, ids *uint32, first uintptr, count uintptr, groupEnd *uint32, groupScale *float32, groups uintptr, lines uintptr) (ok bool)
+// Requires: AVX, AVX2, CMOV, FMA3, MMX+
+TEXT ·sumLinesAVX2(SB), NOSPLIT, $0-105
+	MOVQ table+24(FP), AX
+	MOVQ dst+0(FP), CX
+	MOVQ d+16(FP), DX
+	MOVQ ids+48(FP), BX
+	MOVQ tableScale+32(FP), SI
+
+line:
+	XORQ R8, R8
+
+columns64:
+	LEAQ    64(R8), R9
+	CMPQ    R9, DX
+	JGT     columns64end
+	MOVQ    first+56(FP), DI
+	MOVQ    groupEnd+72(FP), R9
+	MOVQ    groupScale+80(FP), R10
+	MOVQ    groups+88(FP), R11
+	VMOVUPS (CX)(R8*4), Y0
+	VMOVUPS 32(CX)(R8*4), Y1
+	VMOVUPS 64(CX)(R8*4), Y2
+	VMOVUPS 96(CX)(R8*4), Y3
+	VMOVUPS 128(CX)(R8*4), Y4
+	VMOVUPS 160(CX)(R8*4), Y5
+	VMOVUPS 192(CX)(R8*4), Y6
+	VMOVUPS 224(CX)(R8*4), Y7
+
+columns64group:
+	MOVL         (R9), R12
+	VBROADCASTSS (R10), Y8
+	CMPQ         DI, R12
+	JGE          columns64next
+
+columns64id:
+	LEAQ         16(DI), R13
+	CMPQ         R13, count+64(FP)
+	CMOVQGE      DI, R13
+	MOVL         (BX)(R13*4), R13
+	MOVL         (BX)(DI*4), R14
+	CMPQ         R14, rows+40(FP)
+	JAE          bad
+	PREFETCHT0   (SI)(R13*4)
+	VBROADCASTSS (SI)(R14*4), Y9
+	VMULPS       Y8, Y9, Y9
+	IMULQ        DX, R13
+	IMULQ        DX, R14
+	ADDQ         R8, R13
+	ADDQ         R8, R14
+	PREFETCHT0   (AX)(R13*1)
+	VPMOVSXBD    (AX)(R14*1), Y10
+	VCVTDQ2PS    Y10, Y10
+	VFMADD231PS  Y10, Y9, Y0
+	VPMOVSXBD    8(AX)(R14*1), Y10
+	VCVTDQ2PS    Y10, Y10
+	VFMADD231PS  Y10, Y9, Y1
+	VPMOVSXBD    16(AX)(R14*1), Y10
+	VCVTDQ2PS    Y10, Y10
+	VFMADD231PS  Y10, Y9, Y2
+	VPMOVSXBD    24(AX)(R14*1), Y10
+	VCVTDQ2PS    Y10, Y10
+	VFMADD231PS  Y10, Y9, Y3
+	VPMOVSXBD    32(AX)(R14*1), Y10
+	VCVTDQ2PS    Y10, Y10
+	VFMADD231PS  Y10, Y9, Y4
+	VPMOVSXBD    40(AX)(R14*1), Y10
+	VCVTDQ2PS    Y10, Y10
+	VFMADD231PS  Y10, Y9, Y5
+	VPMOVSXBD    48(AX)(R14*1), Y10
+	VCVTDQ2PS    Y10, Y10
+	VFMADD231PS  Y10, Y9, Y6
+	VPMOVSXBD    56(AX)(R14*1), Y10
+	VCVTDQ2PS    Y10, Y10
+	VFMADD231PS  Y10, Y9, Y7
+	INCQ         DI
+	CMPQ         DI, R12
+	JLT          columns64id
+
+columns64next:
+	ADDQ    $0x04, R9
+	ADDQ    $0x04, R10
+	DECQ    R11
+	JNZ     columns64group
+	VMOVUPS Y0, (CX)(R8*4)
+	VMOVUPS Y1, 32(CX)(R8*4)
+	VMOVUPS Y2, 64(CX)(R8*4)
+	VMOVUPS Y3, 96(CX)(R8*4)
+	VMOVUPS Y4, 128(CX)(R8*4)
+	VMOVUPS Y5, 160(CX)(R8*4)
+	VMOVUPS Y6, 192(CX)(R8*4)
+	VMOVUPS Y7, 224(CX)(R8*4)
+	ADDQ    $0x40, R8
+	JMP     columns64
+
+columns64end:
+columns32:
+	LEAQ    32(R8), R9
+	CMPQ    R9, DX
+	JGT     columns32end
+	MOVQ    first+56(FP), DI
+	MOVQ    groupEnd+72(FP), R9
+	MOVQ    groupScale+80(FP), R10
+	MOVQ    groups+88(FP), R11
+	VMOVUPS (CX)(R8*4), Y0
+	VMOVUPS 32(CX)(R8*4), Y1
+	VMOVUPS 64(CX)(R8*4), Y2
+	VMOVUPS 96(CX)(R8*4), Y3
+
+columns32group:
+	MOVL         (R9), R12
+	VBROADCASTSS (R10), Y4
+	CMPQ         DI, R12
+	JGE          columns32next
+
+columns32id:
+	LEAQ         16(DI), R13
+	CMPQ         R13, count+64(FP)
+	CMOVQGE      DI, R13
+	MOVL         (BX)(R13*4), R13
+	MOVL         (BX)(DI*4), R14
+	CMPQ         R14, rows+40(FP)
+	JAE          bad
+	PREFETCHT0   (SI)(R13*4)
+	VBROADCASTSS (SI)(R14*4), Y5
+	VMULPS       Y4, Y5, Y5
+	IMULQ        DX, R13
+	IMULQ        DX, R14
+	ADDQ         R8, R13
+	ADDQ         R8, R14
+	PREFETCHT0   (AX)(R13*1)
+	VPMOVSXBD    (AX)(R14*1), Y6
+	VCVTDQ2PS    Y6, Y6
+	VFMADD231PS  Y6, Y5, Y0
+	VPMOVSXBD    8(AX)(R14*1), Y6
+	VCVTDQ2PS    Y6, Y6
+	VFMADD231PS  Y6, Y5, Y1
+	VPMOVSXBD    16(AX)(R14*1), Y6
+	VCVTDQ2PS    Y6, Y6
+	VFMADD231PS  Y6, Y5, Y2
+	VPMOVSXBD    24(AX)(R14*1), Y6
+	VCVTDQ2PS    Y6, Y6
+	VFMADD231PS  Y6, Y5, Y3
+	INCQ         DI
+	CMPQ         DI, R12
+	JLT          columns32id
+
+columns32next:
+	ADDQ    $0x04, R9
+	ADDQ    $0x04, R10
+	DECQ    R11
+	JNZ     columns32group
+	VMOVUPS Y0, (CX)(R8*4)
+	VMOVUPS Y1, 32(CX)(R8*4)
+	VMOVUPS Y2, 64(CX)(R8*4)
+	VMOVUPS Y3, 96(CX)(R8*4)
+	ADDQ    $0x20, R8
+	JMP     columns32
+
+columns32end:
+columns16:
+	LEAQ    16(R8), R9
+	CMPQ    R9, DX
+	JGT     columns16end
+	MOVQ    first+56(FP), DI
+	MOVQ    groupEnd+72(FP), R9
+	MOVQ    groupScale+80(FP), R10
+	MOVQ    groups+88(FP), R11
+	VMOVUPS (CX)(R8*4), Y0
+	VMOVUPS 32(CX)(R8*4), Y1
+
+columns16group:
+	MOVL         (R9), R12
+	VBROADCASTSS (R10), Y2
+	CMPQ         DI, R12
+	JGE          columns16next
+
+columns16id:
+	LEAQ         16(DI), R13
+	CMPQ         R13, count+64(FP)
+	CMOVQGE      DI, R13
+	MOVL         (BX)(R13*4), R13
+	MOVL         (BX)(DI*4), R14
+	CMPQ         R14, rows+40(FP)
+	JAE          bad
+	PREFETCHT0   (SI)(R13*4)
+	VBROADCASTSS (SI)(R14*4), Y3
+	VMULPS       Y2, Y3, Y3
+	IMULQ        DX, R13
+	IMULQ        DX, R14
+	ADDQ         R8, R13
+	ADDQ         R8, R14
+	PREFETCHT0   (AX)(R13*1)
+	VPMOVSXBD    (AX)(R14*1), Y4
+	VCVTDQ2PS    Y4, Y4
+	VFMADD231PS  Y4, Y3, Y0
+	VPMOVSXBD    8(AX)(R14*1), Y4
+	VCVTDQ2PS    Y4, Y4
+	VFMADD231PS  Y4, Y3, Y1
+	INCQ         DI
+	CMPQ         DI, R12
+	JLT          columns16id
+
+columns16next:
+	ADDQ    $0x04, R9
+	ADDQ    $0x04, R10
+	DECQ    R11
+	JNZ     columns16group
+	VMOVUPS Y0, (CX)(R8*4)
+	VMOVUPS Y1, 32(CX)(R8*4)
+	ADDQ    $0x10, R8
+	JMP     columns16
+
+columns16end:
+columns8:
+	LEAQ    8(R8), R9
+	CMPQ    R9, DX
+	JGT     columns8end
+	MOVQ    first+56(FP), DI
+	MOVQ    groupEnd+72(FP), R9
+	MOVQ    groupScale+80(FP), R10
+	MOVQ    groups+88(FP), R11
+	VMOVUPS (CX)(R8*4), Y0
+
+columns8group:
+	MOVL         (R9), R12
+	VBROADCASTSS (R10), Y1
+	CMPQ         DI, R12
+	JGE          columns8next
+
+columns8id:
+	LEAQ         16(DI), R13
+	CMPQ         R13, count+64(FP)
+	CMOVQGE      DI, R13
+	MOVL         (BX)(R13*4), R13
+	MOVL         (BX)(DI*4), R14
+	CMPQ         R14, rows+40(FP)
+	JAE          bad
+	PREFETCHT0   (SI)(R13*4)
+	VBROADCASTSS (SI)(R14*4), Y2
+	VMULPS       Y1, Y2, Y2
+	IMULQ        DX, R13
+	IMULQ        DX, R14
+	ADDQ         R8, R13
+	ADDQ         R8, R14
+	PREFETCHT0   (AX)(R13*1)
+	VPMOVSXBD    (AX)(R14*1), Y3
+	VCVTDQ2PS    Y3, Y3
+	VFMADD231PS  Y3, Y2, Y0
+	INCQ         DI
+	CMPQ         DI, R12
+	JLT          columns8id
+
+columns8next:
+	ADDQ    $0x04, R9
+	ADDQ    $0x04, R10
+	DECQ    R11
+	JNZ     columns8group
+	VMOVUPS Y0, (CX)(R8*4)
+	ADDQ    $0x08, R8
+	JMP     columns8
+
+columns8end:
+column:
+	CMPQ   R8, DX
+	JGE    done
+	MOVQ   first+56(FP), DI
+	MOVQ   groupEnd+72(FP), R9
+	MOVQ   groupScale+80(FP), R10
+	MOVQ   groups+88(FP), R11
+	VMOVSS (CX)(R8*4), X0
+
+columngroup:
+	MOVL         (R9), R12
+	VBROADCASTSS (R10), Y1
+	CMPQ         DI, R12
+	JGE          columnnext
+
+columnid:
+	LEAQ         16(DI), R13
+	CMPQ         R13, count+64(FP)
+	CMOVQGE      DI, R13
+	MOVL         (BX)(R13*4), R13
+	MOVL         (BX)(DI*4), R14
+	CMPQ         R14, rows+40(FP)
+	JAE          bad
+	PREFETCHT0   (SI)(R13*4)
+	VBROADCASTSS (SI)(R14*4), Y2
+	VMULPS       Y1, Y2, Y2
+	IMULQ        DX, R13
+	IMULQ        DX, R14
+	ADDQ         R8, R13
+	ADDQ         R8, R14
+	MOVBLSX      (AX)(R14*1), R13
+	VXORPS       X3, X3, X3
+	VCVTSI2SSL   R13, X3, X3
+	VFMADD231SS  X3, X2, X0
+	INCQ         DI
+	CMPQ         DI, R12
+	JLT          columnid
+
+columnnext:
+	ADDQ   $0x04, R9
+	ADDQ   $0x04, R10
+	DECQ   R11
+	JNZ    columngroup
+	VMOVSS X0, (CX)(R8*4)
+	INCQ   R8
+	JMP    column
+
+done:
+	MOVQ DI, first+56(FP)
+	ADDQ ldd+8(FP), CX
+	MOVQ groups+88(FP), R8
+	SHLQ $0x02, R8
+	ADDQ R8, groupEnd+72(FP)
+	ADDQ R8, groupScale+80(FP)
+	DECQ lines+96(FP)
+	JNZ  line
+	MOVB $0x01, AL
+	MOVB AL, ok+104(FP)
+	VZEROUPPER
+	RET
+
+bad:
+	XORB AL, AL
+	MOVB AL, ok+104(FP)
+	VZEROUPPER
+	RET
+
+// func sumLinesF32AVX2(dst *float32, ldd uintptr, d uintptr, table *float32, rows uintptr, ids *uint32, first uintptr, count uintptr, groupEnd *uint32, groupScale *float32, groups uintptr, lines uintptr) (ok bool)
+// Requires: AVX, CMOV, FMA3, MMX+
+TEXT ·sumLinesF32AVX2(SB), NOSPLIT, $0-97
+	MOVQ table+24(FP), AX
+	MOVQ dst+0(FP), CX
+	MOVQ d+16(FP), DX
+	MOVQ ids+40(FP), BX
+
+line:
+	XORQ DI, DI
+
+columns64:
+	LEAQ    64(DI), R8
+	CMPQ    R8, DX
+	JGT     columns64end
+	MOVQ    first+48(FP), SI
+	MOVQ    groupEnd+64(FP), R8
+	MOVQ    groupScale+72(FP), R9
+	MOVQ    groups+80(FP), R10
+	VMOVUPS (CX)(DI*4), Y0
+	VMOVUPS 32(CX)(DI*4), Y1
+	VMOVUPS 64(CX)(DI*4), Y2
+	VMOVUPS 96(CX)(DI*4), Y3
+	VMOVUPS 128(CX)(DI*4), Y4
+	VMOVUPS 160(CX)(DI*4), Y5
+	VMOVUPS 192(CX)(DI*4), Y6
+	VMOVUPS 224(CX)(DI*4), Y7
+
+columns64group:
+	MOVL         (R8), R11
+	VBROADCASTSS (R9), Y8
+	CMPQ         SI, R11
+	JGE          columns64next
+
+columns64id:
+	LEAQ        16(SI), R12
+	CMPQ        R12, count+56(FP)
+	CMOVQGE     SI, R12
+	MOVL        (BX)(R12*4), R12
+	MOVL        (BX)(SI*4), R13
+	CMPQ        R13, rows+32(FP)
+	JAE         bad
+	IMULQ       DX, R12
+	IMULQ       DX, R13
+	ADDQ        DI, R12
+	ADDQ        DI, R13
+	PREFETCHT0  (AX)(R12*4)
+	PREFETCHT0  64(AX)(R12*4)
+	PREFETCHT0  128(AX)(R12*4)
+	PREFETCHT0  192(AX)(R12*4)
+	VFMADD231PS (AX)(R13*4), Y8, Y0
+	VFMADD231PS 32(AX)(R13*4), Y8, Y1
+	VFMADD231PS 64(AX)(R13*4), Y8, Y2
+	VFMADD231PS 96(AX)(R13*4), Y8, Y3
+	VFMADD231PS 128(AX)(R13*4), Y8, Y4
+	VFMADD231PS 160(AX)(R13*4), Y8, Y5
+	VFMADD231PS 192(AX)(R13*4), Y8, Y6
+	VFMADD231PS 224(AX)(R13*4), Y8, Y7
+	INCQ        SI
+	CMPQ        SI, R11
+	JLT         columns64id
+
+columns64next:
+	ADDQ    $0x04, R8
+	ADDQ    $0x04, R9
+	DECQ    R10
+	JNZ     columns64group
+	VMOVUPS Y0, (CX)(DI*4)
+	VMOVUPS Y1, 32(CX)(DI*4)
+	VMOVUPS Y2, 64(CX)(DI*4)
+	VMOVUPS Y3, 96(CX)(DI*4)
+	VMOVUPS Y4, 128(CX)(DI*4)
+	VMOVUPS Y5, 160(CX)(DI*4)
+	VMOVUPS Y6, 192(CX)(DI*4)
+	VMOVUPS Y7, 224(CX)(DI*4)
+	ADDQ    $0x40, DI
+	JMP     columns64
+
+columns64end:
+columns32:
+	LEAQ    32(DI), R8
+	CMPQ    R8, DX
+	JGT     columns32end
+	MOVQ    first+48(FP), SI
+	MOVQ    groupEnd+64(FP), R8
+	MOVQ    groupScale+72(FP), R9
+	MOVQ    groups+80(FP), R10
+	VMOVUPS (CX)(DI*4), Y0
+	VMOVUPS 32(CX)(DI*4), Y1
+	VMOVUPS 64(CX)(DI*4), Y2
+	VMOVUPS 96(CX)(DI*4), Y3
+
+columns32group:
+	MOVL         (R8), R11
+	VBROADCASTSS (R9), Y4
+	CMPQ         SI, R11
+	JGE          columns32next
+
+columns32id:
+	LEAQ        16(SI), R12
+	CMPQ        R12, count+56(FP)
+	CMOVQGE     SI, R12
+	MOVL        (BX)(R12*4), R12
+	MOVL        (BX)(SI*4), R13
+	CMPQ        R13, rows+32(FP)
+	JAE         bad
+	IMULQ       DX, R12
+	IMULQ       DX, R13
+	ADDQ        DI, R12
+	ADDQ        DI, R13
+	PREFETCHT0  (AX)(R12*4)
+	PREFETCHT0  64(AX)(R12*4)
+	VFMADD231PS (AX)(R13*4), Y4, Y0
+	VFMADD231PS 32(AX)(R13*4), Y4, Y1
+	VFMADD231PS 64(AX)(R13*4), Y4, Y2
+	VFMADD231PS 96(AX)(R13*4), Y4, Y3
+	INCQ        SI
+	CMPQ        SI, R11
+	JLT         columns32id
+
+columns32next:
+	ADDQ    $0x04, R8
+	ADDQ    $0x04, R9
+	DECQ    R10
+	JNZ     columns32group
+	VMOVUPS Y0, (CX)(DI*4)
+	VMOVUPS Y1, 32(CX)(DI*4)
+	VMOVUPS Y2, 64(CX)(DI*4)
+	VMOVUPS Y3, 96(CX)(DI*4)
+	ADDQ    $0x20, DI
+	JMP     columns32
+
+columns32end:
+columns16:
+	LEAQ    16(DI), R8
+	CMPQ    R8, DX
+	JGT     columns16end
+	MOVQ    first+48(FP), SI
+	MOVQ    groupEnd+64(FP), R8
+	MOVQ    groupScale+72(FP), R9
+	MOVQ    groups+80(FP), R10
+	VMOVUPS (CX)(DI*4), Y0
+	VMOVUPS 32(CX)(DI*4), Y1
+
+columns16group:
+	MOVL         (R8), R11
+	VBROADCASTSS (R9), Y2
+	CMPQ         SI, R11
+	JGE          columns16next
+
+columns16id:
+	LEAQ        16(SI), R12
+	CMPQ        R12, count+56(FP)
+	CMOVQGE     SI, R12
+	MOVL        (BX)(R12*4), R12
+	MOVL        (BX)(SI*4), R13
+	CMPQ        R13, rows+32(FP)
+	JAE         bad
+	IMULQ       DX, R12
+	IMULQ       DX, R13
+	ADDQ        DI, R12
+	ADDQ        DI, R13
+	PREFETCHT0  (AX)(R12*4)
+	VFMADD231PS (AX)(R13*4), Y2, Y0
+	VFMADD231PS 32(AX)(R13*4), Y2, Y1
+	INCQ        SI
+	CMPQ        SI, R11
+	JLT         columns16id
+
+columns16next:
+	ADDQ    $0x04, R8
+	ADDQ    $0x04, R9
+	DECQ    R10
+	JNZ     columns16group
+	VMOVUPS Y0, (CX)(DI*4)
+	VMOVUPS Y1, 32(CX)(DI*4)
+	ADDQ    $0x10, DI
+	JMP     columns16
+
+columns16end:
+columns8:
+	LEAQ    8(DI), R8
+	CMPQ    R8, DX
+	JGT     columns8end
+	MOVQ    first+48(FP), SI
+	MOVQ    groupEnd+64(FP), R8
+	MOVQ    groupScale+72(FP), R9
+	MOVQ    groups+80(FP), R10
+	VMOVUPS (CX)(DI*4), Y0
+
+columns8group:
+	MOVL         (R8), R11
+	VBROADCASTSS (R9), Y1
+	CMPQ         SI, R11
+	JGE          columns8next
+
+columns8id:
+	LEAQ        16(SI), R12
+	CMPQ        R12, count+56(FP)
+	CMOVQGE     SI, R12
+	MOVL        (BX)(R12*4), R12
+	MOVL        (BX)(SI*4), R13
+	CMPQ        R13, rows+32(FP)
+	JAE         bad
+	IMULQ       DX, R12
+	IMULQ       DX, R13
+	ADDQ        DI, R12
+	ADDQ        DI, R13
+	PREFETCHT0  (AX)(R12*4)
+	VFMADD231PS (AX)(R13*4), Y1, Y0
+	INCQ        SI
+	CMPQ        SI, R11
+	JLT         columns8id
+
+columns8next:
+	ADDQ    $0x04, R8
+	ADDQ    $0x04, R9
+	DECQ    R10
+	JNZ     columns8group
+	VMOVUPS Y0, (CX)(DI*4)
+	ADDQ    $0x08, DI
+	JMP     columns8
+
+columns8end:
+column:
+	CMPQ   DI, DX
+	JGE    done
+	MOVQ   first+48(FP), SI
+	MOVQ   groupEnd+64(FP), R8
+	MOVQ   groupScale+72(FP), R9
+	MOVQ   groups+80(FP), R10
+	VMOVSS (CX)(DI*4), X0
+
+columngroup:
+	MOVL         (R8), R11
+	VBROADCASTSS (R9), Y1
+	CMPQ         SI, R11
+	JGE          columnnext
+
+columnid:
+	LEAQ        16(SI), R12
+	CMPQ        R12, count+56(FP)
+	CMOVQGE     SI, R12
+	MOVL        (BX)(R12*4), R12
+	MOVL        (BX)(SI*4), R13
+	CMPQ        R13, rows+32(FP)
+	JAE         bad
+	IMULQ       DX, R12
+	IMULQ       DX, R13
+	ADDQ        DI, R12
+	ADDQ        DI, R13
+	VFMADD231SS (AX)(R13*4), X1, X0
+	INCQ        SI
+	CMPQ        SI, R11
+	JLT         columnid
+
+columnnext:
+	ADDQ   $0x04, R8
+	ADDQ   $0x04, R9
+	DECQ   R10
+	JNZ    columngroup
+	VMOVSS X0, (CX)(DI*4)
+	INCQ   DI
+	JMP    column
+
+done:
+	MOVQ SI, first+48(FP)
+	ADDQ ldd+8(FP), CX
+	MOVQ groups+80(FP), DI
+	SHLQ $0x02, DI
+	ADDQ DI, groupEnd+64(FP)
+	ADDQ DI, groupScale+72(FP)
+	DECQ lines+88(FP)
+	JNZ  line
+	MOVB $0x01, AL
+	MOVB AL, ok+96(FP)
+	VZEROUPPER
+	RET
+
+bad:
+	XORB AL, AL
+	MOVB AL, ok+96(FP)
+	VZEROUPPER
+	RET
+
+// func expSumAVX2(x *float32, n uintptr, top float32) float32
+// Requires: AVX, AVX2, FMA3, SSE
+TEXT ·expSumAVX2(SB), NOSPLIT, $0-28
+	VMOVUPS      tableAVX2<>+0(SB), Y0
+	VBROADCASTSS lo87<>+0(SB), Y1
+	VBROADCASTSS hi0<>+0(SB), Y2
+	VBROADCASTSS magic<>+0(SB), Y3
+	VBROADCASTSS one<>+0(SB), Y4
+	VBROADCASTSS onceAVX2<>+0(SB), Y4
+	MOVQ         x+0(FP), AX
+	VXORPS       Y6, Y6, Y6
+	VBROADCASTSS top+16(FP), Y5
+	MOVQ         n+8(FP), CX
+	MOVQ         CX, DX
+	SHRQ         $0x03, DX
+	JZ           rest
+
+full:
+	VMOVUPS     (AX), Y7
+	VSUBPS      Y5, Y7, Y7
+	VMINPS      Y7, Y2, Y7
+	VMAXPS      Y7, Y1, Y7
+	VMOVAPS     Y3, Y8
+	VFMADD231PS Y4, Y7, Y8
+	VSUBPS      Y3, Y8, Y9
+	VFMSUB213PS Y9, Y4, Y7
+	VPERMPS     Y0, Y8, Y10
+	VPSLLD      $0x14, Y8, Y8
+	VPADDD      Y8, Y10, Y10
+	VMOVAPS     poly3AVX2<>+0(SB), Y9
+	VFMADD213PS poly2AVX2<>+0(SB), Y7, Y9
+	VFMADD213PS poly1AVX2<>+0(SB), Y7, Y9
+	VMULPS      Y10, Y7, Y7
+	VFMADD231PS Y9, Y7, Y10
+	VMOVUPS     Y10, (AX)
+	VADDPS      Y10, Y6, Y6
+	ADDQ        $0x00000020, AX
+	DECQ        DX
+	JNZ         full
+
+rest:
+	ANDQ        $0x07, CX
+	JZ          end
+	LEAQ        tailmask<>+32(SB), DX
+	SHLQ        $0x02, CX
+	SUBQ        CX, DX
+	VMOVUPS     (DX), Y7
+	VMASKMOVPS  (AX), Y7, Y8
+	VSUBPS      Y5, Y8, Y8
+	VMINPS      Y8, Y2, Y2
+	VMAXPS      Y2, Y1, Y2
+	VMOVAPS     Y3, Y1
+	VFMADD231PS Y4, Y2, Y1
+	VSUBPS      Y3, Y1, Y3
+	VFMSUB213PS Y3, Y4, Y2
+	VPERMPS     Y0, Y1, Y0
+	VPSLLD      $0x14, Y1, Y1
+	VPADDD      Y1, Y0, Y0
+	VMOVAPS     poly3AVX2<>+0(SB), Y3
+	VFMADD213PS poly2AVX2<>+0(SB), Y2, Y3
+	VFMADD213PS poly1AVX2<>+0(SB), Y2, Y3
+	VMULPS      Y0, Y2, Y2
+	VFMADD231PS Y3, Y2, Y0
+	VMASKMOVPS  Y0, Y7, (AX)
+	VANDPS      Y7, Y0, Y0
+	VADDPS      Y0, Y6, Y6
+
+end:
+	VEXTRACTF128 $0x01, Y6, X0
+	VADDPS       X0, X6, X6
+	VMOVHLPS     X6, X6, X0
+	VADDPS       X0, X6, X6
+	VMOVSHDUP    X6, X0
+	VADDSS       X0, X6, X0
+	MOVSS        X0, ret+24(FP)
+	VZEROUPPER
+	RET
+
+DATA lo87<>+0(SB)/4, $0xc2ae0000
+GLOBL lo87<>(SB), RODATA|NOPTR, $4
+
+DATA hi0<>+0(SB)/4, $0x00000000
+GLOBL hi0<>(SB), RODATA|NOPTR, $4
+
+DATA onceAVX2<>+0(SB)/4, $0x4138aa3b
+GLOBL onceAVX2<>(SB), RODATA|NOPTR, $4
+
 // func peakAVX2(n uintptr)
 // Requires: AVX, FMA3
 TEXT ·peakAVX2(SB), NOSPLIT, $0-8
@@ -9454,6 +11179,1562 @@ store:
 	VMOVUPS Z27, K2, 64(AX)
 	VZEROUPPER
 	RET
+
+// func gatesAVX512(rows uintptr, z *float32, ldz uintptr, c *float32, ldc uintptr, h *float32, ldh uintptr, hidden uintptr)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·gatesAVX512(SB), NOSPLIT, $0-64
+	VMOVUPS      tableAVX512<>+0(SB), Z0
+	VMOVUPS      tableAVX512<>+64(SB), Z1
+	VBROADCASTSS poly2AVX512<>+0(SB), Z2
+	VBROADCASTSS poly1AVX512<>+0(SB), Z3
+	VBROADCASTSS lo29<>+0(SB), Z4
+	VBROADCASTSS hi29<>+0(SB), Z5
+	VBROADCASTSS magic<>+0(SB), Z6
+	VBROADCASTSS one<>+0(SB), Z7
+	VBROADCASTSS negAVX512<>+0(SB), Z8
+	VBROADCASTSS twiceAVX512<>+0(SB), Z9
+	MOVQ         hidden+56(FP), AX
+	SHLQ         $0x02, AX
+	MOVQ         z+8(FP), CX
+	LEAQ         (AX)(AX*2), DX
+	ADDQ         CX, DX
+	MOVQ         c+24(FP), BX
+	MOVQ         h+40(FP), SI
+	MOVQ         rows+0(FP), DI
+
+row:
+	MOVQ hidden+56(FP), R8
+	MOVQ R8, R9
+	SHRQ $0x04, R9
+	JZ   rest
+
+full:
+	VMINPS      (CX), Z5, Z10
+	VMAXPS      Z10, Z4, Z10
+	VMOVAPS     Z6, Z11
+	VFMADD231PS Z8, Z10, Z11
+	VSUBPS      Z6, Z11, Z12
+	VFMSUB213PS Z12, Z8, Z10
+	VMOVAPS     Z11, Z13
+	VPERMI2PS   Z1, Z0, Z13
+	VPSLLD      $0x12, Z11, Z11
+	VPADDD      Z11, Z13, Z13
+	VMOVAPS     Z2, Z12
+	VFMADD213PS Z3, Z10, Z12
+	VMULPS      Z13, Z10, Z10
+	VFMADD231PS Z12, Z10, Z13
+	VMINPS      (CX)(AX*2), Z5, Z10
+	VMAXPS      Z10, Z4, Z10
+	VMOVAPS     Z6, Z11
+	VFMADD231PS Z9, Z10, Z11
+	VSUBPS      Z6, Z11, Z12
+	VFMSUB213PS Z12, Z9, Z10
+	VMOVAPS     Z11, Z14
+	VPERMI2PS   Z1, Z0, Z14
+	VPSLLD      $0x12, Z11, Z11
+	VPADDD      Z11, Z14, Z14
+	VMOVAPS     Z2, Z12
+	VFMADD213PS Z3, Z10, Z12
+	VMULPS      Z14, Z10, Z10
+	VFMADD231PS Z12, Z10, Z14
+	VADDPS      Z7, Z13, Z13
+	VSUBPS      Z7, Z14, Z10
+	VFMADD213PS Z13, Z13, Z14
+	VDIVPS      Z14, Z10, Z10
+	VMINPS      (CX)(AX*1), Z5, Z11
+	VMAXPS      Z11, Z4, Z11
+	VMOVAPS     Z6, Z12
+	VFMADD231PS Z8, Z11, Z12
+	VSUBPS      Z6, Z12, Z13
+	VFMSUB213PS Z13, Z8, Z11
+	VMOVAPS     Z12, Z14
+	VPERMI2PS   Z1, Z0, Z14
+	VPSLLD      $0x12, Z12, Z12
+	VPADDD      Z12, Z14, Z14
+	VMOVAPS     Z2, Z13
+	VFMADD213PS Z3, Z11, Z13
+	VMULPS      Z14, Z11, Z11
+	VFMADD231PS Z13, Z11, Z14
+	VADDPS      Z7, Z14, Z14
+	VDIVPS      Z14, Z7, Z14
+	VFMADD231PS (BX), Z14, Z10
+	VMOVUPS     Z10, (BX)
+	VMINPS      (DX), Z5, Z11
+	VMAXPS      Z11, Z4, Z11
+	VMOVAPS     Z6, Z12
+	VFMADD231PS Z8, Z11, Z12
+	VSUBPS      Z6, Z12, Z13
+	VFMSUB213PS Z13, Z8, Z11
+	VMOVAPS     Z12, Z14
+	VPERMI2PS   Z1, Z0, Z14
+	VPSLLD      $0x12, Z12, Z12
+	VPADDD      Z12, Z14, Z14
+	VMOVAPS     Z2, Z13
+	VFMADD213PS Z3, Z11, Z13
+	VMULPS      Z14, Z11, Z11
+	VFMADD231PS Z13, Z11, Z14
+	VMINPS      Z10, Z5, Z10
+	VMAXPS      Z10, Z4, Z10
+	VMOVAPS     Z6, Z11
+	VFMADD231PS Z9, Z10, Z11
+	VSUBPS      Z6, Z11, Z12
+	VFMSUB213PS Z12, Z9, Z10
+	VMOVAPS     Z11, Z13
+	VPERMI2PS   Z1, Z0, Z13
+	VPSLLD      $0x12, Z11, Z11
+	VPADDD      Z11, Z13, Z13
+	VMOVAPS     Z2, Z12
+	VFMADD213PS Z3, Z10, Z12
+	VMULPS      Z13, Z10, Z10
+	VFMADD231PS Z12, Z10, Z13
+	VADDPS      Z7, Z14, Z14
+	VSUBPS      Z7, Z13, Z10
+	VFMADD213PS Z14, Z14, Z13
+	VDIVPS      Z13, Z10, Z10
+	VMOVUPS     Z10, (SI)
+	ADDQ        $0x00000040, CX
+	ADDQ        $0x00000040, DX
+	ADDQ        $0x00000040, BX
+	ADDQ        $0x00000040, SI
+	DECQ        R9
+	JNZ         full
+
+rest:
+	ANDQ        $0x0f, R8
+	JZ          end
+	MOVL        $0x00000001, R9
+	SHLXL       R8, R9, R9
+	DECL        R9
+	KMOVW       R9, K1
+	VMOVUPS.Z   (CX), K1, Z10
+	VMOVUPS.Z   (CX)(AX*2), K1, Z11
+	VMINPS      Z10, Z5, Z10
+	VMAXPS      Z10, Z4, Z10
+	VMOVAPS     Z6, Z12
+	VFMADD231PS Z8, Z10, Z12
+	VSUBPS      Z6, Z12, Z13
+	VFMSUB213PS Z13, Z8, Z10
+	VMOVAPS     Z12, Z14
+	VPERMI2PS   Z1, Z0, Z14
+	VPSLLD      $0x12, Z12, Z12
+	VPADDD      Z12, Z14, Z14
+	VMOVAPS     Z2, Z13
+	VFMADD213PS Z3, Z10, Z13
+	VMULPS      Z14, Z10, Z10
+	VFMADD231PS Z13, Z10, Z14
+	VMINPS      Z11, Z5, Z10
+	VMAXPS      Z10, Z4, Z10
+	VMOVAPS     Z6, Z11
+	VFMADD231PS Z9, Z10, Z11
+	VSUBPS      Z6, Z11, Z12
+	VFMSUB213PS Z12, Z9, Z10
+	VMOVAPS     Z11, Z13
+	VPERMI2PS   Z1, Z0, Z13
+	VPSLLD      $0x12, Z11, Z11
+	VPADDD      Z11, Z13, Z13
+	VMOVAPS     Z2, Z12
+	VFMADD213PS Z3, Z10, Z12
+	VMULPS      Z13, Z10, Z10
+	VFMADD231PS Z12, Z10, Z13
+	VADDPS      Z7, Z14, Z14
+	VSUBPS      Z7, Z13, Z10
+	VFMADD213PS Z14, Z14, Z13
+	VDIVPS      Z13, Z10, Z10
+	VMOVUPS.Z   (CX)(AX*1), K1, Z11
+	VMINPS      Z11, Z5, Z11
+	VMAXPS      Z11, Z4, Z11
+	VMOVAPS     Z6, Z12
+	VFMADD231PS Z8, Z11, Z12
+	VSUBPS      Z6, Z12, Z13
+	VFMSUB213PS Z13, Z8, Z11
+	VMOVAPS     Z12, Z14
+	VPERMI2PS   Z1, Z0, Z14
+	VPSLLD      $0x12, Z12, Z12
+	VPADDD      Z12, Z14, Z14
+	VMOVAPS     Z2, Z13
+	VFMADD213PS Z3, Z11, Z13
+	VMULPS      Z14, Z11, Z11
+	VFMADD231PS Z13, Z11, Z14
+	VADDPS      Z7, Z14, Z14
+	VDIVPS      Z14, Z7, Z14
+	VMOVUPS.Z   (BX), K1, Z11
+	VFMADD231PS Z11, Z14, Z10
+	VMOVUPS     Z10, K1, (BX)
+	VMOVUPS.Z   (DX), K1, Z11
+	VMINPS      Z11, Z5, Z11
+	VMAXPS      Z11, Z4, Z11
+	VMOVAPS     Z6, Z12
+	VFMADD231PS Z8, Z11, Z12
+	VSUBPS      Z6, Z12, Z13
+	VFMSUB213PS Z13, Z8, Z11
+	VMOVAPS     Z12, Z14
+	VPERMI2PS   Z1, Z0, Z14
+	VPSLLD      $0x12, Z12, Z12
+	VPADDD      Z12, Z14, Z14
+	VMOVAPS     Z2, Z13
+	VFMADD213PS Z3, Z11, Z13
+	VMULPS      Z14, Z11, Z11
+	VFMADD231PS Z13, Z11, Z14
+	VMINPS      Z10, Z5, Z10
+	VMAXPS      Z10, Z4, Z10
+	VMOVAPS     Z6, Z11
+	VFMADD231PS Z9, Z10, Z11
+	VSUBPS      Z6, Z11, Z12
+	VFMSUB213PS Z12, Z9, Z10
+	VMOVAPS     Z11, Z13
+	VPERMI2PS   Z1, Z0, Z13
+	VPSLLD      $0x12, Z11, Z11
+	VPADDD      Z11, Z13, Z13
+	VMOVAPS     Z2, Z12
+	VFMADD213PS Z3, Z10, Z12
+	VMULPS      Z13, Z10, Z10
+	VFMADD231PS Z12, Z10, Z13
+	VADDPS      Z7, Z14, Z14
+	VSUBPS      Z7, Z13, Z10
+	VFMADD213PS Z14, Z14, Z13
+	VDIVPS      Z13, Z10, Z10
+	VMOVUPS     Z10, K1, (SI)
+
+end:
+	DECQ DI
+	JZ   done
+	MOVQ hidden+56(FP), R8
+	ANDQ $-16, R8
+	SHLQ $0x02, R8
+	MOVQ ldz+16(FP), R9
+	SUBQ R8, R9
+	ADDQ R9, CX
+	ADDQ R9, DX
+	MOVQ ldc+32(FP), R9
+	SUBQ R8, R9
+	ADDQ R9, BX
+	MOVQ ldh+48(FP), R9
+	SUBQ R8, R9
+	ADDQ R9, SI
+	JMP  row
+
+done:
+	VZEROUPPER
+	RET
+
+DATA tableAVX512<>+0(SB)/4, $0x3f800000
+DATA tableAVX512<>+4(SB)/4, $0x3f7ecd87
+DATA tableAVX512<>+8(SB)/4, $0x3f7daac3
+DATA tableAVX512<>+12(SB)/4, $0x3f7c980f
+DATA tableAVX512<>+16(SB)/4, $0x3f7b95c2
+DATA tableAVX512<>+20(SB)/4, $0x3f7aa43a
+DATA tableAVX512<>+24(SB)/4, $0x3f79c3d3
+DATA tableAVX512<>+28(SB)/4, $0x3f78f4f0
+DATA tableAVX512<>+32(SB)/4, $0x3f7837f0
+DATA tableAVX512<>+36(SB)/4, $0x3f778d3a
+DATA tableAVX512<>+40(SB)/4, $0x3f76f532
+DATA tableAVX512<>+44(SB)/4, $0x3f767043
+DATA tableAVX512<>+48(SB)/4, $0x3f75fed7
+DATA tableAVX512<>+52(SB)/4, $0x3f75a15b
+DATA tableAVX512<>+56(SB)/4, $0x3f75583f
+DATA tableAVX512<>+60(SB)/4, $0x3f7523f6
+DATA tableAVX512<>+64(SB)/4, $0x3f7504f3
+DATA tableAVX512<>+68(SB)/4, $0x3f74fbaf
+DATA tableAVX512<>+72(SB)/4, $0x3f7508a4
+DATA tableAVX512<>+76(SB)/4, $0x3f752c4d
+DATA tableAVX512<>+80(SB)/4, $0x3f75672a
+DATA tableAVX512<>+84(SB)/4, $0x3f75b9be
+DATA tableAVX512<>+88(SB)/4, $0x3f76248c
+DATA tableAVX512<>+92(SB)/4, $0x3f76a81e
+DATA tableAVX512<>+96(SB)/4, $0x3f7744fd
+DATA tableAVX512<>+100(SB)/4, $0x3f77fbb8
+DATA tableAVX512<>+104(SB)/4, $0x3f78ccdf
+DATA tableAVX512<>+108(SB)/4, $0x3f79b907
+DATA tableAVX512<>+112(SB)/4, $0x3f7ac0c7
+DATA tableAVX512<>+116(SB)/4, $0x3f7be4ba
+DATA tableAVX512<>+120(SB)/4, $0x3f7d257d
+DATA tableAVX512<>+124(SB)/4, $0x3f7e83b3
+GLOBL tableAVX512<>(SB), RODATA|NOPTR, $128
+
+DATA poly2AVX512<>+0(SB)/4, $0x3975fdf0
+GLOBL poly2AVX512<>(SB), RODATA|NOPTR, $4
+
+DATA poly1AVX512<>+0(SB)/4, $0x3cb172c2
+GLOBL poly1AVX512<>(SB), RODATA|NOPTR, $4
+
+DATA negAVX512<>+0(SB)/4, $0xc238aa3b
+GLOBL negAVX512<>(SB), RODATA|NOPTR, $4
+
+DATA twiceAVX512<>+0(SB)/4, $0x42b8aa3b
+GLOBL twiceAVX512<>(SB), RODATA|NOPTR, $4
+
+// func gates2AVX512(rows uintptr, zx *float32, ldzx uintptr, zh *float32, ldzh uintptr, c *float32, ldc uintptr, h *float32, ldh uintptr, hidden uintptr)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·gates2AVX512(SB), NOSPLIT, $0-80
+	VMOVUPS      tableAVX512<>+0(SB), Z0
+	VMOVUPS      tableAVX512<>+64(SB), Z1
+	VBROADCASTSS poly2AVX512<>+0(SB), Z2
+	VBROADCASTSS poly1AVX512<>+0(SB), Z3
+	VBROADCASTSS lo29<>+0(SB), Z4
+	VBROADCASTSS hi29<>+0(SB), Z5
+	VBROADCASTSS magic<>+0(SB), Z6
+	VBROADCASTSS one<>+0(SB), Z7
+	VBROADCASTSS negAVX512<>+0(SB), Z8
+	VBROADCASTSS twiceAVX512<>+0(SB), Z9
+	MOVQ         hidden+72(FP), AX
+	SHLQ         $0x02, AX
+	MOVQ         zx+8(FP), CX
+	LEAQ         (AX)(AX*2), DX
+	ADDQ         CX, DX
+	MOVQ         zh+24(FP), BX
+	LEAQ         (AX)(AX*2), SI
+	ADDQ         BX, SI
+	MOVQ         c+40(FP), DI
+	MOVQ         h+56(FP), R8
+	MOVQ         rows+0(FP), R9
+
+row:
+	MOVQ hidden+72(FP), R10
+	MOVQ R10, R11
+	SHRQ $0x04, R11
+	JZ   rest
+
+full:
+	VMOVUPS     (CX), Z10
+	VADDPS      (BX), Z10, Z10
+	VMOVUPS     (CX)(AX*2), Z11
+	VADDPS      (BX)(AX*2), Z11, Z11
+	VMINPS      Z10, Z5, Z10
+	VMAXPS      Z10, Z4, Z10
+	VMOVAPS     Z6, Z12
+	VFMADD231PS Z8, Z10, Z12
+	VSUBPS      Z6, Z12, Z13
+	VFMSUB213PS Z13, Z8, Z10
+	VMOVAPS     Z12, Z14
+	VPERMI2PS   Z1, Z0, Z14
+	VPSLLD      $0x12, Z12, Z12
+	VPADDD      Z12, Z14, Z14
+	VMOVAPS     Z2, Z13
+	VFMADD213PS Z3, Z10, Z13
+	VMULPS      Z14, Z10, Z10
+	VFMADD231PS Z13, Z10, Z14
+	VMINPS      Z11, Z5, Z10
+	VMAXPS      Z10, Z4, Z10
+	VMOVAPS     Z6, Z11
+	VFMADD231PS Z9, Z10, Z11
+	VSUBPS      Z6, Z11, Z12
+	VFMSUB213PS Z12, Z9, Z10
+	VMOVAPS     Z11, Z13
+	VPERMI2PS   Z1, Z0, Z13
+	VPSLLD      $0x12, Z11, Z11
+	VPADDD      Z11, Z13, Z13
+	VMOVAPS     Z2, Z12
+	VFMADD213PS Z3, Z10, Z12
+	VMULPS      Z13, Z10, Z10
+	VFMADD231PS Z12, Z10, Z13
+	VADDPS      Z7, Z14, Z14
+	VSUBPS      Z7, Z13, Z10
+	VFMADD213PS Z14, Z14, Z13
+	VDIVPS      Z13, Z10, Z10
+	VMOVUPS     (CX)(AX*1), Z11
+	VADDPS      (BX)(AX*1), Z11, Z11
+	VMINPS      Z11, Z5, Z11
+	VMAXPS      Z11, Z4, Z11
+	VMOVAPS     Z6, Z12
+	VFMADD231PS Z8, Z11, Z12
+	VSUBPS      Z6, Z12, Z13
+	VFMSUB213PS Z13, Z8, Z11
+	VMOVAPS     Z12, Z14
+	VPERMI2PS   Z1, Z0, Z14
+	VPSLLD      $0x12, Z12, Z12
+	VPADDD      Z12, Z14, Z14
+	VMOVAPS     Z2, Z13
+	VFMADD213PS Z3, Z11, Z13
+	VMULPS      Z14, Z11, Z11
+	VFMADD231PS Z13, Z11, Z14
+	VADDPS      Z7, Z14, Z14
+	VDIVPS      Z14, Z7, Z14
+	VFMADD231PS (DI), Z14, Z10
+	VMOVUPS     Z10, (DI)
+	VMOVUPS     (DX), Z11
+	VADDPS      (SI), Z11, Z11
+	VMINPS      Z11, Z5, Z11
+	VMAXPS      Z11, Z4, Z11
+	VMOVAPS     Z6, Z12
+	VFMADD231PS Z8, Z11, Z12
+	VSUBPS      Z6, Z12, Z13
+	VFMSUB213PS Z13, Z8, Z11
+	VMOVAPS     Z12, Z14
+	VPERMI2PS   Z1, Z0, Z14
+	VPSLLD      $0x12, Z12, Z12
+	VPADDD      Z12, Z14, Z14
+	VMOVAPS     Z2, Z13
+	VFMADD213PS Z3, Z11, Z13
+	VMULPS      Z14, Z11, Z11
+	VFMADD231PS Z13, Z11, Z14
+	VMINPS      Z10, Z5, Z10
+	VMAXPS      Z10, Z4, Z10
+	VMOVAPS     Z6, Z11
+	VFMADD231PS Z9, Z10, Z11
+	VSUBPS      Z6, Z11, Z12
+	VFMSUB213PS Z12, Z9, Z10
+	VMOVAPS     Z11, Z13
+	VPERMI2PS   Z1, Z0, Z13
+	VPSLLD      $0x12, Z11, Z11
+	VPADDD      Z11, Z13, Z13
+	VMOVAPS     Z2, Z12
+	VFMADD213PS Z3, Z10, Z12
+	VMULPS      Z13, Z10, Z10
+	VFMADD231PS Z12, Z10, Z13
+	VADDPS      Z7, Z14, Z14
+	VSUBPS      Z7, Z13, Z10
+	VFMADD213PS Z14, Z14, Z13
+	VDIVPS      Z13, Z10, Z10
+	VMOVUPS     Z10, (R8)
+	ADDQ        $0x00000040, CX
+	ADDQ        $0x00000040, DX
+	ADDQ        $0x00000040, BX
+	ADDQ        $0x00000040, SI
+	ADDQ        $0x00000040, DI
+	ADDQ        $0x00000040, R8
+	DECQ        R11
+	JNZ         full
+
+rest:
+	ANDQ        $0x0f, R10
+	JZ          end
+	MOVL        $0x00000001, R11
+	SHLXL       R10, R11, R11
+	DECL        R11
+	KMOVW       R11, K1
+	VMOVUPS.Z   (CX), K1, Z10
+	VMOVUPS.Z   (BX), K1, Z11
+	VADDPS      Z11, Z10, Z10
+	VMOVUPS.Z   (CX)(AX*2), K1, Z11
+	VMOVUPS.Z   (BX)(AX*2), K1, Z12
+	VADDPS      Z12, Z11, Z11
+	VMINPS      Z10, Z5, Z10
+	VMAXPS      Z10, Z4, Z10
+	VMOVAPS     Z6, Z12
+	VFMADD231PS Z8, Z10, Z12
+	VSUBPS      Z6, Z12, Z13
+	VFMSUB213PS Z13, Z8, Z10
+	VMOVAPS     Z12, Z14
+	VPERMI2PS   Z1, Z0, Z14
+	VPSLLD      $0x12, Z12, Z12
+	VPADDD      Z12, Z14, Z14
+	VMOVAPS     Z2, Z13
+	VFMADD213PS Z3, Z10, Z13
+	VMULPS      Z14, Z10, Z10
+	VFMADD231PS Z13, Z10, Z14
+	VMINPS      Z11, Z5, Z10
+	VMAXPS      Z10, Z4, Z10
+	VMOVAPS     Z6, Z11
+	VFMADD231PS Z9, Z10, Z11
+	VSUBPS      Z6, Z11, Z12
+	VFMSUB213PS Z12, Z9, Z10
+	VMOVAPS     Z11, Z13
+	VPERMI2PS   Z1, Z0, Z13
+	VPSLLD      $0x12, Z11, Z11
+	VPADDD      Z11, Z13, Z13
+	VMOVAPS     Z2, Z12
+	VFMADD213PS Z3, Z10, Z12
+	VMULPS      Z13, Z10, Z10
+	VFMADD231PS Z12, Z10, Z13
+	VADDPS      Z7, Z14, Z14
+	VSUBPS      Z7, Z13, Z10
+	VFMADD213PS Z14, Z14, Z13
+	VDIVPS      Z13, Z10, Z10
+	VMOVUPS.Z   (CX)(AX*1), K1, Z11
+	VMOVUPS.Z   (BX)(AX*1), K1, Z12
+	VADDPS      Z12, Z11, Z11
+	VMINPS      Z11, Z5, Z11
+	VMAXPS      Z11, Z4, Z11
+	VMOVAPS     Z6, Z12
+	VFMADD231PS Z8, Z11, Z12
+	VSUBPS      Z6, Z12, Z13
+	VFMSUB213PS Z13, Z8, Z11
+	VMOVAPS     Z12, Z14
+	VPERMI2PS   Z1, Z0, Z14
+	VPSLLD      $0x12, Z12, Z12
+	VPADDD      Z12, Z14, Z14
+	VMOVAPS     Z2, Z13
+	VFMADD213PS Z3, Z11, Z13
+	VMULPS      Z14, Z11, Z11
+	VFMADD231PS Z13, Z11, Z14
+	VADDPS      Z7, Z14, Z14
+	VDIVPS      Z14, Z7, Z14
+	VMOVUPS.Z   (DI), K1, Z11
+	VFMADD231PS Z11, Z14, Z10
+	VMOVUPS     Z10, K1, (DI)
+	VMOVUPS.Z   (DX), K1, Z11
+	VMOVUPS.Z   (SI), K1, Z12
+	VADDPS      Z12, Z11, Z11
+	VMINPS      Z11, Z5, Z11
+	VMAXPS      Z11, Z4, Z11
+	VMOVAPS     Z6, Z12
+	VFMADD231PS Z8, Z11, Z12
+	VSUBPS      Z6, Z12, Z13
+	VFMSUB213PS Z13, Z8, Z11
+	VMOVAPS     Z12, Z14
+	VPERMI2PS   Z1, Z0, Z14
+	VPSLLD      $0x12, Z12, Z12
+	VPADDD      Z12, Z14, Z14
+	VMOVAPS     Z2, Z13
+	VFMADD213PS Z3, Z11, Z13
+	VMULPS      Z14, Z11, Z11
+	VFMADD231PS Z13, Z11, Z14
+	VMINPS      Z10, Z5, Z10
+	VMAXPS      Z10, Z4, Z10
+	VMOVAPS     Z6, Z11
+	VFMADD231PS Z9, Z10, Z11
+	VSUBPS      Z6, Z11, Z12
+	VFMSUB213PS Z12, Z9, Z10
+	VMOVAPS     Z11, Z13
+	VPERMI2PS   Z1, Z0, Z13
+	VPSLLD      $0x12, Z11, Z11
+	VPADDD      Z11, Z13, Z13
+	VMOVAPS     Z2, Z12
+	VFMADD213PS Z3, Z10, Z12
+	VMULPS      Z13, Z10, Z10
+	VFMADD231PS Z12, Z10, Z13
+	VADDPS      Z7, Z14, Z14
+	VSUBPS      Z7, Z13, Z10
+	VFMADD213PS Z14, Z14, Z13
+	VDIVPS      Z13, Z10, Z10
+	VMOVUPS     Z10, K1, (R8)
+
+end:
+	DECQ R9
+	JZ   done
+	MOVQ hidden+72(FP), R10
+	ANDQ $-16, R10
+	SHLQ $0x02, R10
+	MOVQ ldzx+16(FP), R11
+	SUBQ R10, R11
+	ADDQ R11, CX
+	ADDQ R11, DX
+	MOVQ ldzh+32(FP), R11
+	SUBQ R10, R11
+	ADDQ R11, BX
+	ADDQ R11, SI
+	MOVQ ldc+48(FP), R11
+	SUBQ R10, R11
+	ADDQ R11, DI
+	MOVQ ldh+64(FP), R11
+	SUBQ R10, R11
+	ADDQ R11, R8
+	JMP  row
+
+done:
+	VZEROUPPER
+	RET
+
+// func gatesTrainAVX512(z *float32, cPrev *float32, c *float32, tanhC *float32, h *float32, hidden uintptr)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·gatesTrainAVX512(SB), NOSPLIT, $0-48
+	VMOVUPS      tableAVX512<>+0(SB), Z0
+	VMOVUPS      tableAVX512<>+64(SB), Z1
+	VBROADCASTSS poly2AVX512<>+0(SB), Z2
+	VBROADCASTSS poly1AVX512<>+0(SB), Z3
+	VBROADCASTSS lo29<>+0(SB), Z4
+	VBROADCASTSS hi29<>+0(SB), Z5
+	VBROADCASTSS magic<>+0(SB), Z6
+	VBROADCASTSS one<>+0(SB), Z7
+	VBROADCASTSS negAVX512<>+0(SB), Z8
+	VBROADCASTSS twiceAVX512<>+0(SB), Z9
+	MOVQ         hidden+40(FP), AX
+	MOVQ         AX, CX
+	SHLQ         $0x02, CX
+	MOVQ         z+0(FP), DX
+	LEAQ         (CX)(CX*2), BX
+	ADDQ         DX, BX
+	MOVQ         cPrev+8(FP), SI
+	MOVQ         c+16(FP), DI
+	MOVQ         tanhC+24(FP), R8
+	MOVQ         h+32(FP), R9
+	MOVQ         AX, R10
+	SHRQ         $0x04, R10
+	JZ           rest
+
+full:
+	VMINPS      (DX), Z5, Z10
+	VMAXPS      Z10, Z4, Z10
+	VMOVAPS     Z6, Z11
+	VFMADD231PS Z8, Z10, Z11
+	VSUBPS      Z6, Z11, Z12
+	VFMSUB213PS Z12, Z8, Z10
+	VMOVAPS     Z11, Z13
+	VPERMI2PS   Z1, Z0, Z13
+	VPSLLD      $0x12, Z11, Z11
+	VPADDD      Z11, Z13, Z13
+	VMOVAPS     Z2, Z12
+	VFMADD213PS Z3, Z10, Z12
+	VMULPS      Z13, Z10, Z10
+	VFMADD231PS Z12, Z10, Z13
+	VADDPS      Z7, Z13, Z13
+	VDIVPS      Z13, Z7, Z13
+	VMOVUPS     Z13, (DX)
+	VMINPS      (DX)(CX*2), Z5, Z10
+	VMAXPS      Z10, Z4, Z10
+	VMOVAPS     Z6, Z11
+	VFMADD231PS Z9, Z10, Z11
+	VSUBPS      Z6, Z11, Z12
+	VFMSUB213PS Z12, Z9, Z10
+	VMOVAPS     Z11, Z14
+	VPERMI2PS   Z1, Z0, Z14
+	VPSLLD      $0x12, Z11, Z11
+	VPADDD      Z11, Z14, Z14
+	VMOVAPS     Z2, Z12
+	VFMADD213PS Z3, Z10, Z12
+	VMULPS      Z14, Z10, Z10
+	VFMADD231PS Z12, Z10, Z14
+	VADDPS      Z7, Z14, Z10
+	VSUBPS      Z7, Z14, Z14
+	VDIVPS      Z10, Z14, Z14
+	VMOVUPS     Z14, (DX)(CX*2)
+	VMULPS      Z13, Z14, Z14
+	VMINPS      (DX)(CX*1), Z5, Z10
+	VMAXPS      Z10, Z4, Z10
+	VMOVAPS     Z6, Z11
+	VFMADD231PS Z8, Z10, Z11
+	VSUBPS      Z6, Z11, Z12
+	VFMSUB213PS Z12, Z8, Z10
+	VMOVAPS     Z11, Z13
+	VPERMI2PS   Z1, Z0, Z13
+	VPSLLD      $0x12, Z11, Z11
+	VPADDD      Z11, Z13, Z13
+	VMOVAPS     Z2, Z12
+	VFMADD213PS Z3, Z10, Z12
+	VMULPS      Z13, Z10, Z10
+	VFMADD231PS Z12, Z10, Z13
+	VADDPS      Z7, Z13, Z13
+	VDIVPS      Z13, Z7, Z13
+	VMOVUPS     Z13, (DX)(CX*1)
+	VFMADD231PS (SI), Z13, Z14
+	VMOVUPS     Z14, (DI)
+	VMINPS      Z14, Z5, Z10
+	VMAXPS      Z10, Z4, Z10
+	VMOVAPS     Z6, Z11
+	VFMADD231PS Z9, Z10, Z11
+	VSUBPS      Z6, Z11, Z12
+	VFMSUB213PS Z12, Z9, Z10
+	VMOVAPS     Z11, Z13
+	VPERMI2PS   Z1, Z0, Z13
+	VPSLLD      $0x12, Z11, Z11
+	VPADDD      Z11, Z13, Z13
+	VMOVAPS     Z2, Z12
+	VFMADD213PS Z3, Z10, Z12
+	VMULPS      Z13, Z10, Z10
+	VFMADD231PS Z12, Z10, Z13
+	VADDPS      Z7, Z13, Z10
+	VSUBPS      Z7, Z13, Z13
+	VDIVPS      Z10, Z13, Z13
+	VMOVUPS     Z13, (R8)
+	VMINPS      (BX), Z5, Z10
+	VMAXPS      Z10, Z4, Z10
+	VMOVAPS     Z6, Z11
+	VFMADD231PS Z8, Z10, Z11
+	VSUBPS      Z6, Z11, Z12
+	VFMSUB213PS Z12, Z8, Z10
+	VMOVAPS     Z11, Z14
+	VPERMI2PS   Z1, Z0, Z14
+	VPSLLD      $0x12, Z11, Z11
+	VPADDD      Z11, Z14, Z14
+	VMOVAPS     Z2, Z12
+	VFMADD213PS Z3, Z10, Z12
+	VMULPS      Z14, Z10, Z10
+	VFMADD231PS Z12, Z10, Z14
+	VADDPS      Z7, Z14, Z14
+	VDIVPS      Z14, Z7, Z14
+	VMOVUPS     Z14, (BX)
+	VMULPS      Z14, Z13, Z13
+	VMOVUPS     Z13, (R9)
+	ADDQ        $0x00000040, DX
+	ADDQ        $0x00000040, BX
+	ADDQ        $0x00000040, SI
+	ADDQ        $0x00000040, DI
+	ADDQ        $0x00000040, R8
+	ADDQ        $0x00000040, R9
+	DECQ        R10
+	JNZ         full
+
+rest:
+	ANDQ        $0x0f, AX
+	JZ          end
+	MOVL        $0x00000001, R10
+	SHLXL       AX, R10, R10
+	DECL        R10
+	KMOVW       R10, K1
+	VMOVUPS.Z   (DX), K1, Z10
+	VMINPS      Z10, Z5, Z10
+	VMAXPS      Z10, Z4, Z10
+	VMOVAPS     Z6, Z11
+	VFMADD231PS Z8, Z10, Z11
+	VSUBPS      Z6, Z11, Z12
+	VFMSUB213PS Z12, Z8, Z10
+	VMOVAPS     Z11, Z13
+	VPERMI2PS   Z1, Z0, Z13
+	VPSLLD      $0x12, Z11, Z11
+	VPADDD      Z11, Z13, Z13
+	VMOVAPS     Z2, Z12
+	VFMADD213PS Z3, Z10, Z12
+	VMULPS      Z13, Z10, Z10
+	VFMADD231PS Z12, Z10, Z13
+	VADDPS      Z7, Z13, Z13
+	VDIVPS      Z13, Z7, Z13
+	VMOVUPS     Z13, K1, (DX)
+	VMOVUPS.Z   (DX)(CX*2), K1, Z10
+	VMINPS      Z10, Z5, Z10
+	VMAXPS      Z10, Z4, Z10
+	VMOVAPS     Z6, Z11
+	VFMADD231PS Z9, Z10, Z11
+	VSUBPS      Z6, Z11, Z12
+	VFMSUB213PS Z12, Z9, Z10
+	VMOVAPS     Z11, Z14
+	VPERMI2PS   Z1, Z0, Z14
+	VPSLLD      $0x12, Z11, Z11
+	VPADDD      Z11, Z14, Z14
+	VMOVAPS     Z2, Z12
+	VFMADD213PS Z3, Z10, Z12
+	VMULPS      Z14, Z10, Z10
+	VFMADD231PS Z12, Z10, Z14
+	VADDPS      Z7, Z14, Z10
+	VSUBPS      Z7, Z14, Z14
+	VDIVPS      Z10, Z14, Z14
+	VMOVUPS     Z14, K1, (DX)(CX*2)
+	VMULPS      Z13, Z14, Z14
+	VMOVUPS.Z   (DX)(CX*1), K1, Z10
+	VMINPS      Z10, Z5, Z10
+	VMAXPS      Z10, Z4, Z10
+	VMOVAPS     Z6, Z11
+	VFMADD231PS Z8, Z10, Z11
+	VSUBPS      Z6, Z11, Z12
+	VFMSUB213PS Z12, Z8, Z10
+	VMOVAPS     Z11, Z13
+	VPERMI2PS   Z1, Z0, Z13
+	VPSLLD      $0x12, Z11, Z11
+	VPADDD      Z11, Z13, Z13
+	VMOVAPS     Z2, Z12
+	VFMADD213PS Z3, Z10, Z12
+	VMULPS      Z13, Z10, Z10
+	VFMADD231PS Z12, Z10, Z13
+	VADDPS      Z7, Z13, Z13
+	VDIVPS      Z13, Z7, Z13
+	VMOVUPS     Z13, K1, (DX)(CX*1)
+	VMOVUPS.Z   (SI), K1, Z10
+	VFMADD231PS Z10, Z13, Z14
+	VMOVUPS     Z14, K1, (DI)
+	VMINPS      Z14, Z5, Z10
+	VMAXPS      Z10, Z4, Z10
+	VMOVAPS     Z6, Z11
+	VFMADD231PS Z9, Z10, Z11
+	VSUBPS      Z6, Z11, Z12
+	VFMSUB213PS Z12, Z9, Z10
+	VMOVAPS     Z11, Z9
+	VPERMI2PS   Z1, Z0, Z9
+	VPSLLD      $0x12, Z11, Z11
+	VPADDD      Z11, Z9, Z9
+	VMOVAPS     Z2, Z12
+	VFMADD213PS Z3, Z10, Z12
+	VMULPS      Z9, Z10, Z10
+	VFMADD231PS Z12, Z10, Z9
+	VADDPS      Z7, Z9, Z10
+	VSUBPS      Z7, Z9, Z9
+	VDIVPS      Z10, Z9, Z9
+	VMOVUPS     Z9, K1, (R8)
+	VMOVUPS.Z   (BX), K1, Z10
+	VMINPS      Z10, Z5, Z5
+	VMAXPS      Z5, Z4, Z5
+	VMOVAPS     Z6, Z4
+	VFMADD231PS Z8, Z5, Z4
+	VSUBPS      Z6, Z4, Z6
+	VFMSUB213PS Z6, Z8, Z5
+	VMOVAPS     Z4, Z8
+	VPERMI2PS   Z1, Z0, Z8
+	VPSLLD      $0x12, Z4, Z4
+	VPADDD      Z4, Z8, Z8
+	VMOVAPS     Z2, Z6
+	VFMADD213PS Z3, Z5, Z6
+	VMULPS      Z8, Z5, Z5
+	VFMADD231PS Z6, Z5, Z8
+	VADDPS      Z7, Z8, Z8
+	VDIVPS      Z8, Z7, Z8
+	VMOVUPS     Z8, K1, (BX)
+	VMULPS      Z8, Z9, Z9
+	VMOVUPS     Z9, K1, (R9)
+
+end:
+	VZEROUPPER
+	RET
+
+// func gatesBackwardAVX512(dz *float32, z *float32, cPrev *float32, tanhC *float32, dh *float32, dc *float32, hidden uintptr)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·gatesBackwardAVX512(SB), NOSPLIT, $0-56
+	VBROADCASTSS one<>+0(SB), Z0
+	MOVQ         hidden+48(FP), AX
+	MOVQ         AX, CX
+	SHLQ         $0x02, CX
+	MOVQ         dz+0(FP), DX
+	LEAQ         (CX)(CX*2), BX
+	ADDQ         DX, BX
+	MOVQ         z+8(FP), SI
+	LEAQ         (CX)(CX*2), DI
+	ADDQ         SI, DI
+	MOVQ         cPrev+16(FP), R8
+	MOVQ         tanhC+24(FP), R9
+	MOVQ         dh+32(FP), R10
+	MOVQ         dc+40(FP), R11
+	MOVQ         AX, R12
+	SHRQ         $0x04, R12
+	JZ           rest
+
+full:
+	VMOVUPS      (DI), Z1
+	VMOVUPS      (R9), Z2
+	VMOVUPS      (R10), Z3
+	VMOVAPS      Z0, Z4
+	VFNMADD231PS Z2, Z2, Z4
+	VMULPS       Z1, Z4, Z4
+	VMULPS       Z3, Z4, Z4
+	VADDPS       (R11), Z4, Z4
+	VMOVAPS      Z1, Z5
+	VFNMADD231PS Z1, Z1, Z5
+	VMULPS       Z2, Z5, Z5
+	VMULPS       Z3, Z5, Z5
+	VMOVUPS      (SI), Z1
+	VMOVUPS      (SI)(CX*1), Z2
+	VMOVUPS      (SI)(CX*2), Z3
+	VMOVUPS      Z5, (BX)
+	VMOVAPS      Z1, Z5
+	VFNMADD231PS Z1, Z1, Z5
+	VMULPS       Z3, Z5, Z5
+	VMULPS       Z4, Z5, Z5
+	VMOVUPS      Z5, (DX)
+	VMOVAPS      Z2, Z5
+	VFNMADD231PS Z2, Z2, Z5
+	VMULPS       (R8), Z5, Z5
+	VMULPS       Z4, Z5, Z5
+	VMOVUPS      Z5, (DX)(CX*1)
+	VMOVAPS      Z0, Z5
+	VFNMADD231PS Z3, Z3, Z5
+	VMULPS       Z1, Z5, Z5
+	VMULPS       Z4, Z5, Z5
+	VMOVUPS      Z5, (DX)(CX*2)
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, (R11)
+	ADDQ         $0x00000040, DX
+	ADDQ         $0x00000040, BX
+	ADDQ         $0x00000040, SI
+	ADDQ         $0x00000040, DI
+	ADDQ         $0x00000040, R8
+	ADDQ         $0x00000040, R9
+	ADDQ         $0x00000040, R10
+	ADDQ         $0x00000040, R11
+	DECQ         R12
+	JNZ          full
+
+rest:
+	ANDQ         $0x0f, AX
+	JZ           end
+	MOVL         $0x00000001, R12
+	SHLXL        AX, R12, R12
+	DECL         R12
+	KMOVW        R12, K1
+	VMOVUPS.Z    (DI), K1, Z1
+	VMOVUPS.Z    (R9), K1, Z2
+	VMOVUPS.Z    (R10), K1, Z3
+	VMOVAPS      Z0, Z4
+	VFNMADD231PS Z2, Z2, Z4
+	VMULPS       Z1, Z4, Z4
+	VMULPS       Z3, Z4, Z4
+	VMOVUPS.Z    (R11), K1, Z5
+	VADDPS       Z5, Z4, Z4
+	VMOVAPS      Z1, Z5
+	VFNMADD231PS Z1, Z1, Z5
+	VMULPS       Z2, Z5, Z5
+	VMULPS       Z3, Z5, Z5
+	VMOVUPS.Z    (SI), K1, Z1
+	VMOVUPS.Z    (SI)(CX*1), K1, Z2
+	VMOVUPS.Z    (SI)(CX*2), K1, Z3
+	VMOVUPS      Z5, K1, (BX)
+	VMOVAPS      Z1, Z5
+	VFNMADD231PS Z1, Z1, Z5
+	VMULPS       Z3, Z5, Z5
+	VMULPS       Z4, Z5, Z5
+	VMOVUPS      Z5, K1, (DX)
+	VMOVAPS      Z2, Z5
+	VFNMADD231PS Z2, Z2, Z5
+	VMOVUPS.Z    (R8), K1, Z6
+	VMULPS       Z6, Z5, Z5
+	VMULPS       Z4, Z5, Z5
+	VMOVUPS      Z5, K1, (DX)(CX*1)
+	VMOVAPS      Z0, Z0
+	VFNMADD231PS Z3, Z3, Z0
+	VMULPS       Z1, Z0, Z0
+	VMULPS       Z4, Z0, Z0
+	VMOVUPS      Z0, K1, (DX)(CX*2)
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, K1, (R11)
+
+end:
+	VZEROUPPER
+	RET
+
+// func tanhAVX512(x *float32, n uintptr)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·tanhAVX512(SB), NOSPLIT, $0-16
+	VMOVUPS      tableAVX512<>+0(SB), Z0
+	VMOVUPS      tableAVX512<>+64(SB), Z1
+	VBROADCASTSS poly2AVX512<>+0(SB), Z2
+	VBROADCASTSS poly1AVX512<>+0(SB), Z3
+	VBROADCASTSS lo29<>+0(SB), Z4
+	VBROADCASTSS hi29<>+0(SB), Z5
+	VBROADCASTSS magic<>+0(SB), Z6
+	VBROADCASTSS one<>+0(SB), Z7
+	VBROADCASTSS negAVX512<>+0(SB), Z8
+	VBROADCASTSS twiceAVX512<>+0(SB), Z8
+	MOVQ         x+0(FP), AX
+	MOVQ         n+8(FP), CX
+	MOVQ         CX, DX
+	SHRQ         $0x04, DX
+	JZ           rest
+
+full:
+	VMINPS      (AX), Z5, Z9
+	VMAXPS      Z9, Z4, Z9
+	VMOVAPS     Z6, Z10
+	VFMADD231PS Z8, Z9, Z10
+	VSUBPS      Z6, Z10, Z11
+	VFMSUB213PS Z11, Z8, Z9
+	VMOVAPS     Z10, Z12
+	VPERMI2PS   Z1, Z0, Z12
+	VPSLLD      $0x12, Z10, Z10
+	VPADDD      Z10, Z12, Z12
+	VMOVAPS     Z2, Z11
+	VFMADD213PS Z3, Z9, Z11
+	VMULPS      Z12, Z9, Z9
+	VFMADD231PS Z11, Z9, Z12
+	VADDPS      Z7, Z12, Z9
+	VSUBPS      Z7, Z12, Z12
+	VDIVPS      Z9, Z12, Z12
+	VMOVUPS     Z12, (AX)
+	ADDQ        $0x00000040, AX
+	DECQ        DX
+	JNZ         full
+
+rest:
+	ANDQ        $0x0f, CX
+	JZ          end
+	MOVL        $0x00000001, DX
+	SHLXL       CX, DX, DX
+	DECL        DX
+	KMOVW       DX, K1
+	VMOVUPS.Z   (AX), K1, Z9
+	VMINPS      Z9, Z5, Z5
+	VMAXPS      Z5, Z4, Z5
+	VMOVAPS     Z6, Z4
+	VFMADD231PS Z8, Z5, Z4
+	VSUBPS      Z6, Z4, Z6
+	VFMSUB213PS Z6, Z8, Z5
+	VMOVAPS     Z4, Z8
+	VPERMI2PS   Z1, Z0, Z8
+	VPSLLD      $0x12, Z4, Z4
+	VPADDD      Z4, Z8, Z8
+	VMOVAPS     Z2, Z6
+	VFMADD213PS Z3, Z5, Z6
+	VMULPS      Z8, Z5, Z5
+	VFMADD231PS Z6, Z5, Z8
+	VADDPS      Z7, Z8, Z0
+	VSUBPS      Z7, Z8, Z8
+	VDIVPS      Z0, Z8, Z8
+	VMOVUPS     Z8, K1, (AX)
+
+end:
+	VZEROUPPER
+	RET
+
+// func addScaledAVX512(dst *float32, x *float32, n uintptr, scale float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·addScaledAVX512(SB), NOSPLIT, $0-28
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	VBROADCASTSS scale+24(FP), Z0
+	MOVQ         n+16(FP), DX
+	MOVQ         DX, BX
+	SHRQ         $0x04, BX
+	JZ           rest
+
+full:
+	VMOVUPS     (AX), Z1
+	VFMADD231PS (CX), Z0, Z1
+	VMOVUPS     Z1, (AX)
+	ADDQ        $0x00000040, AX
+	ADDQ        $0x00000040, CX
+	DECQ        BX
+	JNZ         full
+
+rest:
+	ANDQ        $0x0f, DX
+	JZ          end
+	MOVL        $0x00000001, BX
+	SHLXL       DX, BX, BX
+	DECL        BX
+	KMOVW       BX, K1
+	VMOVUPS.Z   (AX), K1, Z1
+	VMOVUPS.Z   (CX), K1, Z2
+	VFMADD231PS Z2, Z0, Z1
+	VMOVUPS     Z1, K1, (AX)
+
+end:
+	VZEROUPPER
+	RET
+
+// func sumLinesAVX512(dst *float32, ldd uintptr, d uintptr, table *int8, tableScale *float32, rows uintptr, ids *uint32, first uintptr, count uintptr, groupEnd *uint32, groupScale *float32, groups uintptr, lines uintptr) (ok bool)
+// Requires: AVX, AVX512F, CMOV, FMA3, MMX+
+TEXT ·sumLinesAVX512(SB), NOSPLIT, $0-105
+	MOVQ table+24(FP), AX
+	MOVQ dst+0(FP), CX
+	MOVQ d+16(FP), DX
+	MOVQ ids+48(FP), BX
+	MOVQ tableScale+32(FP), SI
+
+line:
+	XORQ R8, R8
+
+columns64:
+	LEAQ    64(R8), R9
+	CMPQ    R9, DX
+	JGT     columns64end
+	MOVQ    first+56(FP), DI
+	MOVQ    groupEnd+72(FP), R9
+	MOVQ    groupScale+80(FP), R10
+	MOVQ    groups+88(FP), R11
+	VMOVUPS (CX)(R8*4), Z0
+	VMOVUPS 64(CX)(R8*4), Z1
+	VMOVUPS 128(CX)(R8*4), Z2
+	VMOVUPS 192(CX)(R8*4), Z3
+
+columns64group:
+	MOVL         (R9), R12
+	VBROADCASTSS (R10), Z4
+	CMPQ         DI, R12
+	JGE          columns64next
+
+columns64id:
+	LEAQ         16(DI), R13
+	CMPQ         R13, count+64(FP)
+	CMOVQGE      DI, R13
+	MOVL         (BX)(R13*4), R13
+	MOVL         (BX)(DI*4), R14
+	CMPQ         R14, rows+40(FP)
+	JAE          bad
+	PREFETCHT0   (SI)(R13*4)
+	VBROADCASTSS (SI)(R14*4), Z5
+	VMULPS       Z4, Z5, Z5
+	IMULQ        DX, R13
+	IMULQ        DX, R14
+	ADDQ         R8, R13
+	ADDQ         R8, R14
+	PREFETCHT0   (AX)(R13*1)
+	VPMOVSXBD    (AX)(R14*1), Z6
+	VCVTDQ2PS    Z6, Z6
+	VFMADD231PS  Z6, Z5, Z0
+	VPMOVSXBD    16(AX)(R14*1), Z6
+	VCVTDQ2PS    Z6, Z6
+	VFMADD231PS  Z6, Z5, Z1
+	VPMOVSXBD    32(AX)(R14*1), Z6
+	VCVTDQ2PS    Z6, Z6
+	VFMADD231PS  Z6, Z5, Z2
+	VPMOVSXBD    48(AX)(R14*1), Z6
+	VCVTDQ2PS    Z6, Z6
+	VFMADD231PS  Z6, Z5, Z3
+	INCQ         DI
+	CMPQ         DI, R12
+	JLT          columns64id
+
+columns64next:
+	ADDQ    $0x04, R9
+	ADDQ    $0x04, R10
+	DECQ    R11
+	JNZ     columns64group
+	VMOVUPS Z0, (CX)(R8*4)
+	VMOVUPS Z1, 64(CX)(R8*4)
+	VMOVUPS Z2, 128(CX)(R8*4)
+	VMOVUPS Z3, 192(CX)(R8*4)
+	ADDQ    $0x40, R8
+	JMP     columns64
+
+columns64end:
+columns32:
+	LEAQ    32(R8), R9
+	CMPQ    R9, DX
+	JGT     columns32end
+	MOVQ    first+56(FP), DI
+	MOVQ    groupEnd+72(FP), R9
+	MOVQ    groupScale+80(FP), R10
+	MOVQ    groups+88(FP), R11
+	VMOVUPS (CX)(R8*4), Z0
+	VMOVUPS 64(CX)(R8*4), Z1
+
+columns32group:
+	MOVL         (R9), R12
+	VBROADCASTSS (R10), Z2
+	CMPQ         DI, R12
+	JGE          columns32next
+
+columns32id:
+	LEAQ         16(DI), R13
+	CMPQ         R13, count+64(FP)
+	CMOVQGE      DI, R13
+	MOVL         (BX)(R13*4), R13
+	MOVL         (BX)(DI*4), R14
+	CMPQ         R14, rows+40(FP)
+	JAE          bad
+	PREFETCHT0   (SI)(R13*4)
+	VBROADCASTSS (SI)(R14*4), Z3
+	VMULPS       Z2, Z3, Z3
+	IMULQ        DX, R13
+	IMULQ        DX, R14
+	ADDQ         R8, R13
+	ADDQ         R8, R14
+	PREFETCHT0   (AX)(R13*1)
+	VPMOVSXBD    (AX)(R14*1), Z4
+	VCVTDQ2PS    Z4, Z4
+	VFMADD231PS  Z4, Z3, Z0
+	VPMOVSXBD    16(AX)(R14*1), Z4
+	VCVTDQ2PS    Z4, Z4
+	VFMADD231PS  Z4, Z3, Z1
+	INCQ         DI
+	CMPQ         DI, R12
+	JLT          columns32id
+
+columns32next:
+	ADDQ    $0x04, R9
+	ADDQ    $0x04, R10
+	DECQ    R11
+	JNZ     columns32group
+	VMOVUPS Z0, (CX)(R8*4)
+	VMOVUPS Z1, 64(CX)(R8*4)
+	ADDQ    $0x20, R8
+	JMP     columns32
+
+columns32end:
+columns16:
+	LEAQ    16(R8), R9
+	CMPQ    R9, DX
+	JGT     columns16end
+	MOVQ    first+56(FP), DI
+	MOVQ    groupEnd+72(FP), R9
+	MOVQ    groupScale+80(FP), R10
+	MOVQ    groups+88(FP), R11
+	VMOVUPS (CX)(R8*4), Z0
+
+columns16group:
+	MOVL         (R9), R12
+	VBROADCASTSS (R10), Z1
+	CMPQ         DI, R12
+	JGE          columns16next
+
+columns16id:
+	LEAQ         16(DI), R13
+	CMPQ         R13, count+64(FP)
+	CMOVQGE      DI, R13
+	MOVL         (BX)(R13*4), R13
+	MOVL         (BX)(DI*4), R14
+	CMPQ         R14, rows+40(FP)
+	JAE          bad
+	PREFETCHT0   (SI)(R13*4)
+	VBROADCASTSS (SI)(R14*4), Z2
+	VMULPS       Z1, Z2, Z2
+	IMULQ        DX, R13
+	IMULQ        DX, R14
+	ADDQ         R8, R13
+	ADDQ         R8, R14
+	PREFETCHT0   (AX)(R13*1)
+	VPMOVSXBD    (AX)(R14*1), Z3
+	VCVTDQ2PS    Z3, Z3
+	VFMADD231PS  Z3, Z2, Z0
+	INCQ         DI
+	CMPQ         DI, R12
+	JLT          columns16id
+
+columns16next:
+	ADDQ    $0x04, R9
+	ADDQ    $0x04, R10
+	DECQ    R11
+	JNZ     columns16group
+	VMOVUPS Z0, (CX)(R8*4)
+	ADDQ    $0x10, R8
+	JMP     columns16
+
+columns16end:
+column:
+	CMPQ   R8, DX
+	JGE    done
+	MOVQ   first+56(FP), DI
+	MOVQ   groupEnd+72(FP), R9
+	MOVQ   groupScale+80(FP), R10
+	MOVQ   groups+88(FP), R11
+	VMOVSS (CX)(R8*4), X0
+
+columngroup:
+	MOVL         (R9), R12
+	VBROADCASTSS (R10), Z1
+	CMPQ         DI, R12
+	JGE          columnnext
+
+columnid:
+	LEAQ         16(DI), R13
+	CMPQ         R13, count+64(FP)
+	CMOVQGE      DI, R13
+	MOVL         (BX)(R13*4), R13
+	MOVL         (BX)(DI*4), R14
+	CMPQ         R14, rows+40(FP)
+	JAE          bad
+	PREFETCHT0   (SI)(R13*4)
+	VBROADCASTSS (SI)(R14*4), Z2
+	VMULPS       Z1, Z2, Z2
+	IMULQ        DX, R13
+	IMULQ        DX, R14
+	ADDQ         R8, R13
+	ADDQ         R8, R14
+	MOVBLSX      (AX)(R14*1), R13
+	VXORPS       X3, X3, X3
+	VCVTSI2SSL   R13, X3, X3
+	VFMADD231SS  X3, X2, X0
+	INCQ         DI
+	CMPQ         DI, R12
+	JLT          columnid
+
+columnnext:
+	ADDQ   $0x04, R9
+	ADDQ   $0x04, R10
+	DECQ   R11
+	JNZ    columngroup
+	VMOVSS X0, (CX)(R8*4)
+	INCQ   R8
+	JMP    column
+
+done:
+	MOVQ DI, first+56(FP)
+	ADDQ ldd+8(FP), CX
+	MOVQ groups+88(FP), R8
+	SHLQ $0x02, R8
+	ADDQ R8, groupEnd+72(FP)
+	ADDQ R8, groupScale+80(FP)
+	DECQ lines+96(FP)
+	JNZ  line
+	MOVB $0x01, AL
+	MOVB AL, ok+104(FP)
+	VZEROUPPER
+	RET
+
+bad:
+	XORB AL, AL
+	MOVB AL, ok+104(FP)
+	VZEROUPPER
+	RET
+
+// func sumLinesF32AVX512(dst *float32, ldd uintptr, d uintptr, table *float32, rows uintptr, ids *uint32, first uintptr, count uintptr, groupEnd *uint32, groupScale *float32, groups uintptr, lines uintptr) (ok bool)
+// Requires: AVX, AVX512F, CMOV, FMA3, MMX+
+TEXT ·sumLinesF32AVX512(SB), NOSPLIT, $0-97
+	MOVQ table+24(FP), AX
+	MOVQ dst+0(FP), CX
+	MOVQ d+16(FP), DX
+	MOVQ ids+40(FP), BX
+
+line:
+	XORQ DI, DI
+
+columns64:
+	LEAQ    64(DI), R8
+	CMPQ    R8, DX
+	JGT     columns64end
+	MOVQ    first+48(FP), SI
+	MOVQ    groupEnd+64(FP), R8
+	MOVQ    groupScale+72(FP), R9
+	MOVQ    groups+80(FP), R10
+	VMOVUPS (CX)(DI*4), Z0
+	VMOVUPS 64(CX)(DI*4), Z1
+	VMOVUPS 128(CX)(DI*4), Z2
+	VMOVUPS 192(CX)(DI*4), Z3
+
+columns64group:
+	MOVL         (R8), R11
+	VBROADCASTSS (R9), Z4
+	CMPQ         SI, R11
+	JGE          columns64next
+
+columns64id:
+	LEAQ        16(SI), R12
+	CMPQ        R12, count+56(FP)
+	CMOVQGE     SI, R12
+	MOVL        (BX)(R12*4), R12
+	MOVL        (BX)(SI*4), R13
+	CMPQ        R13, rows+32(FP)
+	JAE         bad
+	IMULQ       DX, R12
+	IMULQ       DX, R13
+	ADDQ        DI, R12
+	ADDQ        DI, R13
+	PREFETCHT0  (AX)(R12*4)
+	PREFETCHT0  64(AX)(R12*4)
+	PREFETCHT0  128(AX)(R12*4)
+	PREFETCHT0  192(AX)(R12*4)
+	VFMADD231PS (AX)(R13*4), Z4, Z0
+	VFMADD231PS 64(AX)(R13*4), Z4, Z1
+	VFMADD231PS 128(AX)(R13*4), Z4, Z2
+	VFMADD231PS 192(AX)(R13*4), Z4, Z3
+	INCQ        SI
+	CMPQ        SI, R11
+	JLT         columns64id
+
+columns64next:
+	ADDQ    $0x04, R8
+	ADDQ    $0x04, R9
+	DECQ    R10
+	JNZ     columns64group
+	VMOVUPS Z0, (CX)(DI*4)
+	VMOVUPS Z1, 64(CX)(DI*4)
+	VMOVUPS Z2, 128(CX)(DI*4)
+	VMOVUPS Z3, 192(CX)(DI*4)
+	ADDQ    $0x40, DI
+	JMP     columns64
+
+columns64end:
+columns32:
+	LEAQ    32(DI), R8
+	CMPQ    R8, DX
+	JGT     columns32end
+	MOVQ    first+48(FP), SI
+	MOVQ    groupEnd+64(FP), R8
+	MOVQ    groupScale+72(FP), R9
+	MOVQ    groups+80(FP), R10
+	VMOVUPS (CX)(DI*4), Z0
+	VMOVUPS 64(CX)(DI*4), Z1
+
+columns32group:
+	MOVL         (R8), R11
+	VBROADCASTSS (R9), Z2
+	CMPQ         SI, R11
+	JGE          columns32next
+
+columns32id:
+	LEAQ        16(SI), R12
+	CMPQ        R12, count+56(FP)
+	CMOVQGE     SI, R12
+	MOVL        (BX)(R12*4), R12
+	MOVL        (BX)(SI*4), R13
+	CMPQ        R13, rows+32(FP)
+	JAE         bad
+	IMULQ       DX, R12
+	IMULQ       DX, R13
+	ADDQ        DI, R12
+	ADDQ        DI, R13
+	PREFETCHT0  (AX)(R12*4)
+	PREFETCHT0  64(AX)(R12*4)
+	VFMADD231PS (AX)(R13*4), Z2, Z0
+	VFMADD231PS 64(AX)(R13*4), Z2, Z1
+	INCQ        SI
+	CMPQ        SI, R11
+	JLT         columns32id
+
+columns32next:
+	ADDQ    $0x04, R8
+	ADDQ    $0x04, R9
+	DECQ    R10
+	JNZ     columns32group
+	VMOVUPS Z0, (CX)(DI*4)
+	VMOVUPS Z1, 64(CX)(DI*4)
+	ADDQ    $0x20, DI
+	JMP     columns32
+
+columns32end:
+columns16:
+	LEAQ    16(DI), R8
+	CMPQ    R8, DX
+	JGT     columns16end
+	MOVQ    first+48(FP), SI
+	MOVQ    groupEnd+64(FP), R8
+	MOVQ    groupScale+72(FP), R9
+	MOVQ    groups+80(FP), R10
+	VMOVUPS (CX)(DI*4), Z0
+
+columns16group:
+	MOVL         (R8), R11
+	VBROADCASTSS (R9), Z1
+	CMPQ         SI, R11
+	JGE          columns16next
+
+columns16id:
+	LEAQ        16(SI), R12
+	CMPQ        R12, count+56(FP)
+	CMOVQGE     SI, R12
+	MOVL        (BX)(R12*4), R12
+	MOVL        (BX)(SI*4), R13
+	CMPQ        R13, rows+32(FP)
+	JAE         bad
+	IMULQ       DX, R12
+	IMULQ       DX, R13
+	ADDQ        DI, R12
+	ADDQ        DI, R13
+	PREFETCHT0  (AX)(R12*4)
+	VFMADD231PS (AX)(R13*4), Z1, Z0
+	INCQ        SI
+	CMPQ        SI, R11
+	JLT         columns16id
+
+columns16next:
+	ADDQ    $0x04, R8
+	ADDQ    $0x04, R9
+	DECQ    R10
+	JNZ     columns16group
+	VMOVUPS Z0, (CX)(DI*4)
+	ADDQ    $0x10, DI
+	JMP     columns16
+
+columns16end:
+column:
+	CMPQ   DI, DX
+	JGE    done
+	MOVQ   first+48(FP), SI
+	MOVQ   groupEnd+64(FP), R8
+	MOVQ   groupScale+72(FP), R9
+	MOVQ   groups+80(FP), R10
+	VMOVSS (CX)(DI*4), X0
+
+columngroup:
+	MOVL         (R8), R11
+	VBROADCASTSS (R9), Z1
+	CMPQ         SI, R11
+	JGE          columnnext
+
+columnid:
+	LEAQ        16(SI), R12
+	CMPQ        R12, count+56(FP)
+	CMOVQGE     SI, R12
+	MOVL        (BX)(R12*4), R12
+	MOVL        (BX)(SI*4), R13
+	CMPQ        R13, rows+32(FP)
+	JAE         bad
+	IMULQ       DX, R12
+	IMULQ       DX, R13
+	ADDQ        DI, R12
+	ADDQ        DI, R13
+	VFMADD231SS (AX)(R13*4), X1, X0
+	INCQ        SI
+	CMPQ        SI, R11
+	JLT         columnid
+
+columnnext:
+	ADDQ   $0x04, R8
+	ADDQ   $0x04, R9
+	DECQ   R10
+	JNZ    columngroup
+	VMOVSS X0, (CX)(DI*4)
+	INCQ   DI
+	JMP    column
+
+done:
+	MOVQ SI, first+48(FP)
+	ADDQ ldd+8(FP), CX
+	MOVQ groups+80(FP), DI
+	SHLQ $0x02, DI
+	ADDQ DI, groupEnd+64(FP)
+	ADDQ DI, groupScale+72(FP)
+	DECQ lines+88(FP)
+	JNZ  line
+	MOVB $0x01, AL
+	MOVB AL, ok+96(FP)
+	VZEROUPPER
+	RET
+
+bad:
+	XORB AL, AL
+	MOVB AL, ok+96(FP)
+	VZEROUPPER
+	RET
+
+// func expSumAVX512(x *float32, n uintptr, top float32) float32
+// Requires: AVX, AVX512DQ, AVX512F, BMI2, SSE
+TEXT ·expSumAVX512(SB), NOSPLIT, $0-28
+	VMOVUPS      tableAVX512<>+0(SB), Z0
+	VMOVUPS      tableAVX512<>+64(SB), Z1
+	VBROADCASTSS poly2AVX512<>+0(SB), Z2
+	VBROADCASTSS poly1AVX512<>+0(SB), Z3
+	VBROADCASTSS lo87<>+0(SB), Z4
+	VBROADCASTSS hi0<>+0(SB), Z5
+	VBROADCASTSS magic<>+0(SB), Z6
+	VBROADCASTSS one<>+0(SB), Z7
+	VBROADCASTSS onceAVX512<>+0(SB), Z7
+	MOVQ         x+0(FP), AX
+	VPXORD       Z8, Z8, Z8
+	VBROADCASTSS top+16(FP), Z9
+	MOVQ         n+8(FP), CX
+	MOVQ         CX, DX
+	SHRQ         $0x04, DX
+	JZ           rest
+
+full:
+	VMOVUPS     (AX), Z10
+	VSUBPS      Z9, Z10, Z10
+	VMINPS      Z10, Z5, Z10
+	VMAXPS      Z10, Z4, Z10
+	VMOVAPS     Z6, Z11
+	VFMADD231PS Z7, Z10, Z11
+	VSUBPS      Z6, Z11, Z12
+	VFMSUB213PS Z12, Z7, Z10
+	VMOVAPS     Z11, Z13
+	VPERMI2PS   Z1, Z0, Z13
+	VPSLLD      $0x12, Z11, Z11
+	VPADDD      Z11, Z13, Z13
+	VMOVAPS     Z2, Z12
+	VFMADD213PS Z3, Z10, Z12
+	VMULPS      Z13, Z10, Z10
+	VFMADD231PS Z12, Z10, Z13
+	VMOVUPS     Z13, (AX)
+	VADDPS      Z13, Z8, Z8
+	ADDQ        $0x00000040, AX
+	DECQ        DX
+	JNZ         full
+
+rest:
+	ANDQ        $0x0f, CX
+	JZ          end
+	MOVL        $0x00000001, DX
+	SHLXL       CX, DX, DX
+	DECL        DX
+	KMOVW       DX, K1
+	VMOVUPS.Z   (AX), K1, Z10
+	VSUBPS      Z9, Z10, Z10
+	VMINPS      Z10, Z5, Z5
+	VMAXPS      Z5, Z4, Z5
+	VMOVAPS     Z6, Z4
+	VFMADD231PS Z7, Z5, Z4
+	VSUBPS      Z6, Z4, Z6
+	VFMSUB213PS Z6, Z7, Z5
+	VMOVAPS     Z4, Z7
+	VPERMI2PS   Z1, Z0, Z7
+	VPSLLD      $0x12, Z4, Z4
+	VPADDD      Z4, Z7, Z7
+	VMOVAPS     Z2, Z6
+	VFMADD213PS Z3, Z5, Z6
+	VMULPS      Z7, Z5, Z5
+	VFMADD231PS Z6, Z5, Z7
+	VMOVUPS     Z7, K1, (AX)
+	VADDPS      Z7, Z8, K1, Z8
+
+end:
+	VEXTRACTF32X8 $0x01, Z8, Y0
+	VADDPS        Y0, Y8, Y8
+	VEXTRACTF128  $0x01, Y8, X0
+	VADDPS        X0, X8, X8
+	VMOVHLPS      X8, X8, X0
+	VADDPS        X0, X8, X8
+	VMOVSHDUP     X8, X0
+	VADDSS        X0, X8, X0
+	MOVSS         X0, ret+24(FP)
+	VZEROUPPER
+	RET
+
+DATA onceAVX512<>+0(SB)/4, $0x4238aa3b
+GLOBL onceAVX512<>(SB), RODATA|NOPTR, $4
 
 // func peakAVX512(n uintptr)
 // Requires: AVX, AVX512F

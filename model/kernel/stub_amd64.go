@@ -175,6 +175,65 @@ func gemmTN5x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr,
 //go:noescape
 func gemmTN6x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
 
+// gatesAVX2 is
+//
+//	for r < rows: Gates(z[r], c[r], h[r], hidden)
+//
+// with the distances of rows in bytes.
+//
+//go:noescape
+func gatesAVX2(rows uintptr, z *float32, ldz uintptr, c *float32, ldc uintptr, h *float32, ldh uintptr, hidden uintptr)
+
+// gates2AVX2 is
+//
+//	for r < rows: Gates((zx + zh)[r], c[r], h[r], hidden)
+//
+// with the distances of rows in bytes.
+//
+//go:noescape
+func gates2AVX2(rows uintptr, zx *float32, ldzx uintptr, zh *float32, ldzh uintptr, c *float32, ldc uintptr, h *float32, ldh uintptr, hidden uintptr)
+
+// gatesTrainAVX2 is GatesTrain.
+//
+//go:noescape
+func gatesTrainAVX2(z *float32, cPrev *float32, c *float32, tanhC *float32, h *float32, hidden uintptr)
+
+// gatesBackwardAVX2 is GatesBackward.
+//
+//go:noescape
+func gatesBackwardAVX2(dz *float32, z *float32, cPrev *float32, tanhC *float32, dh *float32, dc *float32, hidden uintptr)
+
+// tanhAVX2 is Tanh.
+//
+//go:noescape
+func tanhAVX2(x *float32, n uintptr)
+
+// addScaledAVX2 is AddScaled.
+//
+//go:noescape
+func addScaledAVX2(dst *float32, x *float32, n uintptr, scale float32)
+
+// sumLinesAVX2 is SumLines of lines ≥ 1 over count ≥ 1 ids, with ldd in bytes.
+// It prefetches 16 ids ahead and returns false at an id from rows on.
+//
+//go:noescape
+func sumLinesAVX2(dst *float32, ldd uintptr, d uintptr, table *int8, tableScale *float32, rows uintptr, ids *uint32, first uintptr, count uintptr, groupEnd *uint32, groupScale *float32, groups uintptr, lines uintptr) (ok bool)
+
+// sumLinesF32AVX2 is SumLines of lines ≥ 1 over count ≥ 1 ids, with ldd in bytes.
+// It prefetches 16 ids ahead and returns false at an id from rows on.
+//
+//go:noescape
+func sumLinesF32AVX2(dst *float32, ldd uintptr, d uintptr, table *float32, rows uintptr, ids *uint32, first uintptr, count uintptr, groupEnd *uint32, groupScale *float32, groups uintptr, lines uintptr) (ok bool)
+
+// expSumAVX2 is
+//
+//	for j < n: x[j] = exp(x[j] - top); s += x[j]
+//
+// for x ≤ top, and returns s.
+//
+//go:noescape
+func expSumAVX2(x *float32, n uintptr, top float32) float32
+
 // peakAVX2 runs n times 12 independent multiply-adds of 8 lanes.
 func peakAVX2(n uintptr)
 
@@ -456,6 +515,65 @@ func gemmTN13x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintp
 //
 //go:noescape
 func gemmTN14x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr, mask uint32)
+
+// gatesAVX512 is
+//
+//	for r < rows: Gates(z[r], c[r], h[r], hidden)
+//
+// with the distances of rows in bytes.
+//
+//go:noescape
+func gatesAVX512(rows uintptr, z *float32, ldz uintptr, c *float32, ldc uintptr, h *float32, ldh uintptr, hidden uintptr)
+
+// gates2AVX512 is
+//
+//	for r < rows: Gates((zx + zh)[r], c[r], h[r], hidden)
+//
+// with the distances of rows in bytes.
+//
+//go:noescape
+func gates2AVX512(rows uintptr, zx *float32, ldzx uintptr, zh *float32, ldzh uintptr, c *float32, ldc uintptr, h *float32, ldh uintptr, hidden uintptr)
+
+// gatesTrainAVX512 is GatesTrain.
+//
+//go:noescape
+func gatesTrainAVX512(z *float32, cPrev *float32, c *float32, tanhC *float32, h *float32, hidden uintptr)
+
+// gatesBackwardAVX512 is GatesBackward.
+//
+//go:noescape
+func gatesBackwardAVX512(dz *float32, z *float32, cPrev *float32, tanhC *float32, dh *float32, dc *float32, hidden uintptr)
+
+// tanhAVX512 is Tanh.
+//
+//go:noescape
+func tanhAVX512(x *float32, n uintptr)
+
+// addScaledAVX512 is AddScaled.
+//
+//go:noescape
+func addScaledAVX512(dst *float32, x *float32, n uintptr, scale float32)
+
+// sumLinesAVX512 is SumLines of lines ≥ 1 over count ≥ 1 ids, with ldd in bytes.
+// It prefetches 16 ids ahead and returns false at an id from rows on.
+//
+//go:noescape
+func sumLinesAVX512(dst *float32, ldd uintptr, d uintptr, table *int8, tableScale *float32, rows uintptr, ids *uint32, first uintptr, count uintptr, groupEnd *uint32, groupScale *float32, groups uintptr, lines uintptr) (ok bool)
+
+// sumLinesF32AVX512 is SumLines of lines ≥ 1 over count ≥ 1 ids, with ldd in bytes.
+// It prefetches 16 ids ahead and returns false at an id from rows on.
+//
+//go:noescape
+func sumLinesF32AVX512(dst *float32, ldd uintptr, d uintptr, table *float32, rows uintptr, ids *uint32, first uintptr, count uintptr, groupEnd *uint32, groupScale *float32, groups uintptr, lines uintptr) (ok bool)
+
+// expSumAVX512 is
+//
+//	for j < n: x[j] = exp(x[j] - top); s += x[j]
+//
+// for x ≤ top, and returns s.
+//
+//go:noescape
+func expSumAVX512(x *float32, n uintptr, top float32) float32
 
 // peakAVX512 runs n times 12 independent multiply-adds of 16 lanes.
 func peakAVX512(n uintptr)

@@ -10,6 +10,15 @@ func main() {
 	for _, v := range []vector{avx2, avx512} {
 		gemm(v)
 		gemmTN(v)
+		gates(v, false)
+		gates(v, true)
+		gatesTrain(v)
+		gatesBackward(v)
+		tanh(v)
+		addScaled(v)
+		sumLines(v, true)
+		sumLines(v, false)
+		expSum(v)
 		peak(v)
 	}
 	Generate()

@@ -2,6 +2,7 @@ package main
 
 import (
 	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
 )
 
@@ -39,3 +40,12 @@ func (v vector) zero() VecVirtual {
 
 // param reads a parameter into a new register.
 func param(name string) Register { return Load(Param(name), GP64()) }
+
+// slot is a parameter where it lies on the stack.
+func slot(name string) Op {
+	b, err := Param(name).Resolve()
+	if err != nil {
+		panic(err)
+	}
+	return b.Addr
+}

@@ -1,0 +1,492 @@
+package main
+
+import (
+	"fmt"
+	"math"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+)
+
+// The exponential of the gates. With N = 8 (AVX2) or 32 (AVX-512) and
+// x·log2(e)·N = n + r, n whole and |r| ≤ 1/2,
+//
+//	exp(x) = 2^(n div N) · 2^((n mod N)/N) · 2^(r/N)
+//
+// of which the first goes into the exponent's bits, the second comes from a
+// table in a register and the third is a short polynomial (Tang 1989). Adding
+// 1.5·2^23 leaves n in the low bits of a float32.
+
+const (
+	magic = 1.5 * (1 << 23)
+	// limit bounds the gates' arguments: σ(−29) is 3e-13, and the products
+	// of denominators, (1+exp(29))·(1+exp(2·29)), stay finite.
+	limit = 29
+)
+
+// constants of one function, in registers or memory.
+type constants struct {
+	v          vector
+	lo, hi     VecVirtual
+	magic      VecVirtual
+	table      []VecVirtual // 2^(i/N) less i in the bits where n is added
+	shift      uint64       // of n to those bits
+	poly       []Op         // of r, from the highest power to the first
+	one        VecVirtual
+	neg, twice VecVirtual // N·log2(e) times −1 and 2
+}
+
+var globals = map[string]Mem{}
+
+// global is read-only data of some 32-bit words.
+func global(name string, words ...uint32) Mem {
+	if m, ok := globals[name]; ok {
+		return m
+	}
+	m := GLOBL(name, RODATA|NOPTR)
+	for i, w := range words {
+		DATA(4*i, U32(w))
+	}
+	globals[name] = m
+	return m
+}
+
+// broadcast loads one number into all lanes of a new register.
+func (v vector) broadcast(name string, x float64) VecVirtual {
+	r := v.reg()
+	VBROADCASTSS(global(name, math.Float32bits(float32(x))), r)
+	return r
+}
+
+func (v vector) constants(lo, hi float64) *constants {
+	n := 8
+	if v.lanes == 16 {
+		n = 32
+	}
+	k := &constants{v: v, shift: uint64(23 - int(math.Log2(float64(n))))}
+	var words []uint32
+	for i := range n {
+		words = append(words, math.Float32bits(float32(math.Exp2(float64(i)/float64(n))))-uint32(i)<<k.shift)
+	}
+	table := global("table"+v.isa, words...)
+	for i := range n / v.lanes {
+		r := v.reg()
+		VMOVUPS(table.Offset(i*v.bytes()), r)
+		k.table = append(k.table, r)
+	}
+	// Powers of ln(2)/N, two of them shifted so that the largest error over
+	// |r| ≤ 1/2 is the least: 3e-8 (N = 8), 5e-8 (N = 32).
+	a := math.Ln2 / float64(n)
+	if n == 8 {
+		p2 := a*a/2 + a*a*a*a/24*2*(math.Sqrt2-1)/4
+		for i, c := range []float64{a * a * a / 6, p2, a} {
+			x := math.Float32bits(float32(c))
+			k.poly = append(k.poly, global(fmt.Sprintf("poly%d%s", 3-i, v.isa), x, x, x, x, x, x, x, x))
+		}
+	} else {
+		k.poly = []Op{v.broadcast("poly2"+v.isa, a*a/2), v.broadcast("poly1"+v.isa, a+a*a*a/6*3/16)}
+	}
+	k.lo, k.hi = v.broadcast(fmt.Sprintf("lo%v", -lo), lo), v.broadcast(fmt.Sprintf("hi%v", hi), hi)
+	k.magic, k.one = v.broadcast("magic", magic), v.broadcast("one", 1)
+	return k
+}
+
+// scale is N·log2(e)·by.
+func (k *constants) scale(name string, by float64) VecVirtual {
+	n := float64(int(1) << (23 - k.shift))
+	return k.v.broadcast(name+k.v.isa, by*n*math.Log2E)
+}
+
+// exp returns exp(by·x) in a new register; scale is that of by, x a register or
+// memory. A NaN stays one: MIN and MAX return their last operand then.
+func (k *constants) exp(x Op, scale VecVirtual) VecVirtual {
+	y := k.v.reg()
+	VMINPS(x, k.hi, y)
+	VMAXPS(y, k.lo, y)
+	t, n, s := k.v.reg(), k.v.reg(), k.v.reg()
+	VMOVAPS(k.magic, t)
+	VFMADD231PS(scale, y, t)
+	VSUBPS(k.magic, t, n)
+	VFMSUB213PS(n, scale, y) // r
+	if len(k.table) == 1 {
+		VPERMPS(k.table[0], t, s)
+	} else {
+		VMOVAPS(t, s)
+		VPERMI2PS(k.table[1], k.table[0], s)
+	}
+	VPSLLD(Imm(k.shift), t, t)
+	VPADDD(t, s, s)
+	p := n
+	VMOVAPS(k.poly[0], p)
+	for _, c := range k.poly[1:] {
+		VFMADD213PS(c, y, p)
+	}
+	VMULPS(s, y, y)
+	VFMADD231PS(p, y, s)
+	return s
+}
+
+// sigmoid is 1/(1+exp(−x)).
+func (k *constants) sigmoid(x Op) VecVirtual {
+	e := k.exp(x, k.neg)
+	VADDPS(k.one, e, e)
+	VDIVPS(e, k.one, e)
+	return e
+}
+
+// tanh is (exp(2x)−1)/(exp(2x)+1).
+func (k *constants) tanh(x Op) VecVirtual {
+	e, d := k.exp(x, k.twice), k.v.reg()
+	VADDPS(k.one, e, d)
+	VSUBPS(k.one, e, e)
+	VDIVPS(d, e, e)
+	return e
+}
+
+// sigmoidTanh is σ(x)·tanh(y) with one division:
+// (exp(2y)−1) / ((1+exp(−x))·(exp(2y)+1)).
+func (k *constants) sigmoidTanh(x, y Op) VecVirtual {
+	d, e := k.exp(x, k.neg), k.exp(y, k.twice)
+	n := k.v.reg()
+	VADDPS(k.one, d, d)
+	VSUBPS(k.one, e, n)
+	VFMADD213PS(d, d, e)
+	VDIVPS(e, n, n)
+	return n
+}
+
+// gateConstants are those of the gates.
+func (v vector) gateConstants() *constants {
+	k := v.constants(-limit, limit)
+	k.neg, k.twice = k.scale("neg", -1), k.scale("twice", 2)
+	return k
+}
+
+// lanes reads and writes vectors, all lanes or the first few.
+type lanes struct {
+	v    vector
+	mask Op // nil for all
+}
+
+// tail returns lanes of the first n; n is lost.
+func (v vector) tail(n Register) lanes {
+	if v.lanes == 16 {
+		one, k := GP32(), K()
+		MOVL(U32(1), one)
+		SHLXL(n.(GPVirtual).As32(), one, one)
+		DECL(one)
+		KMOVW(one, k)
+		return lanes{v, k}
+	}
+	words := make([]uint32, 16)
+	for i := range 8 {
+		words[i] = math.MaxUint32
+	}
+	p, m := GP64(), YMM()
+	LEAQ(global("tailmask", words...).Offset(32), p)
+	SHLQ(Imm(2), n)
+	SUBQ(n, p)
+	VMOVUPS(Mem{Base: p}, m)
+	return lanes{v, m}
+}
+
+func (l lanes) load(m Mem) VecVirtual {
+	r := l.v.reg()
+	switch {
+	case l.mask == nil:
+		VMOVUPS(m, r)
+	case l.v.lanes == 16:
+		VMOVUPS_Z(m, l.mask, r)
+	default:
+		VMASKMOVPS(m, l.mask, r)
+	}
+	return r
+}
+
+// operand is m itself where all lanes are read, else a register.
+func (l lanes) operand(m Mem) Op {
+	if l.mask == nil {
+		return m
+	}
+	return l.load(m)
+}
+
+func (l lanes) store(r VecVirtual, m Mem) {
+	if l.mask == nil {
+		VMOVUPS(r, m)
+		return
+	}
+	if l.v.lanes == 16 {
+		VMOVUPS(r, l.mask, m)
+	} else {
+		VMASKMOVPS(r, l.mask, m)
+	}
+}
+
+// sweep runs body over n lanes, the last ones masked, and moves the pointers;
+// it leaves them where the full vectors end.
+func (v vector) sweep(n Register, pointers []Register, body func(l lanes)) {
+	full, rest := GP64(), GP64()
+	MOVQ(n, full)
+	SHRQ(Imm(uint64(math.Log2(float64(v.lanes)))), full)
+	JZ(LabelRef("rest"))
+	Label("full")
+	body(lanes{v, nil})
+	for _, p := range pointers {
+		ADDQ(U32(v.bytes()), p)
+	}
+	DECQ(full)
+	JNZ(LabelRef("full"))
+	Label("rest")
+	MOVQ(n, rest)
+	ANDQ(Imm(uint64(v.lanes-1)), rest)
+	JZ(LabelRef("end"))
+	body(v.tail(rest))
+	Label("end")
+}
+
+// four are the addresses of a row of 4·hidden numbers: two pointers and the
+// distance reach all.
+type four struct{ p, p3, step Register }
+
+func newFour(p, hidden4 Register) four {
+	f := four{p, GP64(), hidden4}
+	LEAQ(Mem{Base: hidden4, Index: hidden4, Scale: 2}, f.p3)
+	ADDQ(p, f.p3)
+	return f
+}
+
+func (f four) at(i int) Mem {
+	if i == 3 {
+		return Mem{Base: f.p3}
+	}
+	m := Mem{Base: f.p}
+	if i > 0 {
+		m.Index, m.Scale = f.step, uint8(i)
+	}
+	return m
+}
+
+// gates writes Gates for several rows, of one operand or the sum of two.
+func gates(v vector, sum bool) {
+	name, params, z := "gates"+v.isa, "z *float32, ldz uintptr", "z"
+	if sum {
+		name, params, z = "gates2"+v.isa, "zx *float32, ldzx uintptr, zh *float32, ldzh uintptr", "(zx + zh)"
+	}
+	TEXT(name, NOSPLIT, "func(rows uintptr, "+params+", c *float32, ldc uintptr, h *float32, ldh, hidden uintptr)")
+	Doc(name+" is", "",
+		"\tfor r < rows: Gates("+z+"[r], c[r], h[r], hidden)", "",
+		"with the distances of rows in bytes.")
+	Pragma("noescape")
+	k := v.gateConstants()
+	hidden4 := param("hidden")
+	SHLQ(Imm(2), hidden4)
+	var zs []four
+	if sum {
+		zs = []four{newFour(param("zx"), hidden4), newFour(param("zh"), hidden4)}
+	} else {
+		zs = []four{newFour(param("z"), hidden4)}
+	}
+	c, h, rows := param("c"), param("h"), param("rows")
+	var pointers []Register
+	for _, z := range zs {
+		pointers = append(pointers, z.p, z.p3)
+	}
+	pointers = append(pointers, c, h)
+	Label("row")
+	v.sweep(param("hidden"), pointers, func(l lanes) {
+		z := func(i int) Op {
+			if !sum {
+				return l.operand(zs[0].at(i))
+			}
+			x := l.load(zs[0].at(i))
+			VADDPS(l.operand(zs[1].at(i)), x, x)
+			return x
+		}
+		cell := k.sigmoidTanh(z(0), z(2))
+		f := k.sigmoid(z(1))
+		VFMADD231PS(l.operand(Mem{Base: c}), f, cell)
+		l.store(cell, Mem{Base: c})
+		l.store(k.sigmoidTanh(z(3), cell), Mem{Base: h})
+	})
+	// On to the next row from where the full vectors end.
+	DECQ(rows)
+	JZ(LabelRef("done"))
+	back, step := GP64(), GP64()
+	MOVQ(param("hidden"), back)
+	ANDQ(I32(-v.lanes), back)
+	SHLQ(Imm(2), back)
+	next := func(ld string, ps ...Register) {
+		Load(Param(ld), step)
+		SUBQ(back, step)
+		for _, p := range ps {
+			ADDQ(step, p)
+		}
+	}
+	if sum {
+		next("ldzx", zs[0].p, zs[0].p3)
+		next("ldzh", zs[1].p, zs[1].p3)
+	} else {
+		next("ldz", zs[0].p, zs[0].p3)
+	}
+	next("ldc", c)
+	next("ldh", h)
+	JMP(LabelRef("row"))
+	Label("done")
+	VZEROUPPER()
+	RET()
+}
+
+func gatesTrain(v vector) {
+	TEXT("gatesTrain"+v.isa, NOSPLIT, "func(z, cPrev, c, tanhC, h *float32, hidden uintptr)")
+	Doc("gatesTrain" + v.isa + " is GatesTrain.")
+	Pragma("noescape")
+	k := v.gateConstants()
+	n, hidden4 := param("hidden"), GP64()
+	MOVQ(n, hidden4)
+	SHLQ(Imm(2), hidden4)
+	z := newFour(param("z"), hidden4)
+	cPrev, c, tanhC, h := param("cPrev"), param("c"), param("tanhC"), param("h")
+	v.sweep(n, []Register{z.p, z.p3, cPrev, c, tanhC, h}, func(l lanes) {
+		i := k.sigmoid(l.operand(z.at(0)))
+		l.store(i, z.at(0))
+		cell := k.tanh(l.operand(z.at(2)))
+		l.store(cell, z.at(2))
+		VMULPS(i, cell, cell)
+		f := k.sigmoid(l.operand(z.at(1)))
+		l.store(f, z.at(1))
+		VFMADD231PS(l.operand(Mem{Base: cPrev}), f, cell)
+		l.store(cell, Mem{Base: c})
+		tc := k.tanh(cell)
+		l.store(tc, Mem{Base: tanhC})
+		o := k.sigmoid(l.operand(z.at(3)))
+		l.store(o, z.at(3))
+		VMULPS(o, tc, tc)
+		l.store(tc, Mem{Base: h})
+	})
+	VZEROUPPER()
+	RET()
+}
+
+func gatesBackward(v vector) {
+	TEXT("gatesBackward"+v.isa, NOSPLIT, "func(dz, z, cPrev, tanhC, dh, dc *float32, hidden uintptr)")
+	Doc("gatesBackward" + v.isa + " is GatesBackward.")
+	Pragma("noescape")
+	one := v.broadcast("one", 1)
+	n, hidden4 := param("hidden"), GP64()
+	MOVQ(n, hidden4)
+	SHLQ(Imm(2), hidden4)
+	dz, z := newFour(param("dz"), hidden4), newFour(param("z"), hidden4)
+	cPrev, tanhC, dhp, dcp := param("cPrev"), param("tanhC"), param("dh"), param("dc")
+	v.sweep(n, []Register{dz.p, dz.p3, z.p, z.p3, cPrev, tanhC, dhp, dcp}, func(l lanes) {
+		slope := func(x VecVirtual) VecVirtual { // 1 − x²
+			r := v.reg()
+			VMOVAPS(one, r)
+			VFNMADD231PS(x, x, r)
+			return r
+		}
+		curve := func(x VecVirtual) VecVirtual { // x − x²
+			r := v.reg()
+			VMOVAPS(x, r)
+			VFNMADD231PS(x, x, r)
+			return r
+		}
+		o, tc, dh := l.load(z.at(3)), l.load(Mem{Base: tanhC}), l.load(Mem{Base: dhp})
+		d := slope(tc)
+		VMULPS(o, d, d)
+		VMULPS(dh, d, d)
+		VADDPS(l.operand(Mem{Base: dcp}), d, d)
+		do := curve(o)
+		VMULPS(tc, do, do)
+		VMULPS(dh, do, do)
+		i, f, g := l.load(z.at(0)), l.load(z.at(1)), l.load(z.at(2))
+		l.store(do, dz.at(3)) // dz may be z: all of it has been read
+		di := curve(i)
+		VMULPS(g, di, di)
+		VMULPS(d, di, di)
+		l.store(di, dz.at(0))
+		df := curve(f)
+		VMULPS(l.operand(Mem{Base: cPrev}), df, df)
+		VMULPS(d, df, df)
+		l.store(df, dz.at(1))
+		dg := slope(g)
+		VMULPS(i, dg, dg)
+		VMULPS(d, dg, dg)
+		l.store(dg, dz.at(2))
+		VMULPS(f, d, d)
+		l.store(d, Mem{Base: dcp})
+	})
+	VZEROUPPER()
+	RET()
+}
+
+func tanh(v vector) {
+	TEXT("tanh"+v.isa, NOSPLIT, "func(x *float32, n uintptr)")
+	Doc("tanh" + v.isa + " is Tanh.")
+	Pragma("noescape")
+	k := v.gateConstants()
+	x := param("x")
+	v.sweep(param("n"), []Register{x}, func(l lanes) {
+		l.store(k.tanh(l.operand(Mem{Base: x})), Mem{Base: x})
+	})
+	VZEROUPPER()
+	RET()
+}
+
+// expSum writes the heart of Softmax.
+func expSum(v vector) {
+	TEXT("expSum"+v.isa, NOSPLIT, "func(x *float32, n uintptr, top float32) float32")
+	Doc("expSum"+v.isa+" is", "", "\tfor j < n: x[j] = exp(x[j] - top); s += x[j]", "", "for x ≤ top, and returns s.")
+	Pragma("noescape")
+	k := v.constants(-87, 0)
+	k.twice = k.scale("once", 1)
+	x, top, sum := param("x"), v.reg(), v.zero()
+	VBROADCASTSS(slot("top").(Mem), top)
+	v.sweep(param("n"), []Register{x}, func(l lanes) {
+		e := l.load(Mem{Base: x})
+		VSUBPS(top, e, e)
+		e = k.exp(e, k.twice)
+		l.store(e, Mem{Base: x})
+		switch {
+		case l.mask == nil:
+			VADDPS(e, sum, sum)
+		case v.lanes == 16:
+			VADDPS(e, sum, l.mask, sum)
+		default:
+			VANDPS(l.mask, e, e)
+			VADDPS(e, sum, sum)
+		}
+	})
+	if v.lanes == 16 {
+		half := YMM()
+		VEXTRACTF32X8(Imm(1), sum, half)
+		VADDPS(half, sum.AsY(), sum.AsY())
+	}
+	half := XMM()
+	VEXTRACTF128(Imm(1), sum.AsY(), half)
+	VADDPS(half, sum.AsX(), sum.AsX())
+	VMOVHLPS(sum.AsX(), sum.AsX(), half)
+	VADDPS(half, sum.AsX(), sum.AsX())
+	VMOVSHDUP(sum.AsX(), half)
+	VADDSS(half, sum.AsX(), half)
+	Store(half, ReturnIndex(0))
+	VZEROUPPER()
+	RET()
+}
+
+func addScaled(v vector) {
+	TEXT("addScaled"+v.isa, NOSPLIT, "func(dst, x *float32, n uintptr, scale float32)")
+	Doc("addScaled" + v.isa + " is AddScaled.")
+	Pragma("noescape")
+	dst, x := param("dst"), param("x")
+	s := v.reg()
+	VBROADCASTSS(slot("scale").(Mem), s)
+	v.sweep(param("n"), []Register{dst, x}, func(l lanes) {
+		r := l.load(Mem{Base: dst})
+		VFMADD231PS(l.operand(Mem{Base: x}), s, r)
+		l.store(r, Mem{Base: dst})
+	})
+	VZEROUPPER()
+	RET()
+}

@@ -1,0 +1,745 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// eps is the rounding error of one float32 operation, relative.
+const eps = 1.0 / (1 << 24)
+
+// gateTolerance is what σ, tanh and their products may differ from the
+// specification, which computes in float64: the exponential is within 2e-7 of
+// itself, half of which reaches a quotient of at most 1, and five roundings
+// come on top. It is absolute: tanh near 0 keeps no more digits.
+const gateTolerance = 6e-7
+
+// eachISA runs f as a subtest for every instruction set, saying which it
+// skipped.
+func eachISA(t *testing.T, f func(t *testing.T)) {
+	for _, name := range isaNames {
+		t.Run(name, func(t *testing.T) {
+			restore, ok := SwitchISA(name)
+			if !ok {
+				t.Skipf("this machine or build has no %s", name)
+			}
+			defer restore()
+			f(t)
+		})
+	}
+}
+
+func random(r *rand.Rand, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = r.Float32()*2 - 1
+	}
+	return x
+}
+
+const sentinel = float32(-12345.678)
+
+// guarded is a slice with sentinels on both sides, off elements after a
+// boundary of 64 bytes or so.
+type guarded struct {
+	all []float32
+	x   []float32
+}
+
+func guard(x []float32, off int) guarded {
+	g := guarded{all: make([]float32, len(x)+off+64)}
+	for i := range g.all {
+		g.all[i] = sentinel
+	}
+	g.x = g.all[32+off:][:len(x):len(x)]
+	copy(g.x, x)
+	return g
+}
+
+func (g guarded) check(t *testing.T, what string) {
+	t.Helper()
+	off := len(g.all) - 64 - len(g.x)
+	for i, v := range g.all {
+		if (i < 32+off || i >= 32+off+len(g.x)) && v != sentinel {
+			t.Fatalf("%s: wrote %v at %d, outside its %d elements", what, v, i-32-off, len(g.x))
+		}
+	}
+}
+
+// near fails unless got is want: within tol(i), or NaN or the same infinity
+// where want is.
+func near(t *testing.T, what string, got, want []float32, tol func(i int) float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: got %d elements, want %d", what, len(got), len(want))
+	}
+	for i, w := range want {
+		g := got[i]
+		switch {
+		case w != w || g != g:
+			if (w != w) != (g != g) {
+				t.Fatalf("%s: element %d: got %v, want %v", what, i, g, w)
+			}
+		case math.IsInf(float64(w), 0) || math.IsInf(float64(g), 0):
+			if w != g {
+				t.Fatalf("%s: element %d: got %v, want %v", what, i, g, w)
+			}
+		case math.Abs(float64(g)-float64(w)) > tol(i):
+			t.Fatalf("%s: element %d: got %v, want %v, within %.1e", what, i, g, w, tol(i))
+		}
+	}
+}
+
+// within is a tolerance absolute below 1 and relative above.
+func within(want []float32, tol float64) func(i int) float64 {
+	return func(i int) float64 { return tol * max(1, math.Abs(float64(want[i]))) }
+}
+
+var (
+	nan = float32(math.NaN())
+	inf = float32(math.Inf(1))
+)
+
+// product is what Gemm should give, in float64, and its tolerance: k+1
+// roundings of the sum of magnitudes (Higham, Accuracy and Stability, 3.1),
+// twice, as a portable sum rounds products too.
+func product(m, n, k int, a, b func(i, j int) float32) (c []float32, tol []float64) {
+	c, tol = make([]float32, m*n), make([]float64, m*n)
+	for i := range m {
+		for j := range n {
+			var s, mag float64
+			for l := range k {
+				p := float64(a(i, l)) * float64(b(l, j))
+				s += p
+				mag += math.Abs(p)
+			}
+			c[i*n+j] = float32(s)
+			tol[i*n+j] = 2 * float64(k+2) * eps * (mag + 4)
+		}
+	}
+	return c, tol
+}
+
+// gemmCase multiplies by every way of packing and checks against product.
+func gemmCase(t *testing.T, r *rand.Rand, m, n, k, off int, spoil func(a, b []float32)) {
+	t.Helper()
+	lda, ldb, ldc := k+off, n+off%3, n+off%5
+	a, b := random(r, m*lda), random(r, k*ldb)
+	if spoil != nil {
+		spoil(a, b)
+	}
+	bt, at := make([]float32, n*(k+1)), make([]float32, k*(m+1))
+	for l := range k {
+		for j := range n {
+			bt[j*(k+1)+l] = b[l*ldb+j]
+		}
+		for i := range m {
+			at[l*(m+1)+i] = a[i*lda+l]
+		}
+	}
+	want, tol := product(m, n, k, func(i, l int) float32 { return a[i*lda+l] }, func(l, j int) float32 { return b[l*ldb+j] })
+	cut := func(x []float32, rows, cols, ld int) []float32 { // as short as allowed
+		if rows == 0 || cols == 0 {
+			return nil
+		}
+		return x[:(rows-1)*ld+cols]
+	}
+	a, b = guard(cut(a, m, k, lda), off).x, guard(cut(b, k, n, ldb), off).x
+	at, bt = guard(cut(at, k, m, m+1), off).x, guard(cut(bt, n, k, k+1), off).x
+	before := make([]float32, max(0, (m-1)*ldc+n))
+	for i := range before {
+		before[i] = sentinel
+		if i%ldc < n {
+			before[i] = float32(i%7) - 3
+		}
+	}
+	size := fmt.Sprintf("%dx%dx%d offset %d", m, n, k, off)
+	check := func(what string, accumulate bool, f func(c []float32)) {
+		t.Helper()
+		c := guard(cut(before, m, n, ldc), off)
+		f(c.x)
+		c.check(t, what)
+		for i, v := range c.x {
+			row, col := i/ldc, i%ldc
+			if col >= n {
+				if v != sentinel {
+					t.Fatalf("%s %s: wrote %v between rows", what, size, v)
+				}
+				continue
+			}
+			w := want[row*n+col]
+			if accumulate {
+				w += before[i]
+			}
+			near(t, fmt.Sprintf("%s %s accumulate %v, row %d column %d", what, size, accumulate, row, col),
+				[]float32{v}, []float32{w}, func(int) float64 { return tol[row*n+col] })
+		}
+	}
+	p := Pack(b, k, n, ldb)
+	pt := PackTrans(bt, k, n, k+1)
+	if !slices.Equal(bits(p.data), bits(pt.data)) {
+		t.Fatalf("%s: Pack and PackTrans differ", size)
+	}
+	for _, accumulate := range []bool{false, true} {
+		check("Gemm", accumulate, func(c []float32) { Gemm(m, a, lda, p, c, ldc, accumulate) })
+		check("GemmTN", accumulate, func(c []float32) { GemmTN(m, n, k, at, m+1, b, ldb, c, ldc, accumulate) })
+	}
+}
+
+func bits(x []float32) []uint32 {
+	b := make([]uint32, len(x))
+	for i, v := range x {
+		b[i] = math.Float32bits(v)
+	}
+	return b
+}
+
+func TestGemm(t *testing.T) {
+	eachISA(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(1, 2))
+		for n := 0; n <= 130; n++ {
+			gemmCase(t, r, 1+n%17, n, (n*7)%23, n%8, nil)
+			gemmCase(t, r, n, 1+n%37, 1+n%5, (n+3)%8, nil)
+			gemmCase(t, r, 1+n%5, 1+n%40, n, (n+5)%8, nil)
+		}
+		for off := range 8 {
+			gemmCase(t, r, 9, 45, 7, off, nil)
+		}
+		gemmCase(t, r, 250, 70, 9, 1, nil)
+		gemmCase(t, r, 64, 384, 96, 0, nil)
+	})
+}
+
+func TestGemmNaN(t *testing.T) {
+	eachISA(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(3, 4))
+		for _, bad := range []float32{nan, inf, -inf} {
+			for m := 1; m <= 15; m++ {
+				gemmCase(t, r, m, 41, 6, 0, func(a, b []float32) { a[r.IntN(len(a))] = bad })
+				gemmCase(t, r, m, 41, 6, 0, func(a, b []float32) { b[r.IntN(len(b))] = bad })
+			}
+		}
+	})
+}
+
+func TestGemmRowsAreIndependent(t *testing.T) {
+	eachISA(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(5, 6))
+		for _, s := range [][2]int{{1, 1}, {28, 7}, {4, 1}, {100, 13}, {384, 96}} {
+			n, k := s[0], s[1]
+			const most = 120
+			a, b := random(r, most*k), Pack(random(r, k*n), k, n, n)
+			want := make([]float32, most*n)
+			for i := range most {
+				Gemm(1, a[i*k:], k, b, want[i*n:], n, false)
+			}
+			for _, m := range []int{2, 3, 4, 5, 6, 7, 8, 11, 13, 14, 15, 16, 27, 64, 113, most} {
+				first := r.IntN(most - m + 1)
+				got := make([]float32, m*n)
+				Gemm(m, a[first*k:], k, b, got, n, false)
+				if !slices.Equal(bits(got), bits(want[first*n:(first+m)*n])) {
+					t.Fatalf("n %d, k %d: %d rows together give other bits than one by one", n, k, m)
+				}
+				for i := range got {
+					got[i] = 1.5
+				}
+				Gemm(m, a[first*k:], k, b, got, n, true)
+				for i, v := range got {
+					if v != 1.5+want[first*n+i] {
+						t.Fatalf("n %d, k %d: %d rows together accumulate other bits than one by one", n, k, m)
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestRepackReplacesAll(t *testing.T) {
+	eachISA(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(7, 8))
+		const k, n = 5, 37
+		p, b := Pack(random(r, k*n), k, n, n), random(r, k*n)
+		if allocs := testing.AllocsPerRun(10, func() { p.Repack(b, n) }); allocs != 0 {
+			t.Errorf("Repack allocates %v times", allocs)
+		}
+		if !slices.Equal(p.data, Pack(b, k, n, n).data) {
+			t.Error("Repack differs from Pack")
+		}
+		p.RepackTrans(b, k)
+		if !slices.Equal(p.data, PackTrans(b, k, n, k).data) {
+			t.Error("RepackTrans differs from PackTrans")
+		}
+	})
+}
+
+// gateArguments are pre-activations over all of the range that matters.
+func gateArguments(r *rand.Rand, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		switch r.IntN(8) {
+		case 0:
+			x[i] = float32(r.NormFloat64() * 40)
+		case 1:
+			x[i] = float32(r.NormFloat64() * 1e-3)
+		default:
+			x[i] = float32(r.NormFloat64() * 2)
+		}
+	}
+	return x
+}
+
+// spoilSome puts NaN and infinities in places.
+func spoilSome(r *rand.Rand, x []float32, bad ...float32) {
+	for i := range x {
+		if r.IntN(9) == 0 {
+			x[i] = bad[r.IntN(len(bad))]
+		}
+	}
+}
+
+// sweep calls f for hidden sizes 0 to 130 at offsets 0 to 7, clean and with
+// NaN and infinities.
+func sweep(t *testing.T, f func(t *testing.T, r *rand.Rand, hidden, off int, spoil bool)) {
+	eachISA(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(9, 10))
+		for hidden := 0; hidden <= 130; hidden++ {
+			f(t, r, hidden, hidden%8, true)
+			for off := range 8 {
+				if hidden < 20 || off == hidden%8 {
+					f(t, r, hidden, off, false)
+				}
+			}
+		}
+	})
+}
+
+func TestGates(t *testing.T) {
+	sweep(t, func(t *testing.T, r *rand.Rand, hidden, off int, spoil bool) {
+		rows := 1 + hidden%4
+		ldz, ldc, ldh := 4*hidden+off, hidden+off%3, 2*hidden
+		zx, zh, c := gateArguments(r, rows*ldz), gateArguments(r, rows*ldz), random(r, rows*(ldc+1))
+		if spoil {
+			spoilSome(r, zx, nan, inf, -inf)
+			spoilSome(r, zh, nan)
+			spoilSome(r, c, nan, inf, -inf)
+		}
+		sum := make([]float32, len(zx))
+		for i := range sum {
+			sum[i] = zx[i] + zh[i]
+		}
+		if hidden > 0 {
+			c = c[:(rows-1)*ldc+hidden]
+		}
+		wantC, wantH := slices.Clone(c), make([]float32, max(0, (rows-1)*ldh+hidden))
+		gatesGeneric(rows, sum, ldz, wantC, ldc, wantH, ldh, hidden)
+		what := fmt.Sprintf("hidden %d offset %d", hidden, off)
+		run := func(name string, f func(c, h []float32)) {
+			t.Helper()
+			gc, gh := guard(c, off), guard(make([]float32, len(wantH)), off)
+			f(gc.x, gh.x)
+			gc.check(t, name+" c "+what)
+			gh.check(t, name+" h "+what)
+			near(t, name+" c "+what, gc.x, wantC, within(wantC, gateTolerance))
+			near(t, name+" h "+what, gh.x, wantH, within(wantH, gateTolerance))
+		}
+		z1, z2, zs := guard(zx, off), guard(zh, (off+3)%8), guard(sum, off)
+		run("GatesRows", func(c, h []float32) { GatesRows(rows, zs.x, ldz, c, ldc, h, ldh, hidden) })
+		run("Gates2Rows", func(c, h []float32) { Gates2Rows(rows, z1.x, ldz, z2.x, ldz, c, ldc, h, ldh, hidden) })
+		if !slices.Equal(bits(zs.x), bits(sum)) || !slices.Equal(bits(z1.x), bits(zx)) || !slices.Equal(bits(z2.x), bits(zh)) {
+			t.Fatalf("%s: gates changed z", what)
+		}
+		run("Gates", func(c, h []float32) {
+			for i := range rows {
+				if hidden > 0 {
+					Gates(zs.x[i*ldz:], c[i*ldc:], h[i*ldh:], hidden)
+				}
+			}
+		})
+		run("Gates2", func(c, h []float32) {
+			for i := range rows {
+				if hidden > 0 {
+					Gates2(z1.x[i*ldz:], z2.x[i*ldz:], c[i*ldc:], h[i*ldh:], hidden)
+				}
+			}
+		})
+	})
+}
+
+// A hidden unit gives the same bits wherever it stands: in a row of any
+// length, so in a vector's body or tail, and in any row.
+func TestGatesUnitsAreIndependent(t *testing.T) {
+	eachISA(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(11, 12))
+		const most = 67
+		z, c0 := gateArguments(r, 4*most), random(r, most)
+		unit := func(j int) (z1, c1 []float32) {
+			return []float32{z[j], z[most+j], z[2*most+j], z[3*most+j]}, []float32{c0[j]}
+		}
+		c, h := slices.Clone(c0), make([]float32, most)
+		Gates(z, c, h, most)
+		zeros := make([]float32, 4*most)
+		c2, h2 := slices.Clone(c0), make([]float32, most)
+		Gates2(z, zeros, c2, h2, most)
+		if !slices.Equal(bits(c), bits(c2)) || !slices.Equal(bits(h), bits(h2)) {
+			t.Error("Gates2 of z and zeros differs from Gates of z")
+		}
+		for j := range most {
+			z1, c1 := unit(j)
+			h1 := []float32{0}
+			Gates(z1, c1, h1, 1)
+			if c1[0] != c[j] || h1[0] != h[j] {
+				t.Fatalf("unit %d alone gives %v, %v; among others %v, %v", j, c1[0], h1[0], c[j], h[j])
+			}
+		}
+		const rows = 5
+		z, c = gateArguments(r, rows*4*most), random(r, rows*most)
+		cr, hr := slices.Clone(c), make([]float32, rows*most)
+		GatesRows(rows, z, 4*most, cr, most, hr, most, most)
+		h = make([]float32, rows*most)
+		for i := range rows {
+			Gates(z[i*4*most:], c[i*most:], h[i*most:], most)
+		}
+		if !slices.Equal(bits(c), bits(cr)) || !slices.Equal(bits(h), bits(hr)) {
+			t.Error("rows together differ from rows one by one")
+		}
+	})
+}
+
+func TestGatesTrain(t *testing.T) {
+	sweep(t, func(t *testing.T, r *rand.Rand, hidden, off int, spoil bool) {
+		z, cPrev := gateArguments(r, 4*hidden), random(r, hidden)
+		if spoil {
+			spoilSome(r, z[:hidden], nan, inf)
+			spoilSome(r, z[hidden:2*hidden], nan, inf)
+			spoilSome(r, z[2*hidden:], nan, inf, -inf)
+			spoilSome(r, cPrev, nan)
+		}
+		wz, wc, wt, wh := slices.Clone(z), make([]float32, hidden), make([]float32, hidden), make([]float32, hidden)
+		gatesTrainGeneric(wz, cPrev, wc, wt, wh, hidden)
+		gz, gp := guard(z, off), guard(cPrev, (off+1)%8)
+		gc, gt, gh := guard(wc, off), guard(wt, (off+5)%8), guard(wh, off)
+		clear(gc.x)
+		clear(gt.x)
+		clear(gh.x)
+		GatesTrain(gz.x, gp.x, gc.x, gt.x, gh.x, hidden)
+		for _, p := range []struct {
+			name string
+			got  guarded
+			want []float32
+		}{{"z", gz, wz}, {"cPrev", gp, cPrev}, {"c", gc, wc}, {"tanhC", gt, wt}, {"h", gh, wh}} {
+			what := fmt.Sprintf("%s, hidden %d offset %d", p.name, hidden, off)
+			p.got.check(t, what)
+			near(t, what, p.got.x, p.want, within(p.want, gateTolerance))
+		}
+		gz, gc = guard(z, off), guard(cPrev, off)
+		GatesTrain(gz.x, gc.x, gc.x, gt.x, gh.x, hidden)
+		near(t, "c in place", gc.x, wc, within(wc, gateTolerance))
+	})
+}
+
+func TestGatesBackward(t *testing.T) {
+	sweep(t, func(t *testing.T, r *rand.Rand, hidden, off int, spoil bool) {
+		z, cPrev, tanhC, dh, dc := random(r, 4*hidden), random(r, hidden), random(r, hidden), random(r, hidden), random(r, hidden)
+		if spoil {
+			for _, x := range [][]float32{z, cPrev, tanhC, dh, dc} {
+				spoilSome(r, x, nan)
+			}
+			spoilSome(r, dc, inf, -inf)
+		}
+		wz, wc := make([]float32, 4*hidden), slices.Clone(dc)
+		gatesBackwardGeneric(wz, z, cPrev, tanhC, dh, wc, hidden)
+		what := fmt.Sprintf("hidden %d offset %d", hidden, off)
+		// Six factors of at most 2 in another order.
+		tol := func(want []float32) func(int) float64 { return within(want, 16*eps) }
+		gz, gd := guard(make([]float32, 4*hidden), off), guard(dc, (off+1)%8)
+		GatesBackward(gz.x, guard(z, (off+2)%8).x, guard(cPrev, (off+3)%8).x, guard(tanhC, off).x, guard(dh, off).x, gd.x, hidden)
+		gz.check(t, "dz "+what)
+		gd.check(t, "dc "+what)
+		near(t, "dz "+what, gz.x, wz, tol(wz))
+		near(t, "dc "+what, gd.x, wc, tol(wc))
+		gz, gd = guard(z, off), guard(dc, off)
+		GatesBackward(gz.x, gz.x, cPrev, tanhC, dh, gd.x, hidden)
+		near(t, "dz over z "+what, gz.x, wz, tol(wz))
+	})
+}
+
+// The derivative agrees with differences of GatesTrain itself.
+func TestGatesBackwardIsTheDerivative(t *testing.T) {
+	eachISA(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(13, 14))
+		const hidden = 9
+		z, cPrev, dh, dc := random(r, 4*hidden), random(r, hidden), random(r, hidden), random(r, hidden)
+		loss := func(z, cPrev []float32) float64 {
+			z = slices.Clone(z)
+			c, tc, h := make([]float32, hidden), make([]float32, hidden), make([]float32, hidden)
+			GatesTrain(z, cPrev, c, tc, h, hidden)
+			var s float64
+			for j := range hidden {
+				s += float64(h[j])*float64(dh[j]) + float64(c[j])*float64(dc[j])
+			}
+			return s
+		}
+		act := slices.Clone(z)
+		c, tc, h := make([]float32, hidden), make([]float32, hidden), make([]float32, hidden)
+		GatesTrain(act, cPrev, c, tc, h, hidden)
+		dz, dcp := make([]float32, 4*hidden), slices.Clone(dc)
+		GatesBackward(dz, act, cPrev, tc, dh, dcp, hidden)
+		const step = 1.0 / 64 // float32 differences: 1e-4 of curvature, 1e-5 of rounding
+		difference := func(x []float32, j int) float64 {
+			old := x[j]
+			x[j] = old + step
+			up := loss(z, cPrev)
+			x[j] = old - step
+			down := loss(z, cPrev)
+			x[j] = old
+			return (up - down) / (2 * step)
+		}
+		for j := range dz {
+			if d := difference(z, j); math.Abs(d-float64(dz[j])) > 3e-4 {
+				t.Errorf("dz[%d]: got %v, want %v", j, dz[j], d)
+			}
+		}
+		for j := range dcp {
+			if d := difference(cPrev, j); math.Abs(d-float64(dcp[j])) > 3e-4 {
+				t.Errorf("dc[%d]: got %v, want %v", j, dcp[j], d)
+			}
+		}
+	})
+}
+
+func TestTanh(t *testing.T) {
+	sweep(t, func(t *testing.T, r *rand.Rand, n, off int, spoil bool) {
+		x := gateArguments(r, n)
+		if spoil {
+			spoilSome(r, x, nan, inf, -inf)
+		}
+		want := slices.Clone(x)
+		tanhGeneric(want)
+		g := guard(x, off)
+		Tanh(g.x)
+		g.check(t, "Tanh")
+		near(t, fmt.Sprintf("Tanh of %d", n), g.x, want, within(want, gateTolerance))
+	})
+}
+
+func TestSoftmax(t *testing.T) {
+	sweep(t, func(t *testing.T, r *rand.Rand, n, off int, spoil bool) {
+		x := gateArguments(r, n)
+		if spoil && n%2 == 0 {
+			spoilSome(r, x, nan, inf, -inf)
+		} else if spoil {
+			for i := range x { // far from 0, where a sum would overflow or vanish
+				x[i] = x[i]/8 - 300
+			}
+			spoilSome(r, x[:n/2], -inf)
+		}
+		want := slices.Clone(x)
+		if n > 0 {
+			softmaxGeneric(want)
+		}
+		g := guard(x, off)
+		Softmax(g.x)
+		g.check(t, "Softmax")
+		// The exponentials are within 3e-7, and so is their sum.
+		near(t, fmt.Sprintf("Softmax of %d", n), g.x, want, within(want, 1e-6))
+	})
+}
+
+func TestAddScaled(t *testing.T) {
+	sweep(t, func(t *testing.T, r *rand.Rand, n, off int, spoil bool) {
+		dst, x := random(r, n), random(r, n)
+		if spoil {
+			spoilSome(r, x, nan, inf, -inf)
+		}
+		want := slices.Clone(dst)
+		addScaledGeneric(want, x, .7)
+		g := guard(dst, off)
+		AddScaled(g.x, guard(x, (off+3)%8).x, .7)
+		g.check(t, "AddScaled")
+		near(t, fmt.Sprintf("AddScaled of %d", n), g.x, want, within(want, 2*eps))
+	})
+}
+
+// lines is a random case for SumLines.
+type lines struct {
+	d, groups, n int
+	table        []int8
+	tableF32     []float32
+	tableScale   []float32
+	ids          []uint32
+	first        uint32
+	ends         []uint32
+	scales       []float32
+}
+
+func randomLines(r *rand.Rand, d, groups, n int) lines {
+	const rows = 50
+	l := lines{d: d, groups: groups, n: n, table: make([]int8, rows*d), tableScale: random(r, rows), first: uint32(r.IntN(3))}
+	for i := range l.table {
+		l.table[i] = int8(r.IntN(256) - 128)
+	}
+	l.tableF32 = random(r, rows*d)
+	l.ids = make([]uint32, l.first)
+	for range n * groups {
+		for range r.IntN(9) {
+			l.ids = append(l.ids, uint32(r.IntN(rows)))
+		}
+		l.ends = append(l.ends, uint32(len(l.ids)))
+	}
+	for i := range l.ids {
+		if i < int(l.first) {
+			l.ids[i] = 1 << 31 // not of these lines: never looked at
+		}
+	}
+	l.scales = random(r, n*groups)
+	return l
+}
+
+func TestSumLines(t *testing.T) {
+	sweep(t, func(t *testing.T, r *rand.Rand, d, off int, spoil bool) {
+		l := randomLines(r, d, 1+r.IntN(4), r.IntN(5))
+		ldd := d + off
+		dst := random(r, max(0, (l.n-1)*ldd+d))
+		if spoil {
+			spoilSome(r, l.tableScale, nan, inf)
+			spoilSome(r, l.tableF32, nan, inf)
+		}
+		want, want32 := slices.Clone(dst), slices.Clone(dst)
+		if d > 0 {
+			sumLinesGeneric(want, ldd, d, l.table, l.tableScale, 50, l.ids, l.first, l.ends, l.scales, l.groups, l.n)
+			sumLinesF32Generic(want32, ldd, d, l.tableF32, 50, l.ids, l.first, l.ends, l.scales, l.groups, l.n)
+		}
+		what := fmt.Sprintf("d %d, %d lines of %d groups", d, l.n, l.groups)
+		// At most 36 sums, each rounded once or twice, of at most 36·128.
+		tol := func(int) float64 { return 36 * 2 * eps * 36 * 128 }
+		g := guard(dst, off)
+		SumLines(g.x, ldd, d, l.table, l.tableScale, l.ids, l.first, l.ends, l.scales, l.groups)
+		g.check(t, what)
+		near(t, "SumLines "+what, g.x, want, tol)
+		g = guard(dst, off)
+		SumLinesF32(g.x, ldd, d, l.tableF32, l.ids, l.first, l.ends, l.scales, l.groups)
+		g.check(t, what)
+		near(t, "SumLinesF32 "+what, g.x, want32, tol)
+	})
+}
+
+// A line's sum has the same bits in SumLines and in SumRows, group by group.
+func TestSumRowsIsSumLines(t *testing.T) {
+	eachISA(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(15, 16))
+		for _, d := range []int{1, 7, 16, 64, 77, 128, 130} {
+			l := randomLines(r, d, 3, 4)
+			want := make([]float32, l.n*d)
+			SumLines(want, d, d, l.table, l.tableScale, l.ids, l.first, l.ends, l.scales, l.groups)
+			want32 := make([]float32, l.n*d)
+			SumLinesF32(want32, d, d, l.tableF32, l.ids, l.first, l.ends, l.scales, l.groups)
+			got, got32 := make([]float32, d), make([]float32, d)
+			at := l.first
+			for i := range l.n {
+				clear(got)
+				clear(got32)
+				for g := i * l.groups; g < (i+1)*l.groups; g++ {
+					SumRows(got, l.table, l.tableScale, l.ids[at:l.ends[g]], l.scales[g])
+					SumRowsF32(got32, l.tableF32, l.ids[at:l.ends[g]], l.scales[g])
+					at = l.ends[g]
+				}
+				if !slices.Equal(bits(got), bits(want[i*d:(i+1)*d])) {
+					t.Fatalf("d %d: SumRows and SumLines differ", d)
+				}
+				if !slices.Equal(bits(got32), bits(want32[i*d:(i+1)*d])) {
+					t.Fatalf("d %d: SumRowsF32 and SumLinesF32 differ", d)
+				}
+			}
+		}
+	})
+}
+
+func TestPanics(t *testing.T) {
+	x := make([]float32, 64)
+	p := Pack(x, 4, 4, 4)
+	eachISA(t, func(t *testing.T) {
+		for name, f := range map[string]func(){
+			"Pack":            func() { Pack(x, 9, 9, 9) },
+			"PackTrans":       func() { PackTrans(x, 9, 9, 9) },
+			"Gemm a":          func() { Gemm(3, x[:11], 4, p, x, 4, false) },
+			"Gemm c":          func() { Gemm(3, x, 4, p, x[:11], 4, false) },
+			"Gemm lda":        func() { Gemm(3, x, 3, p, x, 4, false) },
+			"Gemm m":          func() { Gemm(-1, x, 4, p, x, 4, false) },
+			"GemmTN a":        func() { GemmTN(4, 4, 4, x[:15], 4, x, 4, x, 4, false) },
+			"GemmTN b":        func() { GemmTN(4, 4, 4, x, 4, x[:15], 4, x, 4, false) },
+			"GemmTN c":        func() { GemmTN(4, 4, 4, x, 4, x, 4, x[:15], 4, false) },
+			"Gates z":         func() { Gates(x[:15], x, x, 4) },
+			"Gates c":         func() { Gates(x, x[:3], x, 4) },
+			"Gates h":         func() { Gates(x, x, x[:3], 4) },
+			"Gates2 zh":       func() { Gates2(x, x[:15], x, x, 4) },
+			"GatesTrain":      func() { GatesTrain(x, x, x, x[:3], x, 4) },
+			"GatesBackward":   func() { GatesBackward(x, x, x, x, x[:3], x, 4) },
+			"AddScaled":       func() { AddScaled(x, x[:3], 1) },
+			"SumRows":         func() { SumRows(x[:4], make([]int8, 16), x, []uint32{3, 4}, 1) },
+			"SumRows scale":   func() { SumRows(x[:4], make([]int8, 64), x[:3], []uint32{3}, 1) },
+			"SumRows empty":   func() { SumRows(x[:4], nil, nil, []uint32{0}, 1) },
+			"SumRowsF32":      func() { SumRowsF32(x[:4], x, []uint32{16}, 1) },
+			"SumLines ends":   func() { SumLines(x, 4, 4, make([]int8, 64), x, make([]uint32, 4), 0, []uint32{2, 1}, x, 1) },
+			"SumLines ids":    func() { SumLines(x, 4, 4, make([]int8, 64), x, make([]uint32, 4), 0, []uint32{5}, x, 1) },
+			"SumLines groups": func() { SumLines(x, 4, 4, make([]int8, 64), x, make([]uint32, 4), 0, []uint32{4}, x, 0) },
+		} {
+			func() {
+				defer func() {
+					if s, ok := recover().(string); !ok || len(s) < 8 || s[:8] != "kernel: " {
+						t.Errorf("%s: got %v, want a panic that begins with kernel:", name, s)
+					}
+				}()
+				f()
+			}()
+		}
+	})
+}
+
+func TestNothingAllocates(t *testing.T) {
+	eachISA(t, func(t *testing.T) {
+		const m, n, k = 20, 70, 30
+		a, c := make([]float32, m*k), make([]float32, m*n)
+		p := Pack(make([]float32, k*n), k, n, n)
+		dst, table, ids := make([]float32, 64), make([]int8, 64*10), []uint32{1, 2, 3}
+		if allocs := testing.AllocsPerRun(10, func() {
+			Gemm(m, a, k, p, c, n, true)
+			GemmTN(k, k, m, a, k, a, k, c, k, false)
+			Gates(c, a, a, 50)
+			Softmax(c)
+			Tanh(c)
+			SumRows(dst, table, c, ids, 1)
+		}); allocs != 0 {
+			t.Errorf("%v allocations", allocs)
+		}
+	})
+}
+
+func TestChoose(t *testing.T) {
+	best := isaNames[len(isaNames)-1]
+	for i := range isaNames {
+		if supported(isa(i)) {
+			best = isaNames[i]
+		}
+	}
+	if !supported(isaAVX2) {
+		best = "generic"
+	}
+	for name, want := range map[string]string{"": best, "generic": "generic", "no such": best} {
+		if got := isaNames[choose(name)]; got != want {
+			t.Errorf("LINNET_ISA=%q: got %s, want %s", name, got, want)
+		}
+	}
+	for _, name := range ISAs() {
+		restore, ok := SwitchISA(name)
+		if !ok || ISA() != name || choose(name) != active {
+			t.Errorf("SwitchISA(%q): %v, now %s", name, ok, ISA())
+		}
+		restore()
+	}
+	if _, ok := SwitchISA("no such"); ok {
+		t.Error("SwitchISA turned to what does not exist")
+	}
+}
