@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -157,7 +158,7 @@ func (e *Engine[I, O]) formAll() {
 		all = append(all, e.buckets[i].items...)
 		e.buckets[i] = bucket[I, O]{}
 	}
-	slices.SortStableFunc(all, func(a, b waiting[I, O]) int { return int(min(max(a.weight-b.weight, -1), 1)) })
+	slices.SortStableFunc(all, func(a, b waiting[I, O]) int { return cmp.Compare(a.weight, b.weight) })
 	var b bucket[I, O]
 	for _, w := range all {
 		full := len(b.items) >= e.maxSize || (e.maxWeight > 0 && b.weight+w.weight > e.maxWeight)
@@ -241,7 +242,7 @@ func (e *Engine[I, O]) run(batch []waiting[I, O]) {
 		return
 	}
 	if closed {
-		e.finish(batch, nil, ErrClosed)
+		e.finish(batch, nil, ErrClosed, 0)
 		return
 	}
 	items := make([]I, len(batch))
@@ -261,10 +262,10 @@ func (e *Engine[I, O]) run(batch []waiting[I, O]) {
 		e.run(batch[half:])
 		return
 	}
-	e.finish(batch, outs, err)
-	e.mu.Lock()
-	e.stats.add(batchStats(batch, time.Since(begin), err))
-	e.mu.Unlock()
+	if p := (*pipe.Panic)(nil); errors.As(err, &p) {
+		err = fmt.Errorf("inference: batch of %d: %w", len(batch), err)
+	}
+	e.finish(batch, outs, err, time.Since(begin))
 }
 
 // shrink remembers that the batch was too large.
@@ -283,10 +284,12 @@ func (e *Engine[I, O]) shrink(batch []waiting[I, O]) {
 	}
 }
 
-// finish gives the items their results.
-func (e *Engine[I, O]) finish(batch []waiting[I, O], outs []O, err error) {
+// finish gives the items their results. The batch is in the stats before
+// anyone can know that it is done, or the last would never be reported.
+func (e *Engine[I, O]) finish(batch []waiting[I, O], outs []O, err error, took time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.stats.add(batchStats(batch, took, err))
 	for i, w := range batch {
 		g := w.group
 		if err == nil {

@@ -31,8 +31,9 @@ type Options struct {
 	// MaxBatchWeight is the weight that a batch does not exceed, except with a
 	// single item; 0 is no bound.
 	MaxBatchWeight int64
-	// BucketWeights are bounds, rising, that part items by weight: batches
-	// start full with items of one bucket. What waits for long is batched
+	// BucketWeights are bounds, rising, that part items by weight (up to the
+	// first bound, up to the second, …, above all): a batch that starts when it
+	// is full has items of one bucket. What waits for long is batched
 	// without regard to buckets. None is one bucket.
 	BucketWeights []int64
 	// Concurrency is the number of batches that run at once; 0 is as many as
