@@ -96,7 +96,7 @@ func (s *Scorer) Close() error { return nil }
 
 // Score implements model.Scorer. It looks at ctx every few hundred lines and
 // returns its error, in which case probs is half written. Its memory is 4·D
-// bytes for each line of b, about 16 bytes for each window, at most
+// bytes for each line of b, 24 bytes for each window, at most
 // maxStateBytes between layers (none for one layer) and some hundred kB. An id
 // outside the table panics.
 func (s *Scorer) Score(ctx context.Context, b *model.Batch, probs []float32) error {

@@ -28,16 +28,12 @@ func (s *Scorer) embed(ctx context.Context, mem *scratch, b *model.Batch) error 
 		}
 		x := mem.x[first*d:]
 		kernel.Gemm(n, mem.layout, width, s.layoutWeights, x, d, false)
+		groups := b.GroupEnd[first*model.Groups : (first+n)*model.Groups]
+		kernel.SumLines(x, d, d, s.table, s.tableScale, b.IDs, id, groups, b.GroupScale[first*model.Groups:], model.Groups)
+		id = groups[len(groups)-1]
 		for l := range n {
-			row := x[l*d:][:d]
-			group := (first + l) * model.Groups
-			for g := group; g < group+model.Groups; g++ {
-				end := b.GroupEnd[g]
-				kernel.SumRows(row, s.table, s.tableScale, b.IDs[id:end], b.GroupScale[g])
-				id = end
-			}
 			// A row at a time, so that no row's place among others matters.
-			kernel.Tanh(row)
+			kernel.Tanh(x[l*d:][:d])
 		}
 	}
 	return nil

@@ -110,7 +110,8 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 	clear(cell)
 
 	active := len(windows) // windows that have a step t
-	for t := 0; ; {
+	var before []float32   // states of the step before, [windows, H]; nil before the first
+	for t, chunk := 0, 0; ; chunk++ {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -140,27 +141,22 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 		}
 		kernel.Gemm(n, mem.gather, width, dir.input, mem.z, h4, false)
 
-		// The recurrence. mem.states holds the states of the step before the
-		// chunk, then those of the chunk's steps.
-		at, before := 0, 0
+		// The recurrence. The chunks take turns with two memories, so that
+		// the states of the step before the chunk are still there.
+		states := mem.states[chunk%2]
+		at := 0
 		for step := range steps {
 			active := mem.active[step]
-			states := mem.states[(maxGroup+at)*h:]
-			z := mem.z[at*h4:]
-			if t+step == 0 {
-				for i := range active {
-					kernel.Gates(z[i*h4:], cell[i*h:], states[i*h:], h)
-				}
+			z, now := mem.z[at*h4:], states[at*h:]
+			if before == nil {
+				kernel.GatesRows(active, z, h4, cell, h, now, h, h)
 			} else {
-				kernel.Gemm(active, mem.states[before*h:], h, dir.recurrent, mem.zh, h4, false)
-				for i := range active {
-					kernel.Gates2(z[i*h4:], mem.zh[i*h4:], cell[i*h:], states[i*h:], h)
-				}
+				kernel.Gemm(active, before, h, dir.recurrent, mem.zh, h4, false)
+				kernel.Gates2Rows(active, z, h4, mem.zh, h4, cell, h, now, h, h)
 			}
-			before = maxGroup + at
+			before = now
 			at += active
 		}
-		states := mem.states[maxGroup*h:]
 		if last {
 			kernel.Gemm(n, states, h, output, mem.logits, k, false)
 		}
@@ -181,7 +177,6 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 				at++
 			}
 		}
-		copy(mem.states, mem.states[before*h:][:mem.active[steps-1]*h])
 		t += steps
 	}
 }

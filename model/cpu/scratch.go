@@ -24,8 +24,8 @@ type scratch struct {
 	z      []float32      // [chunkRows, 4H] input's share of the pre-activations
 	zh     []float32      // [maxGroup, 4H] the states' share
 	cell   []float32      // [maxGroup, H]
-	states []float32      // [maxGroup+chunkRows, H]
 	logits []float32      // [chunkRows, K]
+	states [2][]float32   // [chunkRows, H] of this chunk and of the one before
 
 	between [2][]float32 // [steps, 2H] states between layers
 }
@@ -48,7 +48,9 @@ func (m *scratch) fit(s *Scorer, b *model.Batch) {
 	m.z = make([]float32, chunkRows*4*s.h)
 	m.zh = make([]float32, maxGroup*4*s.h)
 	m.cell = make([]float32, maxGroup*s.h)
-	m.states = make([]float32, (maxGroup+chunkRows)*s.h)
+	for i := range m.states {
+		m.states[i] = make([]float32, chunkRows*s.h)
+	}
 	m.logits = make([]float32, chunkRows*s.k)
 }
 
