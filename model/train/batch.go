@@ -3,10 +3,9 @@ package train
 import (
 	"math/rand/v2"
 
+	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/kernel"
 )
-
-import "github.com/linnet-ml/linnet/model"
 
 // window is a run of rows of one document of the corpus.
 type window struct{ doc, first, len int }
@@ -42,7 +41,9 @@ const (
 )
 
 // Dropout beside that of x and the states, as shares of Config.Dropout: 0.3 of
-// the ids and 0.05 of the lines at its usual 0.4.
+// the ids and 0.05 of the lines at its usual 0.4. Ids that stay weigh more for
+// those that do not (without that, development macro-F1 is 0.005 lower); lines
+// do not.
 const (
 	idDropout   = 0.75
 	lineDropout = 0.125
@@ -147,14 +148,15 @@ func (s *shard) fill(t *trainer, ws []window, step, number int, rowWeight [2]flo
 }
 
 // addRows adds the rows of the table of one line to sum, but for those that
-// are dropped, and notes them.
+// are dropped (probability drop/2¹⁶), and notes them.
 func (s *shard) addRows(sum, table []float32, f *model.Batch, line int, row uint32, b *bits, drop uint32) {
+	keep := 1 / (1 - float32(drop)/(1<<16))
 	var at uint32
 	if line > 0 {
 		at = f.GroupEnd[line*model.Groups-1]
 	}
 	for g := line * model.Groups; g < (line+1)*model.Groups; g++ {
-		scale := f.GroupScale[g]
+		scale := keep * f.GroupScale[g]
 		s.kept = s.kept[:0]
 		for _, id := range f.IDs[at:f.GroupEnd[g]] {
 			if drop > 0 && b.next() < drop {

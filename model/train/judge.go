@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/cpu"
 
 	"github.com/linnet-ml/linnet/model/eval"
 )
@@ -63,7 +64,7 @@ func cut(rows, size int) (ws []model.ContextWindow) {
 // judge scores the documents of c with w on the CPU: the counts of the main
 // head, and the mean cross-entropy of its labelled lines.
 func judge(ctx context.Context, w *model.Weights, c *corpus, workers int) (*eval.Counts, float64, error) {
-	scorer, err := newScorer(w)
+	scorer, err := cpu.New(w)
 	if err != nil {
 		return nil, 0, fmt.Errorf("train: validation: %w", err)
 	}
