@@ -80,7 +80,7 @@ func gap(text []byte, rows []yedda.Line, i int) (blank int32, feed bool) {
 	for end > above.Start && !feed {
 		end--
 		c := text[end]
-		if asciiClass[c] != space {
+		if c > ' ' || latin[c].class != space {
 			break
 		}
 		feed = c == '\f'
@@ -211,6 +211,9 @@ func (d *document) measure() {
 func (d *document) numbers(layout []float32, from, to int) {
 	n := len(d.rows)
 	scale := 1 / d.percentile
+	if from == to {
+		return
+	}
 	part := 0
 	// Distances to form feeds count to 60, so a look that far is enough.
 	next := to

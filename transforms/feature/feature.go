@@ -37,27 +37,8 @@ func Extract(text []byte, rows []yedda.Line, inputSize, workers int) *model.Batc
 	if inputSize < 1 || int64(inputSize) > 1<<32-1 {
 		panic("feature: input size out of range")
 	}
-	b := new(model.Batch)
-	n := len(rows)
-	if n == 0 {
-		return b
-	}
-	b.GroupEnd = make([]uint32, n*model.Groups)
-	b.GroupScale = make([]float32, n*model.Groups)
-	b.Layout = make([]float32, n*LayoutSize)
-
 	e := pool.Get().(*extractor)
-	e.doc.rows = grow(e.doc.rows, n)
-	e.divide(rows, max(1, min(workers, n/minPart)))
-	parts := e.doc.parts
-	each(parts, func(p *part) { p.read(text, rows, e.doc.rows, b, uint32(inputSize)) })
-	e.doc.count()
-	each(parts, func(p *part) { e.doc.countSmall(p) })
-	each(parts, func(p *part) { e.doc.numbers(b.Layout, p.first, p.end) })
-	each(parts, func(p *part) {
-		average(b.Layout, roundUp(p.first), min(n, roundUp(p.end)), n)
-	})
-	e.join(b)
+	b := e.extract(text, rows, inputSize, min(workers, len(rows)/minPart))
 	if e.size() <= maxPooled {
 		pool.Put(e)
 	}
@@ -72,6 +53,30 @@ type extractor struct {
 
 var pool = sync.Pool{New: func() any { return new(extractor) }}
 
+func (e *extractor) extract(text []byte, rows []yedda.Line, inputSize, workers int) *model.Batch {
+	n := len(rows)
+	b := new(model.Batch)
+	if n == 0 {
+		return b
+	}
+	b.GroupEnd = make([]uint32, n*model.Groups)
+	b.GroupScale = make([]float32, n*model.Groups)
+	b.Layout = make([]float32, n*LayoutSize)
+
+	e.doc.rows = grow(e.doc.rows, n)
+	e.divide(rows, max(1, workers))
+	parts := e.doc.parts
+	each(parts, func(p *part) { p.read(text, rows, e.doc.rows, b, uint32(inputSize)) })
+	e.doc.count()
+	each(parts, func(p *part) { e.doc.countSmall(p) })
+	each(parts, func(p *part) { e.doc.numbers(b.Layout, p.first, p.end) })
+	each(parts, func(p *part) {
+		average(b.Layout, roundUp(p.first), min(n, roundUp(p.end)), n)
+	})
+	e.join(b)
+	return b
+}
+
 func roundUp(row int) int { return (row + meanBlock - 1) / meanBlock * meanBlock }
 
 func grow[T any](s []T, n int) []T {
@@ -85,7 +90,7 @@ func grow[T any](s []T, n int) []T {
 func (e *extractor) size() int {
 	n := 48*cap(e.doc.rows) + 24*cap(e.doc.words) + 16*cap(e.doc.lines)
 	for _, p := range e.spare {
-		n += 4*cap(p.ids) + 8*cap(p.words) + 8*cap(p.genera) + cap(p.line.low) + cap(p.line.buf)
+		n += 4*cap(p.ids) + 8*cap(p.words) + 8*cap(p.genera) + cap(p.line.low) + cap(p.line.buf) + 40*cap(p.line.masks)
 	}
 	return n
 }
@@ -132,7 +137,7 @@ func (p *part) read(text []byte, rows []yedda.Line, facts []row, b *model.Batch,
 	scales := b.GroupScale[p.first*model.Groups : p.first*model.Groups]
 	l := &p.line
 	for i := p.first; i < p.end; i++ {
-		l.read(text[rows[i].Start:rows[i].End])
+		l.read(text[rows[i].Start:rows[i].End:len(text)])
 		p.ids, ends, scales = l.appendIDs(p.ids, ends, scales, inputSize, &p.scratch)
 		var m marks
 		m, p.words, p.genera = l.find(p.words, p.genera)

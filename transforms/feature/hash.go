@@ -18,22 +18,22 @@ const (
 	fnvBasis = 2166136261
 	fnvPrime = 16777619
 
-	wordSeed     = fnvBasis ^ 1
-	pairSeed     = fnvBasis ^ 2
-	shapeSeed    = fnvBasis ^ 0x51
-	suffix2Seed  = fnvBasis ^ 0x102
-	suffix3Seed  = fnvBasis ^ 0x103
-	suffix4Seed  = fnvBasis ^ 0x104
-	prefixSeed   = fnvBasis ^ 0x200
-	firstSeed    = fnvBasis ^ 0x401
-	lastSeed     = fnvBasis ^ 0x402
-	firstTwoSeed = fnvBasis ^ 0x403
-	lastTwoSeed  = fnvBasis ^ 0x404
-	firstThree   = fnvBasis ^ 0x405
-	shapedTokens = 6                                             // of a line
-	maxAffixes   = 4                                             // of a token
-	maxIDs       = maxTokens*(2+1+maxAffixes) + 5 + shapedTokens // of a line
-	maxGroup     = maxTokens * maxAffixes                        // of a line
+	wordSeed       = fnvBasis ^ 1
+	pairSeed       = fnvBasis ^ 2
+	shapeSeed      = fnvBasis ^ 0x51
+	suffix2Seed    = fnvBasis ^ 0x102
+	suffix3Seed    = fnvBasis ^ 0x103
+	suffix4Seed    = fnvBasis ^ 0x104
+	prefixSeed     = fnvBasis ^ 0x200
+	firstSeed      = fnvBasis ^ 0x401
+	lastSeed       = fnvBasis ^ 0x402
+	firstTwoSeed   = fnvBasis ^ 0x403
+	lastTwoSeed    = fnvBasis ^ 0x404
+	firstThreeSeed = fnvBasis ^ 0x405
+	shapedTokens   = 6                                             // of a line
+	maxAffixes     = 4                                             // of a token
+	maxIDs         = maxTokens*(2+1+maxAffixes) + 5 + shapedTokens // of a line
+	maxGroup       = maxTokens * maxAffixes                        // of a line
 )
 
 var groupScale [maxGroup + 1]float32 // 1/√n, 0 for 0
@@ -76,7 +76,7 @@ func (l *line) appendIDs(ids []uint32, ends []uint32, scales []float32, size uin
 	var before uint32 // the pair hash of the token before, its separator added
 	for k := range l.tokens {
 		t := &l.tokens[k]
-		b := low[t.lowAt:t.lowEnd]
+		b := low[t.at:t.hashEnd]
 		word, pair, joined := uint32(wordSeed), uint32(pairSeed), before
 		for _, c := range b {
 			c := uint32(c)
@@ -190,7 +190,7 @@ func (l *line) edges(out []uint32, n int) int {
 	for k := range min(len(tokens), shapedTokens) {
 		t := &tokens[k]
 		if t.class == other {
-			shape = fnv(shape, l.clean[t.at:t.end])
+			shape = fnv(shape, l.low[t.at:t.end])
 		} else {
 			shape = (shape ^ uint32(t.shape)) * fnvPrime
 		}
@@ -198,20 +198,32 @@ func (l *line) edges(out []uint32, n int) int {
 		n++
 	}
 	last := len(tokens) - 1
-	end := tokens[last].lowEnd
-	out[n] = fnv(firstSeed, l.low[tokens[0].lowAt:tokens[0].lowEnd])
-	out[n+1] = fnv(lastSeed, l.low[tokens[last].lowAt:end])
+	out[n] = l.add(firstSeed, 0, 0)
+	out[n+1] = l.add(lastSeed, last, last)
 	n += 2
 	if last > 0 {
-		out[n] = fnv(firstTwoSeed, l.low[tokens[0].lowAt:tokens[1].lowEnd])
-		out[n+1] = fnv(lastTwoSeed, l.low[tokens[last-1].lowAt:end])
+		out[n] = l.add(firstTwoSeed, 0, 1)
+		out[n+1] = l.add(lastTwoSeed, last-1, last)
 		n += 2
 	}
 	if last > 1 {
-		out[n] = fnv(firstThree, l.low[tokens[0].lowAt:tokens[2].lowEnd])
+		out[n] = l.add(firstThreeSeed, 0, 2)
 		n++
 	}
 	return n
+}
+
+// add goes on with h over tokens from to to, and a space where white space
+// parts them.
+func (l *line) add(h uint32, from, to int) uint32 {
+	for k := from; k <= to; k++ {
+		t := &l.tokens[k]
+		if k > from && t.spaced {
+			h = (h ^ ' ') * fnvPrime
+		}
+		h = fnv(h, l.low[t.at:t.hashEnd])
+	}
+	return h
 }
 
 // Keys of the counts of a document are hashes of 64 bits, so that distinct

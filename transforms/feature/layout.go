@@ -1,6 +1,9 @@
 package feature
 
-import "math"
+import (
+	"bytes"
+	"math"
+)
 
 // The numbers of a line, in their order in Batch.Layout. Shares are of the
 // characters of the line's head (see maxTokens).
@@ -117,42 +120,45 @@ func (l *line) numbers(m *marks, o []float32) {
 	o[capitalShare] = float32(l.uppers) / float32(max(1, l.letters)) * 2
 	o[otherShare] = float32(l.others) / n * 4
 	o[capitalWords] = float32(l.capitalised) / float32(max(1, l.words))
-	o[commas] = float32(l.commas) / 4
-	o[stops] = float32(l.dots) / 4
-	o[semicolons] = float32(l.semicolons) / 2
-	if l.length > 0 {
-		switch info := infoOf(l.first); {
-		case info.upper:
+	o[commas] = float32(m.signs[comma]) / 4
+	o[stops] = float32(m.signs[fullStop]) / 4
+	o[semicolons] = float32(m.signs[semicolon]) / 2
+	if len(l.tokens) > 0 {
+		switch t := &l.tokens[0]; {
+		case t.upper:
 			o[firstCapital] = 1
-		case info.class == letter:
+		case t.class == letter:
 			o[firstSmall] = 1
-		case info.class == digit:
+		case t.class == digit:
 			o[firstDigit] = 1
 		default:
 			o[firstOther] = 1
 		}
-		switch l.last {
-		case '.':
-			o[lastStop] = 1
-		case ',', ';':
-			o[lastComma] = 1
-		case '-', '\u00ad', '\u2010':
-			o[lastHyphen] = 1
-		case ':':
-			o[lastColon] = 1
+		at := l.end - 1
+		switch m := &l.masks[at>>6]; {
+		case m.letter>>(at&63)&1 != 0:
+			o[lastLetter] = 1
+		case m.digit>>(at&63)&1 != 0:
+			o[lastDigit] = 1
 		default:
-			switch infoOf(l.last).class {
-			case digit:
-				o[lastDigit] = 1
-			case letter:
-				o[lastLetter] = 1
+			switch b := l.low[l.from:l.end]; b[len(b)-1] {
+			case '.':
+				o[lastStop] = 1
+			case ',', ';':
+				o[lastComma] = 1
+			case '-':
+				o[lastHyphen] = 1
+			case ':':
+				o[lastColon] = 1
+			default:
+				o[lastHyphen] = flag(bytes.HasSuffix(b, []byte("\u00ad")) || bytes.HasSuffix(b, []byte("\u2010")))
 			}
 		}
 	}
 	o[hasYear] = flag(m.year)
 	o[hasMeasure] = flag(m.measure)
 	o[hasAuthor] = flag(m.author)
-	o[hasParen] = flag(l.parens > 0)
+	o[hasParen] = flag(m.signs[paren] > 0)
 	o[allCapitals] = flag(l.letters > 2 && 5*l.uppers > 4*l.letters)
 	o[wordCount] = float32(min(l.words, 20)) / 10
 }

@@ -23,7 +23,21 @@ type marks struct {
 	norm uint64
 	// first is the key of the word that ^\W*\d*\W*([A-Z][a-z]+) finds, or 0.
 	first uint64
+
+	// signs counts single characters by index in signOf.
+	signs [6]int32
 }
+
+// Characters that are counted.
+const (
+	comma = iota + 1
+	fullStop
+	semicolon
+	paren
+	authorSign // = or &
+)
+
+var signOf = [256]uint8{',': comma, '.': fullStop, ';': semicolon, '(': paren, '=': authorSign, '&': authorSign}
 
 // Short words as the patterns compare them: bytes from the lowest.
 const (
@@ -71,7 +85,7 @@ const digitsKey = 0x8ebc6af09c88c6e3
 // \b([A-Z][a-z]{3,})\s+(?:cf\. |aff\. )?[a-z]{4}
 func (l *line) find(words, genera []uint64) (marks, []uint64, []uint64) {
 	var m marks
-	tokens, c, low := l.tokens, l.clean, l.low
+	tokens, low := l.tokens, l.low
 	ownGenera := len(genera)
 
 	norm, normLength := uint64(0), int32(0)
@@ -83,7 +97,7 @@ func (l *line) find(words, genera []uint64) (marks, []uint64, []uint64) {
 		t := &tokens[k]
 		switch t.class {
 		case letter:
-			key := wordKey(low, t.lowAt, t.lowEnd)
+			key := wordKey(low, t.at, t.end)
 			part := key
 			if normLength > 0 && t.at > wordEnd {
 				part++
@@ -100,10 +114,10 @@ func (l *line) find(words, genera []uint64) (marks, []uint64, []uint64) {
 				}
 			}
 			if t.shape == 'x' {
-				if t.runes > 1 && !t.glued {
+				if t.runes > 1 && !l.glued(k) {
 					words = append(words, key)
 				}
-			} else if t.shape == 'C' && t.upper && t.runes > 3 && !t.glued && l.epithet(k+1) {
+			} else if t.shape == 'C' && t.upper && t.runes > 3 && !l.glued(k) && l.epithet(k+1) {
 				known := false
 				for _, g := range genera[ownGenera:] {
 					known = known || g == key
@@ -112,13 +126,11 @@ func (l *line) find(words, genera []uint64) (marks, []uint64, []uint64) {
 					genera = append(genera, key)
 				}
 			}
-			size := t.lowEnd - t.lowAt
-			if size <= 4 {
-				l.abbreviation(&m, k, pack(low[t.lowAt:t.lowEnd]))
+			if size := t.end - t.at; size <= 4 {
+				l.abbreviation(&m, k, pack(low[t.at:t.end]))
 			}
-			if t.runes != size && !m.measure {
-				b := c[t.at:t.end]
-				m.measure = bytes.Contains(b, []byte("µm")) || bytes.Contains(b, []byte("μm"))
+			if t.runes != t.end-t.at && !m.measure {
+				m.measure = l.hasMicrometre(t)
 			}
 		case digit:
 			part := uint64(digitsKey)
@@ -139,16 +151,15 @@ func (l *line) find(words, genera []uint64) (marks, []uint64, []uint64) {
 				m.measure = l.isUnit(k + 1)
 			}
 		default:
-			switch c[t.at] {
-			case '=', '&':
+			c := low[t.at]
+			m.signs[signOf[c]]++
+			seeking = seeking && c != '_'
+			if c == 0xe2 && string(low[t.at:t.end]) == "≡" {
 				m.author = true
-			case '_':
-				seeking = false
-			case 0xe2:
-				m.author = m.author || string(c[t.at:t.end]) == "≡"
 			}
 		}
 	}
+	m.author = m.author || m.signs[authorSign] > 0
 	if normLength > 2 {
 		m.norm = norm | 1
 	}
@@ -164,20 +175,14 @@ func (l *line) capitalisedKey(t *token, key uint64) uint64 {
 	if t.shape == 'C' {
 		return key
 	}
-	n, lowEnd := 0, t.lowAt
-	for i := t.at; i < t.end; n++ {
-		info, size := infoAt(l.clean[i:t.end])
-		if info.upper && n > 0 {
-			break
-		}
-		i += int32(size)
-		_, size = infoAt(l.low[lowEnd:t.lowEnd])
-		lowEnd += int32(size)
-	}
-	if n < 2 {
+	at := l.next(t.at)
+	if l.capital(at) {
 		return 0
 	}
-	return wordKey(l.low, t.lowAt, lowEnd)
+	for at < t.end && !l.capital(at) {
+		at = l.next(at)
+	}
+	return wordKey(l.low, t.at, at)
 }
 
 // epithet reports whether tokens from k on read like the rest of a binomial.
@@ -187,8 +192,8 @@ func (l *line) epithet(k int) bool {
 		return false
 	}
 	if t := &tokens[k]; k+2 < len(tokens) && t.shape == 'x' {
-		if w := pack(l.low[t.lowAt:t.lowEnd]); (w == wordCf || w == wordAff) && l.dotted(k) &&
-			tokens[k+2].at == tokens[k+1].end+1 && l.clean[tokens[k+1].end] == ' ' {
+		if w := pack(l.low[t.at:t.end]); (w == wordCf || w == wordAff) && l.dotted(k) &&
+			tokens[k+2].at == tokens[k+1].end+1 && l.orig[tokens[k+1].end] == ' ' {
 			k += 2
 		}
 	}
@@ -201,18 +206,17 @@ func (l *line) epithet(k int) bool {
 	}
 	at := t.at
 	for range 4 {
-		info, size := infoAt(l.clean[at:t.end])
-		if info.upper {
+		if l.capital(at) {
 			return false
 		}
-		at += int32(size)
+		at = l.next(at)
 	}
 	return true
 }
 
 // dotted reports whether a full stop follows token k directly.
 func (l *line) dotted(k int) bool {
-	return k+1 < len(l.tokens) && l.tokens[k+1].at == l.tokens[k].end && l.clean[l.tokens[k+1].at] == '.'
+	return k+1 < len(l.tokens) && l.tokens[k+1].at == l.tokens[k].end && l.orig[l.tokens[k+1].at] == '.'
 }
 
 // bordered reports whether no letter, digit or _ follows token k directly.
@@ -221,7 +225,7 @@ func (l *line) bordered(k int) bool {
 		return true
 	}
 	t := &l.tokens[k+1]
-	return t.at > l.tokens[k].end || t.class == other && l.clean[t.at] != '_'
+	return t.at > l.tokens[k].end || t.class == other && l.orig[t.at] != '_'
 }
 
 // afterDot returns the token behind token k, a full stop and at most one
@@ -234,7 +238,7 @@ func (l *line) afterDot(k int) int {
 	case 0:
 		return k + 2
 	case 1:
-		if l.clean[end] == ' ' {
+		if l.orig[end] == ' ' {
 			return k + 2
 		}
 	}
@@ -243,18 +247,18 @@ func (l *line) afterDot(k int) int {
 
 // begins reports whether token k begins with w, in this case.
 func (l *line) begins(k int, w string) bool {
-	return k >= 0 && bytes.HasPrefix(l.clean[l.tokens[k].at:l.tokens[k].end], []byte(w))
+	return k >= 0 && bytes.HasPrefix(l.orig[l.tokens[k].at:l.tokens[k].end], []byte(w))
 }
 
 // lowBegins reports whether token k begins with w, in any case.
 func (l *line) lowBegins(k int, w string) bool {
-	return k >= 0 && bytes.HasPrefix(l.low[l.tokens[k].lowAt:l.tokens[k].lowEnd], []byte(w))
+	return k >= 0 && bytes.HasPrefix(l.low[l.tokens[k].at:l.tokens[k].end], []byte(w))
 }
 
 // abbreviation looks at token k, a word of letters w in lower case.
 func (l *line) abbreviation(m *marks, k int, w uint32) {
 	t := &l.tokens[k]
-	if t.glued {
+	if l.glued(k) {
 		return
 	}
 	small := t.shape == 'x'
@@ -277,8 +281,8 @@ func (l *line) abbreviation(m *marks, k int, w uint32) {
 	case wordEt:
 		if small && k+1 < len(l.tokens) {
 			n := &l.tokens[k+1]
-			m.author = m.author || n.at == t.end+1 && l.clean[t.end] == ' ' && n.shape == 'x' &&
-				pack(l.low[n.lowAt:n.lowEnd]) == wordAl && l.bordered(k+1)
+			m.author = m.author || n.at == t.end+1 && l.orig[t.end] == ' ' && n.shape == 'x' &&
+				pack(l.low[n.at:n.end]) == wordAl && l.bordered(k+1)
 		}
 	}
 }
@@ -286,25 +290,38 @@ func (l *line) abbreviation(m *marks, k int, w uint32) {
 // isYear reports whether token k, four digits, is a year from 1700 to 2019.
 func (l *line) isYear(k int) bool {
 	t := &l.tokens[k]
-	if t.end-t.at != 4 || t.glued || !l.bordered(k) {
-		return false
+	b := l.orig[t.at:t.end]
+	if max(b[1], b[2], b[3]) > '9' || l.glued(k) || !l.bordered(k) {
+		return false // a digit is not ASCII, or the token is part of a word
 	}
-	b := l.clean[t.at:t.end]
 	return b[0] == '1' && b[1] >= '7' || b[0] == '2' && b[1] == '0' && b[2] <= '1'
 }
 
 // isUnit reports whether token k makes a measurement of the number before it.
 func (l *line) isUnit(k int) bool {
 	t := &l.tokens[k]
-	b := l.clean[t.at:t.end]
+	b := l.orig[t.at:t.end]
 	if len(b) > 1 {
 		switch uint32(b[0]) | uint32(b[1])<<8 {
-		case wordMM, wordCM, 0xb5c2 /* µ */, 0xbcce /* μ */, 0x97c3 /* × */ :
+		case wordMM, wordCM, 0xb5c2 /* µ */, 0x97c3 /* × */ :
 			return true
+		case 0xbcce /* μ */ :
+			return !t.upper
 		case wordUM:
 			return len(b) == 2 && l.bordered(k)
 		}
 		return false
 	}
 	return b[0] == wordX && k+1 < len(l.tokens) && l.tokens[k+1].class == digit
+}
+
+// hasMicrometre reports whether t has µm or μm in it, in these letters.
+func (l *line) hasMicrometre(t *token) bool {
+	b := l.orig[t.at:t.end]
+	for i := range max(0, len(b)-2) {
+		if b[i+2] == 'm' && (b[i] == 0xc2 && b[i+1] == 0xb5 || b[i] == 0xce && b[i+1] == 0xbc && !l.capital(t.at+int32(i))) {
+			return true
+		}
+	}
+	return false
 }

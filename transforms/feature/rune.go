@@ -2,7 +2,6 @@ package feature
 
 import (
 	"unicode"
-	"unicode/utf8"
 )
 
 // Classes of characters. A token is a run of letters, a run of digits or a
@@ -12,7 +11,6 @@ const (
 	letter        // L*, and the marks (M*) that letters carry
 	digit         // Nd
 	other         // everything else
-	wide          // in asciiClass only: the first byte of a longer character
 )
 
 // runeInfo is what the features need to know of a character.
@@ -23,9 +21,6 @@ type runeInfo struct {
 }
 
 var (
-	asciiClass [256]uint8
-	asciiLower [256]uint8 // of ASCII letters; 0 for all other bytes
-
 	// The parts of Unicode that the literature uses are looked up; the rest
 	// goes through package unicode.
 	latin   [0x600]runeInfo // to U+05FF: Latin, Greek, Cyrillic, marks
@@ -42,15 +37,6 @@ func init() {
 	}
 	for i := range forms {
 		forms[i] = slowInfo(0xfb00 + rune(i))
-	}
-	for i := range asciiClass {
-		asciiClass[i] = wide
-		if i < utf8.RuneSelf {
-			asciiClass[i] = latin[i].class
-			if latin[i].class == letter {
-				asciiLower[i] = uint8(latin[i].lower)
-			}
-		}
 	}
 }
 
@@ -76,44 +62,4 @@ func infoOf(r rune) runeInfo {
 		return forms[r-0xfb00]
 	}
 	return slowInfo(r)
-}
-
-// isASCII reports whether all bytes of b are below 0x80.
-func isASCII(b []byte) bool {
-	for len(b) >= 8 {
-		if (b[0]|b[1]|b[2]|b[3]|b[4]|b[5]|b[6]|b[7])&0x80 != 0 {
-			return false
-		}
-		b = b[8:]
-	}
-	for _, c := range b {
-		if c >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
-}
-
-// appendClean appends b to dst without U+FFFD and without bytes that are no
-// UTF-8.
-func appendClean(dst, b []byte) []byte {
-	for i := 0; i < len(b); {
-		if b[i] < utf8.RuneSelf {
-			dst = append(dst, b[i])
-			i++
-			continue
-		}
-		r, n := utf8.DecodeRune(b[i:])
-		if r != utf8.RuneError {
-			dst = append(dst, b[i:i+n]...)
-		}
-		i += n
-	}
-	return dst
-}
-
-// infoAt is infoOf the first character of b and its size.
-func infoAt(b []byte) (runeInfo, int) {
-	r, n := utf8.DecodeRune(b)
-	return infoOf(r), n
 }

@@ -1,6 +1,10 @@
 package feature
 
-import "unicode/utf8"
+import (
+	"encoding/binary"
+	"math/bits"
+	"unicode/utf8"
+)
 
 // maxTokens is how many tokens of a line make features. A longer line is
 // described by its head: only its length and its last character are those of
@@ -10,82 +14,222 @@ const maxTokens = 512
 // maxBytes is how much of a line is read at all; offsets have 32 bits.
 const maxBytes = 1 << 30
 
-// token is one token of a line. Offsets are bytes.
+// token is one token of a line. Offsets are bytes in line.low.
 type token struct {
-	at, end       int32 // in line.clean
-	lowAt, lowEnd int32 // in line.low
-	runes         int32 // a run of digits counts in full
-	class         uint8 // letter, digit or other
-	shape         uint8 // x aaa, C Aaa, X AAA, M AaA; d to three digits, D more; 0 for other
-	upper         bool  // begins with a capital
-	spaced        bool  // stands behind white space or first in the line
-	glued         bool  // follows a letter, a digit or _ directly
+	at, end int32
+	hashEnd int32 // of the bytes that are hashed: four digits at most
+	runes   int32
+	class   uint8 // letter, digit or other
+	shape   uint8 // x aaa, C Aaa, X AAA, M AaA; d to three digits, D more; 0 for other
+	upper   bool  // begins with a capital
+	spaced  bool  // stands behind white space or first in the line
+}
+
+// masks say what the bytes low[64*i:64*i+64] of a line are, a bit a byte from
+// the lowest. All bytes of a character have its class; a byte of no class is
+// of class other.
+type masks struct {
+	letter, digit, space uint64
+	upper                uint64 // first bytes of letters that were capitals
+	cont                 uint64 // all but the first byte of a character
 }
 
 // line is a line taken apart. Its memory is used again for the next one.
 type line struct {
-	clean  []byte // the head without what does not decode, trimmed
-	low    []byte // lower case, digits 0, runs of four at most, white space as one ' '
+	// low is the line in lower case, with 0 for every digit and one ASCII
+	// character for white space. What does not decode is left out. At least 8
+	// bytes follow it.
+	low []byte
+	// orig has the ASCII characters of the line as they were, each where low
+	// has it.
+	orig   []byte
+	masks  []masks
 	tokens []token
 
 	length int  // characters of the whole trimmed line
 	indent int  // columns of white space before it; a form feed begins anew
 	feed   bool // a form feed stands in that white space
 
-	first, last rune // of the trimmed line; 0 if there are none
+	from, end int // of the trimmed line in low
+	headEnd   int // end of the last token
 
 	letters, uppers, digits, others, spaces int // characters of the head
 	words, capitalised                      int // parts between white space; those beginning with a capital
-	commas, dots, semicolons, parens        int
 
-	buf      []byte // behind clean where something was deleted
+	buf      []byte // behind orig where that is not the line itself
 	tokenBuf [maxTokens]token
 }
 
 // read takes raw apart.
 func (l *line) read(raw []byte) {
-	clean := raw[:min(len(raw), maxBytes)]
-	ascii := isASCII(clean)
-	if !ascii && hasBroken(clean) {
-		l.buf = appendClean(l.buf[:0], clean)
-		clean = l.buf
-	}
-	clean = l.trim(clean)
-	l.length = len(clean)
-	if !ascii {
-		l.length = utf8.RuneCount(clean)
-	}
-	l.first, _ = utf8.DecodeRune(clean)
-	l.last, _ = utf8.DecodeLastRune(clean)
-	if len(clean) == 0 {
-		l.first, l.last = 0, 0
-	}
-	l.split(clean)
+	raw = raw[:min(len(raw), maxBytes)]
+	n := l.classify(raw)
+	l.trim(n)
+	l.margin(raw)
+	l.split()
+	l.count()
 }
 
-// hasBroken reports whether b holds U+FFFD or bytes that are no UTF-8.
-func hasBroken(b []byte) bool {
-	for i := 0; i < len(b); {
-		if b[i] < utf8.RuneSelf {
-			i++
+const (
+	ones  = 0x0101010101010101
+	highs = 0x80 * ones
+)
+
+// within returns the high bits of the bytes of x that lie in [lo, hi]; all
+// bytes are below 0x80.
+func within(x uint64, lo, hi uint64) uint64 {
+	return (x + (0x80-lo)*ones) &^ (x + (0x7f-hi)*ones) & highs
+}
+
+// gather makes one bit of each byte's high bit.
+func gather(x uint64) uint64 {
+	return x >> 7 * 0x0102040810204080 >> 56
+}
+
+// classify fills low, orig and masks from raw and returns the length of low.
+// It takes eight bytes at a time as long as they are ASCII, and may look at
+// bytes of raw behind its length.
+func (l *line) classify(raw []byte) int {
+	// Lower case may take three bytes for two.
+	need := len(raw) + len(raw)/2 + 24
+	if len(l.low) < need {
+		l.low = make([]byte, need+need/4)
+		l.masks = make([]masks, len(l.low)/64+2)
+	}
+	low, around := l.low, raw[:cap(raw)]
+	clear(l.masks[:need/64+2])
+	plain := true // orig is raw
+	at := 0
+	for i := 0; i < len(raw); {
+		var x uint64
+		n := min(8, len(raw)-i)
+		if i+8 <= len(around) {
+			x = binary.LittleEndian.Uint64(around[i:])
+		} else {
+			for k, c := range raw[i:] {
+				x |= uint64(c) << (8 * k)
+			}
+		}
+		x &= ^uint64(0) >> (64 - 8*n)
+		high := x & highs
+		if high != 0 {
+			n = bits.TrailingZeros64(high) >> 3
+			x &= 1<<(8*n) - 1
+			if plain {
+				plain = false
+				if len(l.buf) < need {
+					l.buf = make([]byte, need+need/4)
+				}
+				copy(l.buf, raw[:i])
+			}
+		}
+		if n > 0 {
+			letters := within(x|0x20*ones, 'a', 'z')
+			uppers := letters &^ (x << 2)
+			digits := within(x, '0', '9')
+			spaces := within(x, '\t', '\r') | within(x, 0x1c, ' ')
+			binary.LittleEndian.PutUint64(low[at:], (x|uppers>>2)&^(digits>>7*0xf))
+			if !plain {
+				binary.LittleEndian.PutUint64(l.buf[at:], x)
+			}
+			l.mark(at, masks{letter: gather(letters), digit: gather(digits), space: gather(spaces), upper: gather(uppers)})
+			at += n
+			i += n
+		}
+		if high == 0 {
 			continue
 		}
-		r, n := utf8.DecodeRune(b[i:])
+		r, size := utf8.DecodeRune(raw[i:])
+		i += size
 		if r == utf8.RuneError {
-			return true
+			continue
 		}
-		i += n
+		info := infoOf(r)
+		m := masks{}
+		n = 1
+		switch info.class {
+		case letter:
+			n = utf8.EncodeRune(low[at:at+utf8.UTFMax], info.lower)
+			copy(l.buf[at:], low[at:at+n])
+			m.letter = 1<<n - 1
+			if info.upper {
+				m.upper = 1
+			}
+		case digit:
+			low[at], l.buf[at] = '0', 0xff
+			m.digit = 1
+		case space:
+			low[at], l.buf[at] = '\v', '\v'
+			m.space = 1
+		default:
+			n = copy(low[at:], raw[i-size:i])
+			copy(l.buf[at:], raw[i-size:i])
+		}
+		m.cont = 1<<n - 2
+		l.mark(at, m)
+		at += n
 	}
-	return false
+	l.orig = raw
+	if !plain {
+		l.orig = l.buf[:at]
+	}
+	return at
 }
 
-// trim returns b without white space around it and notes the indent.
-func (l *line) trim(b []byte) []byte {
+// mark sets the bits of up to eight bytes from offset at on.
+func (l *line) mark(at int, b masks) {
+	m := &l.masks[at>>6]
+	s := uint(at) & 63
+	m.letter |= b.letter << s
+	m.digit |= b.digit << s
+	m.space |= b.space << s
+	m.upper |= b.upper << s
+	m.cont |= b.cont << s
+	if s > 56 {
+		m = &l.masks[at>>6+1]
+		s = 64 - s
+		m.letter |= b.letter >> s
+		m.digit |= b.digit >> s
+		m.space |= b.space >> s
+		m.upper |= b.upper >> s
+		m.cont |= b.cont >> s
+	}
+}
+
+// until returns the bits below end, a byte offset, of the word that begins at
+// base.
+func until(base, end int) uint64 {
+	if end-base >= 64 {
+		return ^uint64(0)
+	}
+	return 1<<uint(end-base) - 1
+}
+
+// trim finds from and end, low having n bytes. Both are 0 for a blank line.
+func (l *line) trim(n int) {
+	l.from, l.end = 0, 0
+	for base := 0; base < n; base += 64 {
+		if ink := ^l.masks[base>>6].space & until(base, n); ink != 0 {
+			l.from = base + bits.TrailingZeros64(ink)
+			break
+		}
+	}
+	for base := (n - 1) &^ 63; base >= 0; base -= 64 {
+		if ink := ^l.masks[base>>6].space & until(base, n); ink != 0 {
+			l.end = base + bits.Len64(ink)
+			break
+		}
+	}
+}
+
+// margin looks at the white space that raw begins with.
+func (l *line) margin(raw []byte) {
 	l.indent, l.feed = 0, false
-	at := 0
-lead:
-	for at < len(b) {
-		switch b[at] {
+	if l.from == 0 {
+		return
+	}
+	for at := 0; at < len(raw); {
+		switch raw[at] {
 		case ' ':
 			l.indent++
 			at++
@@ -96,163 +240,160 @@ lead:
 			l.indent, l.feed = 0, true
 			at++
 		default:
-			r, n := utf8.DecodeRune(b[at:])
-			if infoOf(r).class != space {
-				break lead
+			r, size := utf8.DecodeRune(raw[at:])
+			if r != utf8.RuneError {
+				if infoOf(r).class != space {
+					return
+				}
+				l.indent++
 			}
-			l.indent++
-			at += n
+			at += size
 		}
 	}
-	b = b[at:]
-	for len(b) > 0 {
-		r, n := utf8.DecodeLastRune(b)
-		if infoOf(r).class != space {
-			break
-		}
-		b = b[:len(b)-n]
-	}
-	return b
 }
 
-// split finds the tokens of c, which is trimmed and decodes throughout.
-func (l *line) split(c []byte) {
-	l.letters, l.uppers, l.digits, l.others, l.spaces = 0, 0, 0, 0, 0
-	l.words, l.capitalised = 0, 0
-	l.commas, l.dots, l.semicolons, l.parens = 0, 0, 0, 0
+// split finds the tokens between from and end.
+func (l *line) split() {
+	n := 0
+	words, capitals := uint64(0), uint64(0)
+	l.headEnd = l.from
+	afterLetter, afterDigit, afterSpace := uint64(0), uint64(0), uint64(1)
+scan:
+	for base := l.from &^ 63; base < l.end; base += 64 {
+		m := &l.masks[base>>6]
+		stops := m.letter&^(m.letter<<1|afterLetter) | m.digit&^(m.digit<<1|afterDigit) |
+			^(m.letter | m.digit | m.space | m.cont)
+		starts := stops & until(base, l.end)
+		if base < l.from {
+			starts &^= until(base, l.from)
+		}
+		stops |= m.space
+		spaced := m.space<<1 | afterSpace
+		afterLetter, afterDigit, afterSpace = m.letter>>63, m.digit>>63, m.space>>63
+		for ; starts != 0; starts &= starts - 1 {
+			if n == maxTokens {
+				break scan
+			}
+			p := uint(bits.TrailingZeros64(starts)) & 63
+			isLetter, isDigit, isUpper := m.letter>>p&1, m.digit>>p&1, m.upper>>p&1
+			class := uint8(other - (other-letter)*isLetter - (other-digit)*isDigit)
+			end, uppers, conts := base+64, 0, 0
+			if rest := stops >> p >> 1; rest != 0 {
+				size := uint(bits.TrailingZeros64(rest)) + 1
+				own := (1<<(size&63) - 1) << p
+				end = base + int(p+size)
+				uppers = bits.OnesCount64(m.upper & uint64(own))
+				conts = bits.OnesCount64(m.cont & uint64(own))
+			} else {
+				end, uppers, conts = l.across(base+int(p), class)
+			}
+			isSpaced := spaced >> p & 1
+			words += isSpaced
+			capitals += isSpaced & isUpper
 
-	// Lower case may take three bytes for two; spaces take none of their own.
-	if need := len(c) + len(c)/2 + 16; len(l.low) < need {
-		l.low = make([]byte, need+need/4)
-	}
-	low := l.low
-	tokens := &l.tokenBuf
-	n, lowN := 0, 0
-	spaced, glued := true, false
-	i := 0
-	for i < len(c) && n < maxTokens {
-		class := asciiClass[c[i]]
-		var info runeInfo
-		size := 1
-		if class == wide {
-			var r rune
-			r, size = utf8.DecodeRune(c[i:])
-			info = infoOf(r)
-			class = info.class
-		}
-		if class == space {
-			if !spaced {
-				low[lowN] = ' '
-				lowN++
-			}
-			spaced, glued = true, false
-			l.spaces++
-			i += size
-			continue
-		}
-		t := &tokens[n]
-		n++
-		t.at, t.lowAt = int32(i), int32(lowN)
-		t.class, t.spaced, t.glued = class, spaced, glued
-		t.upper = false
-		switch class {
-		case letter:
-			uppers, runes := 0, 0
-			for i < len(c) {
-				ch := c[i]
-				if lo := asciiLower[ch]; lo != 0 {
-					up := int(ch^lo) >> 5
-					uppers += up
-					low[lowN] = lo
-					lowN++
-					i++
-				} else if ch < utf8.RuneSelf {
-					break
-				} else {
-					r, size := utf8.DecodeRune(c[i:])
-					info := infoOf(r)
-					if info.class != letter {
-						break
-					}
-					if info.upper {
-						uppers++
-					}
-					lowN += utf8.EncodeRune(low[lowN:lowN+utf8.UTFMax], info.lower)
-					i += size
-				}
-				if runes == 0 {
-					t.upper = uppers == 1
-				}
-				runes++
-			}
-			t.runes = int32(runes)
-			l.letters += runes
-			l.uppers += uppers
-			switch {
-			case uppers == 0:
-				t.shape = 'x'
-			case uppers == 1:
-				t.shape = 'C'
-			case uppers == runes:
+			t := &l.tokenBuf[n]
+			n++
+			at := base + int(p)
+			t.at, t.end, t.hashEnd = int32(at), int32(end), int32(end)
+			t.runes = int32(end - at - conts)
+			t.class, t.upper, t.spaced = class, isUpper != 0, isSpaced != 0
+			t.shape = shapes[class][min(uppers, 2)]
+			if uppers > 1 && uppers == int(t.runes) {
 				t.shape = 'X'
-			default:
-				t.shape = 'M'
 			}
-		case digit:
-			runes := 0
-			for i < len(c) {
-				size := 1
-				if c[i] >= utf8.RuneSelf {
-					var r rune
-					r, size = utf8.DecodeRune(c[i:])
-					if infoOf(r).class != digit {
-						break
-					}
-				} else if asciiClass[c[i]] != digit {
-					break
-				}
-				if runes < 4 {
-					low[lowN] = '0'
-					lowN++
-				}
-				runes++
-				i += size
-			}
-			t.runes = int32(runes)
-			l.digits += runes
-			t.shape = 'd'
-			if runes >= 4 {
+			if class == digit && t.runes > 3 {
+				t.hashEnd = t.at + 4
 				t.shape = 'D'
 			}
-		default:
-			if size == 1 {
-				switch c[i] {
-				case ',':
-					l.commas++
-				case '.':
-					l.dots++
-				case ';':
-					l.semicolons++
-				case '(':
-					l.parens++
-				}
-			}
-			lowN += copy(low[lowN:], c[i:i+size])
-			l.others++
-			t.runes = 1
-			t.shape = 0
-			i += size
+			l.headEnd = end
 		}
-		t.end, t.lowEnd = int32(i), int32(lowN)
-		if spaced {
-			l.words++
-			if t.upper {
-				l.capitalised++
-			}
-		}
-		spaced = false
-		glued = class != other || c[i-1] == '_'
 	}
-	l.clean = c[:i]
-	l.tokens = tokens[:n]
+	l.tokens = l.tokenBuf[:n]
+	l.words, l.capitalised = int(words), int(capitals)
+}
+
+// shapes is by class and number of capitals, two or more as one.
+var shapes = [4][3]uint8{letter: {'x', 'C', 'M'}, digit: {'d', 'd', 'd'}}
+
+// across measures a token of a class that begins at offset at and goes on to
+// the end of its word of masks at least.
+func (l *line) across(at int, class uint8) (end, uppers, conts int) {
+	first := ^until(at&^63, at)
+	for base := at &^ 63; ; base += 64 {
+		m := &l.masks[base>>6]
+		goes := m.cont // on with the token
+		switch class {
+		case letter:
+			goes = m.letter
+		case digit:
+			goes = m.digit
+		}
+		if base == at&^63 && class == other {
+			goes = ^uint64(0)
+		}
+		own := first
+		stop := ^goes & first
+		if stop != 0 {
+			end = base + bits.TrailingZeros64(stop)
+			own &= until(base, end)
+		}
+		uppers += bits.OnesCount64(m.upper & own)
+		conts += bits.OnesCount64(m.cont & own)
+		if stop != 0 {
+			return end, uppers, conts
+		}
+		first = ^uint64(0)
+	}
+}
+
+// count counts characters: of the line, and by class of its head.
+func (l *line) count() {
+	l.length = l.end - l.from
+	l.letters, l.uppers, l.digits, l.others, l.spaces = 0, 0, 0, 0, 0
+	if l.end == l.from {
+		return
+	}
+	conts, lettersAll := 0, 0
+	for base := l.from &^ 63; base < l.headEnd; base += 64 {
+		m := &l.masks[base>>6]
+		in := until(base, l.headEnd)
+		if base < l.from {
+			in &^= until(base, l.from)
+		}
+		lettersAll += bits.OnesCount64(m.letter & in &^ m.cont)
+		l.uppers += bits.OnesCount64(m.upper & in)
+		l.digits += bits.OnesCount64(m.digit & in)
+		l.spaces += bits.OnesCount64(m.space & in)
+		conts += bits.OnesCount64(m.cont & in)
+	}
+	l.letters = lettersAll
+	l.others = l.headEnd - l.from - conts - l.letters - l.digits - l.spaces
+	for base := l.headEnd &^ 63; base < l.end; base += 64 {
+		in := until(base, l.end)
+		if base < l.headEnd {
+			in &^= until(base, l.headEnd)
+		}
+		conts += bits.OnesCount64(l.masks[base>>6].cont & in)
+	}
+	l.length -= conts
+}
+
+// capital reports whether the letter at offset at was a capital.
+func (l *line) capital(at int32) bool {
+	return l.masks[at>>6].upper>>(at&63)&1 != 0
+}
+
+// next returns the offset of the character behind that at offset at.
+func (l *line) next(at int32) int32 {
+	at++
+	for l.masks[at>>6].cont>>(at&63)&1 != 0 {
+		at++
+	}
+	return at
+}
+
+// glued reports whether a letter, a digit or _ stands before token k directly.
+func (l *line) glued(k int) bool {
+	t := &l.tokens[k]
+	return !t.spaced && (l.tokens[k-1].class != other || l.low[t.at-1] == '_')
 }
