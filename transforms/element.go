@@ -120,6 +120,7 @@ func encodeLabelled(l Labelled) []byte {
 	for _, c := range l.Labels {
 		b = binary.LittleEndian.AppendUint16(b, c)
 	}
+	b = binary.AppendUvarint(b, uint64(len(l.Probs)))
 	for _, p := range l.Probs {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(p))
 	}
@@ -138,10 +139,14 @@ func decodeLabelled(b []byte) (Labelled, error) {
 		l.Labels = make([]uint16, rows)
 		for i := range l.Labels {
 			l.Labels[i] = binary.LittleEndian.Uint16(labels[2*i:])
+			if int(l.Labels[i]) >= len(l.Classes) {
+				r.fail()
+			}
 		}
 	}
-	if probs := r.take(4 * rows * len(l.Classes)); probs != nil {
-		l.Probs = make([]float32, rows*len(l.Classes))
+	n := r.count(4)
+	if probs := r.take(4 * n); n > 0 && probs != nil {
+		l.Probs = make([]float32, n)
 		for i := range l.Probs {
 			l.Probs[i] = math.Float32frombits(binary.LittleEndian.Uint32(probs[4*i:]))
 		}
@@ -240,4 +245,22 @@ func (r *reader) end(what string) error {
 		return fmt.Errorf("transforms: an encoded %s: %w", what, r.err)
 	}
 	return nil
+}
+
+// labels are the names of the rows' labels.
+func (l *Labelled) labels() []string {
+	names := make([]string, len(l.Labels))
+	for i, c := range l.Labels {
+		names[i] = l.Classes[c]
+	}
+	return names
+}
+
+// table is l as the other formats take it. They call the document by its name,
+// so that where it was read does not change the bytes.
+func (l *Labelled) table() *yedda.Table {
+	return &yedda.Table{
+		URI: string(l.Name), Text: l.Text, Rows: l.Rows, Labels: l.labels(),
+		Classes: l.Classes, Probs: l.Probs, Stride: len(l.Classes),
+	}
 }

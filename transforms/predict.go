@@ -1,6 +1,7 @@
 package transforms
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +12,9 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/backend"
 	"github.com/linnet-ml/linnet/model/bundled"
-	"github.com/linnet-ml/linnet/model/cpu"
+	"github.com/linnet-ml/linnet/model/kernel"
 	"github.com/linnet-ml/linnet/transforms/inference"
 	"github.com/linnet-ml/linnet/transforms/store"
 )
@@ -223,7 +225,8 @@ var (
 // LoadModel is the model of ModelURI on Device, loaded once a process. A load
 // that failed is tried again by the next call.
 func LoadModel(ctx context.Context, opts Options) (*Model, error) {
-	key := opts.Device + " " + string(opts.ModelURI)
+	device := cmp.Or(opts.Device, backend.CPU)
+	key := device + " " + string(opts.ModelURI)
 	return models.Get(ctx, key, func(ctx context.Context) (*Model, error) {
 		begin := time.Now()
 		w, err := opts.loadWeights(ctx)
@@ -231,10 +234,14 @@ func LoadModel(ctx context.Context, opts Options) (*Model, error) {
 			return nil, err
 		}
 		m := &Model{Config: &w.Config, Hash: w.Hash(), key: key, bytes: int64(len(w.Table))}
-		if m.scorer, err = cpu.New(w); err != nil {
+		var reason string
+		if m.scorer, reason, err = backend.New(device, w); err != nil {
 			return nil, err
 		}
-		m.Device = "cpu"
+		if reason != "" {
+			logf(ctx, opts.Verbosity, 1, "%s", reason)
+		}
+		m.Device = "cpu, float32, " + kernel.ISA()
 		m.loading = time.Since(begin)
 		logf(ctx, opts.Verbosity, 2, "model %.12s of %s on %s, loaded in %v", m.Hash, opts.modelName(), m.Device, m.loading.Round(time.Millisecond))
 		return m, nil

@@ -19,6 +19,7 @@ type Progress struct {
 	stop atomic.Bool
 	mu   sync.Mutex
 	err  error
+	note string
 }
 
 var runs sync.Map // Options.Run → *Progress
@@ -52,6 +53,22 @@ func (p *Progress) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err
+}
+
+// Note keeps the first remark of a run, for its launcher; Noted returns it.
+func (p *Progress) Note(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.note == "" {
+		p.note = text
+	}
+}
+
+// Noted is what Note kept.
+func (p *Progress) Noted() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.note
 }
 
 // fail keeps err, marks it for the launcher of another process, and returns it.

@@ -135,7 +135,7 @@ func (f *readFn) read(ctx context.Context, uri []byte) (*Document, *Rejection, e
 	if !input.Annotated(string(uri)) {
 		d.Text = data
 	} else {
-		if isBrat(data) {
+		if yedda.IsBrat(data) {
 			return nil, d.reject("read", errors.New("brat standoff, which is not YEDDA; give the .txt beside it")), nil
 		}
 		parsed := yedda.Parse(data)
@@ -188,28 +188,6 @@ func advise(err error) error {
 		return fmt.Errorf("%w; it went away, or it is a link to nothing", err)
 	}
 	return err
-}
-
-// isBrat says whether data is brat standoff: its first line that is not empty
-// is an annotation such as "T1<tab>Label 0 12<tab>text".
-func isBrat(data []byte) bool {
-	for line := range bytes.Lines(data) {
-		line = bytes.TrimRight(line, "\r\n")
-		if len(line) == 0 {
-			continue
-		}
-		id, rest, ok := bytes.Cut(line, []byte("\t"))
-		if !ok || len(id) < 2 || bytes.IndexByte([]byte("TREAMN#"), id[0]) < 0 {
-			return ok && string(id) == "*" && len(bytes.Fields(rest)) >= 3
-		}
-		for _, c := range id[1:] {
-			if c < '0' || c > '9' {
-				return false
-			}
-		}
-		return len(bytes.Fields(rest)) >= 2
-	}
-	return false
 }
 
 func init() { beam.RegisterDoFn(&readFn{}) }

@@ -117,16 +117,15 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 	if err != nil {
 		return nil, nil, err
 	}
-	labels := make([]string, len(l.Labels))
 	out := &output{l.Name, l.Classes, make([]int64, len(l.Classes))}
-	for i, c := range l.Labels {
-		labels[i] = l.Classes[c]
+	for _, c := range l.Labels {
 		out.counts[c]++
 	}
+	spans := yedda.SpansOf(l.Text, l.Rows, l.labels())
 	name := string(l.Name)
 	var bad error // what to reject the document for
 	for _, format := range f.formats {
-		files, err := format.encode(&l, labels, o.Probabilities)
+		files, err := format.encode(&l, spans, o.Probabilities)
 		if err != nil {
 			if bad == nil {
 				bad = err
@@ -184,17 +183,29 @@ type format struct {
 	// files are the paths of its outputs below the output folder.
 	files func(name string) []string
 	// encode makes their contents, in the same order.
-	encode func(l *Labelled, labels []string, probabilities bool) ([][]byte, error)
+	encode func(l *Labelled, spans []yedda.Span, probabilities bool) ([][]byte, error)
 }
 
 var formats = []format{
 	{"yedda", beside(".ann"), encodeYedda},
+	{"brat", bratFiles, func(l *Labelled, spans []yedda.Span, _ bool) ([][]byte, error) {
+		return [][]byte{l.Text, yedda.WriteBrat(l.Text, spans)}, nil
+	}},
+	{"jsonl", beside(".jsonl"), func(l *Labelled, spans []yedda.Span, probabilities bool) ([][]byte, error) {
+		return [][]byte{yedda.WriteJSONL(l.table(), spans, probabilities)}, nil
+	}},
+	{"csv", beside(".csv"), func(l *Labelled, _ []yedda.Span, probabilities bool) ([][]byte, error) {
+		return [][]byte{yedda.WriteCSV(l.table(), probabilities)}, nil
+	}},
+	{"tsv", beside(".tsv"), func(l *Labelled, spans []yedda.Span, _ bool) ([][]byte, error) {
+		return [][]byte{yedda.WriteTSV(l.Text, spans)}, nil
+	}},
 }
 
 // encodeYedda marks neighbouring lines with one label as one span, and reads
 // the result again before it gives it away.
-func encodeYedda(l *Labelled, labels []string, _ bool) ([][]byte, error) {
-	out := yedda.Format(l.Text, yedda.SpansOf(l.Text, l.Rows, labels))
+func encodeYedda(l *Labelled, spans []yedda.Span, _ bool) ([][]byte, error) {
+	out := yedda.Format(l.Text, spans)
 	if !yedda.Recovers(out, l.Text) {
 		return nil, errors.New("its text would not come back from YEDDA, whose markup stands in it; choose another --format")
 	}

@@ -85,11 +85,13 @@ func run(ctx context.Context) error {
 		return err
 	}
 	cli.Verbosity = o.verbosity
-	if err := o.check(f); err != nil && !worker(f) {
-		return err
-	}
-	if o.verbosity > 0 && !o.plan && !worker(f) {
-		fmt.Fprintf(os.Stderr, "linnet: labelling %s into %s …\n", o.what(), o.output)
+	if !f.Worker() {
+		if err := o.check(f); err != nil {
+			return err
+		}
+		if o.verbosity > 0 && !o.plan {
+			fmt.Fprintf(os.Stderr, "linnet: labelling %s into %s …\n", o.what(), o.output)
+		}
 	}
 	runners.Init(o.verbosity) // a worker stays in here
 	if err := runners.Check(); err != nil {
@@ -97,10 +99,6 @@ func run(ctx context.Context) error {
 	}
 	return o.label(ctx)
 }
-
-// worker says whether a runner started this process to work for it; it brings
-// none of predict's flags.
-func worker(f *cli.Flags) bool { return f.Lookup("worker").Value.String() == "true" }
 
 // check finds wrong use, and fills in what has to be looked for.
 func (o *options) check(f *cli.Flags) error {
@@ -113,20 +111,10 @@ func (o *options) check(f *cli.Flags) error {
 		return cli.Usagef("%w", err)
 	}
 	switch {
-	case o.device == "cuda":
-		return cli.Usagef("--device=cuda: this program was built without CUDA; use --device=cpu")
-	case o.device != "cpu" && o.device != "auto":
-		return cli.Usagef("--device=%s is none; it must be cpu, auto or cuda", o.device)
 	case o.labelSet != "" && o.labelSet != model.Collapsed && o.labelSet != model.Full:
 		return cli.Usagef("--label_set=%s is none; it must be collapsed or full", o.labelSet)
 	case o.precision != "float32":
 		return cli.Usagef("--precision=%s is not in this version; use float32", o.precision)
-	case o.windowSize < -1:
-		return cli.Usagef("--window_size=%d: it must be 0 or more, or -1", o.windowSize)
-	case o.stride < 0 || o.stride > 0 && o.windowSize <= 0:
-		return cli.Usagef("--prediction_stride=%d: it needs a --window_size above 0", o.stride)
-	case o.stride > max(o.windowSize, 0):
-		return cli.Usagef("--prediction_stride=%d is larger than --window_size=%d, so lines would stay without a label", o.stride, o.windowSize)
 	case o.batchSize < 0:
 		return cli.Usagef("--prediction_batch_size=%d: it must be 0 or more", o.batchSize)
 	case o.sample < 0:
@@ -143,6 +131,9 @@ func (o *options) check(f *cli.Flags) error {
 		return cli.Usagef("--output: name a folder to write to")
 	case o.force && o.retryRejected:
 		return cli.Usagef("--force and --retry_rejected: what was rejected is not done anyway; leave one out")
+	}
+	if err := cli.CheckDevice(o.device, o.windowSize, o.stride); err != nil {
+		return err
 	}
 	o.formats = splitAll(o.formats)
 	for _, name := range o.formats {

@@ -169,6 +169,30 @@ func (f *Flags) Given(name string) bool {
 	return given
 }
 
+// Worker says whether a runner started this process to work for it; then none
+// of the pipeline's own flags are there.
+func (f *Flags) Worker() bool {
+	g := f.Lookup("worker")
+	return g != nil && g.Value.String() == "true"
+}
+
+// CheckDevice judges --device, --window_size and --prediction_stride.
+func CheckDevice(device string, windowSize, stride int) error {
+	switch {
+	case device == "cuda":
+		return Usagef("--device=cuda: this program was built without CUDA; use --device=cpu")
+	case device != "cpu" && device != "auto":
+		return Usagef("--device=%s is none; it must be cpu, auto or cuda", device)
+	case windowSize < -1:
+		return Usagef("--window_size=%d: it must be 0 or more, or -1", windowSize)
+	case stride < 0 || stride > 0 && windowSize <= 0:
+		return Usagef("--prediction_stride=%d: it needs a --window_size above 0", stride)
+	case stride > max(windowSize, 0):
+		return Usagef("--prediction_stride=%d is larger than --window_size=%d, so lines would stay without a label", stride, windowSize)
+	}
+	return nil
+}
+
 func (f *Flags) help(w io.Writer) {
 	fmt.Fprintf(w, "%s\n\nUsage: %s [flags]\n\n", f.summary, f.name)
 	f.VisitAll(func(g *flag.Flag) {

@@ -1,0 +1,401 @@
+// Command evaluate compares labels with annotation, line by line: those that a
+// model gives, or those of annotated files that --predictions names.
+//
+//	evaluate --input=corpus/Vol119 --model_uri=model --report=report
+//
+// A line counts if it is not blank and lies in a span of the annotation. Exit
+// statuses: 0 done; 1 failed; 2 wrong use; 3 done, but some documents could not
+// be judged.
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/eval"
+	"github.com/linnet-ml/linnet/pipelines/internal/cli"
+	"github.com/linnet-ml/linnet/runners"
+	"github.com/linnet-ml/linnet/transforms"
+	"github.com/linnet-ml/linnet/transforms/input"
+	"github.com/linnet-ml/linnet/transforms/store"
+	"github.com/linnet-ml/linnet/transforms/yedda"
+)
+
+func main() { cli.Main(run) }
+
+// options are the flags of evaluate.
+type options struct {
+	input                                            cli.Strings
+	modelURI, predictions, report, labelSet, device  string
+	windowSize, stride, batchSize, verbosity, status int
+	maxDocumentBytes                                 cli.Bytes
+}
+
+func define(f *cli.Flags) *options {
+	o := &options{maxDocumentBytes: transforms.DefaultMaxDocumentBytes}
+	f.Var(&o.input, "input", "annotated `files`, folders and patterns, separated by commas (\\, is a comma) or repeated")
+	f.StringVar(&o.modelURI, "model_uri", "", "`folder` or gs://bucket/prefix of the model to judge (default the bundled one)")
+	f.StringVar(&o.predictions, "predictions", "", "`folder` or gs://bucket/prefix of annotated files to judge instead, called as those of --input")
+	f.StringVar(&o.report, "report", "", "`folder` or gs://bucket/prefix to write report.json to")
+	f.StringVar(&o.labelSet, "label_set", "", "`collapsed` (Nomenclature, Description, Misc-exposition) or full (default the model's first)")
+	f.StringVar(&o.device, "device", "cpu", "`cpu`, auto or cuda")
+	f.IntVar(&o.windowSize, "window_size", -1, "`lines` of a context window; 0 for whole documents, -1 for the model's choice")
+	f.IntVar(&o.stride, "prediction_stride", 0, "`lines` from one context window to the next; 0 for --window_size")
+	f.IntVar(&o.batchSize, "prediction_batch_size", 0, "context `windows` in a batch; 0 for the model's choice")
+	f.Var(&o.maxDocumentBytes, "max_document_bytes", "largest document that is read, in `bytes` (64MiB)")
+	f.IntVar(&o.status, "rejected_exit_status", 3, "exit `status` when some documents could not be judged")
+	f.IntVar(&o.verbosity, "verbosity", 1, "`level` of detail: 0 errors and the table, 1 progress, 2 devices and Beam's log")
+	return o
+}
+
+func run(ctx context.Context) error {
+	f := cli.NewFlags("evaluate", "Compares labels with annotation, line by line.", runners.Flags...)
+	runners.Define(f.FlagSet)
+	o := define(f)
+	if err := f.Parse(os.Args[1:]); err != nil {
+		return err
+	}
+	cli.Verbosity = o.verbosity
+	if !f.Worker() {
+		if err := o.check(); err != nil {
+			return err
+		}
+		if o.verbosity > 0 {
+			fmt.Fprintf(os.Stderr, "linnet: evaluating on %s …\n", strings.Join(o.input, ", "))
+		}
+	}
+	runners.Init(o.verbosity) // a worker stays in here
+	if err := runners.Check(); err != nil {
+		return cli.Usagef("%w", err)
+	}
+	return o.evaluate(ctx)
+}
+
+// check finds wrong use.
+func (o *options) check() error {
+	if _, err := runners.Name(); err != nil {
+		return cli.Usagef("%w", err)
+	}
+	var all cli.Strings
+	for _, v := range o.input {
+		all = append(all, input.Split(v)...)
+	}
+	o.input = all
+	switch {
+	case len(o.input) == 0:
+		return cli.Usagef("no --input: name annotated files, folders or patterns")
+	case o.modelURI != "" && o.predictions != "":
+		return cli.Usagef("--model_uri and --predictions: what is to be judged? leave one out")
+	case o.labelSet != "" && o.labelSet != model.Collapsed && o.labelSet != model.Full:
+		return cli.Usagef("--label_set=%s is none; it must be collapsed or full", o.labelSet)
+	case o.maxDocumentBytes == 0:
+		return cli.Usagef("--max_document_bytes: it must be above 0")
+	case o.batchSize < 0:
+		return cli.Usagef("--prediction_batch_size=%d: it must be 0 or more", o.batchSize)
+	}
+	return cli.CheckDevice(o.device, o.windowSize, o.stride)
+}
+
+func (o *options) evaluate(ctx context.Context) error {
+	begin := time.Now()
+	set, err := input.New(o.input, "", true)
+	if err != nil {
+		return cli.Usagef("%w", err)
+	}
+	opts := transforms.Options{
+		Run: fmt.Sprintf("evaluate-%d-%d", os.Getpid(), begin.UnixNano()), Verbosity: o.verbosity,
+		Base: transforms.Path(set.Base), MaxDocumentBytes: int64(o.maxDocumentBytes),
+		Device: o.device, LabelSet: o.labelSet,
+		WindowSize: o.windowSize, PredictionStride: o.stride, PredictionBatchSize: o.batchSize,
+	}
+	score := scoreFn{Run: opts.Run, Config: model.DefaultConfig(), LabelSet: o.labelSet}
+	result := report{Input: o.input, LabelSet: o.labelSet}
+	if o.predictions == "" {
+		if o.modelURI != "" {
+			uri, err := input.Absolute(o.modelURI)
+			if err != nil {
+				return err
+			}
+			opts.ModelURI = transforms.Path(uri)
+		}
+		m, err := transforms.LoadModel(ctx, opts)
+		if err != nil {
+			return err
+		}
+		if _, _, err := m.Config.Head(o.labelSet); err != nil {
+			return cli.Usagef("%w", err)
+		}
+		opts.ModelHash, opts.InputSize = m.Hash, m.Config.InputSize
+		score.Config = *m.Config
+		result.Model, result.ModelHash = o.modelURI, m.Hash
+	} else {
+		folder, err := input.Absolute(o.predictions)
+		if err != nil {
+			return err
+		}
+		score.Predictions = transforms.Path(folder)
+		result.Predictions = o.predictions
+	}
+	if score.LabelSet == "" {
+		score.LabelSet = score.Config.LabelSet
+	}
+	result.LabelSet = score.LabelSet
+
+	var files int64
+	err = set.Walk(ctx, func(input.File) error { files++; return nil })
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, input.ErrNone):
+		return cli.Usagef("%w", err)
+	case err != nil:
+		return err
+	}
+
+	progress := transforms.ProgressOf(opts.Run)
+	defer context.AfterFunc(ctx, progress.Stop)()
+	p, s := beam.NewPipelineWithRoot()
+	pipeline(s, opts, set, score)
+	run, err := runners.Run(context.WithoutCancel(ctx), p, transforms.Namespace, o.verbosity)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil && progress.Err() != nil:
+		return progress.Err() // as it was, not as it came through a runner
+	case err != nil:
+		return err
+	case run.Running:
+		fmt.Printf("job %s is submitted; its counters hold the result\n", run.JobID)
+		return nil
+	}
+	result.Documents, result.Rejected = run.Counters["judged"], run.Counters["rejected"]
+	result.Report = gather(run.Counters, &score)
+	result.Seconds = time.Since(begin).Seconds()
+	if result.Report.Lines == 0 && result.Rejected == 0 {
+		return fmt.Errorf("%s: no line has a label; name files with YEDDA annotation (*.txt.ann)", strings.Join(o.input, ", "))
+	}
+	if o.report != "" {
+		if err := writeReport(ctx, o.report, &result); err != nil {
+			return err
+		}
+	}
+	if result.Documents > 0 {
+		table(os.Stdout, &result)
+	}
+	if result.Rejected > 0 {
+		err := fmt.Errorf("%s could not be judged, such as %s", cli.Plural(result.Rejected, "document"), firstReason(opts.Run))
+		if result.Documents == 0 {
+			return err
+		}
+		return &cli.Status{Code: o.status, Err: err}
+	}
+	return nil
+}
+
+// pipeline judges every document of set.
+func pipeline(s beam.Scope, opts transforms.Options, set *input.Set, score scoreFn) {
+	docs, r1 := transforms.Read(s, opts, transforms.List(s, opts, set))
+	rejected := []beam.PCollection{r1}
+	if score.Predictions == "" {
+		examples, r2 := transforms.Featurize(s, opts, docs)
+		labelled, r3 := transforms.Predict(s, opts, examples)
+		rejected = append(rejected, r2, r3, beam.ParDo(s, &scoreFn{score.Run, score.Config, score.LabelSet, ""}, labelled))
+	} else {
+		rejected = append(rejected, beam.ParDo(s, &compareFn{score}, docs))
+	}
+	beam.ParDo0(s, &rejectedFn{Run: score.Run}, beam.Flatten(s, rejected...))
+}
+
+// scoreFn counts the lines of labelled documents by gold and predicted label:
+// PCollection<Labelled> to Rejections. The counters are called "gold/predicted".
+type scoreFn struct {
+	Run         string
+	Config      model.Config
+	LabelSet    string
+	Predictions transforms.Path
+}
+
+func (f *scoreFn) ProcessElement(ctx context.Context, l transforms.Labelled, reject func(transforms.Rejection)) {
+	labels := make([]string, len(l.Labels))
+	for i, c := range l.Labels {
+		labels[i] = l.Classes[c]
+	}
+	f.count(ctx, &l.Document, labels)
+}
+
+// count judges labels, one a row of d, against d's spans.
+func (f *scoreFn) count(ctx context.Context, d *transforms.Document, labels []string) {
+	gold := (&yedda.Document{Text: d.Text, Spans: d.Spans}).LineLabels(d.Rows)
+	counts := map[[2]string]int64{}
+	for i, g := range gold {
+		if g = f.class(g); g != "" {
+			counts[[2]string{g, f.class(labels[i])}]++
+		}
+	}
+	for pair, n := range counts {
+		beam.NewCounter(transforms.Namespace, pair[0]+pairSeparator+pair[1]).Inc(ctx, n)
+	}
+	beam.NewCounter(transforms.Namespace, "judged").Inc(ctx, 1)
+}
+
+// pairSeparator stands in no label.
+const pairSeparator = "/"
+
+// class is the class that a label is judged as.
+func (f *scoreFn) class(label string) string {
+	if label == "" || f.LabelSet == model.Full {
+		return label
+	}
+	c := f.Config.Class(label)
+	if c < 0 {
+		return ""
+	}
+	return f.Config.Classes[c]
+}
+
+// compareFn is scoreFn for predictions in files: PCollection<Document> to
+// Rejections.
+type compareFn struct{ Score scoreFn }
+
+func (f *compareFn) ProcessElement(ctx context.Context, d transforms.Document, reject func(transforms.Rejection)) error {
+	uri := store.Join(string(f.Score.Predictions), string(d.Name)+".ann")
+	fail := func(reason string) {
+		reject(transforms.Rejection{URI: d.URI, Name: d.Name, Stage: "compare", Reason: reason})
+	}
+	st, err := store.For(ctx, uri)
+	if err != nil {
+		return err
+	}
+	data, err := st.Read(ctx, uri, 0)
+	if err != nil {
+		fail("its prediction: " + err.Error())
+		return nil
+	}
+	predicted := yedda.Parse(data)
+	rows := yedda.Rows(predicted.Text)
+	same := func(a, b yedda.Line) bool {
+		return bytes.Equal(fields(d.Text[a.Start:a.End]), fields(predicted.Text[b.Start:b.End]))
+	}
+	if !slices.EqualFunc(d.Rows, rows, same) {
+		fail("its prediction " + uri + " has other text; predict it again from this document")
+		return nil
+	}
+	f.Score.count(ctx, &d, predicted.LineLabels(rows))
+	return nil
+}
+
+// fields is line with its white space made one blank each.
+func fields(line []byte) []byte { return bytes.Join(bytes.Fields(line), []byte(" ")) }
+
+// rejectedFn counts the documents that could not be judged, and keeps the
+// first reason for a launcher in the same process.
+type rejectedFn struct{ Run string }
+
+func (f *rejectedFn) ProcessElement(ctx context.Context, r transforms.Rejection) {
+	beam.NewCounter(transforms.Namespace, "rejected").Inc(ctx, 1)
+	transforms.ProgressOf(f.Run).Note(fmt.Sprintf("%s: %s", r.URI, r.Reason))
+}
+
+func firstReason(run string) string {
+	if note := transforms.ProgressOf(run).Noted(); note != "" {
+		return note
+	}
+	return "what the workers' log says"
+}
+
+func init() {
+	beam.RegisterDoFn(&scoreFn{})
+	beam.RegisterDoFn(&compareFn{})
+	beam.RegisterDoFn(&rejectedFn{})
+}
+
+// report is report.json.
+type report struct {
+	Input       []string     `json:"input"`
+	Model       string       `json:"model,omitempty"`
+	ModelHash   string       `json:"model_hash,omitempty"`
+	Predictions string       `json:"predictions,omitempty"`
+	LabelSet    string       `json:"label_set"`
+	Documents   int64        `json:"documents"`
+	Rejected    int64        `json:"rejected"`
+	Seconds     float64      `json:"seconds"`
+	Report      *eval.Report `json:"report"`
+}
+
+// gather makes the report of the counters. Its classes are the model's, and
+// what else occurred, by name.
+func gather(counters map[string]int64, f *scoreFn) *eval.Report {
+	var classes []string
+	if _, head, err := f.Config.Head(f.LabelSet); err == nil {
+		classes = slices.Clone(head)
+	}
+	others := map[string]bool{}
+	for name := range counters {
+		gold, predicted, ok := strings.Cut(name, pairSeparator)
+		if !ok {
+			continue
+		}
+		for _, c := range []string{gold, predicted} {
+			if c != "" && !slices.Contains(classes, c) {
+				others[c] = true
+			}
+		}
+	}
+	classes = append(classes, slices.Sorted(maps.Keys(others))...)
+	counts := eval.NewCounts(classes)
+	for name, n := range counters {
+		gold, predicted, ok := strings.Cut(name, pairSeparator)
+		if !ok {
+			continue
+		}
+		g := slices.Index(classes, gold)
+		if p := slices.Index(classes, predicted); p >= 0 {
+			counts.N[g*len(classes)+p] += n
+		} else {
+			counts.Missed[g] += n
+		}
+	}
+	return counts.Report()
+}
+
+func writeReport(ctx context.Context, folder string, r *report) error {
+	st, err := store.For(ctx, folder)
+	if err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return st.Write(ctx, store.Join(folder, "report.json"), append(data, '\n'))
+}
+
+// table writes the figures for people.
+func table(w io.Writer, r *report) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(t, "label\tprecision\trecall\tF1\tlines\tpredicted\t\n")
+	for _, c := range r.Report.Classes {
+		if c.Gold == 0 && c.Predicted == 0 {
+			continue
+		}
+		fmt.Fprintf(t, "%s\t%.4f\t%.4f\t%.4f\t%s\t%s\t\n", c.Class, c.Precision, c.Recall, c.F1, cli.Count(c.Gold), cli.Count(c.Predicted))
+	}
+	fmt.Fprintf(t, "macro\t%.4f\t%.4f\t%.4f\t%s\t\t\n", r.Report.MacroPrecision, r.Report.MacroRecall, r.Report.MacroF1, cli.Count(r.Report.Lines))
+	fmt.Fprintf(t, "micro\t%.4f\t%.4f\t%.4f\t\t\t\n", r.Report.MicroPrecision, r.Report.MicroRecall, r.Report.MicroF1)
+	t.Flush()
+	fmt.Fprintf(w, "accuracy %.4f, macro-F1 %.4f; %s, %s with a label, %.1f s\n",
+		r.Report.Accuracy, r.Report.MacroF1, cli.Plural(r.Documents, "document"), cli.Plural(r.Report.Lines, "line"), r.Seconds)
+}
