@@ -1,0 +1,467 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func localStore(t *testing.T, opts ...Option) Store {
+	t.Helper()
+	s, err := For(t.Context(), ".", opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// files makes files below dir; a name that ends in a slash is a folder.
+func files(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		path := dir + "/" + name // not Join, which cleans
+		if strings.HasSuffix(name, "/") {
+			if err := os.MkdirAll(path, 0o777); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(name), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func link(t *testing.T, target, path string) {
+	t.Helper()
+	if err := os.Symlink(target, path); err != nil {
+		t.Skip("no symbolic links here: ", err)
+	}
+}
+
+// in puts dir before the names.
+func in(dir string, names ...string) []string {
+	for i := range names {
+		names[i] = dir + "/" + names[i]
+	}
+	return names
+}
+
+// nasty are names that some program cannot take.
+var nasty = []string{
+	"a b.txt", "a,b.txt", "a[1].txt", "a{b}.txt", "a*b.txt", "a?b.txt", "a\nb.txt", "a\rb.txt", "a\tb.txt",
+	"\xff\xfe.txt", "\xc3.txt", "ä.txt", "日本.txt", "-n.txt", "~", "#1.txt", "%41.txt", "a'b\"c.txt", "$(x).txt", `a\b.txt`,
+	" ", "...", ".hidden.txt", "a:b.txt", "x.txt.ann", strings.Repeat("n", 255),
+}
+
+func TestLocalReadWrite(t *testing.T) {
+	testReadWrite(t, localStore(t), t.TempDir())
+	dir := t.TempDir()
+	testReadWrite(t, localStore(t, TempDir(dir+"/_tmp")), dir)
+}
+
+func TestLocalSub(t *testing.T) {
+	dir := t.TempDir()
+	testSub(t, localStore(t), dir)
+	link(t, "../secret", dir+"/m/weights.safetensors")
+	fsys, err := Sub(t.Context(), dir+"/m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := fs.ReadFile(fsys, "weights.safetensors"); err == nil {
+		t.Errorf("read %q by a link that leaves the folder", got)
+	}
+	_, err = Sub(t.Context(), dir+"/none")
+	wantError(t, err, ErrNotExist, dir+"/none")
+}
+
+func TestLocalNastyNames(t *testing.T) {
+	dir := t.TempDir()
+	s := localStore(t, TempDir(dir+"/_tmp"))
+	want := slices.Clone(nasty)
+	for _, name := range nasty {
+		mustWrite(t, s, dir+"/in/"+name, name)
+		wantContent(t, s, dir+"/in/"+name, name)
+		got, objects := list(t, s, dir+"/in/"+name) // the name itself, not the pattern
+		wantPaths(t, "file", got, []string{dir + "/in/" + name})
+		if objects[0].InFolder {
+			t.Errorf("%q was named itself", name)
+		}
+	}
+	slices.Sort(want)
+	want = in(dir+"/in", want...)
+	for _, uri := range []string{dir + "/in", dir + "/in/"} {
+		got, objects := list(t, s, uri)
+		wantPaths(t, "folder", got, want)
+		for _, o := range objects {
+			if !o.InFolder || o.Err != nil || o.Size != int64(len(filepath.Base(o.Path))) || time.Since(o.Modified) > time.Minute {
+				t.Errorf("%+v", o)
+			}
+			if content, err := s.Read(t.Context(), o.Path, 0); err != nil || string(content) != filepath.Base(o.Path) {
+				t.Errorf("%q: read %q, %v", o.Path, content, err)
+			}
+		}
+	}
+	got, objects := list(t, s, dir+"/in/*")
+	wantPaths(t, "pattern", got, want)
+	if objects[0].InFolder {
+		t.Error("matched by a pattern, not found in a folder")
+	}
+	if left, err := os.ReadDir(dir + "/_tmp"); err != nil || len(left) != 0 {
+		t.Errorf("temporary folder: %v, %v; want it empty", left, err)
+	}
+	for _, name := range nasty {
+		if err := s.Delete(t.Context(), dir+"/in/"+name); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := s.Delete(t.Context(), dir+"/in"); err != nil { // an empty folder
+		t.Error(err)
+	}
+	_, err := os.Stat(dir + "/in")
+	wantError(t, localError("x", err), ErrNotExist)
+
+	err = s.Write(t.Context(), dir+"/"+strings.Repeat("n", 256), nil)
+	wantError(t, err, ErrName, "nnn")
+}
+
+func TestLocalPatterns(t *testing.T) {
+	dir := t.TempDir()
+	files(t, dir, "a.txt", "b.txt", "a[1].txt", "a1.txt", "c.ann", "s/d.txt", "s/t/e.txt", "s[2]/f.txt", "s2/g.txt", "empty/", "x/y.txt/z.txt")
+	s := localStore(t)
+	tests := []struct {
+		pattern string
+		want    []string
+	}{
+		{"*.txt", []string{"a.txt", "a1.txt", "a[1].txt", "b.txt"}},
+		{"a[1].txt", []string{"a[1].txt"}}, // exists by that name
+		{"[ab].txt", []string{"a.txt", "b.txt"}},
+		{"?.*", []string{"a.txt", "b.txt", "c.ann"}},
+		{"**/*.txt", []string{"a.txt", "a1.txt", "a[1].txt", "b.txt", "s/d.txt", "s/t/e.txt", "s2/g.txt", "s[2]/f.txt", "x/y.txt/z.txt"}},
+		{"**", []string{"a.txt", "a1.txt", "a[1].txt", "b.txt", "c.ann", "s/d.txt", "s/t/e.txt", "s2/g.txt", "s[2]/f.txt", "x/y.txt/z.txt"}},
+		{"s/**", []string{"s/d.txt", "s/t/e.txt"}},
+		{"s/**/e.txt", []string{"s/t/e.txt"}},
+		{"*/*.txt", []string{"s/d.txt", "s2/g.txt", "s[2]/f.txt"}}, // x/y.txt is a folder
+		{"s[2]/*.txt", []string{"s[2]/f.txt"}},                     // the folder exists by that name
+		{"s[23]/*.txt", []string{"s2/g.txt"}},
+		{`s\[2]/*`, []string{"s[2]/f.txt"}},
+		{`a\[1].txt`, []string{"a[1].txt"}},
+		{"s/../[a]*.txt", []string{"a.txt", "a1.txt", "a[1].txt"}},
+	}
+	for _, test := range tests {
+		got, _ := list(t, s, dir+"/"+test.pattern)
+		wantPaths(t, test.pattern, got, in(dir, test.want...))
+	}
+	for _, none := range []string{"*.pdf", "none/*.txt", "s/d.txt/*", "empty/*", "s/*/*/*"} {
+		err := s.List(t.Context(), dir+"/"+none, func(o Object) error { t.Errorf("%s found %s", none, o.Path); return nil })
+		wantError(t, err, ErrNotExist, dir+"/"+none, "nothing matches")
+	}
+	wantError(t, s.List(t.Context(), dir+"/none", nil), ErrNotExist, dir+"/none")
+	wantError(t, s.List(t.Context(), "", nil), nil, "empty")
+	if err := s.List(t.Context(), dir+"/empty", nil); err != nil {
+		t.Errorf("empty folder: %v", err)
+	}
+
+	t.Chdir(dir + "/s")
+	got, _ := list(t, s, "*.txt")
+	wantPaths(t, "relative pattern", got, []string{"d.txt"})
+	got, _ = list(t, s, ".")
+	wantPaths(t, "this folder", got, []string{"d.txt", "t/e.txt"})
+	got, _ = list(t, s, "./t/../*/*")
+	wantPaths(t, "relative pattern with folders", got, []string{"t/e.txt"})
+	got, _ = list(t, s, "../s2")
+	wantPaths(t, "folder above", got, []string{"../s2/g.txt"})
+}
+
+func TestLocalLinks(t *testing.T) {
+	dir := t.TempDir()
+	files(t, dir, "in/a/1.txt", "in/b/2.txt", "out/3.txt", "out/d/4.txt")
+	link(t, "../out", dir+"/in/aa")            // elsewhere
+	link(t, "..", dir+"/in/b/up")              // a loop
+	link(t, "b", dir+"/in/bb")                 // a folder that is listed anyway
+	link(t, "../../in", dir+"/out/d/back")     // a loop over two links
+	link(t, "a/1.txt", dir+"/in/link.txt")     // a file
+	link(t, "nowhere", dir+"/in/dangling.txt") // nothing
+	link(t, "loop.txt", dir+"/in/loop.txt")    // itself
+	link(t, "in", dir+"/inlink")               // the root
+	link(t, "nothing", dir+"/dangling")        // a named one
+	if err := syscall.Mkfifo(dir+"/in/pipe.txt", 0o666); err != nil {
+		t.Fatal(err)
+	}
+	s := localStore(t)
+	got, objects := list(t, s, dir+"/in")
+	wantPaths(t, "folder", got, in(dir+"/in", "a/1.txt", "b/2.txt", "dangling.txt", "link.txt", "loop.txt", "pipe.txt", "aa/3.txt", "aa/d/4.txt"))
+	for _, o := range objects {
+		switch name := filepath.Base(o.Path); name {
+		case "dangling.txt":
+			wantError(t, o.Err, ErrNotExist, o.Path+": link to nowhere, which does not exist")
+		case "loop.txt":
+			wantError(t, o.Err, nil, o.Path)
+		case "pipe.txt":
+			wantError(t, o.Err, nil, o.Path+": is a pipe, not a file")
+			_, err := s.Read(t.Context(), o.Path, 0) // must not wait
+			wantError(t, err, nil, "is a pipe")
+		default:
+			if o.Err != nil {
+				t.Error(o.Err)
+			}
+		}
+	}
+	got, _ = list(t, s, dir+"/inlink")
+	if len(got) != 8 || got[0] != dir+"/inlink/a/1.txt" {
+		t.Errorf("a link to the root: %q", got)
+	}
+	got, _ = list(t, s, dir+"/in/**/[1-4].txt")
+	wantPaths(t, "pattern", got, in(dir+"/in", "a/1.txt", "b/2.txt", "aa/3.txt", "aa/d/4.txt"))
+	got, _ = list(t, s, dir+"/in/aa/*.txt")
+	wantPaths(t, "pattern below a link", got, in(dir+"/in/aa", "3.txt"))
+	got, objects = list(t, s, dir+"/dangling")
+	wantPaths(t, "named", got, []string{dir + "/dangling"})
+	wantError(t, objects[0].Err, ErrNotExist, "link to nothing")
+	_, err := s.Read(t.Context(), dir+"/in", 0)
+	wantError(t, err, nil, "is a folder, not a file")
+}
+
+// asUser runs a test once more as a user whom permissions stop.
+func asUser(t *testing.T) bool {
+	t.Helper()
+	if os.Getuid() != 0 {
+		return true
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	cmd.Env = append(os.Environ(), "TMPDIR=/tmp")
+	cmd.Dir = "/"
+	out, err := cmd.CombinedOutput()
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		t.Skip("cannot become another user: ", err)
+	case err != nil || !bytes.Contains(out, []byte("--- PASS")):
+		t.Errorf("as another user: %v\n%s", err, out)
+	}
+	return false
+}
+
+func TestLocalPermissions(t *testing.T) {
+	if !asUser(t) {
+		return
+	}
+	dir := t.TempDir()
+	files(t, dir, "a.txt", "closed/b.txt", "secret.txt", "z.txt", "readonly/")
+	for name, mode := range map[string]fs.FileMode{"closed": 0, "secret.txt": 0, "readonly": 0o555} {
+		if err := os.Chmod(dir+"/"+name, mode); err != nil {
+			t.Fatal(err)
+		}
+		defer os.Chmod(dir+"/"+name, 0o777)
+	}
+	s := localStore(t)
+	for _, uri := range []string{dir, dir + "/**"} {
+		got, objects := list(t, s, uri)
+		wantPaths(t, uri, got, in(dir, "a.txt", "closed", "secret.txt", "z.txt"))
+		wantError(t, objects[1].Err, fs.ErrPermission, dir+"/closed: permission denied")
+	}
+	got, objects := list(t, s, dir+"/closed")
+	wantPaths(t, "closed folder", got, []string{dir + "/closed"})
+	wantError(t, objects[0].Err, fs.ErrPermission)
+	_, err := s.Read(t.Context(), dir+"/secret.txt", 0)
+	wantError(t, err, fs.ErrPermission, dir+"/secret.txt: permission denied")
+	wantError(t, s.List(t.Context(), dir+"/closed/b.txt", nil), fs.ErrPermission)
+	wantError(t, s.List(t.Context(), dir+"/closed/x/*.txt", nil), fs.ErrPermission)
+	wantError(t, s.Write(t.Context(), dir+"/readonly/x/y.txt", nil), fs.ErrPermission, dir+"/readonly/x/y.txt")
+	_, err = s.Lock(t.Context(), dir+"/readonly/_lock")
+	wantError(t, err, fs.ErrPermission, dir+"/readonly/_lock")
+}
+
+// TestLocalWriteIsWhole has readers look while writers replace a file.
+func TestLocalWriteIsWhole(t *testing.T) {
+	dir := t.TempDir()
+	s := localStore(t, TempDir(dir+"/_tmp"))
+	uri := dir + "/out/x.txt"
+	texts := []string{strings.Repeat("a", 1<<16), strings.Repeat("b", 1<<17)}
+	mustWrite(t, s, uri, texts[0])
+	var wait sync.WaitGroup
+	for i := range 4 {
+		wait.Go(func() {
+			for range 50 {
+				if err := s.Write(t.Context(), uri, []byte(texts[i%2])); err != nil {
+					t.Error(err)
+				}
+				got, err := os.ReadFile(uri)
+				if err != nil || string(got) != texts[0] && string(got) != texts[1] {
+					t.Errorf("%d bytes, %v", len(got), err)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	if left, err := os.ReadDir(dir + "/_tmp"); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestLocalWriteFails(t *testing.T) {
+	dir := t.TempDir()
+	files(t, dir, "file", "folder/x")
+	s := localStore(t, TempDir(dir+"/_tmp"))
+	wantError(t, s.Write(t.Context(), dir+"/file/x", nil), nil, dir+"/file/x")
+	wantError(t, s.Write(t.Context(), dir+"/folder", nil), nil, dir+"/folder")
+	wantError(t, s.Delete(t.Context(), dir+"/folder"), nil, dir+"/folder")
+	if left, _ := os.ReadDir(dir + "/_tmp"); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	wantContent(t, s, dir+"/folder/x", "folder/x")
+}
+
+// TestLocalFullDisk writes to a disk of 64 KiB, and across disks.
+func TestLocalFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	small := dir + "/small"
+	files(t, dir, "small/")
+	if err := syscall.Mount("tmpfs", small, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skip("needs the right to mount a small disk: ", err)
+	}
+	defer syscall.Unmount(small, 0)
+	for _, temp := range []string{"", small + "/_tmp", dir + "/_tmp"} {
+		s := localStore(t, TempDir(temp))
+		uri := small + "/x.txt"
+		mustWrite(t, s, uri, "small")
+		err := s.Write(t.Context(), uri, make([]byte, 1<<20))
+		wantError(t, err, syscall.ENOSPC, uri+": no space left on device")
+		wantContent(t, s, uri, "small")
+		got, _ := list(t, s, small)
+		wantPaths(t, "temporary folder "+temp, got, []string{uri})
+	}
+}
+
+func TestLocalReadChanging(t *testing.T) {
+	dir := t.TempDir()
+	uri := dir + "/x.txt"
+	s := localStore(t)
+	mustWrite(t, s, uri, strings.Repeat("x", 1<<22))
+	ctx, cancel := context.WithCancel(t.Context())
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		f, err := os.OpenFile(uri, os.O_WRONLY|os.O_APPEND, 0)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer f.Close()
+		for ctx.Err() == nil {
+			f.WriteString("x")
+		}
+	})
+	var err error
+	for range 1000 {
+		if _, err = s.Read(ctx, uri, 0); err != nil {
+			break
+		}
+	}
+	cancel()
+	wait.Wait()
+	wantError(t, err, ErrChanged, uri+": changed while it was read")
+}
+
+func TestLocalLock(t *testing.T) {
+	uri := t.TempDir() + "/out/_lock"
+	s := localStore(t)
+	unlock, err := s.Lock(t.Context(), uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Lock(t.Context(), uri)
+	wantError(t, err, ErrLocked, uri, "process "+strconv.Itoa(os.Getpid())+" on ", "wait for its end")
+	for range 2 {
+		if err := unlock(); err != nil {
+			t.Errorf("unlock: %v", err)
+		}
+	}
+	// A process that is killed leaves its lock free.
+	cmd := exec.Command(os.Args[0], "-test.run=^TestHelperLock$")
+	cmd.Env = append(os.Environ(), "LOCK_URI="+uri)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fscanln(out); err != nil { // it has the lock
+		t.Fatal(err)
+	}
+	_, err = s.Lock(t.Context(), uri)
+	wantError(t, err, ErrLocked, "process "+strconv.Itoa(cmd.Process.Pid)+" on ")
+	cmd.Process.Kill()
+	cmd.Wait()
+	unlock, err = s.Lock(t.Context(), uri)
+	if err != nil {
+		t.Fatalf("after the holder was killed: %v", err)
+	}
+	if err := unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestHelperLock is the other process of TestLocalLock.
+func TestHelperLock(t *testing.T) {
+	uri := os.Getenv("LOCK_URI")
+	if uri == "" {
+		t.Skip("runs only as a part of TestLocalLock")
+	}
+	if _, err := localStore(t).Lock(t.Context(), uri); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println()
+	time.Sleep(time.Minute)
+}
+
+func TestLocalListStops(t *testing.T) {
+	dir := t.TempDir()
+	files(t, dir, "a", "b", "c")
+	s := localStore(t)
+	want := errors.New("enough")
+	n := 0
+	err := s.List(t.Context(), dir, func(Object) error {
+		if n++; n == 2 {
+			return want
+		}
+		return nil
+	})
+	if !errors.Is(err, want) || n != 2 {
+		t.Errorf("got %v after %d, want fn's error after 2", err, n)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	err = s.List(ctx, dir, func(Object) error { cancel(); return nil })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want the context's error", err)
+	}
+}
+
+func BenchmarkLocalWrite(b *testing.B) {
+	dir := b.TempDir()
+	s, err := For(b.Context(), dir, TempDir(dir+"/_tmp"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	data := make([]byte, 10<<10)
+	for i := 0; b.Loop(); i++ {
+		if err := s.Write(b.Context(), fmt.Sprintf("%s/out/%d", dir, i), data); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

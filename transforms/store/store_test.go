@@ -1,0 +1,190 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// list returns the paths that uri names; errors stand behind their paths.
+func list(t *testing.T, s Store, uri string) (paths []string, objects []Object) {
+	t.Helper()
+	err := s.List(t.Context(), uri, func(o Object) error {
+		paths, objects = append(paths, o.Path), append(objects, o)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths, objects
+}
+
+func wantPaths(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s:\n got %q\nwant %q", what, got, want)
+	}
+}
+
+// wantError checks the sentinel, the text and that there is one line of it.
+func wantError(t *testing.T, err, sentinel error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("no error, want %v %q", sentinel, parts)
+		return
+	}
+	if sentinel != nil && !errors.Is(err, sentinel) {
+		t.Errorf("got %v, want one that is %v", err, sentinel)
+	}
+	for _, part := range append(parts, "store: ") {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("got %q, want %q in it", err, part)
+		}
+	}
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("more than one line: %q", err)
+	}
+}
+
+func mustWrite(t *testing.T, s Store, uri, text string) {
+	t.Helper()
+	if err := s.Write(t.Context(), uri, []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantContent(t *testing.T, s Store, uri, want string) {
+	t.Helper()
+	got, err := s.Read(t.Context(), uri, 0)
+	if err != nil {
+		t.Error(err)
+	} else if string(got) != want {
+		t.Errorf("%q: got %q, want %q", uri, got, want)
+	}
+}
+
+// testReadWrite is what every Store does.
+func testReadWrite(t *testing.T, s Store, base string) {
+	uri := Join(base, "out", "x.txt")
+	if _, err := s.Read(t.Context(), uri, 0); !errors.Is(err, ErrNotExist) {
+		t.Errorf("Read before Write: %v", err)
+	}
+	mustWrite(t, s, uri, "one")
+	wantContent(t, s, uri, "one")
+	mustWrite(t, s, uri, "two two") // longer, then shorter
+	wantContent(t, s, uri, "two two")
+	mustWrite(t, s, uri, "")
+	wantContent(t, s, uri, "")
+	big := strings.Repeat("0123456789abcdef", 1<<16)
+	mustWrite(t, s, uri, big)
+	wantContent(t, s, uri, big)
+
+	if _, err := s.Read(t.Context(), uri, int64(len(big))); err != nil {
+		t.Errorf("Read at the limit: %v", err)
+	}
+	_, err := s.Read(t.Context(), uri, int64(len(big))-1)
+	wantError(t, err, ErrTooLarge, uri, "1048576 bytes, the limit is 1048575")
+
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Write(cancelled, uri, []byte("late")); !errors.Is(err, context.Canceled) {
+		t.Errorf("Write when cancelled: %v", err)
+	}
+	wantContent(t, s, uri, big)
+	if _, err := s.Read(cancelled, uri, 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("Read when cancelled: %v", err)
+	}
+
+	for range 2 {
+		if err := s.Delete(t.Context(), uri); err != nil {
+			t.Errorf("Delete: %v", err)
+		}
+	}
+	if _, err := s.Read(t.Context(), uri, 0); !errors.Is(err, ErrNotExist) {
+		t.Errorf("Read after Delete: %v", err)
+	}
+}
+
+// testSub loads a "model" through Sub.
+func testSub(t *testing.T, s Store, base string) {
+	mustWrite(t, s, Join(base, "m", "config.json"), "{}")
+	mustWrite(t, s, Join(base, "secret"), "secret")
+	fsys, err := Sub(t.Context(), Join(base, "m"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := fs.ReadFile(fsys, "config.json"); err != nil || string(got) != "{}" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	f, err := fsys.Open("config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := f.Stat()
+	if err != nil || info.Size() != 2 || info.Name() != "config.json" || info.IsDir() {
+		t.Errorf("Stat: %v, %v", info, err)
+	}
+	f.Close()
+	if _, err := fs.ReadFile(fsys, "none"); !errors.Is(err, ErrNotExist) {
+		t.Errorf("missing file: %v", err)
+	}
+	for _, name := range []string{"../secret", "/secret", "../m/config.json"} {
+		if got, err := fs.ReadFile(fsys, name); err == nil {
+			t.Errorf("%s: read %q from outside", name, got)
+		}
+	}
+}
+
+func TestForRefuses(t *testing.T) {
+	for uri, want := range map[string]string{
+		"s3://bucket/x":      "s3://bucket/x: s3:// is not supported; give a local path or gs://",
+		"HDFS://host/x":      "hdfs:// is not supported",
+		"https://host/x":     "https:// is not supported",
+		"file:///etc/passwd": "file:// is not supported; give the path itself",
+		"gs://":              "no bucket",
+		"gs:///x":            "no bucket",
+	} {
+		_, err := For(t.Context(), uri)
+		wantError(t, err, nil, want)
+		_, err = Sub(t.Context(), uri)
+		wantError(t, err, nil, want)
+	}
+	for _, uri := range []string{"a", "/a", "a:b", "://", "1s://x", "a b://x", "C:\\x"} {
+		if _, err := For(t.Context(), uri); err != nil {
+			t.Errorf("%q is a local path: %v", uri, err)
+		}
+	}
+}
+
+func TestJoin(t *testing.T) {
+	for _, test := range []struct{ got, want string }{
+		{Join("a", "b"), "a/b"},
+		{Join("a/", "b", "c d"), "a/b/c d"},
+		{Join("a"), "a"},
+		{Join("/", "b"), "/b"},
+		{Join("gs://b", "o"), "gs://b/o"},
+		{Join("gs://b/", "o", "p"), "gs://b/o/p"},
+		{Join("gs://b/x", "o//p", "../q"), "gs://b/x/o//p/../q"},
+	} {
+		if test.got != test.want {
+			t.Errorf("got %q, want %q", test.got, test.want)
+		}
+	}
+}
+
+func TestQuote(t *testing.T) {
+	for uri, want := range map[string]string{
+		"/a/ü, [1].txt": "/a/ü, [1].txt",
+		`a"b\c`:         `a"b\c`,
+		"a\nb":          `"a\nb"`,
+		"a\xff":         `"a\xff"`,
+		"a\x1b[31m":     `"a\x1b[31m"`,
+	} {
+		if got := quote(uri); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
