@@ -148,3 +148,54 @@ func BenchmarkTanh(b *testing.B) {
 	x := make([]float32, 6400)
 	benchISA(b, func(b *testing.B) { nanoseconds(b, len(x), "ns/element", func() { Tanh(x) }) })
 }
+
+// BenchmarkLSTM is one direction of a layer over 64 windows of 50 lines, in two
+// ways: the input's share of all steps in one product, or both in one product
+// a step.
+func BenchmarkLSTM(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 2))
+	const T, M, D = 50, 64, 64
+	for _, H := range []int{96, 256} {
+		x, z, bias := random(r, T*M*D), make([]float32, T*M*4*H), random(r, 4*H)
+		h, c, zh := make([]float32, (T+1)*M*H), make([]float32, M*H), make([]float32, M*4*H)
+		flop := 2 * float64(T*M*4*H*(D+H))
+		b.Run(fmt.Sprintf("project/%d", H), func(b *testing.B) {
+			benchISA(b, func(b *testing.B) {
+				wx, wh := Pack(random(r, D*4*H), D, 4*H, 4*H), Pack(random(r, H*4*H), H, 4*H, 4*H)
+				gflops(b, flop, func() {
+					GemmBias(T*M, x, D, wx, bias, z, 4*H)
+					for t := range T {
+						Gemm(M, h[t*M*H:], H, wh, zh, 4*H, false)
+						Gates2Rows(M, z[t*M*4*H:], 4*H, zh, 4*H, c, H, h[(t+1)*M*H:], H, H)
+					}
+				})
+			})
+		})
+		b.Run(fmt.Sprintf("chunks/%d", H), func(b *testing.B) {
+			benchISA(b, func(b *testing.B) {
+				wx, wh := Pack(random(r, D*4*H), D, 4*H, 4*H), Pack(random(r, H*4*H), H, 4*H, 4*H)
+				gflops(b, flop, func() {
+					const steps = 5
+					for t := range T {
+						if t%steps == 0 {
+							GemmBias(steps*M, x[t*M*D:], D, wx, bias, z, 4*H)
+						}
+						Gemm(M, h[t*M*H:], H, wh, zh, 4*H, false)
+						Gates2Rows(M, z[t%steps*M*4*H:], 4*H, zh, 4*H, c, H, h[(t+1)*M*H:], H, H)
+					}
+				})
+			})
+		})
+		b.Run(fmt.Sprintf("fused/%d", H), func(b *testing.B) {
+			benchISA(b, func(b *testing.B) {
+				wx, wh := Pack(random(r, D*4*H), D, 4*H, 4*H), Pack(random(r, H*4*H), H, 4*H, 4*H)
+				gflops(b, flop, func() {
+					for t := range T {
+						Gemm2(M, x[t*M*D:], D, wx, h[t*M*H:], H, wh, bias, zh, 4*H)
+						GatesRows(M, zh, 4*H, c, H, h[(t+1)*M*H:], H, H)
+					}
+				})
+			})
+		})
+	}
+}

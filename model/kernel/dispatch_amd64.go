@@ -22,12 +22,12 @@ func (i isa) panelWidth() int {
 	return 16
 }
 
-func gemm(m int, a []float32, lda int, b *Packed, c []float32, ldc int, accumulate bool) {
-	if b.isa == isaGeneric {
-		gemmGeneric(m, a, lda, b, c, ldc, accumulate)
+func gemm(m int, x, y term, add []float32, ldadd int, c []float32, ldc int) {
+	if x.b.isa == isaGeneric {
+		gemmGeneric(m, x, y, add, ldadd, c, ldc)
 		return
 	}
-	gemmAsm(m, a, lda, b, c, ldc, accumulate)
+	gemmAsm(m, x, y, add, ldadd, c, ldc)
 }
 
 func gemmTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, accumulate bool) {
@@ -130,18 +130,13 @@ func tanh(x []float32) {
 	}
 }
 
-func softmax(x []float32) {
-	var sum float32
+func softmax(rows int, x []float32, ld, n int) {
 	switch active {
 	case isaAVX512:
-		sum = expSumAVX512(&x[0], uintptr(len(x)), maximum(x))
+		softmaxAVX512(uintptr(rows), &x[0], uintptr(4*ld), uintptr(n))
 	case isaAVX2:
-		sum = expSumAVX2(&x[0], uintptr(len(x)), maximum(x))
+		softmaxAVX2(uintptr(rows), &x[0], uintptr(4*ld), uintptr(n))
 	default:
-		softmaxGeneric(x)
-		return
-	}
-	for j := range x {
-		x[j] /= sum
+		softmaxGeneric(rows, x, ld, n)
 	}
 }

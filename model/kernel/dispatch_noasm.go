@@ -6,8 +6,8 @@ func supported(isa) bool { return false }
 
 func (isa) panelWidth() int { return genericWidth }
 
-func gemm(m int, a []float32, lda int, b *Packed, c []float32, ldc int, accumulate bool) {
-	gemmGeneric(m, a, lda, b, c, ldc, accumulate)
+func gemm(m int, x, y term, add []float32, ldadd int, c []float32, ldc int) {
+	gemmGeneric(m, x, y, add, ldadd, c, ldc)
 }
 
 func gemmTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, accumulate bool) {
@@ -42,4 +42,4 @@ func addScaled(dst, x []float32, scale float32) { addScaledGeneric(dst, x, scale
 
 func tanh(x []float32) { tanhGeneric(x) }
 
-func softmax(x []float32) { softmaxGeneric(x) }
+func softmax(rows int, x []float32, ld, n int) { softmaxGeneric(rows, x, ld, n) }

@@ -9,43 +9,52 @@ const genericWidth = 16
 
 // gemmGeneric is
 //
-//	for i, j: s = 0; for k: s += a[i,k]·b[k,j]; c[i,j] = s (or += s)
+//	for i, j:
+//		s = 0
+//		for k: s += x.a[i,k]·x.b[k,j]
+//		for k: s += y.a[i,k]·y.b[k,j]
+//		c[i,j] = s + add[i,j]
 //
 // in blocks of two rows and four columns, which the registers hold.
-func gemmGeneric(m int, a []float32, lda int, b *Packed, c []float32, ldc int, accumulate bool) {
-	const w = genericWidth
-	K := b.K
-	for j0 := 0; j0 < b.N; j0 += w {
-		panel := b.data[j0*K:][:K*w]
+func gemmGeneric(m int, x, y term, add []float32, ldadd int, c []float32, ldc int) {
+	n := x.b.N
+	for j := 0; j < n; j += 4 {
+		cols := min(4, n-j)
 		i := 0
 		for ; i+2 <= m; i += 2 {
-			a0, a1 := a[i*lda:][:K], a[(i+1)*lda:][:K]
-			for j := j0; j < min(j0+w, b.N); j += 4 {
-				var s [8]float32
-				tile2x4(a0, a1, panel, j-j0, &s)
-				n := min(4, b.N-j)
-				store(c[i*ldc+j:][:n], s[:4], accumulate)
-				store(c[(i+1)*ldc+j:][:n], s[4:], accumulate)
+			var s [8]float32
+			tile2x4(i, j, x, &s)
+			if y.b != nil {
+				tile2x4(i, j, y, &s)
 			}
+			store(c[i*ldc+j:][:cols], s[:4], add, i*ldadd+j)
+			store(c[(i+1)*ldc+j:][:cols], s[4:], add, (i+1)*ldadd+j)
 		}
 		if i < m {
-			a0 := a[i*lda:][:K]
-			for j := j0; j < min(j0+w, b.N); j += 4 {
-				var s [4]float32
-				tile1x4(a0, panel, j-j0, &s)
-				store(c[i*ldc+j:][:min(4, b.N-j)], s[:], accumulate)
+			var s [4]float32
+			tile1x4(i, j, x, &s)
+			if y.b != nil {
+				tile1x4(i, j, y, &s)
 			}
+			store(c[i*ldc+j:][:cols], s[:], add, i*ldadd+j)
 		}
 	}
 }
 
-// tile2x4 is the product of two rows with columns [j, j+4) of a panel.
-func tile2x4(a0, a1, panel []float32, j int, s *[8]float32) {
-	var s00, s01, s02, s03, s10, s11, s12, s13 float32
-	a1 = a1[:len(a0)]
+// panel returns the panel that has column j, from that column on.
+func (p *Packed) panel(j int) []float32 {
+	return p.data[j/p.width*p.width*p.K+j%p.width:]
+}
+
+// tile2x4 adds the product of rows i and i+1 with columns [j, j+4).
+func tile2x4(i, j int, t term, s *[8]float32) {
+	a0 := t.a[i*t.lda:][:t.b.K]
+	a1 := t.a[(i+1)*t.lda:][:len(a0)]
+	panel := t.b.panel(j)
+	s00, s01, s02, s03, s10, s11, s12, s13 := s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7]
 	for k, x := range a0 {
 		y := a1[k]
-		b := (*[4]float32)(panel[k*genericWidth+j:])
+		b := (*[4]float32)(panel[k*genericWidth:])
 		s00 += x * b[0]
 		s01 += x * b[1]
 		s02 += x * b[2]
@@ -59,10 +68,11 @@ func tile2x4(a0, a1, panel []float32, j int, s *[8]float32) {
 }
 
 // tile1x4 is one row of tile2x4.
-func tile1x4(a0, panel []float32, j int, s *[4]float32) {
-	var s00, s01, s02, s03 float32
-	for k, x := range a0 {
-		b := (*[4]float32)(panel[k*genericWidth+j:])
+func tile1x4(i, j int, t term, s *[4]float32) {
+	panel := t.b.panel(j)
+	s00, s01, s02, s03 := s[0], s[1], s[2], s[3]
+	for k, x := range t.a[i*t.lda:][:t.b.K] {
+		b := (*[4]float32)(panel[k*genericWidth:])
 		s00 += x * b[0]
 		s01 += x * b[1]
 		s02 += x * b[2]
@@ -71,15 +81,16 @@ func tile1x4(a0, panel []float32, j int, s *[4]float32) {
 	*s = [4]float32{s00, s01, s02, s03}
 }
 
-// store writes the first len(c) elements of s to c, or adds them.
-func store(c, s []float32, accumulate bool) {
+// store writes the first len(c) elements of s to c, plus those of add from at
+// on where add is not nil.
+func store(c, s, add []float32, at int) {
 	s = s[:len(c)]
-	if !accumulate {
+	if add == nil {
 		copy(c, s)
 		return
 	}
-	for j, v := range s {
-		c[j] += v
+	for j, v := range add[at:][:len(c)] {
+		c[j] = s[j] + v
 	}
 }
 
@@ -89,6 +100,10 @@ func store(c, s []float32, accumulate bool) {
 //
 // in blocks of four by two.
 func gemmTNGeneric(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, accumulate bool) {
+	var add []float32
+	if accumulate {
+		add = c
+	}
 	for i := 0; i < m; i += 4 {
 		for j := 0; j < n; j += 2 {
 			if i+4 > m || j+2 > n {
@@ -98,7 +113,7 @@ func gemmTNGeneric(m, n, k int, a []float32, lda int, b []float32, ldb int, c []
 						for l := 0; l < k; l++ {
 							s += a[l*lda+ii] * b[l*ldb+jj]
 						}
-						store(c[ii*ldc+jj:][:1], []float32{s}, accumulate)
+						store(c[ii*ldc+jj:][:1], []float32{s}, add, ii*ldc+jj)
 					}
 				}
 				continue
@@ -116,10 +131,10 @@ func gemmTNGeneric(m, n, k int, a []float32, lda int, b []float32, ldb int, c []
 				s30 += x[3] * y[0]
 				s31 += x[3] * y[1]
 			}
-			store(c[i*ldc+j:][:2], []float32{s00, s01}, accumulate)
-			store(c[(i+1)*ldc+j:][:2], []float32{s10, s11}, accumulate)
-			store(c[(i+2)*ldc+j:][:2], []float32{s20, s21}, accumulate)
-			store(c[(i+3)*ldc+j:][:2], []float32{s30, s31}, accumulate)
+			store(c[i*ldc+j:][:2], []float32{s00, s01}, add, i*ldc+j)
+			store(c[(i+1)*ldc+j:][:2], []float32{s10, s11}, add, (i+1)*ldc+j)
+			store(c[(i+2)*ldc+j:][:2], []float32{s20, s21}, add, (i+2)*ldc+j)
+			store(c[(i+3)*ldc+j:][:2], []float32{s30, s31}, add, (i+3)*ldc+j)
 		}
 	}
 }
@@ -237,23 +252,20 @@ func tanhGeneric(x []float32) {
 }
 
 // softmaxGeneric subtracts the maximum first, so that nothing overflows.
-func softmaxGeneric(x []float32) {
-	top := maximum(x)
-	var sum float32
-	for j, v := range x {
-		x[j] = float32(math.Exp(float64(v - top)))
-		sum += x[j]
+func softmaxGeneric(rows int, x []float32, ld, n int) {
+	for r := range rows {
+		x := x[r*ld:][:n]
+		top := x[0]
+		for _, v := range x[1:] {
+			top = max(top, v)
+		}
+		var sum float32
+		for j, v := range x {
+			x[j] = float32(math.Exp(float64(v - top)))
+			sum += x[j]
+		}
+		for j := range x {
+			x[j] /= sum
+		}
 	}
-	for j := range x {
-		x[j] /= sum
-	}
-}
-
-// maximum is NaN where any element is.
-func maximum(x []float32) float32 {
-	top := x[0]
-	for _, v := range x[1:] {
-		top = max(top, v)
-	}
-	return top
 }

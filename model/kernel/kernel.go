@@ -70,25 +70,74 @@ func (p *Packed) RepackTrans(b []float32, ldb int) {
 // and from zero; c is added last. A row's result does not depend on m or on
 // the row's place.
 func Gemm(m int, a []float32, lda int, b *Packed, c []float32, ldc int, accumulate bool) {
-	checkMatrix(a, m, b.K, lda)
-	checkMatrix(c, m, b.N, ldc)
-	if m == 0 || b.N == 0 {
-		return
+	if accumulate {
+		gemmSum(m, term{a, lda, b}, term{}, c, ldc, c, ldc)
+	} else {
+		gemmSum(m, term{a, lda, b}, term{}, nil, 0, c, ldc)
 	}
-	if b.K == 0 {
-		empty(m, b.N, c, ldc, accumulate)
-		return
-	}
-	gemm(m, a, lda, b, c, ldc, accumulate)
 }
 
-// empty is a product whose sums have no terms.
-func empty(m, n int, c []float32, ldc int, accumulate bool) {
-	for i := range m {
-		if !accumulate {
-			clear(c[i*ldc:][:n])
+// GemmBias computes c = a·b + bias, bias [b.N] added to every row.
+func GemmBias(m int, a []float32, lda int, b *Packed, bias []float32, c []float32, ldc int) {
+	checkBias(bias, b.N)
+	gemmSum(m, term{a, lda, b}, term{}, bias, 0, c, ldc)
+}
+
+// Gemm2 computes c = a1·b1 + a2·b2 + bias, as one sum over the rows of b1 and
+// then those of b2: both packed for one instruction set, b1.N = b2.N. bias
+// [b1.N] may be nil, which is zero.
+func Gemm2(m int, a1 []float32, lda1 int, b1 *Packed, a2 []float32, lda2 int, b2 *Packed, bias []float32, c []float32, ldc int) {
+	if b1.N != b2.N || b1.isa != b2.isa {
+		panic("kernel: Gemm2 of matrices that do not match")
+	}
+	if bias != nil {
+		checkBias(bias, b1.N)
+	}
+	gemmSum(m, term{a1, lda1, b1}, term{a2, lda2, b2}, bias, 0, c, ldc)
+}
+
+func checkBias(bias []float32, n int) {
+	if len(bias) < n {
+		panic("kernel: short bias")
+	}
+}
+
+// term is one product of a sum of them.
+type term struct {
+	a   []float32 // [m, b.K]
+	lda int
+	b   *Packed // nil where there is no such term
+}
+
+// gemmSum computes c = x + y + add; add may be nil or c itself and has rows
+// ldadd apart, 0 for one that is added to all.
+func gemmSum(m int, x, y term, add []float32, ldadd int, c []float32, ldc int) {
+	n := x.b.N
+	checkMatrix(x.a, m, x.b.K, x.lda)
+	checkMatrix(c, m, n, ldc)
+	if y.b != nil {
+		checkMatrix(y.a, m, y.b.K, y.lda)
+		if x.b.K == 0 {
+			x, y = y, term{}
+		} else if y.b.K == 0 {
+			y = term{}
 		}
 	}
+	if m == 0 || n == 0 {
+		return
+	}
+	if x.b.K == 0 {
+		for i := range m {
+			row := c[i*ldc:][:n]
+			if add == nil {
+				clear(row)
+			} else {
+				copy(row, add[i*ldadd:])
+			}
+		}
+		return
+	}
+	gemm(m, x, y, add, ldadd, c, ldc)
 }
 
 // GemmTN computes c = aᵀ·b, or c += aᵀ·b where accumulate: a is [k, m] with
@@ -98,14 +147,15 @@ func GemmTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32
 	checkMatrix(a, k, m, lda)
 	checkMatrix(b, k, n, ldb)
 	checkMatrix(c, m, n, ldc)
-	if m == 0 || n == 0 {
-		return
+	switch {
+	case m == 0 || n == 0:
+	case k > 0:
+		gemmTN(m, n, k, a, lda, b, ldb, c, ldc, accumulate)
+	case !accumulate:
+		for i := range m {
+			clear(c[i*ldc:][:n])
+		}
 	}
-	if k == 0 {
-		empty(m, n, c, ldc, accumulate)
-		return
-	}
-	gemmTN(m, n, k, a, lda, b, ldb, c, ldc, accumulate)
 }
 
 // Gates is the cell of an LSTM for one row: z [4·hidden] holds the
@@ -265,9 +315,13 @@ func Tanh(x []float32) {
 }
 
 // Softmax replaces x with exp(x)/Σ exp(x).
-func Softmax(x []float32) {
-	if len(x) > 0 {
-		softmax(x)
+func Softmax(x []float32) { SoftmaxRows(1, x, len(x), len(x)) }
+
+// SoftmaxRows is Softmax of every row of x, [rows, n] with rows ld apart.
+func SoftmaxRows(rows int, x []float32, ld, n int) {
+	checkMatrix(x, rows, n, ld)
+	if rows > 0 && n > 0 {
+		softmax(rows, x, ld, n)
 	}
 }
 

@@ -183,10 +183,36 @@ func gemmCase(t *testing.T, r *rand.Rand, m, n, k, off int, spoil func(a, b []fl
 	if !slices.Equal(bits(p.data), bits(pt.data)) {
 		t.Fatalf("%s: Pack and PackTrans differ", size)
 	}
+	bias, k1 := random(r, n), r.IntN(k+1)
+	for i := 0; i < m*ldc && i < len(before); i++ {
+		if i%ldc < n { // what a bias adds to each row
+			before[i] = bias[i%ldc]
+		}
+	}
+	check("GemmBias", true, func(c []float32) { GemmBias(m, a, lda, p, bias, c, ldc) })
+	if k > 0 && n > 0 && m > 0 {
+		b1, b2 := Pack(b, k1, n, ldb), Pack(b[min(k1*ldb, len(b)):], k-k1, n, ldb)
+		check("Gemm2", true, func(c []float32) { Gemm2(m, a, lda, b1, a[min(k1, k-1):], lda, b2, bias, c, ldc) })
+		one, two := make([]float32, m*n), make([]float32, m*n)
+		Gemm(m, a, lda, p, one, n, false)
+		Gemm2(m, a, lda, b1, a[min(k1, k-1):], lda, b2, nil, two, n)
+		if !slices.Equal(bits(one), bits(two)) && k1 < k && !hasNaN(one) {
+			t.Fatalf("%s: Gemm2 of two parts differs from Gemm of the whole", size)
+		}
+	}
+	for i := range before {
+		if i%ldc < n {
+			before[i] = float32(i%7) - 3
+		}
+	}
 	for _, accumulate := range []bool{false, true} {
 		check("Gemm", accumulate, func(c []float32) { Gemm(m, a, lda, p, c, ldc, accumulate) })
 		check("GemmTN", accumulate, func(c []float32) { GemmTN(m, n, k, at, m+1, b, ldb, c, ldc, accumulate) })
 	}
+}
+
+func hasNaN(x []float32) bool {
+	return slices.ContainsFunc(x, func(v float32) bool { return v != v })
 }
 
 func bits(x []float32) []uint32 {
@@ -538,13 +564,25 @@ func TestSoftmax(t *testing.T) {
 		}
 		want := slices.Clone(x)
 		if n > 0 {
-			softmaxGeneric(want)
+			softmaxGeneric(1, want, n, n)
 		}
 		g := guard(x, off)
 		Softmax(g.x)
 		g.check(t, "Softmax")
 		// The exponentials are within 3e-7, and so is their sum.
 		near(t, fmt.Sprintf("Softmax of %d", n), g.x, want, within(want, 1e-6))
+
+		rows, ld := 3, n+off
+		many := guard(gateArguments(r, (rows-1)*ld+n), off)
+		one := slices.Clone(many.x)
+		SoftmaxRows(rows, many.x, ld, n)
+		many.check(t, "SoftmaxRows")
+		for i := range rows {
+			Softmax(one[i*ld:][:n])
+		}
+		if !slices.Equal(bits(many.x), bits(one)) {
+			t.Fatalf("rows of %d together differ from rows one by one", n)
+		}
 	})
 }
 
@@ -671,6 +709,9 @@ func TestPanics(t *testing.T) {
 			"GemmTN a":        func() { GemmTN(4, 4, 4, x[:15], 4, x, 4, x, 4, false) },
 			"GemmTN b":        func() { GemmTN(4, 4, 4, x, 4, x[:15], 4, x, 4, false) },
 			"GemmTN c":        func() { GemmTN(4, 4, 4, x, 4, x, 4, x[:15], 4, false) },
+			"GemmBias":        func() { GemmBias(3, x, 4, p, x[:3], x, 4) },
+			"Gemm2 N":         func() { Gemm2(3, x, 4, p, x, 4, Pack(x, 4, 5, 5), nil, x, 5) },
+			"Gemm2 a2":        func() { Gemm2(3, x, 4, p, x[:11], 4, p, nil, x, 4) },
 			"Gates z":         func() { Gates(x[:15], x, x, 4) },
 			"Gates c":         func() { Gates(x, x[:3], x, 4) },
 			"Gates h":         func() { Gates(x, x, x[:3], 4) },

@@ -6,174 +6,543 @@ package kernel
 
 // gemm1x16AVX2 is
 //
-//	for i < 1, j < 16: s = 0; for l < k: s += a[i,l]·b[j/16][l,j%16]; c[i,j] = s (or += s)
-//
-// with lda, panel (from one panel of b to the next) and ldc in bytes.
+//	for i < 1, j < 16:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/16][l,j%16]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
 //
 //go:noescape
-func gemm1x16AVX2(a *float32, lda uintptr, b *float32, panel uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemm1x16AVX2(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
+
+// gemm1x8AVX2 is
+//
+//	for i < 1, j < 8:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/16][l,j%16]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
+//
+//go:noescape
+func gemm1x8AVX2(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
 
 // gemm2x16AVX2 is
 //
-//	for i < 2, j < 16: s = 0; for l < k: s += a[i,l]·b[j/16][l,j%16]; c[i,j] = s (or += s)
-//
-// with lda, panel (from one panel of b to the next) and ldc in bytes.
+//	for i < 2, j < 16:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/16][l,j%16]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
 //
 //go:noescape
-func gemm2x16AVX2(a *float32, lda uintptr, b *float32, panel uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemm2x16AVX2(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
+
+// gemm2x8AVX2 is
+//
+//	for i < 2, j < 8:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/16][l,j%16]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
+//
+//go:noescape
+func gemm2x8AVX2(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
 
 // gemm3x16AVX2 is
 //
-//	for i < 3, j < 16: s = 0; for l < k: s += a[i,l]·b[j/16][l,j%16]; c[i,j] = s (or += s)
-//
-// with lda, panel (from one panel of b to the next) and ldc in bytes.
+//	for i < 3, j < 16:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/16][l,j%16]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
 //
 //go:noescape
-func gemm3x16AVX2(a *float32, lda uintptr, b *float32, panel uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemm3x16AVX2(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
+
+// gemm3x8AVX2 is
+//
+//	for i < 3, j < 8:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/16][l,j%16]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
+//
+//go:noescape
+func gemm3x8AVX2(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
 
 // gemm4x16AVX2 is
 //
-//	for i < 4, j < 16: s = 0; for l < k: s += a[i,l]·b[j/16][l,j%16]; c[i,j] = s (or += s)
-//
-// with lda, panel (from one panel of b to the next) and ldc in bytes.
+//	for i < 4, j < 16:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/16][l,j%16]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
 //
 //go:noescape
-func gemm4x16AVX2(a *float32, lda uintptr, b *float32, panel uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemm4x16AVX2(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
+
+// gemm4x8AVX2 is
+//
+//	for i < 4, j < 8:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/16][l,j%16]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
+//
+//go:noescape
+func gemm4x8AVX2(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
 
 // gemm5x16AVX2 is
 //
-//	for i < 5, j < 16: s = 0; for l < k: s += a[i,l]·b[j/16][l,j%16]; c[i,j] = s (or += s)
-//
-// with lda, panel (from one panel of b to the next) and ldc in bytes.
+//	for i < 5, j < 16:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/16][l,j%16]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
 //
 //go:noescape
-func gemm5x16AVX2(a *float32, lda uintptr, b *float32, panel uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemm5x16AVX2(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
+
+// gemm5x8AVX2 is
+//
+//	for i < 5, j < 8:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/16][l,j%16]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
+//
+//go:noescape
+func gemm5x8AVX2(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
 
 // gemm6x16AVX2 is
 //
-//	for i < 6, j < 16: s = 0; for l < k: s += a[i,l]·b[j/16][l,j%16]; c[i,j] = s (or += s)
-//
-// with lda, panel (from one panel of b to the next) and ldc in bytes.
+//	for i < 6, j < 16:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/16][l,j%16]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
 //
 //go:noescape
-func gemm6x16AVX2(a *float32, lda uintptr, b *float32, panel uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemm6x16AVX2(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
+
+// gemm6x8AVX2 is
+//
+//	for i < 6, j < 8:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/16][l,j%16]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
+//
+//go:noescape
+func gemm6x8AVX2(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
 
 // gemm1x64AVX2 is
 //
-//	for i < 1, j < 64: s = 0; for l < k: s += a[i,l]·b[j/16][l,j%16]; c[i,j] = s (or += s)
-//
-// with lda, panel (from one panel of b to the next) and ldc in bytes.
+//	for i < 1, j < 64:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/16][l,j%16]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
 //
 //go:noescape
-func gemm1x64AVX2(a *float32, lda uintptr, b *float32, panel uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemm1x64AVX2(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
 
 // gemm2x32AVX2 is
 //
-//	for i < 2, j < 32: s = 0; for l < k: s += a[i,l]·b[j/16][l,j%16]; c[i,j] = s (or += s)
-//
-// with lda, panel (from one panel of b to the next) and ldc in bytes.
+//	for i < 2, j < 32:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/16][l,j%16]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
 //
 //go:noescape
-func gemm2x32AVX2(a *float32, lda uintptr, b *float32, panel uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemm2x32AVX2(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
 
 // gemm3x32AVX2 is
 //
-//	for i < 3, j < 32: s = 0; for l < k: s += a[i,l]·b[j/16][l,j%16]; c[i,j] = s (or += s)
-//
-// with lda, panel (from one panel of b to the next) and ldc in bytes.
+//	for i < 3, j < 32:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/16][l,j%16]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
 //
 //go:noescape
-func gemm3x32AVX2(a *float32, lda uintptr, b *float32, panel uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemm3x32AVX2(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
 
 // gemmTN1x16AVX2 is
 //
-//	for i < 1, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s (or += s)
+//	for i < 1, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
 //
-// with lda, ldb and ldc in bytes; a mask leaves out columns.
+// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN1x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemmTN1x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32)
 
 // gemmTNTail1x16AVX2 is
 //
-//	for i < 1, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s (or += s)
+//	for i < 1, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
 //
-// with lda, ldb and ldc in bytes; a mask leaves out columns.
+// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTNTail1x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr, mask *[16]int32)
+func gemmTNTail1x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask *[16]int32)
 
 // gemmTN2x16AVX2 is
 //
-//	for i < 2, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s (or += s)
+//	for i < 2, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
 //
-// with lda, ldb and ldc in bytes; a mask leaves out columns.
+// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN2x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemmTN2x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32)
 
 // gemmTNTail2x16AVX2 is
 //
-//	for i < 2, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s (or += s)
+//	for i < 2, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
 //
-// with lda, ldb and ldc in bytes; a mask leaves out columns.
+// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTNTail2x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr, mask *[16]int32)
+func gemmTNTail2x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask *[16]int32)
 
 // gemmTN3x16AVX2 is
 //
-//	for i < 3, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s (or += s)
+//	for i < 3, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
 //
-// with lda, ldb and ldc in bytes; a mask leaves out columns.
+// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN3x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemmTN3x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32)
 
 // gemmTNTail3x16AVX2 is
 //
-//	for i < 3, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s (or += s)
+//	for i < 3, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
 //
-// with lda, ldb and ldc in bytes; a mask leaves out columns.
+// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTNTail3x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr, mask *[16]int32)
+func gemmTNTail3x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask *[16]int32)
 
 // gemmTN4x16AVX2 is
 //
-//	for i < 4, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s (or += s)
+//	for i < 4, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
 //
-// with lda, ldb and ldc in bytes; a mask leaves out columns.
+// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN4x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemmTN4x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32)
 
 // gemmTNTail4x16AVX2 is
 //
-//	for i < 4, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s (or += s)
+//	for i < 4, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
 //
-// with lda, ldb and ldc in bytes; a mask leaves out columns.
+// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTNTail4x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr, mask *[16]int32)
+func gemmTNTail4x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask *[16]int32)
 
 // gemmTN5x16AVX2 is
 //
-//	for i < 5, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s (or += s)
+//	for i < 5, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
 //
-// with lda, ldb and ldc in bytes; a mask leaves out columns.
+// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN5x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemmTN5x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32)
 
 // gemmTN6x16AVX2 is
 //
-//	for i < 6, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s (or += s)
+//	for i < 6, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
 //
-// with lda, ldb and ldc in bytes; a mask leaves out columns.
+// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN6x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemmTN6x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32)
 
 // gatesAVX2 is
 //
@@ -225,296 +594,1069 @@ func sumLinesAVX2(dst *float32, ldd uintptr, d uintptr, table *int8, tableScale 
 //go:noescape
 func sumLinesF32AVX2(dst *float32, ldd uintptr, d uintptr, table *float32, rows uintptr, ids *uint32, first uintptr, count uintptr, groupEnd *uint32, groupScale *float32, groups uintptr, lines uintptr) (ok bool)
 
-// expSumAVX2 is
-//
-//	for j < n: x[j] = exp(x[j] - top); s += x[j]
-//
-// for x ≤ top, and returns s.
+// softmaxAVX2 is SoftmaxRows, with ld in bytes.
 //
 //go:noescape
-func expSumAVX2(x *float32, n uintptr, top float32) float32
+func softmaxAVX2(rows uintptr, x *float32, ld uintptr, n uintptr)
 
 // peakAVX2 runs n times 12 independent multiply-adds of 8 lanes.
 func peakAVX2(n uintptr)
 
 // gemm1x32AVX512 is
 //
-//	for i < 1, j < 32: s = 0; for l < k: s += a[i,l]·b[j/32][l,j%32]; c[i,j] = s (or += s)
-//
-// with lda, panel (from one panel of b to the next) and ldc in bytes.
+//	for i < 1, j < 32:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
 //
 //go:noescape
-func gemm1x32AVX512(a *float32, lda uintptr, b *float32, panel uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemm1x32AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
+
+// gemm1x16AVX512 is
+//
+//	for i < 1, j < 16:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
+//
+//go:noescape
+func gemm1x16AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
 
 // gemm2x32AVX512 is
 //
-//	for i < 2, j < 32: s = 0; for l < k: s += a[i,l]·b[j/32][l,j%32]; c[i,j] = s (or += s)
-//
-// with lda, panel (from one panel of b to the next) and ldc in bytes.
+//	for i < 2, j < 32:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
 //
 //go:noescape
-func gemm2x32AVX512(a *float32, lda uintptr, b *float32, panel uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemm2x32AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
+
+// gemm2x16AVX512 is
+//
+//	for i < 2, j < 16:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
+//
+//go:noescape
+func gemm2x16AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
 
 // gemm3x32AVX512 is
 //
-//	for i < 3, j < 32: s = 0; for l < k: s += a[i,l]·b[j/32][l,j%32]; c[i,j] = s (or += s)
-//
-// with lda, panel (from one panel of b to the next) and ldc in bytes.
+//	for i < 3, j < 32:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
 //
 //go:noescape
-func gemm3x32AVX512(a *float32, lda uintptr, b *float32, panel uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemm3x32AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
+
+// gemm3x16AVX512 is
+//
+//	for i < 3, j < 16:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
+//
+//go:noescape
+func gemm3x16AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
 
 // gemm4x32AVX512 is
 //
-//	for i < 4, j < 32: s = 0; for l < k: s += a[i,l]·b[j/32][l,j%32]; c[i,j] = s (or += s)
-//
-// with lda, panel (from one panel of b to the next) and ldc in bytes.
+//	for i < 4, j < 32:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
 //
 //go:noescape
-func gemm4x32AVX512(a *float32, lda uintptr, b *float32, panel uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemm4x32AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
+
+// gemm4x16AVX512 is
+//
+//	for i < 4, j < 16:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
+//
+//go:noescape
+func gemm4x16AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
 
 // gemm5x32AVX512 is
 //
-//	for i < 5, j < 32: s = 0; for l < k: s += a[i,l]·b[j/32][l,j%32]; c[i,j] = s (or += s)
-//
-// with lda, panel (from one panel of b to the next) and ldc in bytes.
+//	for i < 5, j < 32:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
 //
 //go:noescape
-func gemm5x32AVX512(a *float32, lda uintptr, b *float32, panel uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemm5x32AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
+
+// gemm5x16AVX512 is
+//
+//	for i < 5, j < 16:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
+//
+//go:noescape
+func gemm5x16AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
 
 // gemm6x32AVX512 is
 //
-//	for i < 6, j < 32: s = 0; for l < k: s += a[i,l]·b[j/32][l,j%32]; c[i,j] = s (or += s)
-//
-// with lda, panel (from one panel of b to the next) and ldc in bytes.
+//	for i < 6, j < 32:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
 //
 //go:noescape
-func gemm6x32AVX512(a *float32, lda uintptr, b *float32, panel uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemm6x32AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
+
+// gemm6x16AVX512 is
+//
+//	for i < 6, j < 16:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
+//
+//go:noescape
+func gemm6x16AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
 
 // gemm7x32AVX512 is
 //
-//	for i < 7, j < 32: s = 0; for l < k: s += a[i,l]·b[j/32][l,j%32]; c[i,j] = s (or += s)
-//
-// with lda, panel (from one panel of b to the next) and ldc in bytes.
+//	for i < 7, j < 32:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
 //
 //go:noescape
-func gemm7x32AVX512(a *float32, lda uintptr, b *float32, panel uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemm7x32AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
+
+// gemm7x16AVX512 is
+//
+//	for i < 7, j < 16:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
+//
+//go:noescape
+func gemm7x16AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
 
 // gemm8x32AVX512 is
 //
-//	for i < 8, j < 32: s = 0; for l < k: s += a[i,l]·b[j/32][l,j%32]; c[i,j] = s (or += s)
-//
-// with lda, panel (from one panel of b to the next) and ldc in bytes.
+//	for i < 8, j < 32:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
 //
 //go:noescape
-func gemm8x32AVX512(a *float32, lda uintptr, b *float32, panel uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemm8x32AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
+
+// gemm8x16AVX512 is
+//
+//	for i < 8, j < 16:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
+//
+//go:noescape
+func gemm8x16AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
 
 // gemm9x32AVX512 is
 //
-//	for i < 9, j < 32: s = 0; for l < k: s += a[i,l]·b[j/32][l,j%32]; c[i,j] = s (or += s)
-//
-// with lda, panel (from one panel of b to the next) and ldc in bytes.
+//	for i < 9, j < 32:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
 //
 //go:noescape
-func gemm9x32AVX512(a *float32, lda uintptr, b *float32, panel uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemm9x32AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
+
+// gemm9x16AVX512 is
+//
+//	for i < 9, j < 16:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
+//
+//go:noescape
+func gemm9x16AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
 
 // gemm10x32AVX512 is
 //
-//	for i < 10, j < 32: s = 0; for l < k: s += a[i,l]·b[j/32][l,j%32]; c[i,j] = s (or += s)
-//
-// with lda, panel (from one panel of b to the next) and ldc in bytes.
+//	for i < 10, j < 32:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
 //
 //go:noescape
-func gemm10x32AVX512(a *float32, lda uintptr, b *float32, panel uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemm10x32AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
+
+// gemm10x16AVX512 is
+//
+//	for i < 10, j < 16:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
+//
+//go:noescape
+func gemm10x16AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
 
 // gemm11x32AVX512 is
 //
-//	for i < 11, j < 32: s = 0; for l < k: s += a[i,l]·b[j/32][l,j%32]; c[i,j] = s (or += s)
-//
-// with lda, panel (from one panel of b to the next) and ldc in bytes.
+//	for i < 11, j < 32:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
 //
 //go:noescape
-func gemm11x32AVX512(a *float32, lda uintptr, b *float32, panel uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemm11x32AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
+
+// gemm11x16AVX512 is
+//
+//	for i < 11, j < 16:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
+//
+//go:noescape
+func gemm11x16AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
 
 // gemm12x32AVX512 is
 //
-//	for i < 12, j < 32: s = 0; for l < k: s += a[i,l]·b[j/32][l,j%32]; c[i,j] = s (or += s)
-//
-// with lda, panel (from one panel of b to the next) and ldc in bytes.
+//	for i < 12, j < 32:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
 //
 //go:noescape
-func gemm12x32AVX512(a *float32, lda uintptr, b *float32, panel uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemm12x32AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
+
+// gemm12x16AVX512 is
+//
+//	for i < 12, j < 16:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
+//
+//go:noescape
+func gemm12x16AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
 
 // gemm13x32AVX512 is
 //
-//	for i < 13, j < 32: s = 0; for l < k: s += a[i,l]·b[j/32][l,j%32]; c[i,j] = s (or += s)
-//
-// with lda, panel (from one panel of b to the next) and ldc in bytes.
+//	for i < 13, j < 32:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
 //
 //go:noescape
-func gemm13x32AVX512(a *float32, lda uintptr, b *float32, panel uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemm13x32AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
+
+// gemm13x16AVX512 is
+//
+//	for i < 13, j < 16:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
+//
+//go:noescape
+func gemm13x16AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
 
 // gemm14x32AVX512 is
 //
-//	for i < 14, j < 32: s = 0; for l < k: s += a[i,l]·b[j/32][l,j%32]; c[i,j] = s (or += s)
-//
-// with lda, panel (from one panel of b to the next) and ldc in bytes.
+//	for i < 14, j < 32:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
 //
 //go:noescape
-func gemm14x32AVX512(a *float32, lda uintptr, b *float32, panel uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemm14x32AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
+
+// gemm14x16AVX512 is
+//
+//	for i < 14, j < 16:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
+//
+//go:noescape
+func gemm14x16AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
 
 // gemm1x128AVX512 is
 //
-//	for i < 1, j < 128: s = 0; for l < k: s += a[i,l]·b[j/32][l,j%32]; c[i,j] = s (or += s)
-//
-// with lda, panel (from one panel of b to the next) and ldc in bytes.
+//	for i < 1, j < 128:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
 //
 //go:noescape
-func gemm1x128AVX512(a *float32, lda uintptr, b *float32, panel uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemm1x128AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
 
 // gemm2x64AVX512 is
 //
-//	for i < 2, j < 64: s = 0; for l < k: s += a[i,l]·b[j/32][l,j%32]; c[i,j] = s (or += s)
-//
-// with lda, panel (from one panel of b to the next) and ldc in bytes.
+//	for i < 2, j < 64:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
 //
 //go:noescape
-func gemm2x64AVX512(a *float32, lda uintptr, b *float32, panel uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemm2x64AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
 
 // gemm3x64AVX512 is
 //
-//	for i < 3, j < 64: s = 0; for l < k: s += a[i,l]·b[j/32][l,j%32]; c[i,j] = s (or += s)
-//
-// with lda, panel (from one panel of b to the next) and ldc in bytes.
+//	for i < 3, j < 64:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
 //
 //go:noescape
-func gemm3x64AVX512(a *float32, lda uintptr, b *float32, panel uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr)
+func gemm3x64AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
 
 // gemmTN1x32AVX512 is
 //
-//	for i < 1, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s (or += s)
+//	for i < 1, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
 //
-// with lda, ldb and ldc in bytes; a mask leaves out columns.
+// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN1x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr, mask uint32)
+func gemmTN1x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
 
 // gemmTN2x32AVX512 is
 //
-//	for i < 2, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s (or += s)
+//	for i < 2, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
 //
-// with lda, ldb and ldc in bytes; a mask leaves out columns.
+// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN2x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr, mask uint32)
+func gemmTN2x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
 
 // gemmTN3x32AVX512 is
 //
-//	for i < 3, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s (or += s)
+//	for i < 3, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
 //
-// with lda, ldb and ldc in bytes; a mask leaves out columns.
+// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN3x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr, mask uint32)
+func gemmTN3x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
 
 // gemmTN4x32AVX512 is
 //
-//	for i < 4, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s (or += s)
+//	for i < 4, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
 //
-// with lda, ldb and ldc in bytes; a mask leaves out columns.
+// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN4x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr, mask uint32)
+func gemmTN4x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
 
 // gemmTN5x32AVX512 is
 //
-//	for i < 5, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s (or += s)
+//	for i < 5, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
 //
-// with lda, ldb and ldc in bytes; a mask leaves out columns.
+// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN5x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr, mask uint32)
+func gemmTN5x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
 
 // gemmTN6x32AVX512 is
 //
-//	for i < 6, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s (or += s)
+//	for i < 6, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
 //
-// with lda, ldb and ldc in bytes; a mask leaves out columns.
+// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN6x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr, mask uint32)
+func gemmTN6x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
 
 // gemmTN7x32AVX512 is
 //
-//	for i < 7, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s (or += s)
+//	for i < 7, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
 //
-// with lda, ldb and ldc in bytes; a mask leaves out columns.
+// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN7x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr, mask uint32)
+func gemmTN7x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
 
 // gemmTN8x32AVX512 is
 //
-//	for i < 8, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s (or += s)
+//	for i < 8, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
 //
-// with lda, ldb and ldc in bytes; a mask leaves out columns.
+// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN8x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr, mask uint32)
+func gemmTN8x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
 
 // gemmTN9x32AVX512 is
 //
-//	for i < 9, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s (or += s)
+//	for i < 9, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
 //
-// with lda, ldb and ldc in bytes; a mask leaves out columns.
+// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN9x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr, mask uint32)
+func gemmTN9x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
 
 // gemmTN10x32AVX512 is
 //
-//	for i < 10, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s (or += s)
+//	for i < 10, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
 //
-// with lda, ldb and ldc in bytes; a mask leaves out columns.
+// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN10x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr, mask uint32)
+func gemmTN10x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
 
 // gemmTN11x32AVX512 is
 //
-//	for i < 11, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s (or += s)
+//	for i < 11, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
 //
-// with lda, ldb and ldc in bytes; a mask leaves out columns.
+// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN11x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr, mask uint32)
+func gemmTN11x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
 
 // gemmTN12x32AVX512 is
 //
-//	for i < 12, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s (or += s)
+//	for i < 12, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
 //
-// with lda, ldb and ldc in bytes; a mask leaves out columns.
+// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN12x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr, mask uint32)
+func gemmTN12x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
 
 // gemmTN13x32AVX512 is
 //
-//	for i < 13, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s (or += s)
+//	for i < 13, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
 //
-// with lda, ldb and ldc in bytes; a mask leaves out columns.
+// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN13x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr, mask uint32)
+func gemmTN13x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
 
 // gemmTN14x32AVX512 is
 //
-//	for i < 14, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s (or += s)
+//	for i < 14, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
 //
-// with lda, ldb and ldc in bytes; a mask leaves out columns.
+// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN14x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, accumulate uintptr, mask uint32)
+func gemmTN14x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
 
 // gatesAVX512 is
 //
@@ -566,14 +1708,10 @@ func sumLinesAVX512(dst *float32, ldd uintptr, d uintptr, table *int8, tableScal
 //go:noescape
 func sumLinesF32AVX512(dst *float32, ldd uintptr, d uintptr, table *float32, rows uintptr, ids *uint32, first uintptr, count uintptr, groupEnd *uint32, groupScale *float32, groups uintptr, lines uintptr) (ok bool)
 
-// expSumAVX512 is
-//
-//	for j < n: x[j] = exp(x[j] - top); s += x[j]
-//
-// for x ≤ top, and returns s.
+// softmaxAVX512 is SoftmaxRows, with ld in bytes.
 //
 //go:noescape
-func expSumAVX512(x *float32, n uintptr, top float32) float32
+func softmaxAVX512(rows uintptr, x *float32, ld uintptr, n uintptr)
 
 // peakAVX512 runs n times 12 independent multiply-adds of 16 lanes.
 func peakAVX512(n uintptr)

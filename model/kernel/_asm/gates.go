@@ -204,6 +204,22 @@ func (l lanes) load(m Mem) VecVirtual {
 	return r
 }
 
+// loadOr is load with the lanes left out from another register.
+func (l lanes) loadOr(m Mem, other VecVirtual) VecVirtual {
+	r := l.v.reg()
+	switch {
+	case l.mask == nil:
+		return l.load(m)
+	case l.v.lanes == 16:
+		VMOVAPS(other, r)
+		VMOVUPS(m, l.mask, r)
+	default:
+		VMASKMOVPS(m, l.mask, r)
+		VBLENDVPS(l.mask, r, other, r)
+	}
+	return r
+}
+
 // operand is m itself where all lanes are read, else a register.
 func (l lanes) operand(m Mem) Op {
 	if l.mask == nil {
@@ -225,25 +241,26 @@ func (l lanes) store(r VecVirtual, m Mem) {
 }
 
 // sweep runs body over n lanes, the last ones masked, and moves the pointers;
-// it leaves them where the full vectors end.
-func (v vector) sweep(n Register, pointers []Register, body func(l lanes)) {
+// it leaves them where the full vectors end. name tells its labels from those of
+// another sweep.
+func (v vector) sweep(name string, n Register, pointers []Register, body func(l lanes)) {
 	full, rest := GP64(), GP64()
 	MOVQ(n, full)
 	SHRQ(Imm(uint64(math.Log2(float64(v.lanes)))), full)
-	JZ(LabelRef("rest"))
-	Label("full")
+	JZ(LabelRef("rest" + name))
+	Label("full" + name)
 	body(lanes{v, nil})
 	for _, p := range pointers {
 		ADDQ(U32(v.bytes()), p)
 	}
 	DECQ(full)
-	JNZ(LabelRef("full"))
-	Label("rest")
+	JNZ(LabelRef("full" + name))
+	Label("rest" + name)
 	MOVQ(n, rest)
 	ANDQ(Imm(uint64(v.lanes-1)), rest)
-	JZ(LabelRef("end"))
+	JZ(LabelRef("end" + name))
 	body(v.tail(rest))
-	Label("end")
+	Label("end" + name)
 }
 
 // four are the addresses of a row of 4·hidden numbers: two pointers and the
@@ -295,7 +312,7 @@ func gates(v vector, sum bool) {
 	}
 	pointers = append(pointers, c, h)
 	Label("row")
-	v.sweep(param("hidden"), pointers, func(l lanes) {
+	v.sweep("", param("hidden"), pointers, func(l lanes) {
 		z := func(i int) Op {
 			if !sum {
 				return l.operand(zs[0].at(i))
@@ -348,7 +365,7 @@ func gatesTrain(v vector) {
 	SHLQ(Imm(2), hidden4)
 	z := newFour(param("z"), hidden4)
 	cPrev, c, tanhC, h := param("cPrev"), param("c"), param("tanhC"), param("h")
-	v.sweep(n, []Register{z.p, z.p3, cPrev, c, tanhC, h}, func(l lanes) {
+	v.sweep("", n, []Register{z.p, z.p3, cPrev, c, tanhC, h}, func(l lanes) {
 		i := k.sigmoid(l.operand(z.at(0)))
 		l.store(i, z.at(0))
 		cell := k.tanh(l.operand(z.at(2)))
@@ -379,7 +396,7 @@ func gatesBackward(v vector) {
 	SHLQ(Imm(2), hidden4)
 	dz, z := newFour(param("dz"), hidden4), newFour(param("z"), hidden4)
 	cPrev, tanhC, dhp, dcp := param("cPrev"), param("tanhC"), param("dh"), param("dc")
-	v.sweep(n, []Register{dz.p, dz.p3, z.p, z.p3, cPrev, tanhC, dhp, dcp}, func(l lanes) {
+	v.sweep("", n, []Register{dz.p, dz.p3, z.p, z.p3, cPrev, tanhC, dhp, dcp}, func(l lanes) {
 		slope := func(x VecVirtual) VecVirtual { // 1 − x²
 			r := v.reg()
 			VMOVAPS(one, r)
@@ -427,27 +444,38 @@ func tanh(v vector) {
 	Pragma("noescape")
 	k := v.gateConstants()
 	x := param("x")
-	v.sweep(param("n"), []Register{x}, func(l lanes) {
+	v.sweep("", param("n"), []Register{x}, func(l lanes) {
 		l.store(k.tanh(l.operand(Mem{Base: x})), Mem{Base: x})
 	})
 	VZEROUPPER()
 	RET()
 }
 
-// expSum writes the heart of Softmax.
-func expSum(v vector) {
-	TEXT("expSum"+v.isa, NOSPLIT, "func(x *float32, n uintptr, top float32) float32")
-	Doc("expSum"+v.isa+" is", "", "\tfor j < n: x[j] = exp(x[j] - top); s += x[j]", "", "for x ≤ top, and returns s.")
+// softmax writes SoftmaxRows in three sweeps a row.
+func softmax(v vector) {
+	TEXT("softmax"+v.isa, NOSPLIT, "func(rows uintptr, x *float32, ld, n uintptr)")
+	Doc("softmax" + v.isa + " is SoftmaxRows, with ld in bytes.")
 	Pragma("noescape")
 	k := v.constants(-87, 0)
 	k.twice = k.scale("once", 1)
-	x, top, sum := param("x"), v.reg(), v.zero()
-	VBROADCASTSS(slot("top").(Mem), top)
-	v.sweep(param("n"), []Register{x}, func(l lanes) {
-		e := l.load(Mem{Base: x})
+	lowest := v.broadcast("lowest", math.Inf(-1))
+	rows, x, n, ld, p := param("rows"), param("x"), param("n"), param("ld"), GP64()
+	top, sum := v.reg(), v.reg()
+	Label("row")
+	VMOVAPS(lowest, top)
+	MOVQ(x, p)
+	v.sweep("Max", n, []Register{p}, func(l lanes) {
+		e := l.loadOr(Mem{Base: p}, lowest)
+		VMAXPS(e, top, top)
+	})
+	v.all(top, VMAXPS)
+	VXORPS(sum.AsX(), sum.AsX(), sum.AsX())
+	MOVQ(x, p)
+	v.sweep("Exp", n, []Register{p}, func(l lanes) {
+		e := l.load(Mem{Base: p})
 		VSUBPS(top, e, e)
 		e = k.exp(e, k.twice)
-		l.store(e, Mem{Base: x})
+		l.store(e, Mem{Base: p})
 		switch {
 		case l.mask == nil:
 			VADDPS(e, sum, sum)
@@ -458,21 +486,36 @@ func expSum(v vector) {
 			VADDPS(e, sum, sum)
 		}
 	})
-	if v.lanes == 16 {
-		half := YMM()
-		VEXTRACTF32X8(Imm(1), sum, half)
-		VADDPS(half, sum.AsY(), sum.AsY())
-	}
-	half := XMM()
-	VEXTRACTF128(Imm(1), sum.AsY(), half)
-	VADDPS(half, sum.AsX(), sum.AsX())
-	VMOVHLPS(sum.AsX(), sum.AsX(), half)
-	VADDPS(half, sum.AsX(), sum.AsX())
-	VMOVSHDUP(sum.AsX(), half)
-	VADDSS(half, sum.AsX(), half)
-	Store(half, ReturnIndex(0))
+	v.all(sum, VADDPS)
+	MOVQ(x, p)
+	v.sweep("Divide", n, []Register{p}, func(l lanes) {
+		e := l.load(Mem{Base: p})
+		VDIVPS(sum, e, e)
+		l.store(e, Mem{Base: p})
+	})
+	ADDQ(ld, x)
+	DECQ(rows)
+	JNZ(LabelRef("row"))
 	VZEROUPPER()
 	RET()
+}
+
+// all puts the sum (or what op does) of all lanes of r into each of them.
+func (v vector) all(r VecVirtual, op func(...Op)) {
+	t := v.reg()
+	if v.lanes == 16 {
+		VSHUFF32X4(Imm(0x4e), r, r, t)
+		op(t, r, r)
+		VSHUFF32X4(Imm(0xb1), r, r, t)
+		op(t, r, r)
+	} else {
+		VPERM2F128(Imm(1), r, r, t)
+		op(t, r, r)
+	}
+	VPERMILPS(Imm(0x4e), r, t)
+	op(t, r, r)
+	VPERMILPS(Imm(0xb1), r, t)
+	op(t, r, r)
 }
 
 func addScaled(v vector) {
@@ -482,7 +525,7 @@ func addScaled(v vector) {
 	dst, x := param("dst"), param("x")
 	s := v.reg()
 	VBROADCASTSS(slot("scale").(Mem), s)
-	v.sweep(param("n"), []Register{dst, x}, func(l lanes) {
+	v.sweep("", param("n"), []Register{dst, x}, func(l lanes) {
 		r := l.load(Mem{Base: dst})
 		VFMADD231PS(l.operand(Mem{Base: x}), s, r)
 		l.store(r, Mem{Base: dst})

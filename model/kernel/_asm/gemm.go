@@ -11,42 +11,72 @@ import (
 // panelVectors is the width of a packed panel in vectors.
 const panelVectors = 2
 
-// gemm writes the tiles of Gemm: of one panel for each number of rows, and of
-// several neighbouring panels for the few rows whose accumulators are too few
-// to keep the multipliers busy.
+// The types of Go's tile, which must be the same there, and the offsets of
+// their fields in bytes.
+const (
+	productType = "struct{k uintptr; a *float32; lda uintptr; b *float32; panel uintptr}"
+	tileType    = "struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; first, second " + productType + "; end uintptr}"
+
+	tileC, tileLDC, tileAdd, tileLDAdd                 = 0, 8, 16, 24
+	tileFirst                                          = 32
+	productK, productA, productLDA, productB, productP = 0, 8, 16, 24, 32
+	productSize                                        = 40
+)
+
+// gemm writes the tiles of Gemm: of one panel for each number of rows, of half
+// a panel for the last columns, and of several neighbouring panels for the few
+// rows whose accumulators are too few to keep the multipliers busy.
 func gemm(v vector) {
 	for rows := 1; rows <= v.rows; rows++ {
+		gemmTile(v, rows, panelVectors)
 		gemmTile(v, rows, 1)
 	}
-	gemmTile(v, 1, 4)
-	gemmTile(v, 2, 2)
-	gemmTile(v, 3, 2)
+	gemmTile(v, 1, 4*panelVectors)
+	gemmTile(v, 2, 2*panelVectors)
+	gemmTile(v, 3, 2*panelVectors)
 }
 
-func gemmTile(v vector, rows, panels int) {
+// gemmTile writes a tile of nv vectors of columns.
+func gemmTile(v vector, rows, nv int) {
 	cols := v.lanes * panelVectors
-	name := fmt.Sprintf("gemm%dx%d%s", rows, cols*panels, v.isa)
-	TEXT(name, NOSPLIT, "func(a *float32, lda uintptr, b *float32, panel, k uintptr, c *float32, ldc, accumulate uintptr)")
-	Doc(fmt.Sprintf("%s is", name),
-		"",
-		fmt.Sprintf("\tfor i < %d, j < %d: s = 0; for l < k: s += a[i,l]·b[j/%d][l,j%%%d]; c[i,j] = s (or += s)", rows, cols*panels, cols, cols),
-		"",
-		"with lda, panel (from one panel of b to the next) and ldc in bytes.")
+	name := fmt.Sprintf("gemm%dx%d%s", rows, v.lanes*nv, v.isa)
+	TEXT(name, NOSPLIT, "func(t *"+tileType+")")
+	Doc(name+" is", "",
+		fmt.Sprintf("\tfor i < %d, j < %d:", rows, v.lanes*nv),
+		"\t\ts = 0",
+		fmt.Sprintf("\t\tfor l < t.k: s += t.a[i,l]·t.b[j/%d][l,j%%%d]", cols, cols),
+		"\t\tthe same of the second product; s += t.add[i,j]; t.c[i,j] = s")
 	Pragma("noescape")
-	a, lda, b := param("a"), param("lda"), param("b")
-	k := param("k")
+	t, p := param("t"), GP64()
+	LEAQ(Mem{Base: t, Disp: tileFirst}, p)
 	// A base pointer for each three rows: the index scales 1 and 2 reach the
 	// other two.
+	a, lda, k := GP64(), GP64(), GP64()
 	bases := []Register{a}
-	if rows > 3 {
+	for len(bases)*3 < rows {
+		bases = append(bases, GP64())
+	}
+	panels := []Register{GP64()}
+	for len(panels)*panelVectors < nv {
+		panels = append(panels, GP64())
+	}
+	acc := accumulators(v, rows, nv)
+	Label("product")
+	MOVQ(Mem{Base: p, Disp: productA}, a)
+	MOVQ(Mem{Base: p, Disp: productLDA}, lda)
+	if len(bases) > 1 {
 		lda3 := GP64()
 		LEAQ(Mem{Base: lda, Index: lda, Scale: 2}, lda3)
-		for len(bases)*3 < rows {
-			p := GP64()
-			LEAQ(Mem{Base: bases[len(bases)-1], Index: lda3, Scale: 1}, p)
-			bases = append(bases, p)
+		for i, b := range bases[1:] {
+			LEAQ(Mem{Base: bases[i], Index: lda3, Scale: 1}, b)
 		}
 	}
+	MOVQ(Mem{Base: p, Disp: productB}, panels[0])
+	for i, b := range panels[1:] {
+		MOVQ(panels[i], b)
+		ADDQ(Mem{Base: p, Disp: productP}, b)
+	}
+	MOVQ(Mem{Base: p, Disp: productK}, k)
 	at := func(i, u int) Mem {
 		m := Mem{Base: bases[i/3], Disp: 4 * u}
 		if i%3 > 0 {
@@ -54,29 +84,29 @@ func gemmTile(v vector, rows, panels int) {
 		}
 		return m
 	}
-	ptrs := []Register{b}
-	if panels > 1 {
-		panel := param("panel")
-		for len(ptrs) < panels {
-			p := GP64()
-			LEAQ(Mem{Base: ptrs[len(ptrs)-1], Index: panel, Scale: 1}, p)
-			ptrs = append(ptrs, p)
-		}
-	}
-	nv := panels * panelVectors
 	bat := func(j, u int) Mem {
-		return Mem{Base: ptrs[j/panelVectors], Disp: u*4*cols + j%panelVectors*v.bytes()}
+		return Mem{Base: panels[j/panelVectors], Disp: u*4*cols + j%panelVectors*v.bytes()}
 	}
-	acc := accumulators(v, rows, nv)
-	tile(v, rows, nv, k, acc, at, bat, func(u int) {
-		for _, p := range bases {
-			ADDQ(U32(4*u), p)
+	multiply(v, rows, nv, k, acc, at, bat, func(u int) {
+		for _, r := range bases {
+			ADDQ(U32(4*u), r)
 		}
-		for _, p := range ptrs {
-			ADDQ(U32(4*cols*u), p)
+		for _, r := range panels {
+			ADDQ(U32(4*cols*u), r)
 		}
 	})
-	finish(v, acc, func(m Mem, _ int, r VecVirtual) { VADDPS(m, r, r) }, func(r VecVirtual, _ int, m Mem) { VMOVUPS(r, m) })
+	// The second product stands behind the first, and a 0 behind it.
+	ADDQ(Imm(productSize), p)
+	CMPQ(Mem{Base: p, Disp: productK}, Imm(0))
+	JNE(LabelRef("product"))
+	add, ldadd, c, ldc := GP64(), GP64(), GP64(), GP64()
+	MOVQ(Mem{Base: t, Disp: tileAdd}, add)
+	MOVQ(Mem{Base: t, Disp: tileLDAdd}, ldadd)
+	MOVQ(Mem{Base: t, Disp: tileC}, c)
+	MOVQ(Mem{Base: t, Disp: tileLDC}, ldc)
+	finish(v, acc, add, ldadd, c, ldc,
+		func(m Mem, _ int, r VecVirtual) { VADDPS(m, r, r) },
+		func(r VecVirtual, _ int, m Mem) { VMOVUPS(r, m) })
 }
 
 func accumulators(v vector, rows, nv int) [][]VecVirtual {
@@ -89,8 +119,8 @@ func accumulators(v vector, rows, nv int) [][]VecVirtual {
 	return acc
 }
 
-// tile is the loop over k.
-func tile(v vector, rows, nv int, k Register, acc [][]VecVirtual, at, bat func(i, u int) Mem, advance func(u int)) {
+// multiply is the loop over k.
+func multiply(v vector, rows, nv int, k Register, acc [][]VecVirtual, at, bat func(i, u int) Mem, advance func(u int)) {
 	var step func(u int)
 	if rows <= 3 {
 		av, bv := []VecVirtual{}, v.reg()
@@ -128,19 +158,17 @@ func tile(v vector, rows, nv int, k Register, acc [][]VecVirtual, at, bat func(i
 	loop(k, step, advance)
 }
 
-// finish writes the accumulators to c, or adds them. The functions work
-// on vector j of a row.
-func finish(v vector, acc [][]VecVirtual, add func(Mem, int, VecVirtual), store func(VecVirtual, int, Mem)) {
-	c, ldc, accumulate, p := param("c"), param("ldc"), param("accumulate"), GP64()
-	TESTQ(accumulate, accumulate)
+// finish adds the matrix at from, unless that is nil, to the accumulators and
+// writes them to c. The functions work on vector j of a row.
+func finish(v vector, acc [][]VecVirtual, from, ldfrom, c, ldc Register, add func(Mem, int, VecVirtual), store func(VecVirtual, int, Mem)) {
+	TESTQ(from, from)
 	JZ(LabelRef("store"))
-	MOVQ(c, p)
 	for i, row := range acc {
 		for j, r := range row {
-			add(Mem{Base: p, Disp: j * v.bytes()}, j, r)
+			add(Mem{Base: from, Disp: j * v.bytes()}, j, r)
 		}
 		if i < len(acc)-1 {
-			ADDQ(ldc, p)
+			ADDQ(ldfrom, from)
 		}
 	}
 	Label("store")
@@ -179,12 +207,12 @@ func gemmTNTile(v vector, rows int, masked bool) {
 			name, mask = fmt.Sprintf("gemmTNTail%dx%d%s", rows, cols, v.isa), ", mask *[16]int32"
 		}
 	}
-	TEXT(name, NOSPLIT, "func(a *float32, lda uintptr, b *float32, ldb, k uintptr, c *float32, ldc, accumulate uintptr"+mask+")")
+	TEXT(name, NOSPLIT, "func(a *float32, lda uintptr, b *float32, ldb, k uintptr, c *float32, ldc uintptr, add *float32"+mask+")")
 	Doc(fmt.Sprintf("%s is", name),
 		"",
-		fmt.Sprintf("\tfor i < %d, j < %d: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s (or += s)", rows, cols),
+		fmt.Sprintf("\tfor i < %d, j < %d: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]", rows, cols),
 		"",
-		"with lda, ldb and ldc in bytes; a mask leaves out columns.")
+		"with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.")
 	Pragma("noescape")
 	a, lda, b, ldb, k := param("a"), param("lda"), param("b"), param("ldb"), param("k")
 	load := func(m Mem, _ int, r VecVirtual) { VMOVUPS(m, r) }
@@ -233,7 +261,8 @@ func gemmTNTile(v vector, rows int, masked bool) {
 		ADDQ(lda, a)
 		ADDQ(ldb, b)
 	}, func(int) {})
-	finish(v, acc, add, store)
+	c, ldc, from := param("c"), param("ldc"), param("add")
+	finish(v, acc, from, ldc, c, ldc, add, store)
 }
 
 // loop runs step k times, four of them between advances.

@@ -18,7 +18,7 @@ func main() {
 		addScaled(v)
 		sumLines(v, true)
 		sumLines(v, false)
-		expSum(v)
+		softmax(v)
 		peak(v)
 	}
 	Generate()
