@@ -3,6 +3,7 @@ package feature
 import (
 	"math/bits"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"github.com/linnet-ml/linnet/transforms/yedda"
 )
@@ -78,12 +79,12 @@ func gap(text []byte, rows []yedda.Line, i int) (blank int32, feed bool) {
 		}
 	}
 	for end > above.Start && !feed {
-		end--
-		c := text[end]
-		if c > ' ' || latin[c].class != space {
+		r, size := utf8.DecodeLastRune(text[above.Start:end])
+		if r != utf8.RuneError && infoOf(r).class != space {
 			break
 		}
-		feed = c == '\f'
+		feed = r == '\f'
+		end -= size
 	}
 	return max(0, blank-1), feed
 }
