@@ -306,6 +306,11 @@ func TestLoadUnaligned(t *testing.T) {
 	if !reflect.DeepEqual(got, w) {
 		t.Error("what was loaded is not what was saved")
 	}
+	for _, tensor := range got.tensors() {
+		if tensor.f32 != nil && uintptr(unsafe.Pointer(&(*tensor.f32)[0]))%4 != 0 {
+			t.Errorf("the numbers of %s do not stand at a multiple of 4 bytes", tensor.name)
+		}
+	}
 }
 
 // FuzzLoad holds Load to an error or valid weights for any files: no panic,

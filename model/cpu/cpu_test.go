@@ -43,6 +43,7 @@ func TestBatchErrors(t *testing.T) {
 		"group too far":   {func(b *model.Batch) { b.GroupEnd[15] = 1000 }, 12, "cpu: batch: line 3: a group of ids ends at 1000"},
 		"window negative": {func(b *model.Batch) { b.Windows[0].First = -1 }, 12, "cpu: batch: window 0: lines -1 to 3 of 4"},
 		"window too long": {func(b *model.Batch) { b.Windows[0].Len = 5 }, 12, "cpu: batch: window 0: lines 0 to 5 of 4"},
+		"window past end": {func(b *model.Batch) { b.Windows[0].First = 1 }, 12, "cpu: batch: window 0: lines 1 to 5 of 4"},
 		"probs":           {func(*model.Batch) {}, 11, "cpu: batch: room for 11 probabilities; 4 steps need 12"},
 	}
 	for name, tc := range cases {

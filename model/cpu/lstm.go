@@ -111,7 +111,7 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 
 	active := len(windows) // windows that have a step t
 	var before []float32   // states of the step before, [windows, H]; nil before the first
-	for t, chunk := 0, 0; ; chunk++ {
+	for t := 0; ; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -141,13 +141,12 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 		}
 		kernel.Gemm(n, mem.gather, width, dir.input, mem.z, h4, false)
 
-		// The recurrence. The chunks take turns with two memories, so that
-		// the states of the step before the chunk are still there.
-		states := mem.states[chunk%2]
+		// The recurrence. The chunk's first states may overwrite those of the
+		// chunk before, as their product is taken by then.
 		at := 0
 		for step := range steps {
 			active := mem.active[step]
-			z, now := mem.z[at*h4:], states[at*h:]
+			z, now := mem.z[at*h4:], mem.states[at*h:]
 			if before == nil {
 				kernel.GatesRows(active, z, h4, cell, h, now, h, h)
 			} else {
@@ -158,7 +157,7 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 			at += active
 		}
 		if last {
-			kernel.Gemm(n, states, h, output, mem.logits, k, false)
+			kernel.Gemm(n, mem.states, h, output, mem.logits, k, false)
 		}
 		at = 0
 		for step := range steps {
@@ -171,7 +170,7 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 				if last {
 					add(probs[(windows[i].out+line)*k:][:k], mem.logits[at*k:])
 				} else {
-					copy(out.data[(start+line)*out.width+column:][:h], states[at*h:])
+					copy(out.data[(start+line)*out.width+column:][:h], mem.states[at*h:])
 					start += windows[i].len
 				}
 				at++

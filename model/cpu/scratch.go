@@ -25,7 +25,7 @@ type scratch struct {
 	zh     []float32      // [maxGroup, 4H] the states' share
 	cell   []float32      // [maxGroup, H]
 	logits []float32      // [chunkRows, K]
-	states [2][]float32   // [chunkRows, H] of this chunk and of the one before
+	states []float32      // [chunkRows, H]
 
 	between [2][]float32 // [steps, 2H] states between layers
 }
@@ -48,9 +48,7 @@ func (m *scratch) fit(s *Scorer, b *model.Batch) {
 	m.z = make([]float32, chunkRows*4*s.h)
 	m.zh = make([]float32, maxGroup*4*s.h)
 	m.cell = make([]float32, maxGroup*s.h)
-	for i := range m.states {
-		m.states[i] = make([]float32, chunkRows*s.h)
-	}
+	m.states = make([]float32, chunkRows*s.h)
 	m.logits = make([]float32, chunkRows*s.k)
 }
 

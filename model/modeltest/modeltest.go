@@ -224,10 +224,10 @@ func randomWindows(r *rand.Rand, lines, n int) []model.ContextWindow {
 
 // testCompany scores windows together, alone and in another order and place.
 func testCompany(t *testing.T, newScorer func(*model.Weights) (model.Scorer, error)) {
-	for layers := 1; layers <= 3; layers++ {
-		t.Run(fmt.Sprintf("layers %d", layers), func(t *testing.T) {
-			r := rand.New(rand.NewPCG(uint64(layers), 4))
-			c := Config(2000, 24, 5, 37, layers, 3, 7)
+	for _, size := range []struct{ layers, embedding, hidden int }{{1, 24, 37}, {2, 24, 37}, {3, 24, 37}, {1, 64, 96}} {
+		t.Run(fmt.Sprintf("layers %d hidden %d", size.layers, size.hidden), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(uint64(size.layers), 4))
+			c := Config(2000, size.embedding, 5, size.hidden, size.layers, 3, 7)
 			w := Weights(c, 5)
 			s := scorer(t, newScorer, w)
 			const lines = 150
