@@ -1,13 +1,363 @@
 package feature
 
 import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/transforms/yedda"
 )
 
-func TestSmoke(t *testing.T) {
-	text := []byte("Agaricus novus Smith, sp. nov.\n\n  Pileus 3-5 mm wide, brown; see Fr. 1821.\n")
-	b := Extract(text, yedda.Rows(text), 1<<16, 1)
-	t.Log(b.NumLines(), b.IDs, b.GroupEnd, b.GroupScale, b.Layout)
+// extract is Extract with exactly so many parts, however short the document.
+func extract(text []byte, rows []yedda.Line, inputSize, workers int) *model.Batch {
+	return new(extractor).extract(text, rows, inputSize, workers)
+}
+
+// fragments are what the random texts are made of.
+var fragments = strings.Split("sp|nov|.|.| | | |  |n|gen|comb|nom|Fr|Pers|var|et|al|ex|=|&|5|19|98|1998|2011|mm|um|x|_|"+
+	"Amanita|Boletus|cf|aff|muscaria|edulis|A|b|,|;|(|)|-|:|the|Cap|spores|\t|\r|\f|\n|\n|\n\n", "|")
+
+// foreign are fragments beyond ASCII, and some that do not decode.
+var foreign = strings.Split("µ|μ|Μ|×|é|É|ﬁ|\u0301|\u00a0|\u2003|–|≡|٣|²|Ⅷ|İ|Ⱥ|K|ẞ|ß|Ж|ж|漢|𝒳|\u00ad|‐|\ufffd|\xff|\xc3|\xe2\x82|\xf0\x9f", "|")
+
+// randomText is n fragments, one of them in share beyond ASCII.
+func randomText(r *rand.Rand, n, share int) []byte {
+	var b bytes.Buffer
+	for range n {
+		if share > 0 && r.IntN(share) == 0 {
+			b.WriteString(foreign[r.IntN(len(foreign))])
+		} else {
+			b.WriteString(fragments[r.IntN(len(fragments))])
+		}
+		if r.IntN(3) == 0 {
+			b.WriteByte(' ')
+		}
+	}
+	return b.Bytes()
+}
+
+// check reports what no Batch of n lines may have.
+func check(t *testing.T, b *model.Batch, n, inputSize int) {
+	t.Helper()
+	if b.NumLines() != n || len(b.GroupScale) != n*model.Groups || len(b.Layout) != n*LayoutSize || b.Windows != nil {
+		t.Fatalf("got %d lines, %d scales, %d numbers, %d windows for %d lines",
+			b.NumLines(), len(b.GroupScale), len(b.Layout), len(b.Windows), n)
+	}
+	from := uint32(0)
+	for k, end := range b.GroupEnd {
+		if end < from {
+			t.Fatalf("group %d of line %d ends before it begins", k%model.Groups, k/model.Groups)
+		}
+		want := float32(0)
+		if end > from {
+			want = float32(1 / math.Sqrt(float64(end-from)))
+		}
+		if got := b.GroupScale[k]; got != want {
+			t.Fatalf("scale of %d ids: got %v, want %v", end-from, got, want)
+		}
+		from = end
+	}
+	if int(from) != len(b.IDs) {
+		t.Fatalf("groups end at %d of %d ids", from, len(b.IDs))
+	}
+	for _, id := range b.IDs {
+		if int(id) >= inputSize {
+			t.Fatalf("id %d of %d", id, inputSize)
+		}
+	}
+	for k, v := range b.Layout {
+		if v64 := float64(v); math.IsNaN(v64) || math.IsInf(v64, 0) {
+			t.Fatalf("line %d: number %d is %v", k/LayoutSize, k%LayoutSize, v)
+		}
+	}
+}
+
+func same(t *testing.T, got, want *model.Batch, what string) {
+	t.Helper()
+	if !slices.Equal(got.IDs, want.IDs) || !slices.Equal(got.GroupEnd, want.GroupEnd) ||
+		!slices.Equal(got.GroupScale, want.GroupScale) || !slices.Equal(got.Layout, want.Layout) {
+		t.Fatalf("%s: features differ", what)
+	}
+}
+
+func TestExtractEmpty(t *testing.T) {
+	check(t, Extract(nil, nil, 10, 4), 0, 10)
+	check(t, Extract([]byte("\n\f\n"), nil, 10, 4), 0, 10)
+	// Blank lines are no rows, but must not break anything.
+	text := []byte("\n \xff\n\ufffd\na\n\n")
+	check(t, extract(text, yedda.Lines(text), 10, 1), 5, 10)
+	check(t, extract(text, yedda.Lines(text), 10, 3), 5, 10)
+}
+
+func TestInputSizeRange(t *testing.T) {
+	for _, size := range []int{0, -1, 1 << 32} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("input size %d: no panic", size)
+				}
+			}()
+			Extract([]byte("a"), []yedda.Line{{Start: 0, End: 1}}, size, 1)
+		}()
+	}
+}
+
+// An id is one hash, modulo the input size.
+func TestInputSize(t *testing.T) {
+	text := randomText(rand.New(rand.NewPCG(1, 1)), 4000, 9)
+	rows := yedda.Rows(text)
+	whole := extract(text, rows, 1<<32-1, 1)
+	for _, size := range []int{1, 2, 7, 2000, 1 << 14, 1 << 16, 1<<16 + 1, 1 << 31} {
+		b := extract(text, rows, size, 1)
+		check(t, b, len(rows), size)
+		used := map[uint32]bool{}
+		for i, id := range b.IDs {
+			// The hash itself is whole.IDs[i] but for 2³²-1, which became 0.
+			if h := whole.IDs[i]; id != uint32(uint64(h)%uint64(size)) && h != 0 {
+				t.Fatalf("size %d: id %d of hash %d", size, id, h)
+			}
+			used[id] = true
+		}
+		if len(used) < min(size, 100) {
+			t.Errorf("size %d: only %d ids in use", size, len(used))
+		}
+		if !slices.Equal(b.Layout, whole.Layout) {
+			t.Errorf("size %d: the layout numbers changed", size)
+		}
+	}
+}
+
+func TestWorkers(t *testing.T) {
+	for seed := range uint64(8) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		text := randomText(r, 3+r.IntN(30000), 20)
+		rows := yedda.Rows(text)
+		want := extract(text, rows, 1<<16, 1)
+		check(t, want, len(rows), 1<<16)
+		for _, workers := range []int{2, 3, 7, 16} {
+			same(t, extract(text, rows, 1<<16, workers), want, fmt.Sprintf("seed %d, %d rows, %d workers", seed, len(rows), workers))
+		}
+		same(t, Extract(text, rows, 1<<16, 4), want, "Extract")
+	}
+}
+
+// Memory that was used for another document leaves no trace.
+func TestReuse(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 3))
+	e := new(extractor)
+	for i := range 200 {
+		text := randomText(r, 1+r.IntN(2000), 1+r.IntN(30))
+		rows := yedda.Rows(text)
+		same(t, e.extract(text, rows, 1000, 1+i%3), extract(text, rows, 1000, 1), fmt.Sprintf("document %d", i))
+	}
+}
+
+// What lies outside text is not looked at.
+func TestSurroundings(t *testing.T) {
+	inner := "alba µ 12\nAmanita"
+	want := Extract([]byte(inner), yedda.Rows([]byte(inner)), 1000, 1)
+	around := []byte(inner + "rubra\xff99\n\f")
+	text := around[:len(inner)]
+	same(t, Extract(text, yedda.Rows(text), 1000, 1), want, "text with more behind it")
+}
+
+func TestMeans(t *testing.T) {
+	for _, n := range []int{1, 2, 40, 41, 82, meanBlock - 1, meanBlock, meanBlock + 1, 3*meanBlock + 77} {
+		r := rand.New(rand.NewPCG(uint64(n), 4))
+		var text bytes.Buffer
+		for range n {
+			text.WriteString("x " + fragments[r.IntN(7)] + strings.Repeat(" ab1", r.IntN(9)) + strings.Repeat("\n", 1+r.IntN(3)))
+		}
+		rows := yedda.Rows(text.Bytes())
+		layout := extract(text.Bytes(), rows, 10, 2).Layout
+		for i := range n {
+			for k := range averaged {
+				sum, count := 0.0, 0
+				for j := max(0, i-40); j <= min(n-1, i+40); j++ {
+					sum += float64(layout[j*LayoutSize+k])
+					count++
+				}
+				if got, want := float64(layout[i*LayoutSize+means+k]), sum/float64(count); math.Abs(got-want) > 1e-6*max(1, math.Abs(want)) {
+					t.Fatalf("%d rows: row %d: mean %d: got %v, want %v", n, i, k, got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestLower(t *testing.T) {
+	for _, c := range []struct{ text, lower string }{
+		{"ABCXYZ[\\]^_`{|}~@", "abcxyz[\\]^_`{|}~@"},
+		{"ÄÖÜ ÆŒ ÞÐ ŁŻ ÉÈ", "äöü æœ þð łż éè"},
+		{"ﬁ ﬀ ﬂ ﬃ ﬄ", "ﬁ ﬀ ﬂ ﬃ ﬄ"},
+		{"ГРИБ Ё Ѐ", "гриб ё ѐ"},
+		{"İ ẞ Ⱥ K Å Ω", "i ß ⱥ k å ω"},
+		{"𐐀Ａ", "𐐨ａ"},
+		{"a1b23456 ७९", "a0b00000 00"},
+		{"a\xffb\ufffdc\xc3", "abc"},
+	} {
+		var l line
+		l.read([]byte(c.text))
+		if got := string(l.low[l.from:l.end]); got != c.lower {
+			t.Errorf("%q: got %q, want %q", c.text, got, c.lower)
+		}
+	}
+}
+
+// A character has the features of its class wherever it stands in the line,
+// at every place within the words of the masks.
+func TestPlaces(t *testing.T) {
+	for _, tail := range []string{"Éa 1", "ﬁ-–7", "Amanita muscaria", "𝒳\xffy ٣٣"} {
+		var want [3]int32
+		for pad := range 200 {
+			var l line
+			l.read([]byte(strings.Repeat(".", pad) + tail + "  "))
+			k := len(l.tokens) - 1
+			got := [3]int32{l.tokens[k].runes, int32(l.tokens[k].class)<<8 | int32(l.tokens[k].shape), int32(len(l.tokens) - pad)}
+			if pad == 0 {
+				want = got
+			} else if got != want {
+				t.Fatalf("%q behind %d bytes: got %v, want %v", tail, pad, got, want)
+			}
+			if l.length != pad+len([]rune(strings.ReplaceAll(tail, "\xff", ""))) {
+				t.Fatalf("%q behind %d bytes: length %d", tail, pad, l.length)
+			}
+		}
+	}
+}
+
+// The patterns equal regular expressions, which are tried on ASCII here; the
+// goldens have the rest of Unicode.
+func TestPatterns(t *testing.T) {
+	var (
+		year     = regexp.MustCompile(`\b1[789]\d\d\b|\b20[01]\d\b`)
+		measure  = regexp.MustCompile(`\d[\s\v]*(?:mm|cm|um\b|x[\s\v]*\d)`)
+		author   = regexp.MustCompile(`\bsp\. ?nov|\bcomb\. ?nov|\bgen\. ?nov|\bnov\. ?sp|\bnom\. ?nov|\bvar\.|\bFr\.|\bPers\.|=|\bet al\b|&|\bex\b`)
+		novelty  = regexp.MustCompile(`(?i)\bnov\b|\bn\. ?sp|\bn\. ?gen|\bn\. ?comb`)
+		binomial = regexp.MustCompile(`\b([A-Z][a-z]{3,})[\s\v]+(?:cf\. |aff\. )?[a-z]{4,}`)
+		first    = regexp.MustCompile(`^\W*\d*\W*([A-Z][a-z]+)`)
+		blanks   = regexp.MustCompile(`[^a-z0-9]+`)
+		numbers  = regexp.MustCompile(`\d+`)
+	)
+	key := func(word string) uint64 {
+		return wordKey([]byte(strings.ToLower(word)+"12345678"), 0, int32(len(word)))
+	}
+	r := rand.New(rand.NewPCG(5, 5))
+	var l line
+	norms, texts := map[string]uint64{}, map[uint64]string{}
+	found := [6]int{}
+	for range 40000 {
+		text := strings.TrimSpace(strings.ReplaceAll(string(randomText(r, 1+r.IntN(12), 0)), "\n", "\v"))
+		l.read([]byte(text))
+		m, _, genera := l.find(nil, nil)
+		for k, c := range []struct {
+			what      string
+			got, want bool
+		}{
+			{"year", m.year, year.MatchString(text)},
+			{"measure", m.measure, measure.MatchString(text)},
+			{"author", m.author, author.MatchString(text)},
+			{"novelty", m.novelty, novelty.MatchString(text)},
+			{"first word", m.first != 0, first.MatchString(text)},
+			{"binomial", len(genera) > 0, binomial.MatchString(text)},
+		} {
+			if c.got != c.want {
+				t.Fatalf("%q: %s: got %v, want %v", text, c.what, c.got, c.want)
+			}
+			if c.want {
+				found[k]++
+			}
+		}
+		if w := first.FindStringSubmatch(text); w != nil && m.first != key(w[1]) {
+			t.Fatalf("%q: another first word than %q", text, w[1])
+		}
+		var want []uint64
+		for _, w := range binomial.FindAllStringSubmatch(text, -1) {
+			if !slices.Contains(want, key(w[1])) {
+				want = append(want, key(w[1]))
+			}
+		}
+		if !slices.Equal(genera, want) {
+			t.Fatalf("%q: got %d genera, want %d", text, len(genera), len(want))
+		}
+		norm := strings.TrimSpace(numbers.ReplaceAllString(blanks.ReplaceAllString(strings.ToLower(text), " "), "0"))
+		if (m.norm != 0) != (len(norm) > 2) {
+			t.Fatalf("%q: norm %q: key %d", text, norm, m.norm)
+		}
+		if m.norm != 0 {
+			if k, ok := norms[norm]; ok && k != m.norm {
+				t.Fatalf("%q: norm %q has two keys", text, norm)
+			}
+			if other, ok := texts[m.norm]; ok && other != norm {
+				t.Fatalf("norms %q and %q have one key", other, norm)
+			}
+			norms[norm], texts[m.norm] = m.norm, norm
+		}
+	}
+	if slices.Min(found[:]) < 500 {
+		t.Errorf("the random lines hardly try some pattern: %v", found)
+	}
+}
+
+// A line of any length works, and the time it takes is in proportion.
+func TestLongLines(t *testing.T) {
+	for _, c := range []struct {
+		what, unit string
+	}{
+		{"words", "Amanita muscaria "}, {"one word", "a"}, {"digits", "1"}, {"spaces", " "},
+		{"stops", "."}, {"accents", "é"}, {"what does not decode", "\xff"}, {"growing", "Ⱥ"},
+	} {
+		text := []byte("a\nx" + strings.Repeat(c.unit, 1<<20/len(c.unit)) + "\nb")
+		b := Extract(text, yedda.Rows(text), 1<<16, 1)
+		check(t, b, 3, 1<<16)
+		if n := len(b.IDs); n > 3*maxIDs {
+			t.Errorf("%s: %d ids", c.what, n)
+		}
+	}
+	var l line
+	l.read([]byte(strings.Repeat("Ab ", 600) + "z."))
+	if got := len(l.tokens); got != maxTokens {
+		t.Errorf("got %d tokens, want %d", got, maxTokens)
+	}
+	if l.length != 1802 || l.letters != 2*maxTokens || l.words != maxTokens {
+		t.Errorf("got length %d, %d letters, %d words", l.length, l.letters, l.words)
+	}
+}
+
+// Once its memory has grown, a document costs its Batch with four slices and a
+// function value a stage, however many lines it has.
+func TestAllocations(t *testing.T) {
+	for _, n := range []int{2000, 20000} {
+		text := randomText(rand.New(rand.NewPCG(6, 6)), n, 20)
+		rows := yedda.Rows(text)
+		e := new(extractor)
+		e.extract(text, rows, 1<<16, 1)
+		if got := testing.AllocsPerRun(5, func() { e.extract(text, rows, 1<<16, 1) }); got > 10 {
+			t.Errorf("%d rows: %v allocations, want at most 10", len(rows), got)
+		}
+	}
+}
+
+func FuzzExtract(f *testing.F) {
+	_, texts, _ := readGoldens(f)
+	for i, text := range texts {
+		f.Add(text, uint16(i*999), byte(i))
+	}
+	for _, s := range foreign {
+		f.Add([]byte(s+"\n \f"+s+"a1 "+s), uint16(0), byte(2))
+	}
+	f.Fuzz(func(t *testing.T, text []byte, size uint16, workers byte) {
+		rows := yedda.Rows(text)
+		b := extract(text, rows, int(size)+1, 1)
+		check(t, b, len(rows), int(size)+1)
+		same(t, extract(text, rows, int(size)+1, 1+int(workers%8)), b, "more workers")
+		lines := yedda.Lines(text)
+		check(t, extract(text, lines, 1<<16, 1), len(lines), 1<<16)
+	})
 }
