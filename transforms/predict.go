@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -222,6 +223,9 @@ var (
 	engines inference.Shared[*inference.Engine[windowItem, []float32]]
 )
 
+// loads counts the models that this process loaded.
+var loads atomic.Int64
+
 // LoadModel is the model of ModelURI on Device, loaded once a process. A load
 // that failed is tried again by the next call.
 func LoadModel(ctx context.Context, opts Options) (*Model, error) {
@@ -229,6 +233,7 @@ func LoadModel(ctx context.Context, opts Options) (*Model, error) {
 	key := device + " " + string(opts.ModelURI)
 	return models.Get(ctx, key, func(ctx context.Context) (*Model, error) {
 		begin := time.Now()
+		loads.Add(1)
 		w, err := opts.loadWeights(ctx)
 		if err != nil {
 			return nil, err

@@ -1,0 +1,100 @@
+package transforms
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/linnet-ml/linnet/transforms/feature"
+	"github.com/linnet-ml/linnet/transforms/yedda"
+)
+
+func testDocument(text string) Document {
+	d := Document{
+		URI: []byte("/in/\xff.txt"), Name: []byte("\xff.txt"), Text: []byte(text),
+		Spans:    []yedda.Span{{Start: 0, End: 3, Label: "Key"}, {Start: 1, End: 2, Label: "Description"}},
+		Warnings: 300,
+	}
+	d.SHA256[0], d.SHA256[31] = 1, 2
+	d.Rows = yedda.Rows(d.Text)
+	return d
+}
+
+const twoRows = "Agaricus \xff\xfe nov.\r\n\n\fhabitat in pratis"
+
+func TestCoders(t *testing.T) {
+	d := testDocument(twoRows)
+	e := Example{Document: d, InputSize: 300, Features: feature.Extract(d.Text, d.Rows, 300, 1)}
+	l := Labelled{Document: d, Classes: []string{"A", "B"}, Labels: []uint16{1, 0}, Probs: []float32{.25, .75, 1, 0}}
+	j := Rejection{URI: d.URI, Name: d.Name, Stage: "read", Reason: "too large", SHA256: []byte{1}}
+
+	cases := map[string]struct {
+		in      any
+		encoded []byte
+		decode  func([]byte) (any, error)
+	}{
+		"Document":       {d, encodeDocument(d), func(b []byte) (any, error) { return decodeDocument(b) }},
+		"Document empty": {Document{Rows: []yedda.Line{}}, encodeDocument(Document{}), func(b []byte) (any, error) { return decodeDocument(b) }},
+		"Example":        {e, encodeExample(e), func(b []byte) (any, error) { return decodeExample(b) }},
+		"Labelled":       {l, encodeLabelled(l), func(b []byte) (any, error) { return decodeLabelled(b) }},
+		"Rejection":      {j, encodeRejection(j), func(b []byte) (any, error) { return decodeRejection(b) }},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := c.decode(c.encoded)
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "decoded", got, c.in)
+			for n := range c.encoded {
+				if _, err := c.decode(c.encoded[:n]); err == nil {
+					t.Errorf("%d of %d bytes decode without an error", n, len(c.encoded))
+				}
+			}
+			if _, err := c.decode(append(c.encoded, 0)); err == nil {
+				t.Error("a byte too many decodes without an error")
+			}
+		})
+	}
+}
+
+func TestDecodedSharesNothing(t *testing.T) {
+	b := encodeDocument(testDocument(twoRows))
+	d, err := decodeDocument(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(b)
+	equal(t, "text", string(d.Text), twoRows)
+}
+
+func TestDecodeExampleOfAnotherVersion(t *testing.T) {
+	b := encodeExample(Example{Document: testDocument(twoRows), InputSize: 300})
+	b[len(b)-1]++ // the version is the last varint
+	if _, err := decodeExample(b); err == nil || !strings.Contains(err.Error(), "version") {
+		t.Errorf("got %v, want an error about the version", err)
+	}
+}
+
+func TestDecodeLabelledOutOfRange(t *testing.T) {
+	l := Labelled{Document: testDocument(twoRows), Classes: []string{"A"}, Labels: []uint16{0, 1}}
+	if _, err := decodeLabelled(encodeLabelled(l)); err == nil {
+		t.Error("a label that is none of the classes decodes without an error")
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	d := testDocument(twoRows)
+	f.Add(encodeDocument(d))
+	f.Add(encodeLabelled(Labelled{Document: d, Classes: []string{"A"}, Labels: []uint16{0, 0}, Probs: []float32{1, 1}}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if d, err := decodeDocument(b); err == nil {
+			again, err := decodeDocument(encodeDocument(d))
+			if err != nil || !reflect.DeepEqual(again, d) {
+				t.Errorf("encoded again: %v, %v", again, err)
+			}
+		}
+		_, _ = decodeLabelled(b)
+		_, _ = decodeRejection(b)
+	})
+}

@@ -1,0 +1,136 @@
+package transforms_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/runners/direct"
+
+	"github.com/linnet-ml/linnet/transforms"
+	"github.com/linnet-ml/linnet/transforms/yedda"
+)
+
+// The DoFns of the examples: what someone else's pipeline does with the
+// elements.
+
+func printDocument(d transforms.Document) {
+	fmt.Printf("%s: %d bytes, %d lines to label, %d spans\n", d.Name, len(d.Text), len(d.Rows), len(d.Spans))
+}
+
+func printExample(e transforms.Example) {
+	fmt.Printf("%s: features of %d lines\n", e.Name, e.Features.NumLines())
+}
+
+func printLabelled(l transforms.Labelled) {
+	for i := range l.Rows {
+		p := l.Probs[i*len(l.Classes)+int(l.Labels[i])]
+		fmt.Printf("%s, line %d: has a label: %t, at least as probable as chance: %t\n",
+			l.Name, i+1, l.Classes[l.Labels[i]] != "", p >= 1/float32(len(l.Classes)))
+	}
+}
+
+func printName(name []byte) { fmt.Printf("%s is written\n", name) }
+
+func printRejection(r transforms.Rejection) { fmt.Printf("%s: rejected by %s\n", r.Name, r.Stage) }
+
+func init() {
+	beam.RegisterFunction(printDocument)
+	beam.RegisterFunction(printExample)
+	beam.RegisterFunction(printLabelled)
+	beam.RegisterFunction(printName)
+	beam.RegisterFunction(printRejection)
+}
+
+// protologue is a document that someone's pipeline made.
+func protologue() transforms.Document {
+	text := "Agaricus linnetii sp. nov.\n\nPileus 3–5 cm latus, convexus.\n"
+	return transforms.Document{
+		URI: []byte("protologue"), Name: []byte("protologue.txt"),
+		Text: []byte(text), Rows: yedda.Rows([]byte(text)),
+	}
+}
+
+func run(p *beam.Pipeline) {
+	if _, err := beam.Run(context.Background(), "direct", p); err != nil {
+		fmt.Println(err)
+	}
+}
+
+func ExampleRead() {
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "protologue.txt.ann")
+	if err := os.WriteFile(file, []byte("[@Agaricus linnetii sp. nov.#Nomenclature*]\nPileus convexus.\n"), 0o666); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	p, s := beam.NewPipelineWithRoot()
+	paths := beam.Create(s, []byte(file), []byte(filepath.Join(dir, "missing.txt")))
+	docs, rejected := transforms.Read(s, transforms.Options{Base: transforms.Path(dir), Tries: 1}, paths)
+	beam.ParDo0(s, printDocument, docs)
+	beam.ParDo0(s, printRejection, rejected)
+	run(p)
+	// Output:
+	// protologue.txt: 44 bytes, 2 lines to label, 1 spans
+	// missing.txt: rejected by read
+}
+
+func ExampleFeaturize() {
+	p, s := beam.NewPipelineWithRoot()
+	docs := beam.Create(s, protologue())
+	examples, _ := transforms.Featurize(s, transforms.Options{}, docs)
+	beam.ParDo0(s, printExample, examples)
+	run(p)
+	// Output: protologue.txt: features of 2 lines
+}
+
+func ExamplePredict() {
+	p, s := beam.NewPipelineWithRoot()
+	opts := transforms.Options{} // the bundled model, on the CPU
+	examples, _ := transforms.Featurize(s, opts, beam.Create(s, protologue()))
+	labelled, _ := transforms.Predict(s, opts, examples)
+	beam.ParDo0(s, printLabelled, labelled)
+	run(p)
+	// Output:
+	// protologue.txt, line 1: has a label: true, at least as probable as chance: true
+	// protologue.txt, line 2: has a label: true, at least as probable as chance: true
+}
+
+func ExampleWrite() {
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+
+	// Labels that come from elsewhere: a person's, say.
+	labelled := transforms.Labelled{
+		Document: protologue(),
+		Classes:  []string{"Nomenclature", "Description"},
+		Labels:   []uint16{0, 1},
+	}
+	p, s := beam.NewPipelineWithRoot()
+	written, _ := transforms.Write(s, transforms.Options{Output: transforms.Path(dir)}, beam.Create(s, labelled))
+	beam.ParDo0(s, printName, written)
+	run(p)
+
+	data, err := os.ReadFile(filepath.Join(dir, "protologue.txt.ann"))
+	if err != nil {
+		fmt.Println(err)
+	}
+	fmt.Printf("%s", data)
+	// Output:
+	// protologue.txt is written
+	// [@Agaricus linnetii sp. nov.#Nomenclature*]
+	//
+	// [@Pileus 3–5 cm latus, convexus.#Description*]
+}

@@ -1,0 +1,242 @@
+package input
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestSplit(t *testing.T) {
+	for in, want := range map[string][]string{
+		"":                nil,
+		"a":               {"a"},
+		"a,b/c.txt":       {"a", "b/c.txt"},
+		`a\,b,c`:          {"a,b", "c"},
+		",a,,b,":          {"a", "b"},
+		`C:\docs\*.txt,x`: {`C:\docs\*.txt`, "x"},
+		`a\`:              {`a\`},
+	} {
+		if got := Split(in); !slices.Equal(got, want) {
+			t.Errorf("Split(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestName(t *testing.T) {
+	for _, c := range []struct{ base, uri, want string }{
+		{"/in", "/in/a.txt", "a.txt"},
+		{"/in", "/in/sub/a.txt.ann", "sub/a.txt"},
+		{"/", "/a.txt", "a.txt"},
+		{"/in", "/inner/a.txt", "inner/a.txt"},
+		{"", "/tmp/a.txt", "tmp/a.txt"},
+		{"/in", "/in/../../etc/passwd", "etc/passwd"},
+		{"", "../../a.txt", "a.txt"},
+		{"gs://b/in", "gs://b/in/x/a.txt.ann", "x/a.txt"},
+		{"", "gs://b/in/a.txt", "b/in/a.txt"},
+		{"gs://b", "gs://b//a.txt", "a.txt"},
+		{"/in", "/in/\xff.ann", "\xff"},
+	} {
+		if got := Name(c.base, c.uri); got != c.want {
+			t.Errorf("Name(%q, %q) = %q, want %q", c.base, c.uri, got, c.want)
+		}
+	}
+}
+
+// tree makes files in a new folder.
+func tree(t *testing.T, files ...string) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		path := filepath.Join(dir, filepath.FromSlash(f))
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(f), 0o666); err != nil {
+			t.Skipf("this file system cannot hold %q: %v", f, err)
+		}
+	}
+	return dir
+}
+
+// walk is what a Set of args, below dir, finds: paths below dir → names.
+func walk(t *testing.T, dir string, args []string, output string, annotated bool) (map[string]string, error) {
+	t.Helper()
+	var full []string
+	for _, a := range args {
+		full = append(full, filepath.Join(dir, a))
+	}
+	if output != "" {
+		output = filepath.Join(dir, output)
+	}
+	s, err := New(full, output, annotated)
+	if err != nil {
+		return nil, err
+	}
+	// A Set travels to the workers as JSON.
+	data, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = new(Set)
+	if err := json.Unmarshal(data, s); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	err = s.Walk(t.Context(), func(f File) error {
+		rel := strings.TrimPrefix(f.URI, dir+string(filepath.Separator))
+		if _, twice := found[rel]; twice {
+			t.Errorf("%s comes twice", rel)
+		}
+		if f.Size != int64(len(filepath.ToSlash(rel))) {
+			t.Errorf("%s: size %d", rel, f.Size)
+		}
+		found[filepath.ToSlash(rel)] = f.Name
+		return nil
+	})
+	return found, err
+}
+
+func TestWalk(t *testing.T) {
+	files := []string{
+		"in/a.txt", "in/b.txt.ann", "in/both.txt", "in/both.txt.ann", "in/notes.md", "in/c.ann", "in/sub/d.txt", "in/sub/e.txt.ann",
+		"in/a[1].txt", "in/with, comma.txt", "in/\xff.txt", "in/out/old.txt.ann", "other/f.txt", "other/g.dat",
+	}
+	cases := map[string]struct {
+		args      []string
+		output    string
+		annotated bool
+		want      map[string]string
+	}{
+		"a folder": {[]string{"in"}, "", false, map[string]string{
+			"in/a.txt": "a.txt", "in/b.txt.ann": "b.txt", "in/both.txt": "both.txt", "in/sub/d.txt": "sub/d.txt", "in/sub/e.txt.ann": "sub/e.txt",
+			"in/a[1].txt": "a[1].txt", "in/with, comma.txt": "with, comma.txt", "in/\xff.txt": "\xff.txt", "in/out/old.txt.ann": "out/old.txt"}},
+		"annotated": {[]string{"in/both.txt", "in/both.txt.ann"}, "", true, map[string]string{"in/both.txt.ann": "both.txt"}},
+		"text":      {[]string{"in/both.txt.ann", "in/both.txt"}, "", false, map[string]string{"in/both.txt": "both.txt"}},
+		"output inside": {[]string{"in"}, "in/out", false, map[string]string{
+			"in/a.txt": "a.txt", "in/b.txt.ann": "b.txt", "in/both.txt": "both.txt", "in/sub/d.txt": "sub/d.txt", "in/sub/e.txt.ann": "sub/e.txt",
+			"in/a[1].txt": "a[1].txt", "in/with, comma.txt": "with, comma.txt", "in/\xff.txt": "\xff.txt"}},
+		"files of any name": {[]string{"in/notes.md", "other/g.dat"}, "", false, map[string]string{"in/notes.md": "in/notes.md", "other/g.dat": "other/g.dat"}},
+		"a pattern":         {[]string{"in/*.ann"}, "", false, map[string]string{"in/b.txt.ann": "b.txt", "in/both.txt.ann": "both.txt", "in/c.ann": "c"}},
+		"the same twice":    {[]string{"in/sub", "in/sub/d.txt"}, "", false, map[string]string{"in/sub/d.txt": "d.txt", "in/sub/e.txt.ann": "e.txt"}},
+		"two folders":       {[]string{"in/sub", "other"}, "", false, map[string]string{"in/sub/d.txt": "in/sub/d.txt", "in/sub/e.txt.ann": "in/sub/e.txt", "other/f.txt": "other/f.txt"}},
+		"brackets":          {[]string{"in/a[1].txt"}, "", false, map[string]string{"in/a[1].txt": "a[1].txt"}},
+		"a name of bytes":   {[]string{"in/\xff.txt"}, "", false, map[string]string{"in/\xff.txt": "\xff.txt"}},
+	}
+	dir := tree(t, files...)
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := walk(t, dir, c.args, c.output, c.annotated)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(got, c.want) {
+				t.Errorf("got %q\nwant %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestWalkErrors(t *testing.T) {
+	dir := tree(t, "in/a.md", "in/a.md.ann", "empty/x.dat", "out/b.txt")
+	cases := map[string]struct {
+		args   []string
+		output string
+		none   bool
+		want   string
+	}{
+		"missing":            {[]string{"nothing"}, "", true, "nothing"},
+		"no match":           {[]string{"in/*.txt"}, "", true, "*.txt"},
+		"no text":            {[]string{"empty"}, "", true, "empty"},
+		"one of two":         {[]string{"in/a.md", "in/zzz*"}, "", true, "zzz"},
+		"two with one name":  {[]string{"in/a.md", "in/a.md.ann"}, "", false, "one output"},
+		"output is input":    {[]string{"out"}, "out", false, "--output"},
+		"input below output": {[]string{"out/b.txt"}, "out", false, "--output"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, err := walk(t, dir, c.args, c.output, false)
+			if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, ErrNone) != c.none || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got %v, want one line with %q; ErrNone: %t", err, c.want, c.none)
+			}
+		})
+	}
+	if _, err := New(nil, "", false); err == nil {
+		t.Error("no argument is no error")
+	}
+	if _, err := New([]string{dir, "gs://b/x"}, "", false); err == nil {
+		t.Error("local and gs:// together are no error")
+	}
+	if _, err := New([]string{"gs://b/x/*.txt", "gs://c"}, "", false); err == nil {
+		t.Error("two buckets together are no error")
+	}
+}
+
+// TestOutputByAnotherName has the output folder under a link and the input
+// under the real name, and the other way round.
+func TestOutputByAnotherName(t *testing.T) {
+	dir := tree(t, "real/in/a.txt", "real/in/out/b.txt.ann")
+	if err := os.Symlink(filepath.Join(dir, "real"), filepath.Join(dir, "link")); err != nil {
+		t.Skip(err)
+	}
+	for _, c := range [][2]string{{"real/in", "link/in/out"}, {"link/in", "real/in/out"}} {
+		got, err := walkNames(t, filepath.Join(dir, c[0]), filepath.Join(dir, c[1]))
+		if err != nil || !slices.Equal(got, []string{"a.txt"}) {
+			t.Errorf("input %s, output %s: %q, %v; want a.txt alone", c[0], c[1], got, err)
+		}
+	}
+	if _, err := New([]string{filepath.Join(dir, "link/in/out")}, filepath.Join(dir, "real/in/out"), false); err == nil {
+		t.Error("an input that is the output under another name is no error")
+	}
+}
+
+func walkNames(t *testing.T, arg, output string) (names []string, err error) {
+	s, err := New([]string{arg}, output, false)
+	if err != nil {
+		return nil, err
+	}
+	err = s.Walk(t.Context(), func(f File) error { names = append(names, f.Name); return nil })
+	return names, err
+}
+
+func TestSample(t *testing.T) {
+	var files []string
+	for i := range 100 {
+		files = append(files, fmt.Sprintf("in/%02d.txt", i))
+	}
+	dir := tree(t, files...)
+	take := func(n int) []string {
+		s, err := New([]string{filepath.Join(dir, "in")}, "", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Sample = n
+		var names []string
+		if err := s.Walk(t.Context(), func(f File) error { names = append(names, f.Name); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		return names
+	}
+	ten := take(10)
+	if len(ten) != 10 || !slices.Equal(ten, take(10)) {
+		t.Errorf("two samples of ten: %q, %q", ten, take(10))
+	}
+	if !slices.Equal(take(11)[:10], ten) {
+		t.Error("eleven documents do not begin with the ten")
+	}
+	slices.Sort(ten)
+	if ten[9] < "50" || ten[0] > "50" {
+		t.Errorf("the sample is not spread: %q", ten)
+	}
+	if n := len(take(1000)); n != 100 {
+		t.Errorf("a sample of 1,000 of 100 has %d", n)
+	}
+}

@@ -1,0 +1,183 @@
+package transforms
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"sync"
+	"testing"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/metrics"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/log"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/ptest"
+
+	"github.com/linnet-ml/linnet/model"
+)
+
+func TestMain(m *testing.M) {
+	log.LogLevel = "error" // Beam's plans are long
+	ptest.Main(m)
+}
+
+// testModel writes a small model of made-up numbers and returns its folder. It
+// has both label sets, and enough in its recurrent weights that a window's
+// bounds show in the probabilities.
+func testModel(t testing.TB) string {
+	t.Helper()
+	c := model.DefaultConfig()
+	c.InputSize, c.EmbeddingSize, c.HiddenSize = 256, 8, 5
+	c.FullClasses = []string{"Description", "Key", "Misc-exposition", "Nomenclature"}
+	r := rand.New(rand.NewPCG(7, 8))
+	numbers := func(n int, scale float64) []float32 {
+		v := make([]float32, n)
+		for i := range v {
+			v[i] = float32(scale * r.NormFloat64())
+		}
+		return v
+	}
+	d, h, k, l := c.EmbeddingSize, c.HiddenSize, c.NumOutputs(), c.LayoutSize
+	w := &model.Weights{Config: c}
+	w.Table, w.TableScale = model.QuantizeTable(numbers(c.InputSize*d, 1), c.InputSize, d)
+	w.LayoutMean, w.LayoutInvStd = make([]float32, l), numbers(l, 1)
+	w.LayoutWeights, w.LayoutBias = numbers(l*d, 0.1), numbers(d, 0.1)
+	direction := func() model.Direction {
+		return model.Direction{InputWeights: numbers(d*4*h, 1), RecurrentWeights: numbers(h*4*h, 1), Bias: numbers(4*h, 0.1)}
+	}
+	w.Layers = []model.Layer{{Forward: direction(), Backward: direction()}}
+	w.OutputWeights, w.OutputBias = numbers((2*h+d)*k, 1), numbers(k, 0.1)
+	dir := t.TempDir()
+	if err := model.Save(dir, w, &model.Metadata{}); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// write writes files, by their paths below a new folder, which it returns.
+func write(t testing.TB, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func read(t testing.TB, elem ...string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(elem...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// collected are the elements that collect saw, by key. The workers of prism
+// and direct are in this process.
+var collected sync.Map
+
+type collectFn struct{ Key string }
+
+func (f *collectFn) ProcessElement(_ context.Context, t beam.EventTime, x beam.X) {
+	got, _ := collected.LoadOrStore(f.Key, new(bag))
+	b := got.(*bag)
+	b.Lock()
+	defer b.Unlock()
+	b.elements, b.times = append(b.elements, x), append(b.times, t)
+}
+
+type bag struct {
+	sync.Mutex
+	elements []any
+	times    []beam.EventTime
+}
+
+func init() { beam.RegisterDoFn(&collectFn{}) }
+
+// collect keeps the elements of c for gather.
+func collect(s beam.Scope, key string, c beam.PCollection) {
+	beam.ParDo0(s, &collectFn{key}, c)
+}
+
+// gather returns the elements that collect kept under key, and forgets them.
+func gather[T any](key string) []T {
+	got, ok := collected.LoadAndDelete(key)
+	if !ok {
+		return nil
+	}
+	var out []T
+	for _, x := range got.(*bag).elements {
+		out = append(out, x.(T))
+	}
+	return out
+}
+
+// onBoth runs a test on prism and on direct.
+func onBoth(t *testing.T, f func(t *testing.T, run func(build func(s beam.Scope)) beam.PipelineResult)) {
+	for _, runner := range []string{"direct", "prism"} {
+		t.Run(runner, func(t *testing.T) {
+			f(t, func(build func(s beam.Scope)) beam.PipelineResult {
+				t.Helper()
+				res, err := runOn(runner, build)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return res
+			})
+		})
+	}
+}
+
+func runOn(runner string, build func(s beam.Scope)) (beam.PipelineResult, error) {
+	p, s := beam.NewPipelineWithRoot()
+	build(s)
+	return beam.Run(context.Background(), runner, p)
+}
+
+// counters are those of namespace.
+func counters(res beam.PipelineResult, namespace string) map[string]int64 {
+	out := map[string]int64{}
+	q := res.Metrics().Query(func(r metrics.SingleResult) bool { return r.Namespace() == namespace })
+	for _, c := range q.Counters() {
+		out[c.Name()] += c.Result()
+	}
+	return out
+}
+
+// distribution is one of inference's, all transforms together.
+func distribution(res beam.PipelineResult, name string) metrics.DistributionValue {
+	var out metrics.DistributionValue
+	q := res.Metrics().Query(func(r metrics.SingleResult) bool { return r.Name() == name })
+	for _, d := range q.Distributions() {
+		v := d.Result()
+		if out.Count == 0 || v.Max > out.Max {
+			out.Max = v.Max
+		}
+		out.Count += v.Count
+		out.Sum += v.Sum
+	}
+	return out
+}
+
+func paths(dir string, names ...string) [][]byte {
+	var out [][]byte
+	for _, name := range names {
+		out = append(out, []byte(filepath.Join(dir, name)))
+	}
+	return out
+}
+
+func equal(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s:\ngot  %v\nwant %v", what, got, want)
+	}
+}

@@ -1,0 +1,305 @@
+package transforms
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/transforms/feature"
+	"github.com/linnet-ml/linnet/transforms/yedda"
+)
+
+func TestWindows(t *testing.T) {
+	type w = [2]int // First, Len
+	cases := map[string]struct {
+		n, size, stride int
+		want            []w
+	}{
+		"nothing":                       {0, 0, 0, nil},
+		"nothing in windows":            {0, 5, 2, nil},
+		"whole":                         {7, 0, 0, []w{{0, 7}}},
+		"whole, longest":                {2000, 0, 0, []w{{0, 2000}}},
+		"cut in two":                    {2001, 0, 0, []w{{0, 1000}, {1000, 1001}}},
+		"cut in three":                  {3500, 0, 0, []w{{0, 1166}, {1166, 1167}, {2333, 1167}}},
+		"apart":                         {6, 3, 0, []w{{0, 3}, {3, 3}}},
+		"the last begins earlier":       {7, 3, 0, []w{{0, 3}, {3, 3}, {4, 3}}},
+		"overlapping":                   {6, 4, 2, []w{{0, 4}, {2, 4}}},
+		"overlapping, the last closer":  {7, 4, 2, []w{{0, 4}, {2, 4}, {3, 4}}},
+		"a window longer than the text": {3, 10, 5, []w{{0, 3}}},
+		"a window of one line":          {2, 1, 1, []w{{0, 1}, {1, 1}}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := windows(c.n, c.size, c.stride)
+			var pairs []w
+			for _, g := range got {
+				pairs = append(pairs, w{g.First, g.Len})
+			}
+			equal(t, "windows", pairs, c.want)
+			covered := make([]bool, c.n)
+			for _, w := range got {
+				for i := range w.Len {
+					covered[w.First+i] = true
+				}
+			}
+			for i, ok := range covered {
+				if !ok {
+					t.Errorf("row %d lies in no window", i)
+				}
+			}
+		})
+	}
+}
+
+func TestAverage(t *testing.T) {
+	// Two windows of three rows over four; columns 1 and 2 of three. The rows
+	// of a window weigh 1, 2, 1.
+	ws := []model.ContextWindow{{First: 0, Len: 3}, {First: 1, Len: 3}}
+	probs := [][]float32{
+		{9, 1, 0, 9, .5, .5, 9, 0, 1},
+		{9, 0, 1, 9, .25, .75, 9, 1, 0},
+	}
+	got := average(4, ws, probs, 3, 1, 2)
+	want := []float32{1, 0, (2*.5 + 0) / 3, (2*.5 + 1) / 3, (0 + 2*.25) / 3, (1 + 2*.75) / 3, 1, 0}
+	for i := range want {
+		if math.Abs(float64(got[i]-want[i])) > 1e-7 {
+			t.Fatalf("overlapping: got %v, want %v", got, want)
+		}
+	}
+	// Windows that lie apart give their probabilities as they are.
+	p := float32(1) / 3
+	got = average(2, []model.ContextWindow{{First: 0, Len: 1}, {First: 1, Len: 1}}, [][]float32{{p, 1 - p}, {1 - p, p}}, 2, 0, 2)
+	equal(t, "apart", got, []float32{p, 1 - p, 1 - p, p})
+}
+
+// exampleOf is what Featurize makes of text.
+func exampleOf(name, text string, inputSize int) Example {
+	d := Document{URI: []byte("/" + name), Name: []byte(name), Text: []byte(text)}
+	d.Rows = yedda.Rows(d.Text)
+	return Example{Document: d, InputSize: inputSize, Features: feature.Extract(d.Text, d.Rows, inputSize, 1)}
+}
+
+func manyLines(seed, n int) string {
+	var b strings.Builder
+	words := strings.Fields("Agaricus campestris sp. nov. Basidiospores 5–7 µm HOLOTYPE: Leiden, 1923. Key to the species. Pileus convex; stipe white")
+	for i := range n {
+		for j := range 3 + (i*seed)%7 {
+			b.WriteString(words[(i*5+j*seed+seed)%len(words)])
+			b.WriteByte(' ')
+		}
+		b.WriteByte('\n')
+		if i%9 == 8 {
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+// predictAll runs Predict over examples and returns what it labelled, by name.
+func predictAll(t *testing.T, run func(func(beam.Scope)) beam.PipelineResult, opts Options, examples []Example) (map[string]Labelled, beam.PipelineResult) {
+	t.Helper()
+	res := run(func(s beam.Scope) {
+		labelled, rejected := Predict(s, opts, beam.CreateList(s, examples))
+		collect(s, t.Name(), labelled)
+		collect(s, t.Name()+" rejected", rejected)
+	})
+	if r := gather[Rejection](t.Name() + " rejected"); len(r) > 0 {
+		t.Fatalf("rejected: %s: %s", r[0].URI, r[0].Reason)
+	}
+	out := map[string]Labelled{}
+	for _, l := range gather[Labelled](t.Name()) {
+		out[string(l.Name)] = l
+	}
+	return out, res
+}
+
+// TestPredict compares Predict with the model's own probabilities.
+func TestPredict(t *testing.T) {
+	uri := testModel(t)
+	m, err := LoadModel(t.Context(), Options{ModelURI: Path(uri)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var examples []Example
+	for i, n := range []int{0, 1, 2, 30, 2500} {
+		examples = append(examples, exampleOf(fmt.Sprintf("%d.txt", i), manyLines(i+1, n), 256))
+	}
+	onBoth(t, func(t *testing.T, run func(func(beam.Scope)) beam.PipelineResult) {
+		for _, set := range []string{"", model.Full} {
+			t.Run("label_set="+set, func(t *testing.T) {
+				got, _ := predictAll(t, run, Options{ModelURI: Path(uri), LabelSet: set}, examples)
+				equal(t, "documents", len(got), len(examples))
+				first, classes, _ := m.Config.Head(set)
+				for _, e := range examples {
+					l := got[string(e.Name)]
+					equal(t, "classes", l.Classes, classes)
+					equal(t, "text", string(l.Text), string(e.Text))
+					equal(t, "rows", l.Rows, e.Rows)
+					b := *e.Features
+					b.Windows = windows(len(e.Rows), 0, 0)
+					k := m.Config.NumOutputs()
+					probs := make([]float32, len(e.Rows)*k)
+					if err := m.scorer.Score(context.Background(), &b, probs); err != nil {
+						t.Fatal(err)
+					}
+					for i := range e.Rows {
+						want := probs[i*k+first:][:len(classes)]
+						gotRow := l.Probs[i*len(classes):][:len(classes)]
+						equal(t, "probabilities", gotRow, want)
+						equal(t, "label", int(l.Labels[i]), argmax(want))
+						if t.Failed() {
+							t.Fatalf("%s, row %d", e.Name, i)
+						}
+					}
+				}
+			})
+		}
+	})
+}
+
+// TestPredictOptions checks that window_size and prediction_stride change the
+// probabilities, and that prediction_batch_size changes the batches alone.
+func TestPredictOptions(t *testing.T) {
+	uri := testModel(t)
+	var examples []Example
+	for i := range 40 {
+		examples = append(examples, exampleOf(fmt.Sprintf("%d.txt", i), manyLines(i+1, 40+i%3), 256))
+	}
+	direct := func(build func(beam.Scope)) beam.PipelineResult {
+		res, err := runOn("direct", build)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	base := Options{ModelURI: Path(uri), WindowSize: -1}
+	want, res := predictAll(t, direct, base, examples)
+	if n := counters(res, "BeamML_Go")["num_inferences"]; n != 40 {
+		t.Errorf("%d windows were scored, want 40", n)
+	}
+
+	same := func(a, b map[string]Labelled) bool {
+		for name, l := range a {
+			for i, p := range l.Probs {
+				if b[name].Probs[i] != p {
+					return false
+				}
+			}
+		}
+		return true
+	}
+	for _, c := range []struct {
+		name         string
+		size, stride int
+		same         bool
+		windows      int64
+	}{
+		{"whole documents", 0, 0, true, 40},
+		{"window_size", 20, 0, false, 40 * 3},
+		{"prediction_stride", 20, 10, false, 40 * 4},
+	} {
+		opts := base
+		opts.WindowSize, opts.PredictionStride = c.size, c.stride
+		got, res := predictAll(t, direct, opts, examples)
+		if same(got, want) != c.same {
+			t.Errorf("%s: same probabilities: %t, want %t", c.name, !c.same, c.same)
+		}
+		n := counters(res, "BeamML_Go")["num_inferences"]
+		if c.name == "whole documents" && n != c.windows || n < c.windows-40 || n > c.windows+40 {
+			t.Errorf("%s: %d windows were scored, want about %d", c.name, n, c.windows)
+		}
+		if c.size > 0 {
+			want = got // each must differ from the one before
+		}
+	}
+
+	want, _ = predictAll(t, direct, base, examples)
+	for _, size := range []int{1, 8} {
+		opts := base
+		opts.PredictionBatchSize = size
+		got, res := predictAll(t, direct, opts, examples)
+		if !same(got, want) {
+			t.Errorf("prediction_batch_size=%d changes probabilities", size)
+		}
+		if d := distribution(res, "inference_request_batch_size"); d.Max != int64(size) || d.Sum != 40 {
+			t.Errorf("prediction_batch_size=%d: the largest batch had %d windows, all %d; want %d and 40", size, d.Max, d.Sum, size)
+		}
+	}
+}
+
+// TestBatchesFillAcrossDocuments checks that documents of one window each do
+// not make batches of one.
+func TestBatchesFillAcrossDocuments(t *testing.T) {
+	uri := testModel(t)
+	var examples []Example
+	for i := range 200 {
+		examples = append(examples, exampleOf(fmt.Sprintf("%d.txt", i), manyLines(i+1, 60), 256))
+	}
+	onBoth(t, func(t *testing.T, run func(func(beam.Scope)) beam.PipelineResult) {
+		_, res := predictAll(t, run, Options{ModelURI: Path(uri), PredictionBatchSize: 16}, examples)
+		d := distribution(res, "inference_request_batch_size")
+		if mean := float64(d.Sum) / float64(d.Count); d.Sum != 200 || d.Max != 16 || mean < 4 {
+			t.Errorf("batches of %.1f windows in the mean, %d at most, %d in all; want 4 and more, 16, 200", mean, d.Max, d.Sum)
+		}
+	})
+}
+
+// TestSetupLoadsOnce races many instances of the DoFn for one model.
+func TestSetupLoadsOnce(t *testing.T) {
+	uri := testModel(t)
+	before := loads.Load()
+	var wg sync.WaitGroup
+	fns := make([]*predictFn, 50)
+	for i := range fns {
+		fns[i] = &predictFn{Options: Options{ModelURI: Path(uri)}}
+		wg.Go(func() {
+			if err := fns[i].Setup(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := loads.Load() - before; n != 1 {
+		t.Errorf("the model was loaded %d times, want once", n)
+	}
+	for _, f := range fns {
+		if f.model != fns[0].model {
+			t.Error("two instances have two models")
+		}
+	}
+}
+
+func TestPredictRefuses(t *testing.T) {
+	uri := testModel(t)
+	example := []Example{exampleOf("a.txt", "x\n", 256)}
+	cases := map[string]struct {
+		opts     Options
+		examples []Example
+		want     string
+	}{
+		"no model":      {Options{ModelURI: "/nonexistent"}, example, "/nonexistent"},
+		"another model": {Options{ModelURI: Path(uri), ModelHash: "0"}, example, "not the one that the run began with"},
+		"label set":     {Options{ModelURI: Path(uri), LabelSet: "small"}, example, "label_set"},
+		"input size":    {Options{ModelURI: Path(uri)}, []Example{exampleOf("a.txt", "x\n", 128)}, "InputSize"},
+		"stride":        {Options{ModelURI: Path(uri), WindowSize: 3, PredictionStride: 4}, example, "prediction_stride"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			c.opts.Run = t.Name()
+			defer ForgetProgress(t.Name())
+			_, err := runOn("direct", func(s beam.Scope) { Predict(s, c.opts, beam.CreateList(s, c.examples)) })
+			if err == nil || !strings.Contains(err.Error(), "linnet: predict: ") || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want an error about %q", err, c.want)
+			}
+			if e := ProgressOf(t.Name()).Err(); e == nil || strings.Contains(e.Error(), "\n") {
+				t.Errorf("Progress has the error %q, want one line", e)
+			}
+		})
+	}
+}

@@ -1,0 +1,225 @@
+package transforms
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
+
+	"github.com/linnet-ml/linnet/transforms/yedda"
+)
+
+// readAll runs Read on a runner over the files of a folder.
+func readAll(s beam.Scope, opts Options, key string, uris [][]byte) {
+	docs, rejected := Read(s, opts, beam.CreateList(s, uris))
+	collect(s, key, docs)
+	collect(s, key+" rejected", rejected)
+}
+
+func TestRead(t *testing.T) {
+	dir := write(t, map[string]string{
+		"a.txt":            "Agaricus \xff nov.\r\nhabitat",
+		"sub/b.txt.ann":    "[@Agaricus nov.#Nomenclature*]\nopen [@ and stray#Key*]",
+		"brat.ann":         "T1\tKey 0 3\tabc\n",
+		"large.txt":        strings.Repeat("x", 101),
+		"sub/empty.txt":    "",
+		"no markup.txt":    "plain [@x#Key*]",
+		"sub/unclosed.ann": "[@ never closed",
+	})
+	names := []string{"a.txt", "sub/b.txt.ann", "brat.ann", "large.txt", "sub/empty.txt", "no markup.txt", "sub/unclosed.ann", "missing.txt"}
+	opts := Options{Base: Path(dir), MaxDocumentBytes: 100, Pause: time.Millisecond}
+	onBoth(t, func(t *testing.T, run func(func(beam.Scope)) beam.PipelineResult) {
+		res := run(func(s beam.Scope) { readAll(s, opts, t.Name(), paths(dir, names...)) })
+		got := map[string]Document{}
+		for _, d := range gather[Document](t.Name()) {
+			got[string(d.Name)] = d
+			if want := filepath.Join(dir, filepath.FromSlash(string(d.Name))); !strings.HasPrefix(string(d.URI), want) {
+				t.Errorf("URI %s, want %s", d.URI, want)
+			}
+		}
+		texts := map[string]string{}
+		for name, d := range got {
+			texts[name] = string(d.Text)
+		}
+		equal(t, "texts", texts, map[string]string{
+			"a.txt": "Agaricus \xff nov.\r\nhabitat", "sub/b.txt": "Agaricus nov.\nopen  and stray",
+			"sub/empty.txt": "", "no markup.txt": "plain [@x#Key*]", "sub/unclosed": " never closed",
+		})
+		equal(t, "spans", got["sub/b.txt"].Spans, []yedda.Span{{Start: 0, End: 13, Label: "Nomenclature"}, {Start: 19, End: 29, Label: "Key"}})
+		equal(t, "rows", got["a.txt"].Rows, []yedda.Line{{Start: 0, End: 16}, {Start: 17, End: 24}})
+		equal(t, "warnings", counters(res, Namespace)["warnings"], int64(1))
+
+		reasons := map[string]string{}
+		for _, r := range gather[Rejection](t.Name() + " rejected") {
+			reasons[string(r.Name)] = r.Stage + ": " + r.Reason
+		}
+		for name, want := range map[string]string{"brat": "brat standoff", "large.txt": "--max_document_bytes", "missing.txt": "no such file"} {
+			if !strings.HasPrefix(reasons[name], "read: ") || !strings.Contains(reasons[name], want) {
+				t.Errorf("%s is rejected with %q, want it to tell of %q", name, reasons[name], want)
+			}
+		}
+		equal(t, "rejected", len(reasons), 3)
+	})
+}
+
+// TestReadTries makes a file that is there from the second try on.
+func TestReadTries(t *testing.T) {
+	for tries, want := range map[int]int{1: 0, 3: 1} {
+		dir := t.TempDir()
+		time.AfterFunc(50*time.Millisecond, func() { os.WriteFile(filepath.Join(dir, "late.txt"), []byte("x"), 0o666) })
+		opts := Options{Tries: tries, Pause: 200 * time.Millisecond}
+		if _, err := runOn("direct", func(s beam.Scope) { readAll(s, opts, t.Name(), paths(dir, "late.txt")) }); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(gather[Document](t.Name())); got != want {
+			t.Errorf("%d tries read %d documents, want %d", tries, got, want)
+		}
+		gather[Rejection](t.Name() + " rejected")
+	}
+}
+
+func TestReadDone(t *testing.T) {
+	model := testModel(t)
+	m, err := LoadModel(t.Context(), Options{ModelURI: Path(model)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]struct {
+		between func(t *testing.T, in, out string, o *Options) // the two runs
+		again   bool
+	}{
+		"unchanged":      {func(t *testing.T, in, out string, o *Options) {}, false},
+		"other versions": {func(t *testing.T, in, out string, o *Options) { o.Versions = "gpu" }, false},
+		"other batches":  {func(t *testing.T, in, out string, o *Options) { o.PredictionBatchSize = 1 }, false},
+		"force":          {func(t *testing.T, in, out string, o *Options) { o.Force = true }, true},
+		"other settings": {func(t *testing.T, in, out string, o *Options) { o.Settings = "label_set=full" }, true},
+		"other model":    {func(t *testing.T, in, out string, o *Options) { o.ModelURI = Path(testModel(t)); o.ModelHash = "" }, true},
+		"output is gone": {func(t *testing.T, in, out string, o *Options) { os.Remove(filepath.Join(out, "a.txt.ann")) }, true},
+		"document changed": {func(t *testing.T, in, out string, o *Options) {
+			os.WriteFile(filepath.Join(in, "a.txt"), []byte("y"), 0o666)
+		}, true},
+		"record cut short": {func(t *testing.T, in, out string, o *Options) {
+			os.Truncate(filepath.Join(out, DoneFolder, "a.txt.json"), 20)
+		}, true},
+		"another format":    {func(t *testing.T, in, out string, o *Options) { o.Formats = []string{"jsonl"} }, true},
+		"only the rejected": {func(t *testing.T, in, out string, o *Options) { o.RetryRejected = true }, false},
+		"it was rejected": {func(t *testing.T, in, out string, o *Options) {
+			o.RetryRejected, o.Settings = true, "other"
+			os.MkdirAll(filepath.Join(out, RejectedFolder), 0o777)
+			os.WriteFile(filepath.Join(out, RejectedFolder, "a.txt.json"), nil, 0o666)
+		}, true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			in, out := write(t, map[string]string{"a.txt": "x"}), t.TempDir()
+			opts := Options{Base: Path(in), Output: Path(out), ModelURI: Path(model), ModelHash: m.Hash, InputSize: m.Config.InputSize}
+			label := func() map[string]int64 {
+				res, err := runOn("direct", func(s beam.Scope) { labelAll(s, opts, paths(in, "a.txt")) })
+				if err != nil {
+					t.Fatal(err)
+				}
+				return counters(res, Namespace)
+			}
+			if got := label()["documents"]; got != 1 {
+				t.Fatalf("the first run labelled %d documents", got)
+			}
+			c.between(t, in, out, &opts)
+			got := label()
+			if again := got["documents"] == 1; again != c.again {
+				t.Errorf("labelled again: %t, want %t", again, c.again)
+			}
+			if skipped := got["skipped"] == 1; skipped == c.again && !opts.RetryRejected {
+				t.Errorf("skipped: %t, want %t", skipped, !c.again)
+			}
+		})
+	}
+}
+
+// labelAll is all four transforms and the records of rejections.
+func labelAll(s beam.Scope, opts Options, uris [][]byte) {
+	docs, r1 := Read(s, opts, beam.CreateList(s, uris))
+	examples, r2 := Featurize(s, opts, docs)
+	labelled, r3 := Predict(s, opts, examples)
+	_, r4 := Write(s, opts, labelled)
+	WriteRejected(s, opts, r1, r2, r3, r4)
+}
+
+// TestReadStops checks that nothing is read once a run is to stop.
+func TestReadStops(t *testing.T) {
+	dir := write(t, map[string]string{"a.txt": "x"})
+	ProgressOf(t.Name()).Stop()
+	defer ForgetProgress(t.Name())
+	if _, err := runOn("direct", func(s beam.Scope) { readAll(s, Options{Run: t.Name()}, t.Name(), paths(dir, "a.txt")) }); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(gather[Document](t.Name())); n != 0 {
+		t.Errorf("%d documents were read", n)
+	}
+}
+
+// stampFn gives an address the time in its name, in seconds.
+type stampFn struct{}
+
+func (stampFn) ProcessElement(uri []byte, emit func(beam.EventTime, []byte)) {
+	name := filepath.Base(string(uri))
+	emit(mtime.FromMilliseconds(1000*int64(name[0]-'0')), uri)
+}
+
+func init() { beam.RegisterDoFn(&stampFn{}) }
+
+// TestEventTimes checks that every transform emits a document with its own
+// time, whichever later element made it come out.
+func TestEventTimes(t *testing.T) {
+	files := map[string]string{}
+	var names []string
+	for i := '1'; i <= '9'; i++ {
+		name := string(i) + ".txt"
+		files[name] = strings.Repeat("Agaricus nov.\n", 400*int('9'-i+1))
+		names = append(names, name)
+	}
+	dir := write(t, files)
+	opts := Options{Base: Path(dir), ModelURI: Path(testModel(t)), InputSize: 256}
+	onBoth(t, func(t *testing.T, run func(func(beam.Scope)) beam.PipelineResult) {
+		opts := opts
+		opts.Output = Path(t.TempDir())
+		run(func(s beam.Scope) {
+			uris := beam.ParDo(s, &stampFn{}, beam.CreateList(s, paths(dir, names...)))
+			docs, _ := Read(s, opts, uris)
+			collect(s, t.Name()+"docs", docs)
+			examples, _ := Featurize(s, opts, docs)
+			collect(s, t.Name()+"examples", examples)
+			labelled, _ := Predict(s, opts, examples)
+			collect(s, t.Name()+"labelled", labelled)
+			written, _ := Write(s, opts, labelled)
+			collect(s, t.Name()+"written", written)
+		})
+		for _, what := range []string{"docs", "examples", "labelled", "written"} {
+			got, ok := collected.LoadAndDelete(t.Name() + what)
+			if !ok {
+				t.Fatalf("no %s", what)
+			}
+			b := got.(*bag)
+			equal(t, what, len(b.elements), len(names))
+			for i, x := range b.elements {
+				name := ""
+				switch x := x.(type) {
+				case Document:
+					name = string(x.Name)
+				case Example:
+					name = string(x.Name)
+				case Labelled:
+					name = string(x.Name)
+				case []byte:
+					name = string(x)
+				}
+				if want := int64(name[0]-'0') * 1000; b.times[i].Milliseconds() != want {
+					t.Errorf("%s of %s has the time %d ms, want %d", what, name, b.times[i].Milliseconds(), want)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,237 @@
+package transforms
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/window"
+
+	"github.com/linnet-ml/linnet/transforms/feature"
+	"github.com/linnet-ml/linnet/transforms/yedda"
+)
+
+// labelledOf is text with labels, in turn, on its rows.
+func labelledOf(name, text string, classes ...string) Labelled {
+	d := Document{URI: []byte("/" + name), Name: []byte(name), Text: []byte(text)}
+	d.Rows = yedda.Rows(d.Text)
+	l := Labelled{Document: d, Classes: classes}
+	for i := range d.Rows {
+		l.Labels = append(l.Labels, uint16(i%len(classes)))
+		for k := range classes {
+			p := float32(0)
+			if k == i%len(classes) {
+				p = 1
+			}
+			l.Probs = append(l.Probs, p)
+		}
+	}
+	return l
+}
+
+func writeAll(opts Options, docs []Labelled) (beam.PipelineResult, error) {
+	return runOn("direct", func(s beam.Scope) {
+		_, rejected := Write(s, opts, beam.CreateList(s, docs))
+		WriteRejected(s, opts, rejected)
+	})
+}
+
+func TestWrite(t *testing.T) {
+	out := t.TempDir()
+	opts := Options{Output: Path(out), ModelHash: "m", Settings: "s", Versions: "v", Formats: Formats(), Probabilities: true}
+	text := "Agaricus nov.\r\nhabitat\n\n\xff\xfe in [@ pratis"
+	res, err := writeAll(opts, []Labelled{labelledOf("sub/a.txt", text, "Nomenclature", "Description")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	annotated := read(t, out, "sub", "a.txt.ann")
+	equal(t, "text of the output", string(yedda.Strip([]byte(annotated))), text)
+	if !strings.HasPrefix(annotated, "[@Agaricus nov.#Nomenclature*]\r\n[@habitat#Description*]\n\n[@") {
+		t.Errorf("the output begins %q", annotated)
+	}
+	for file, want := range map[string]string{
+		"brat/sub/a.txt": text, "brat/sub/a.ann": "T1\tNomenclature 0 13\tAgaricus nov.\n",
+		"sub/a.txt.jsonl": `"uri":"sub/a.txt"`, "sub/a.txt.csv": "1.000000", "sub/a.txt.tsv": "Nomenclature",
+	} {
+		if got := read(t, out, filepath.FromSlash(file)); !strings.Contains(got, want) {
+			t.Errorf("%s is %q, want %q in it", file, got, want)
+		}
+	}
+	var r Done
+	if err := json.Unmarshal([]byte(read(t, out, DoneFolder, "sub", "a.txt.json")), &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Time.IsZero() {
+		t.Error("the record has no time")
+	}
+	r.Time = Done{}.Time
+	equal(t, "record", r, Done{
+		Document: "sub/a.txt", Input: "/sub/a.txt", InputSHA256: strings.Repeat("0", 64), Model: "m", Settings: "s", Versions: "v",
+		Outputs: []string{"sub/a.txt.ann", "brat/sub/a.txt", "brat/sub/a.ann", "sub/a.txt.jsonl", "sub/a.txt.csv", "sub/a.txt.tsv"},
+		Lines:   3, Labels: map[string]int64{"Nomenclature": 2, "Description": 1},
+	})
+	equal(t, "counters", counters(res, Namespace), map[string]int64{"documents": 1, "lines": 3, "label_Nomenclature": 2, "label_Description": 1})
+}
+
+// TestWriteProbabilities checks that they stand where they are wanted only.
+func TestWriteProbabilities(t *testing.T) {
+	for _, with := range []bool{false, true} {
+		out := t.TempDir()
+		opts := Options{Output: Path(out), Formats: []string{"csv", "jsonl"}, Probabilities: with}
+		if _, err := writeAll(opts, []Labelled{labelledOf("a.txt", "x\ny\n", "Key", "Table")}); err != nil {
+			t.Fatal(err)
+		}
+		csv, jsonl := read(t, out, "a.txt.csv"), read(t, out, "a.txt.jsonl")
+		if got := strings.Contains(csv, "text,Key,Table"); got != with {
+			t.Errorf("probabilities in csv: %t, want %t:\n%s", got, with, csv)
+		}
+		if got := strings.Contains(jsonl, "probabilities"); got != with {
+			t.Errorf("probabilities in jsonl: %t, want %t:\n%s", got, with, jsonl)
+		}
+		if _, err := os.Stat(filepath.Join(out, "a.txt.ann")); err == nil {
+			t.Error("YEDDA is written, too")
+		}
+	}
+}
+
+// TestWriteRejects has a label that YEDDA cannot hold: the document is rejected
+// for YEDDA, its other formats are written, and it is not done.
+func TestWriteRejects(t *testing.T) {
+	out := t.TempDir()
+	opts := Options{Output: Path(out), Formats: []string{"yedda", "csv"}}
+	long := strings.Repeat("n", 300) + ".txt"
+	res, err := writeAll(opts, []Labelled{labelledOf("bad.txt", "x\n", "no label"), labelledOf(long, "x\n", "Key"), labelledOf("good.txt", "x\n", "Key")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "documents", counters(res, Namespace)["documents"], int64(1))
+	equal(t, "rejected", counters(res, Namespace)["rejected"], int64(2))
+	read(t, out, "bad.txt.csv")
+	for _, file := range []string{"bad.txt.ann", DoneFolder + "/bad.txt.json"} {
+		if _, err := os.Stat(filepath.Join(out, file)); err == nil {
+			t.Errorf("%s is there", file)
+		}
+	}
+	if err := Merge(t.Context(), out); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(read(t, out, RejectedFile)), "\n")
+	equal(t, "records of rejections", len(lines), 2)
+	reasons := map[string]string{}
+	for _, line := range lines {
+		var r Reject
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		reasons[r.Document] = r.Stage + ": " + r.Reason
+	}
+	for name, want := range map[string]string{"bad.txt": "YEDDA", long: "rename"} {
+		if !strings.HasPrefix(reasons[name], "write: ") || !strings.Contains(reasons[name], want) {
+			t.Errorf("%.10s is rejected with %q, want %q in it", name, reasons[name], want)
+		}
+	}
+	equal(t, "manifest", strings.Count(read(t, out, ManifestFile), "\n"), 1)
+	if _, err := os.Stat(filepath.Join(out, TempFolder)); err == nil {
+		t.Errorf("%s is still there", TempFolder)
+	}
+}
+
+// TestRejectionGoes checks that a record of rejection goes when its document
+// is done after all.
+func TestRejectionGoes(t *testing.T) {
+	out := write(t, map[string]string{RejectedFolder + "/a.txt.json": "{}", RejectedFolder + "/b.txt.json": "{}"})
+	if has, err := HasRejected(t.Context(), out); err != nil || !has {
+		t.Fatalf("HasRejected: %t, %v", has, err)
+	}
+	if _, err := writeAll(Options{Output: Path(out), Rejections: true}, []Labelled{labelledOf("a.txt", "x\n", "Key")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := Merge(t.Context(), out); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "rejected", read(t, out, RejectedFile), "{}\n")
+	if has, err := HasRejected(t.Context(), t.TempDir()); err != nil || has {
+		t.Errorf("HasRejected of an empty folder: %t, %v", has, err)
+	}
+}
+
+// TestWriteFails has an output folder that is a file: the bundle fails.
+func TestWriteFails(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Log("running as root, who may write everywhere: only the missing folder is tried")
+	}
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out")
+	if err := os.Symlink(filepath.Join(dir, "out"), out); err != nil { // a loop
+		t.Skip(err)
+	}
+	_, err := writeAll(Options{Output: Path(out)}, []Labelled{labelledOf("a.txt", "x\n", "Key")})
+	if err == nil || !strings.Contains(err.Error(), "linnet: write: store: ") {
+		t.Errorf("got %v, want an error of write", err)
+	}
+}
+
+func TestMaxRejected(t *testing.T) {
+	var rejections []Rejection
+	for i := range 120 {
+		rejections = append(rejections, Rejection{URI: []byte("/x"), Name: fmt.Appendf(nil, "%d", i), Stage: "read", Reason: "broken"})
+	}
+	for _, c := range []struct {
+		limit float64
+		n     int
+		fails bool
+	}{{0.1, 120, true}, {0.1, 99, false}, {0, 120, false}, {1, 120, false}} {
+		opts := Options{Run: fmt.Sprint(t.Name(), c), Output: Path(t.TempDir()), MaxRejected: c.limit}
+		_, err := runOn("direct", func(s beam.Scope) { WriteRejected(s, opts, beam.CreateList(s, rejections[:c.n])) })
+		if fails := err != nil; fails != c.fails {
+			t.Errorf("%d rejected, at most %g allowed: failed %t, want %t (%v)", c.n, c.limit, fails, c.fails, err)
+		}
+		if c.fails && !strings.Contains(err.Error(), "100 of 100 documents were rejected, more than --max_rejected=0.1; the last: /x: broken") {
+			t.Errorf("got %v", err)
+		}
+		ForgetProgress(opts.Run)
+	}
+}
+
+// TestWindowsAreGlobal checks that every transform refuses fixed windows when
+// the pipeline is built.
+func TestWindowsAreGlobal(t *testing.T) {
+	opts := Options{Output: "out"}
+	for name, c := range map[string]struct {
+		elements any
+		apply    func(s beam.Scope, c beam.PCollection)
+	}{
+		"Read":      {[][]byte{nil}, func(s beam.Scope, c beam.PCollection) { Read(s, opts, c) }},
+		"Featurize": {[]Document{{}}, func(s beam.Scope, c beam.PCollection) { Featurize(s, opts, c) }},
+		"Predict":   {[]Example{{InputSize: 1}}, func(s beam.Scope, c beam.PCollection) { Predict(s, opts, c) }},
+		"Write":     {[]Labelled{{}}, func(s beam.Scope, c beam.PCollection) { Write(s, opts, c) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, s := beam.NewPipelineWithRoot()
+			defer func() {
+				got, _ := recover().(string)
+				if !strings.HasPrefix(got, "transforms: "+name+": ") || !strings.Contains(got, "global window") || strings.Contains(got, "\n") {
+					t.Errorf("got the panic %q, want one line about the global window", got)
+				}
+			}()
+			c.apply(s, beam.WindowInto(s, window.NewFixedWindows(1000), beam.CreateList(s, c.elements)))
+		})
+	}
+}
+
+func TestFeaturize(t *testing.T) {
+	d := testDocument(twoRows)
+	onBoth(t, func(t *testing.T, run func(func(beam.Scope)) beam.PipelineResult) {
+		run(func(s beam.Scope) {
+			examples, _ := Featurize(s, Options{InputSize: 300}, beam.CreateList(s, []Document{d}))
+			collect(s, t.Name(), examples)
+		})
+		got := gather[Example](t.Name())
+		want := Example{Document: d, InputSize: 300, Features: feature.Extract(d.Text, d.Rows, 300, 1)}
+		equal(t, "examples", got, []Example{want})
+	})
+}
