@@ -1,0 +1,610 @@
+package train
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/linnet-ml/linnet/model"
+)
+
+// annotated makes documents that can be learnt: blocks of lines with one
+// label, whose ids come from the label's own words and from common ones.
+func annotated(n, inputSize int, seed uint64) (docs []Document) {
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	labels := []string{"Misc-exposition", "Nomenclature", "Description", "Figure", "Misc-exposition", "Key", ""}
+	for i := range n {
+		d := Document{Name: fmt.Sprintf("%d.txt", i), Features: &model.Batch{}}
+		f := d.Features
+		label := 0
+		for range 30 + rnd.IntN(60) {
+			if rnd.IntN(6) == 0 {
+				label = rnd.IntN(len(labels))
+			}
+			for g := range model.Groups {
+				words := rnd.IntN(5)
+				for range words {
+					word := 1000 + rnd.IntN(400)
+					if rnd.IntN(3) == 0 {
+						word = 20*label + rnd.IntN(20)
+					}
+					f.IDs = append(f.IDs, uint32((word*2654435761+g)%inputSize))
+				}
+				f.GroupEnd = append(f.GroupEnd, uint32(len(f.IDs)))
+				f.GroupScale = append(f.GroupScale, float32(1/math.Sqrt(float64(max(1, words)))))
+			}
+			for range 6 {
+				f.Layout = append(f.Layout, float32(rnd.NormFloat64()*2+float64(label)))
+			}
+			d.Labels = append(d.Labels, labels[label])
+		}
+		docs = append(docs, d)
+	}
+	return docs
+}
+
+func smallConfig() model.Config {
+	cfg := model.DefaultConfig()
+	cfg.InputSize, cfg.EmbeddingSize, cfg.LayoutSize, cfg.HiddenSize = 1<<10, 8, 6, 8
+	cfg.Epochs, cfg.BatchSize = 3, 6
+	return cfg
+}
+
+func run(t testing.TB, o Options) (*model.Weights, *model.Metadata) {
+	t.Helper()
+	w, m, err := Run(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w, m
+}
+
+// fingerprint is of the numbers of w, not of its config.
+func fingerprint(w *model.Weights) string {
+	h := sha256.New()
+	arrays := []any{w.Table, w.TableScale, w.LayoutMean, w.LayoutInvStd, w.LayoutWeights, w.LayoutBias, w.OutputWeights, w.OutputBias}
+	for _, l := range w.Layers {
+		for _, d := range []model.Direction{l.Forward, l.Backward} {
+			arrays = append(arrays, d.InputWeights, d.RecurrentWeights, d.Bias)
+		}
+	}
+	for _, a := range arrays {
+		if err := binary.Write(h, binary.LittleEndian, a); err != nil {
+			panic(err)
+		}
+	}
+	return fmt.Sprintf("%x", h.Sum(nil))
+}
+
+// One seed gives one model, whatever the number of workers and whether or not
+// anyone watches.
+func TestRunIsRepeatable(t *testing.T) {
+	cfg := smallConfig()
+	docs := annotated(12, cfg.InputSize, 1)
+	o := Options{Config: cfg, Train: docs, Workers: 1}
+	first, _ := run(t, o)
+	want := fingerprint(first)
+	for _, workers := range []int{1, 2, 3, 7} {
+		o.Workers = workers
+		if got, _ := run(t, o); fingerprint(got) != want {
+			t.Errorf("%d workers give other weights than 1", workers)
+		}
+	}
+	o.Validation, o.Progress = annotated(2, cfg.InputSize, 2), func(Progress) {}
+	if got, _ := run(t, o); fingerprint(got) != want {
+		t.Error("validation or progress changes the weights")
+	}
+	o.Config.Seed++
+	if got, _ := run(t, o); fingerprint(got) == want {
+		t.Error("another seed gives the same weights")
+	}
+}
+
+// Every flag of training changes what training comes to: the loss of its last
+// epoch, which is computed before the last weights are, and the weights.
+func TestConfigChangesTraining(t *testing.T) {
+	last := func(cfg model.Config) (string, float64) {
+		docs := annotated(12, cfg.InputSize, 1)
+		w, m := run(t, Options{Config: cfg, Train: docs})
+		return fingerprint(w), m.Epochs[len(m.Epochs)-1].Loss
+	}
+	print, loss := last(smallConfig())
+	for _, c := range []struct {
+		name   string
+		change func(*model.Config)
+	}{
+		{"input_size", func(c *model.Config) { c.InputSize = 1 << 6 }},
+		{"embedding_size", func(c *model.Config) { c.EmbeddingSize = 9 }},
+		{"hidden_size", func(c *model.Config) { c.HiddenSize = 9 }},
+		{"num_layers", func(c *model.Config) { c.NumLayers = 2 }},
+		{"num_classes", func(c *model.Config) { c.NumClasses = 2 }},
+		{"dropout", func(c *model.Config) { c.Dropout = .2 }},
+		{"batch_size", func(c *model.Config) { c.BatchSize = 5 }},
+		{"epochs", func(c *model.Config) { c.Epochs = 4 }},
+		{"learning_rate", func(c *model.Config) { c.LearningRate = 4e-3 }},
+		{"weight_decay", func(c *model.Config) { c.WeightDecay = .1 }},
+		{"class_weights balanced", func(c *model.Config) { c.ClassWeights = "balanced" }},
+		{"class_weights named", func(c *model.Config) { c.ClassWeights = "Description=2" }},
+		{"focal_labels", func(c *model.Config) { c.FocalLabels = "Description" }},
+		{"seed", func(c *model.Config) { c.Seed = 2 }},
+		{"window_size", func(c *model.Config) { c.WindowSize = 20 }},
+		{"label_set", func(c *model.Config) { c.LabelSet, c.NumClasses = model.Full, 0 }},
+		{"label_map", func(c *model.Config) { c.LabelMap = map[string]string{"Key": "Description"} }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := smallConfig()
+			c.change(&cfg)
+			gotPrint, gotLoss := last(cfg)
+			if gotPrint == print {
+				t.Error("the same weights")
+			}
+			if gotLoss == loss {
+				t.Errorf("the same loss, %v", loss)
+			}
+		})
+	}
+}
+
+// Training learns what can be learnt, and says so.
+func TestRunLearns(t *testing.T) {
+	cfg := smallConfig()
+	cfg.Epochs, cfg.WindowSize, cfg.LearningRate = 16, 10, .02
+	var seen []Progress
+	w, m := run(t, Options{Config: cfg, Train: annotated(40, cfg.InputSize, 1), Validation: annotated(6, cfg.InputSize, 2),
+		Test: annotated(5, cfg.InputSize, 3), Progress: func(p Progress) { seen = append(seen, p) }})
+	if m.Validation.MacroF1 < .9 || m.Test.MacroF1 < .9 {
+		t.Errorf("macro-F1: %.3f on validation, %.3f on test; want .9", m.Validation.MacroF1, m.Test.MacroF1)
+	}
+	if err := w.Validate(); err != nil {
+		t.Error(err)
+	}
+	if n := len(m.Epochs); n != 16 || m.Epochs[15].Loss >= m.Epochs[0].Loss/2 ||
+		m.Epochs[15].ValidationLoss >= m.Epochs[0].ValidationLoss || m.Epochs[15].ValidationMacroF1 != m.Validation.MacroF1 {
+		t.Errorf("epochs: %+v", m.Epochs)
+	}
+	if m.Parameters != cfg1(w).NumParameters() || len(m.Split.Train) != 40 || m.Split.TrainLines == 0 || m.Seconds <= 0 ||
+		m.Time.IsZero() || !strings.HasPrefix(m.Device, "cpu, ") || m.Seed != cfg.Seed {
+		t.Errorf("metadata: %+v", m)
+	}
+	if got := m.Validation.F1; len(got) != 3 || got["Nomenclature"] == 0 {
+		t.Errorf("F1 by class: %v", got)
+	}
+	end := seen[len(seen)-1]
+	if !end.EpochEnd || end.Epoch != 16 || end.Step != end.Steps || end.MacroF1 != m.Validation.MacroF1 || end.Left != 0 ||
+		end.LinesPerSec <= 0 || end.GradientNorm <= 0 || math.Abs(end.LearningRate/cfg.LearningRate-lastRate) > 1e-9 {
+		t.Errorf("last progress: %+v", end)
+	}
+	steps := 0
+	for _, p := range seen {
+		if !p.EpochEnd {
+			steps++
+		}
+		if p.Step < steps || p.Loss <= 0 {
+			t.Fatalf("progress %+v after %d steps", p, steps)
+		}
+	}
+	if steps != end.Steps {
+		t.Errorf("progress of %d steps, want %d", steps, end.Steps)
+	}
+}
+
+func cfg1(w *model.Weights) *model.Config { return &w.Config }
+
+// Early stopping ends the run and gives the weights of the best epoch.
+func TestEarlyStopping(t *testing.T) {
+	cfg := smallConfig()
+	cfg.Epochs = 30
+	cfg.LearningRate = .05
+	o := Options{Config: cfg, Train: annotated(10, cfg.InputSize, 1), Validation: annotated(2, cfg.InputSize, 2), EarlyStopping: 2}
+	_, m := run(t, o)
+	best, f1 := 0, 0.
+	for i, e := range m.Epochs {
+		if e.ValidationMacroF1 > f1 {
+			best, f1 = i, e.ValidationMacroF1
+		}
+	}
+	if len(m.Epochs) == 30 || len(m.Epochs) != best+1+2 {
+		t.Errorf("%d epochs, the best of them number %d", len(m.Epochs), best+1)
+	}
+	if m.Validation.MacroF1 != f1 {
+		t.Errorf("weights with macro-F1 %v, the best epoch had %v", m.Validation.MacroF1, f1)
+	}
+	o.EarlyStopping = 0
+	o.Config.Epochs = 4
+	if _, m := run(t, o); m.Validation.MacroF1 != m.Epochs[3].ValidationMacroF1 {
+		t.Errorf("weights with macro-F1 %v, the last epoch had %v", m.Validation.MacroF1, m.Epochs[3].ValidationMacroF1)
+	}
+}
+
+// A model to begin with is where training begins: with next to no learning
+// rate it comes back.
+func TestInit(t *testing.T) {
+	cfg := smallConfig()
+	cfg.NumLayers = 2
+	docs := annotated(10, cfg.InputSize, 1)
+	w, _ := run(t, Options{Config: cfg, Train: docs})
+	o := Options{Config: cfg, Train: annotated(10, cfg.InputSize, 3), Init: w}
+	o.Config.LearningRate, o.Config.Epochs, o.Config.Seed = 1e-12, 1, 9
+	got, _ := run(t, o)
+	a, b := numbers(got), numbers(w)
+	for i := range a {
+		if math.Abs(float64(a[i]-b[i])) > 1e-6 {
+			t.Fatalf("number %d became %v at learning rate 1e-12, was %v", i, a[i], b[i])
+		}
+	}
+	o.Config.HiddenSize = 9
+	if _, _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), "init_model: its hidden_size is 8, not 9") {
+		t.Errorf("another hidden_size: %v", err)
+	}
+	o.Config.HiddenSize = 8
+	o.Config.NumClasses = 2
+	if _, _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), "classes are") {
+		t.Errorf("other classes: %v", err)
+	}
+}
+
+// numbers are all numbers of w, one after the other.
+func numbers(w *model.Weights) (all []float32) {
+	d := w.Config.EmbeddingSize
+	for i, q := range w.Table {
+		all = append(all, float32(q)*w.TableScale[i/d])
+	}
+	all = slices.Concat(all, w.LayoutMean, w.LayoutInvStd, w.LayoutWeights, w.LayoutBias, w.OutputWeights, w.OutputBias)
+	for _, l := range w.Layers {
+		for _, d := range []model.Direction{l.Forward, l.Backward} {
+			all = slices.Concat(all, d.InputWeights, d.RecurrentWeights, d.Bias)
+		}
+	}
+	return all
+}
+
+// The graph that trains and the scorer that predicts are one network: with a
+// table that 8 bits hold exactly, the loss of a batch is the scorer's mean
+// cross-entropy.
+func TestTrainerAndScorerAgree(t *testing.T) {
+	for layers := 1; layers <= 3; layers++ {
+		cfg := smallConfig()
+		cfg.Dropout, cfg.NumLayers, cfg.WindowSize = 0, layers, 200
+		docs := annotated(6, cfg.InputSize, 4)
+		w, _ := run(t, Options{Config: cfg, Train: docs})
+		tr, err := newTrainer(&Options{Config: cfg, Train: docs, Init: w})
+		if err != nil {
+			t.Fatal(err)
+		}
+		judged := *w
+		judged.Config.WindowSize = 0
+		_, want, err := judge(context.Background(), &judged, tr.corpus, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for c := len(cfg.Classes); c < tr.config.NumOutputs(); c++ {
+			tr.columnWeights[c] = 0 // judge looks at the main head
+		}
+		var whole []window
+		for d := range docs {
+			whole = append(whole, window{d, 0, len(docs[d].Labels)})
+		}
+		got, err := tr.train(whole)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if math.Abs(got-want) > 1e-5*want {
+			t.Errorf("%d layers: trainer's loss %v, scorer's %v", layers, got, want)
+		}
+	}
+}
+
+func TestRunErrors(t *testing.T) {
+	docs := annotated(3, 1<<10, 1)
+	unlabelled := annotated(1, 1<<10, 1)
+	clear(unlabelled[0].Labels)
+	short := annotated(1, 1<<10, 1)
+	short[0].Labels = short[0].Labels[1:]
+	for _, c := range []struct {
+		name   string
+		change func(*Options)
+		want   string
+	}{
+		{"no documents", func(o *Options) { o.Train = nil }, "train: no documents"},
+		{"no labels", func(o *Options) { o.Train = unlabelled }, "train: no line"},
+		{"labels and lines", func(o *Options) { o.Train = short }, "training document 0.txt: "},
+		{"validation", func(o *Options) { o.Validation = short }, "validation document 0.txt: "},
+		{"input_size", func(o *Options) { o.Config.InputSize = 100 }, "but input_size is 100"},
+		{"layout_size", func(o *Options) { o.Config.LayoutSize = 7 }, "layout numbers"},
+		{"hidden_size", func(o *Options) { o.Config.HiddenSize = 0 }, "hidden_size"},
+		{"class_weights", func(o *Options) { o.Config.ClassWeights = "Nobody=2" }, "class_weights"},
+		{"focal_labels", func(o *Options) { o.Config.FocalLabels = "Nobody" }, "focal_labels"},
+		{"learning_rate", func(o *Options) { o.Config.LearningRate = -1 }, "learning_rate"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := Options{Config: smallConfig(), Train: docs}
+			c.change(&o)
+			_, _, err := Run(context.Background(), o)
+			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got %v, want one line with %q", err, c.want)
+			}
+		})
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	steps := 0
+	_, _, err := Run(ctx, Options{Config: smallConfig(), Train: docs, Progress: func(p Progress) {
+		if steps++; steps == 2 {
+			cancel()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) || steps != 2 {
+		t.Errorf("cancelled after 2 steps: %v after %d", err, steps)
+	}
+}
+
+func labelled(labels ...string) []Document {
+	return []Document{{Labels: labels}}
+}
+
+func TestClasses(t *testing.T) {
+	var docs []Document
+	for l, n := range map[string]int{"Nomenclature": 30, "Description": 50, "Figure": 40, "Misc-exposition": 25, "Rare": 19, "": 99} {
+		docs = append(docs, labelled(slices.Repeat([]string{l}, n)...)...)
+	}
+	all := []string{"Description", "Figure", "Misc-exposition", "Nomenclature"}
+	for _, c := range []struct {
+		name   string
+		change func(*model.Config)
+		main   string
+		full   string
+		labels string // classes of Nomenclature, Description, Figure, Rare
+	}{
+		{"default", func(c *model.Config) {}, "Nomenclature Description Misc-exposition", strings.Join(all, " "), "0 1 2 2"},
+		{"two classes", func(c *model.Config) { c.NumClasses = 2 }, "Description Misc-exposition", strings.Join(all, " "), "1 0 1 1"},
+		{"more than there are", func(c *model.Config) { c.NumClasses = 9 }, "Nomenclature Description Misc-exposition", strings.Join(all, " "), "0 1 2 2"},
+		{"named second head", func(c *model.Config) { c.FullClasses = []string{"Figure", "Rare"} }, "Nomenclature Description Misc-exposition", "Figure Rare", "0 1 2 2"},
+		{"full", func(c *model.Config) { c.LabelSet, c.NumClasses = model.Full, 0 }, strings.Join(all, " "), "", "3 0 1 2"},
+		{"three of full", func(c *model.Config) { c.LabelSet = model.Full }, "Description Figure Misc-exposition", "", "2 0 1 2"},
+		{"map", func(c *model.Config) {
+			c.Classes, c.NumClasses = nil, 0
+			c.LabelMap = map[string]string{"Figure": "Plate", "Rare": "Description"}
+		}, "Description Plate Misc-exposition", strings.Join(all, " "), "2 0 1 0"},
+		{"map folded", func(c *model.Config) {
+			c.Classes, c.NumClasses = nil, 2
+			c.LabelMap = map[string]string{"Figure": "Plate", "Rare": "Description"}
+		}, "Description Misc-exposition", strings.Join(all, " "), "1 0 1 0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := model.DefaultConfig()
+			c.change(&cfg)
+			got, err := Classes(docs, cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s := strings.Join(got.Classes, " "); s != c.main || got.NumClasses != len(got.Classes) {
+				t.Errorf("classes: got %s, want %s", s, c.main)
+			}
+			if s := strings.Join(got.FullClasses, " "); s != c.full {
+				t.Errorf("full classes: got %s, want %s", s, c.full)
+			}
+			s := fmt.Sprint(got.Class("Nomenclature"), got.Class("Description"), got.Class("Figure"), got.Class("Rare"))
+			if s != c.labels {
+				t.Errorf("classes of labels: got %s, want %s", s, c.labels)
+			}
+		})
+	}
+	cfg := model.DefaultConfig()
+	cfg.NumClasses, cfg.OtherClass = 2, ""
+	if _, err := Classes(docs, cfg); err == nil || !strings.Contains(err.Error(), "num_classes") {
+		t.Errorf("nothing to fold into: %v", err)
+	}
+	cfg = model.DefaultConfig()
+	cfg.LabelSet, cfg.OtherClass = model.Full, ""
+	if _, err := Classes(labelled("Rare"), cfg); err == nil || !strings.Contains(err.Error(), "20 lines") {
+		t.Errorf("no label with enough lines: %v", err)
+	}
+}
+
+func TestColumnWeights(t *testing.T) {
+	cfg := model.DefaultConfig()
+	docs := labelled("Nomenclature", "Description", "Description", "Description", "", "Figure", "Description", "Figure", "Figure")
+	docs[0].Features = &model.Batch{GroupEnd: make([]uint32, 9*model.Groups), Layout: make([]float32, 9*cfg.LayoutSize)}
+	cfg.FullClasses = []string{"Figure", "Description"}
+	for _, c := range []struct{ weights, want string }{
+		{"none", "[1 1 1 1 1]"},
+		{"Figure=3,Description=0.5", "[1 0.5 1 3 0.5]"},
+		// 8 lines, 3 classes with 1, 4 and 3 lines: 8/(3·1), 8/(3·4), 8/(3·3).
+		{"balanced", fmt.Sprint([]float64{8. / 3, 8. / 12, 8. / 9, 1, 1})},
+	} {
+		cfg.ClassWeights = c.weights
+		corpus, err := newCorpus("", docs, &cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := corpus.columnWeights(&cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(w); got != c.want {
+			t.Errorf("%s: got %s, want %s", c.weights, got, c.want)
+		}
+	}
+}
+
+// Windows of an epoch hold every labelled line once, and differ between epochs.
+func TestWindows(t *testing.T) {
+	cfg := smallConfig()
+	docs := annotated(9, cfg.InputSize, 5)
+	for r := range docs[3].Labels {
+		if r >= 10 {
+			docs[3].Labels[r] = ""
+		}
+	}
+	c, err := newCorpus("", docs, &cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before string
+	for epoch := range 4 {
+		seen := map[[2]int]int{}
+		ws := c.windows(16, 1, epoch)
+		for _, w := range ws {
+			if w.len < 1 || w.len > 16 {
+				t.Fatalf("window %+v", w)
+			}
+			for r := range w.len {
+				seen[[2]int{w.doc, w.first + r}]++
+			}
+			if w.doc == 3 && w.first >= 10 {
+				t.Errorf("window %+v has no label", w)
+			}
+		}
+		for d := range docs {
+			for r, l := range docs[d].Labels {
+				if n := seen[[2]int{d, r}]; n > 1 || n == 0 && l != "" {
+					t.Errorf("epoch %d: row %d of document %d stands in %d windows", epoch, r, d, n)
+				}
+			}
+		}
+		if s := fmt.Sprint(ws); s == before {
+			t.Errorf("epoch %d has the windows of the one before", epoch)
+		} else {
+			before = s
+		}
+	}
+	if a, b := c.windows(16, 1, 0), c.windows(16, 1, 0); !slices.Equal(a, b) {
+		t.Error("one seed, two orders")
+	}
+}
+
+func TestCut(t *testing.T) {
+	for _, c := range []struct {
+		rows, size int
+		want       string
+	}{
+		{0, 0, "[{0 0}]"},
+		{1, 0, "[{0 1}]"},
+		{2000, 0, "[{0 2000}]"},
+		{2001, 0, "[{0 1000} {1000 1001}]"},
+		{3500, 0, "[{0 1166} {1166 1167} {2333 1167}]"},
+		{100, 40, "[{0 33} {33 33} {66 34}]"},
+	} {
+		if got := fmt.Sprint(cut(c.rows, c.size)); got != c.want {
+			t.Errorf("cut(%d, %d): got %s, want %s", c.rows, c.size, got, c.want)
+		}
+	}
+}
+
+// Cross-entropy and focal loss by hand: logits ln 1, ln 2, ln 5 have
+// probabilities 1/8, 2/8, 5/8.
+func TestCrossEntropy(t *testing.T) {
+	logits := []float64{0, math.Log(2), math.Log(5)}
+	p := make([]float64, 3)
+	loss, slope := crossEntropy(p, logits, 1, false)
+	if math.Abs(loss-math.Log(4)) > 1e-12 || slope != 1 || math.Abs(p[2]-5./8) > 1e-12 {
+		t.Errorf("cross-entropy: %v, slope %v, p %v", loss, slope, p)
+	}
+	loss, slope = crossEntropy(p, logits, 1, true)
+	if want := 9. / 16 * math.Log(4); math.Abs(loss-want) > 1e-12 {
+		t.Errorf("focal loss: got %v, want %v", loss, want)
+	}
+	if want := 9./16 + 2*.25*.75*math.Log(4); math.Abs(slope-want) > 1e-12 {
+		t.Errorf("focal slope: got %v, want %v", slope, want)
+	}
+}
+
+func TestSchedule(t *testing.T) {
+	for _, c := range []struct {
+		step, steps int
+		want        float64
+	}{
+		{0, 1000, 1. / 101},
+		{99, 1000, 100. / 101},
+		{100, 1000, 1},
+		{999, 1000, .02},
+		{100 + 899/2, 1000, .51},
+		{0, 1, 1},
+		{0, 8, 1. / 3},
+		{2, 8, 1},
+		{7, 8, .02},
+	} {
+		if got := schedule(c.step, c.steps); math.Abs(got-c.want) > 1e-3 {
+			t.Errorf("schedule(%d, %d): got %v, want %v", c.step, c.steps, got, c.want)
+		}
+	}
+}
+
+// Dropout drops its share and keeps the mean.
+func TestDropout(t *testing.T) {
+	b := &bits{source: *rand.NewPCG(1, 2)}
+	mask := make([]float32, 200000)
+	for _, p := range []float64{0, .05, .4, .9} {
+		b.dropout(mask, p)
+		zeros, sum := 0, 0.
+		for _, m := range mask {
+			if m == 0 {
+				zeros++
+			}
+			sum += float64(m)
+		}
+		n := float64(len(mask))
+		if share := float64(zeros) / n; math.Abs(share-p) > .005 {
+			t.Errorf("dropout %v drops %v", p, share)
+		}
+		if math.Abs(sum/n-1) > .03 {
+			t.Errorf("dropout %v: mean %v", p, sum/n)
+		}
+	}
+}
+
+func TestOrthogonal(t *testing.T) {
+	const n, ld = 40, 50
+	q := make([]float32, n*ld)
+	orthogonal(rand.New(rand.NewPCG(3, 4)), q, n, ld)
+	for i := range n {
+		for j := range n {
+			var dot, want float64
+			for k := range n {
+				dot += float64(q[i*ld+k]) * float64(q[j*ld+k])
+			}
+			if i == j {
+				want = 1
+			}
+			if math.Abs(dot-want) > 1e-6 {
+				t.Fatalf("rows %d and %d: product %v", i, j, dot)
+			}
+		}
+		if !bytes.Equal(make([]byte, ld-n), zeros(q[i*ld+n:(i+1)*ld])) {
+			t.Fatalf("row %d is too long", i)
+		}
+	}
+}
+
+func zeros(x []float32) []byte {
+	b := make([]byte, len(x))
+	for i, v := range x {
+		if v != 0 {
+			b[i] = 1
+		}
+	}
+	return b
+}
+
+func TestLayoutStatistics(t *testing.T) {
+	docs := []Document{
+		{Features: &model.Batch{Layout: []float32{1, 7, 0, 3, 7, 1e-8}}},
+		{Features: &model.Batch{Layout: []float32{5, 7, 0}}},
+	}
+	mean, inv := layoutStatistics(docs, 3)
+	if fmt.Sprint(mean[:2]) != "[3 7]" || math.Abs(float64(inv[0])-math.Sqrt(3./8)) > 1e-6 || inv[1] != 0 || inv[2] != 0 {
+		t.Errorf("mean %v, 1/deviation %v", mean, inv)
+	}
+	x := make([]float32, 3)
+	standardise(x, []float32{100, 9, 1}, mean, inv)
+	if fmt.Sprint(x) != "[6 0 0]" {
+		t.Errorf("standardised %v", x)
+	}
+}
