@@ -1,0 +1,512 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/fsouza/fake-gcs-server/fakestorage"
+)
+
+// fakeGS is a stand-in for Cloud Storage that counts requests, pages lists by
+// three and fails where a test wants it to.
+type fakeGS struct {
+	*fakestorage.Server
+
+	mu       sync.Mutex
+	requests []string
+	fault    func(r *http.Request) int // a status instead of an answer; 0 is none
+	lose     func(r *http.Request) int // a status after the work was done
+}
+
+func (f *fakeGS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	f.requests = append(f.requests, r.Method+" "+r.URL.Path)
+	fault, lose := f.fault, f.lose
+	f.mu.Unlock()
+	query := r.URL.Query()
+	if strings.HasSuffix(r.URL.Path, "/o") && r.Method == http.MethodGet {
+		query.Set("maxResults", "3")
+		r.URL.RawQuery = query.Encode()
+	}
+	fail := func(status int) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		fmt.Fprintf(w, `{"error":{"code":%d,"message":"line 1\nline 2"}}`, status)
+	}
+	if fault != nil {
+		if status := fault(r); status != 0 {
+			fail(status)
+			return
+		}
+	}
+	if want := query.Get("ifGenerationMatch"); want != "" && r.Method == http.MethodDelete { // which the server lacks
+		bucket, object, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/storage/v1/b/"), "/o/")
+		if o, err := f.GetObject(bucket, object); err == nil && strconv.FormatInt(o.Generation, 10) != want {
+			fail(http.StatusPreconditionFailed)
+			return
+		}
+	}
+	if lose != nil {
+		if status := lose(r); status != 0 {
+			f.HTTPHandler().ServeHTTP(httptest.NewRecorder(), r)
+			fail(status)
+			return
+		}
+	}
+	f.HTTPHandler().ServeHTTP(w, r)
+}
+
+// times returns a fault or loss of the first n requests that match.
+func times(n, status int, match func(*http.Request) bool) func(*http.Request) int {
+	var mu sync.Mutex
+	return func(r *http.Request) int {
+		mu.Lock()
+		defer mu.Unlock()
+		if n == 0 || !match(r) {
+			return 0
+		}
+		n--
+		return status
+	}
+}
+
+func upload(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/upload/") }
+func always(*http.Request) bool   { return true }
+
+// set changes what fails, and forgets the requests so far.
+func (f *fakeGS) set(fault, lose func(*http.Request) int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fault, f.lose, f.requests = fault, lose, nil
+}
+
+func (f *fakeGS) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.requests)
+}
+
+// gsStore starts a stand-in with bucket lab, and returns it and a Store with
+// short waits.
+func gsStore(t *testing.T) (*fakeGS, *gs) {
+	t.Helper()
+	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "lab"})
+	fake := &fakeGS{Server: server}
+	listener := httptest.NewServer(fake)
+	t.Cleanup(listener.Close)
+	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(listener.URL, "http://"))
+	s, err := For(t.Context(), "gs://lab")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := s.(*gs)
+	g.backoff.Initial, g.backoff.Max = time.Millisecond, 2*time.Millisecond
+	return fake, g
+}
+
+func TestGSReadWrite(t *testing.T) {
+	_, s := gsStore(t)
+	testReadWrite(t, s, "gs://lab/base")
+}
+
+func TestGSSub(t *testing.T) {
+	_, s := gsStore(t)
+	testSub(t, s, "gs://lab/base")
+	testSub(t, s, "gs://lab/base/")
+}
+
+// TestGSOneClient shows that For makes one client a process.
+func TestGSOneClient(t *testing.T) {
+	_, g := gsStore(t)
+	again, err := For(t.Context(), "gs://other/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.(*gs).client != g.client {
+		t.Error("a second client")
+	}
+}
+
+func TestGSNames(t *testing.T) {
+	_, s := gsStore(t)
+	var want []string
+	for _, name := range nasty {
+		uri := "gs://lab/in/" + name
+		if !utf8.ValidString(name) || strings.ContainsAny(name, "\r\n") {
+			wantError(t, s.Write(t.Context(), uri, nil), ErrName, "gs://lab/in/")
+			_, err := s.Read(t.Context(), uri, 0)
+			wantError(t, err, ErrName)
+			wantError(t, s.Delete(t.Context(), uri), ErrName)
+			wantError(t, s.List(t.Context(), uri, nil), ErrName)
+			continue
+		}
+		mustWrite(t, s, uri, name)
+		wantContent(t, s, uri, name)
+		got, objects := list(t, s, uri)
+		wantPaths(t, "object", got, []string{uri})
+		if objects[0].InFolder {
+			t.Errorf("%q was named itself", uri)
+		}
+		want = append(want, uri)
+	}
+	slices.Sort(want)
+	for _, uri := range []string{"gs://lab/in", "gs://lab/in/", "gs://lab", "gs://lab/"} {
+		got, objects := list(t, s, uri)
+		wantPaths(t, uri, got, want)
+		for _, o := range objects {
+			name := strings.TrimPrefix(o.Path, "gs://lab/in/")
+			if !o.InFolder || o.Err != nil || o.Size != int64(len(name)) || time.Since(o.Modified) > time.Minute {
+				t.Errorf("%+v", o)
+			}
+		}
+	}
+	got, _ := list(t, s, "gs://lab/in/*")
+	wantPaths(t, "pattern", got, want)
+	wantError(t, s.Write(t.Context(), "gs://lab/"+strings.Repeat("n", 1025), nil), ErrName)
+	wantError(t, s.Write(t.Context(), "gs://lab", nil), nil, "names a bucket")
+	_, err := s.Read(t.Context(), "gs://lab/", 0)
+	wantError(t, err, nil, "names a bucket")
+}
+
+func TestGSPatterns(t *testing.T) {
+	fake, s := gsStore(t)
+	for _, name := range []string{"a.txt", "b.txt", "a[1].txt", "a1.txt", "c.ann", "s/d.txt", "s/t/e.txt", "f[2]/f.txt", "f2/g.txt", "x//y.txt", "placeholder/"} {
+		fake.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "lab", Name: "p/" + name}, Content: []byte(name)})
+	}
+	tests := []struct {
+		pattern string
+		want    []string
+	}{
+		{"*.txt", []string{"a.txt", "a1.txt", "a[1].txt", "b.txt"}},
+		{"a[1].txt", []string{"a[1].txt"}}, // exists by that name
+		{"[ab].txt", []string{"a.txt", "b.txt"}},
+		{"**/*.txt", []string{"a.txt", "a1.txt", "a[1].txt", "b.txt", "f2/g.txt", "f[2]/f.txt", "s/d.txt", "s/t/e.txt", "x//y.txt"}},
+		{"s/**", []string{"s/d.txt", "s/t/e.txt"}},
+		{"s/**/e.txt", []string{"s/t/e.txt"}},
+		{"*/*.txt", []string{"f2/g.txt", "f[2]/f.txt", "s/d.txt"}},
+		{"f[2]", []string{"f[2]/f.txt"}}, // the folder exists by that name
+		{"f[23]/*", []string{"f2/g.txt"}},
+		{`a\[1].txt`, []string{"a[1].txt"}},
+		{"x", []string{"x//y.txt"}},
+	}
+	for _, test := range tests {
+		got, _ := list(t, s, "gs://lab/p/"+test.pattern)
+		wantPaths(t, test.pattern, got, in("gs://lab/p", test.want...))
+	}
+	for _, none := range []string{"*.pdf", "none/*.txt", "s/*/*/*", "?"} {
+		err := s.List(t.Context(), "gs://lab/p/"+none, func(o Object) error { t.Errorf("%s found %s", none, o.Path); return nil })
+		wantError(t, err, ErrNotExist, "gs://lab/p/"+none, "nothing matches")
+	}
+	wantError(t, s.List(t.Context(), "gs://lab/none", nil), ErrNotExist, "gs://lab/none: there is no such object or folder")
+	wantError(t, s.List(t.Context(), "gs://none", nil), ErrNotExist, "no bucket none (404)")
+	if err := s.List(t.Context(), "gs://lab/p/placeholder/", nil); err != nil {
+		t.Errorf("empty folder: %v", err)
+	}
+
+	// A pattern of one folder does not list those below it.
+	for i := range 100 {
+		fake.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "lab", Name: fmt.Sprintf("p/deep/%d", i)}})
+	}
+	fake.set(nil, nil)
+	got, _ := list(t, s, "gs://lab/p/*.txt")
+	if n := fake.count(); len(got) != 4 || n > 10 {
+		t.Errorf("%d requests for %q, want at most 10", n, got)
+	}
+	// Pages come as they are wanted.
+	fake.set(nil, nil)
+	enough := errors.New("enough")
+	if err := s.List(t.Context(), "gs://lab/p/deep/", func(Object) error { return enough }); !errors.Is(err, enough) {
+		t.Errorf("got %v, want fn's error", err)
+	}
+	if got := fake.count(); got != 1 {
+		t.Errorf("%d requests for one object, want 1", got)
+	}
+}
+
+func TestGSRetries(t *testing.T) {
+	fake, s := gsStore(t)
+	uri := "gs://lab/x.txt"
+	for _, status := range []int{429, 500, 503} {
+		fake.set(times(3, status, always), nil)
+		mustWrite(t, s, uri, "text")
+		fake.set(times(3, status, always), nil)
+		wantContent(t, s, uri, "text")
+		fake.set(times(3, status, always), nil)
+		if got, _ := list(t, s, "gs://lab/*"); len(got) != 1 {
+			t.Errorf("status %d: listed %q", status, got)
+		}
+		fake.set(times(3, status, always), nil)
+		if err := s.Delete(t.Context(), uri); err != nil {
+			t.Errorf("status %d: Delete: %v", status, err)
+		}
+	}
+	fake.set(times(1e9, 503, always), nil)
+	wantError(t, s.Write(t.Context(), uri, nil), nil, uri+": status 503: ")
+	if got := fake.count(); got != s.attempts {
+		t.Errorf("%d requests, want %d", got, s.attempts)
+	}
+	_, err := s.Read(t.Context(), uri, 0)
+	wantError(t, err, nil, uri+": status 503: ")
+	wantError(t, s.List(t.Context(), uri, nil), nil, uri+": status 503: ")
+	wantError(t, s.Delete(t.Context(), uri), nil, uri+": status 503: ")
+
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	s.attempts = 1e6
+	if err := s.Write(ctx, uri, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want the context's error", err)
+	}
+}
+
+func TestGSWrite(t *testing.T) {
+	fake, s := gsStore(t)
+	uri := "gs://lab/out/x.txt"
+	mustWrite(t, s, uri, "one")
+	if got := fake.count(); got != 1 {
+		t.Errorf("%d requests for a new object, want 1", got)
+	}
+	// The answer is lost, not the request: the second try finds its own work.
+	fake.set(nil, times(1, 503, upload))
+	mustWrite(t, s, uri, "two")
+	wantContent(t, s, uri, "two")
+	fake.set(nil, times(1, 503, upload))
+	mustWrite(t, s, "gs://lab/out/new.txt", "new")
+	wantContent(t, s, "gs://lab/out/new.txt", "new")
+	// Another writer comes in between.
+	meddle := times(1, 0, func(r *http.Request) bool {
+		if upload(r) && r.URL.Query().Get("ifGenerationMatch") != "0" {
+			fake.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "lab", Name: "out/x.txt"}, Content: []byte("theirs")})
+			return true
+		}
+		return false
+	})
+	fake.set(meddle, nil)
+	mustWrite(t, s, uri, "mine")
+	wantContent(t, s, uri, "mine")
+
+	var writers sync.WaitGroup
+	for i := range 4 {
+		writers.Go(func() {
+			if err := s.Write(t.Context(), "gs://lab/out/race.txt", []byte(strconv.Itoa(i))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	writers.Wait()
+}
+
+// TestGSWriteAborted cancels an upload in its middle: nothing may be there.
+func TestGSWriteAborted(t *testing.T) {
+	fake, s := gsStore(t)
+	for _, before := range []string{"", "before"} {
+		uri := "gs://lab/x.txt"
+		if before != "" {
+			mustWrite(t, s, uri, before)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		fake.set(func(r *http.Request) int {
+			if upload(r) {
+				io.CopyN(io.Discard, r.Body, 1<<20) // of more
+				cancel()
+			}
+			return 0
+		}, nil)
+		if err := s.Write(ctx, uri, make([]byte, 16<<20)); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want the context's error", err)
+		}
+		fake.set(nil, nil)
+		time.Sleep(20 * time.Millisecond)
+		got, err := s.Read(t.Context(), uri, 0)
+		if before == "" && !errors.Is(err, ErrNotExist) || before != "" && string(got) != before {
+			t.Errorf("%d bytes, %v after an aborted upload; want %q", len(got), err, before)
+		}
+	}
+}
+
+func TestGSErrors(t *testing.T) {
+	fake, s := gsStore(t)
+	uri := "gs://lab/x.txt"
+	all := func(t *testing.T, sentinel error, want string) {
+		t.Helper()
+		_, err := s.Read(t.Context(), uri, 0)
+		wantError(t, err, sentinel, uri, want)
+		wantError(t, s.List(t.Context(), uri, nil), sentinel, uri, want)
+		wantError(t, s.List(t.Context(), uri+"/", nil), sentinel, uri, want)
+		wantError(t, s.Write(t.Context(), uri, nil), sentinel, uri, want)
+		wantError(t, s.Delete(t.Context(), uri), sentinel, uri, want)
+		_, err = s.Lock(t.Context(), uri)
+		wantError(t, err, sentinel, uri, want)
+		fsys, err := Sub(t.Context(), uri)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, err = fs.ReadFile(fsys, "config.json")
+		wantError(t, err, sentinel, uri+"/config.json", want)
+	}
+	fake.set(times(1e9, 403, always), nil)
+	all(t, fs.ErrPermission, "permission denied (403); give this account the role Storage Object User on bucket lab")
+	if got := fake.count(); got != 7 {
+		t.Errorf("%d requests, want 7: 403 is not tried again", got)
+	}
+	fake.set(times(1e9, 401, always), nil)
+	all(t, fs.ErrPermission, "not signed in (401)")
+	fake.set(times(1e9, 400, always), nil)
+	all(t, nil, "status 400: ")
+	fake.set(nil, nil)
+
+	_, err := s.Read(t.Context(), "gs://lab/none", 0)
+	wantError(t, err, ErrNotExist, "gs://lab/none: there is no such object, or no bucket lab (404)")
+	wantError(t, s.Write(t.Context(), "gs://none/x", nil), ErrNotExist, "gs://none/x", "no bucket none (404)")
+}
+
+func TestGSNoCredentials(t *testing.T) {
+	t.Setenv("STORAGE_EMULATOR_HOST", "")
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", t.TempDir()+"/none.json")
+	os.Unsetenv("STORAGE_EMULATOR_HOST")
+	_, err := For(t.Context(), "gs://lab/x")
+	wantError(t, err, nil, "gs://lab/x: no access to Google Cloud Storage", "gcloud auth application-default login")
+}
+
+func TestGSLock(t *testing.T) {
+	fake, s := gsStore(t)
+	uri := "gs://lab/out/_lock"
+	unlock, err := s.Lock(t.Context(), uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Lock(t.Context(), uri)
+	wantError(t, err, ErrLocked, uri, "process "+strconv.Itoa(os.Getpid())+" on ")
+	for range 2 {
+		if err := unlock(); err != nil {
+			t.Errorf("unlock: %v", err)
+		}
+	}
+	if _, err := s.Read(t.Context(), uri, 0); !errors.Is(err, ErrNotExist) {
+		t.Errorf("after unlock: %v", err)
+	}
+	// A lost answer is no lock of another's.
+	fake.set(nil, times(1, 503, upload))
+	unlock, err = s.Lock(t.Context(), uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestGSLockRenews(t *testing.T) {
+	fake, s := gsStore(t)
+	uri := "gs://lab/_lock"
+	s.renew = 2 * time.Millisecond
+	unlock, err := s.Lock(t.Context(), uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	renewed := func() {
+		t.Helper()
+		generations := make(map[int64]bool)
+		for begin := time.Now(); len(generations) < 4; time.Sleep(time.Millisecond) {
+			o, err := fake.GetObject("lab", "_lock")
+			if err != nil {
+				t.Fatal(err)
+			}
+			generations[o.Generation] = true
+			if time.Since(begin) > 10*time.Second {
+				t.Fatal("the lock is not renewed")
+			}
+		}
+	}
+	renewed()
+	fake.set(nil, times(3, 503, upload)) // lost answers
+	renewed()
+	fake.set(times(20, 503, upload), nil) // storage is away for some ticks
+	renewed()
+	if err := unlock(); err != nil {
+		t.Error(err)
+	}
+	n := fake.count()
+	time.Sleep(10 * s.renew)
+	if fake.count() != n {
+		t.Error("renewed after unlock")
+	}
+}
+
+// lockOf makes a lock that another process took or renewed so long ago.
+func lockOf(fake *fakeGS, holder string, ago time.Duration) {
+	fake.CreateObject(fakestorage.Object{
+		ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "lab", Name: "_lock", Updated: time.Now().Add(-ago)},
+		Content:     []byte(holder + "\n"),
+	})
+}
+
+func TestGSLockStale(t *testing.T) {
+	fake, s := gsStore(t)
+	uri := "gs://lab/_lock"
+	lockOf(fake, "process 1 on elsewhere", 4*time.Minute)
+	_, err := s.Lock(t.Context(), uri)
+	wantError(t, err, ErrLocked, "process 1 on elsewhere")
+
+	// Many take a stale lock: one gets it.
+	lockOf(fake, "process 1 on elsewhere", 6*time.Minute)
+	var mu sync.Mutex
+	var unlocks []func() error
+	var wait sync.WaitGroup
+	for range 8 {
+		wait.Go(func() {
+			unlock, err := s.Lock(t.Context(), uri)
+			if err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				unlocks = append(unlocks, unlock)
+			} else if !errors.Is(err, ErrLocked) {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	if len(unlocks) != 1 {
+		t.Fatalf("%d got the lock, want 1", len(unlocks))
+	}
+	if err := unlocks[0](); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestGSLockLost takes a lock by force: its holder hears of it at the end, and
+// leaves the new one alone.
+func TestGSLockLost(t *testing.T) {
+	fake, s := gsStore(t)
+	uri := "gs://lab/_lock"
+	for _, s.renew = range []time.Duration{time.Millisecond, time.Hour} {
+		unlock, err := s.Lock(t.Context(), uri)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lockOf(fake, "process 2 on elsewhere", 0)
+		time.Sleep(20 * time.Millisecond)
+		wantError(t, unlock(), nil, uri, "the lock was lost")
+		wantContent(t, s, uri, "process 2 on elsewhere\n")
+		if err := s.Delete(t.Context(), uri); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package store
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+)
+
+// asUser makes the test's thread one whom permissions stop, also where root
+// runs it.
+func asUser(t *testing.T) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		return
+	}
+	runtime.LockOSThread()
+	if err := syscall.Setfsuid(65534); err != nil {
+		t.Skip("cannot become another user: ", err)
+	}
+	t.Cleanup(func() {
+		syscall.Setfsuid(0)
+		runtime.UnlockOSThread()
+	})
+}
+
+func TestLocalPermissions(t *testing.T) {
+	dir := t.TempDir()
+	files(t, dir, "a.txt", "closed/b.txt", "secret.txt", "z.txt", "readonly/")
+	for name, mode := range map[string]fs.FileMode{"closed": 0, "secret.txt": 0, "readonly": 0o555} {
+		if err := os.Chmod(dir+"/"+name, mode); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.Chmod(dir+"/"+name, 0o777) })
+	}
+	for _, d := range []string{dir, filepath.Dir(dir)} {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asUser(t)
+	s := localStore(t)
+	for _, uri := range []string{dir, dir + "/**"} {
+		got, objects := list(t, s, uri)
+		wantPaths(t, uri, got, in(dir, "a.txt", "closed", "secret.txt", "z.txt"))
+		wantError(t, objects[1].Err, fs.ErrPermission, dir+"/closed: permission denied")
+	}
+	got, objects := list(t, s, dir+"/closed")
+	wantPaths(t, "closed folder", got, []string{dir + "/closed"})
+	wantError(t, objects[0].Err, fs.ErrPermission)
+	_, err := s.Read(t.Context(), dir+"/secret.txt", 0)
+	wantError(t, err, fs.ErrPermission, dir+"/secret.txt: permission denied")
+	wantError(t, s.List(t.Context(), dir+"/closed/b.txt", nil), fs.ErrPermission)
+	wantError(t, s.List(t.Context(), dir+"/closed/x/*.txt", nil), fs.ErrPermission)
+	wantError(t, s.Write(t.Context(), dir+"/readonly/x/y.txt", nil), fs.ErrPermission, dir+"/readonly/x/y.txt")
+	_, err = s.Lock(t.Context(), dir+"/readonly/_lock")
+	wantError(t, err, fs.ErrPermission, dir+"/readonly/_lock")
+}
+
+// TestLocalFullDisk writes to a disk of 64 KiB, and across disks.
+func TestLocalFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	small := dir + "/small"
+	files(t, dir, "small/")
+	if err := syscall.Mount("tmpfs", small, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skip("needs the right to mount a small disk: ", err)
+	}
+	defer syscall.Unmount(small, 0)
+	for _, temp := range []string{"", small + "/_tmp", dir + "/_tmp"} {
+		s := localStore(t, TempDir(temp))
+		uri := small + "/x.txt"
+		mustWrite(t, s, uri, "small")
+		err := s.Write(t.Context(), uri, make([]byte, 1<<20))
+		wantError(t, err, syscall.ENOSPC, uri+": no space left on device")
+		wantContent(t, s, uri, "small")
+		got, _ := list(t, s, small)
+		wantPaths(t, "temporary folder "+temp, got, []string{uri})
+	}
+}
