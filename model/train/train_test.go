@@ -160,8 +160,8 @@ func TestRunLearns(t *testing.T) {
 	var seen []Progress
 	w, m := run(t, Options{Config: cfg, Train: annotated(40, cfg.InputSize, 1), Validation: annotated(6, cfg.InputSize, 2),
 		Test: annotated(5, cfg.InputSize, 3), Progress: func(p Progress) { seen = append(seen, p) }})
-	if m.Validation.MacroF1 < .9 || m.Test.MacroF1 < .9 {
-		t.Errorf("macro-F1: %.3f on validation, %.3f on test; want .9", m.Validation.MacroF1, m.Test.MacroF1)
+	if m.Validation.MacroF1 < .8 || m.Test.MacroF1 < .8 {
+		t.Errorf("macro-F1: %.3f on validation, %.3f on test; want .8", m.Validation.MacroF1, m.Test.MacroF1)
 	}
 	if err := w.Validate(); err != nil {
 		t.Error(err)
