@@ -16,9 +16,9 @@ import (
 	"github.com/linnet-ml/linnet/model/kernel"
 )
 
-// Scorer implements model.Scorer. It shares the table of the Weights it was
-// made from, which must not change while it is used, and holds the other
-// weights packed.
+// Scorer implements model.Scorer. It shares the table and the biases of the
+// Weights it was made from, which must not change while it is used, and holds
+// the matrices packed.
 type Scorer struct {
 	d, h, k, layout int // sizes D, H, K and of the layout
 
@@ -26,7 +26,8 @@ type Scorer struct {
 	tableScale    []float32
 	layoutMean    []float32
 	layoutInvStd  []float32
-	layoutWeights *kernel.Packed // [layout+1, D]; the last row is the bias
+	layoutWeights *kernel.Packed // [layout, D]
+	layoutBias    []float32
 
 	layers []layer
 
@@ -41,9 +42,9 @@ type Scorer struct {
 type layer struct{ forward, backward direction }
 
 type direction struct {
-	in        int            // size of its input
-	input     *kernel.Packed // [in+1, 4H]; the last row is the bias
+	input     *kernel.Packed // [in, 4H]
 	recurrent *kernel.Packed // [H, 4H]
+	bias      []float32
 }
 
 // New packs w's weights. It refuses weights that are not valid.
@@ -57,7 +58,8 @@ func New(w *model.Weights) (*Scorer, error) {
 		d: d, h: h, k: k, layout: c.LayoutSize,
 		table: w.Table, tableScale: w.TableScale,
 		layoutMean: w.LayoutMean, layoutInvStd: w.LayoutInvStd,
-		layoutWeights:  packWithBias(w.LayoutWeights, w.LayoutBias, c.LayoutSize, d),
+		layoutWeights:  kernel.Pack(w.LayoutWeights, c.LayoutSize, d, d),
+		layoutBias:     w.LayoutBias,
 		outputForward:  kernel.Pack(w.OutputWeights, h, k, k),
 		outputBackward: kernel.Pack(w.OutputWeights[h*k:], h, k, k),
 		outputLine:     kernel.Pack(w.OutputWeights[2*h*k:], d, k, k),
@@ -70,9 +72,9 @@ func New(w *model.Weights) (*Scorer, error) {
 	in := d
 	pack := func(dir *model.Direction) direction {
 		return direction{
-			in:        in,
-			input:     packWithBias(dir.InputWeights, dir.Bias, in, 4*h),
+			input:     kernel.Pack(dir.InputWeights, in, 4*h, 4*h),
 			recurrent: kernel.Pack(dir.RecurrentWeights, h, 4*h, 4*h),
+			bias:      dir.Bias,
 		}
 	}
 	for i := range w.Layers {
@@ -81,14 +83,6 @@ func New(w *model.Weights) (*Scorer, error) {
 	}
 	s.scratch.New = func() any { return new(scratch) }
 	return s, nil
-}
-
-// packWithBias packs [weights; bias], so that an input with a 1 behind it
-// gives input·weights + bias in one product.
-func packWithBias(weights, bias []float32, rows, columns int) *kernel.Packed {
-	both := make([]float32, 0, (rows+1)*columns)
-	both = append(append(both, weights...), bias...)
-	return kernel.Pack(both, rows+1, columns, columns)
 }
 
 // Close frees nothing: the memory is the garbage collector's.

@@ -15,7 +15,7 @@ const clip = 6
 
 // embed computes x of every line of b into mem.x, [lines, D].
 func (s *Scorer) embed(ctx context.Context, mem *scratch, b *model.Batch) error {
-	lines, d, width := b.NumLines(), s.d, s.layout+1
+	lines, d := b.NumLines(), s.d
 	var id uint32 // first id of the next group
 	for first := 0; first < lines; first += embedLines {
 		if err := ctx.Err(); err != nil {
@@ -23,11 +23,10 @@ func (s *Scorer) embed(ctx context.Context, mem *scratch, b *model.Batch) error 
 		}
 		n := min(embedLines, lines-first)
 		for l := range n {
-			// The last number of the row is the 1 that takes the bias.
-			standardise(mem.layout[l*width:][:s.layout], b.Layout[(first+l)*s.layout:], s.layoutMean, s.layoutInvStd)
+			standardise(mem.layout[l*s.layout:][:s.layout], b.Layout[(first+l)*s.layout:], s.layoutMean, s.layoutInvStd)
 		}
 		x := mem.x[first*d:]
-		kernel.Gemm(n, mem.layout, width, s.layoutWeights, x, d, false)
+		kernel.GemmBias(n, mem.layout, s.layout, s.layoutWeights, s.layoutBias, x, d)
 		groups := b.GroupEnd[first*model.Groups : (first+n)*model.Groups]
 		kernel.SumLines(x, d, d, s.table, s.tableScale, b.IDs, id, groups, b.GroupScale[first*model.Groups:], model.Groups)
 		id = groups[len(groups)-1]

@@ -41,11 +41,7 @@ func (s *Scorer) groupSize(windows []window) int {
 func (s *Scorer) label(ctx context.Context, mem *scratch, windows []window, probs []float32) error {
 	// The line's own share of the logits.
 	for _, w := range windows {
-		out := probs[w.out*s.k:][:w.len*s.k]
-		for i := 0; i < len(out); i += s.k {
-			copy(out[i:], s.outputBias)
-		}
-		kernel.Gemm(w.len, mem.x[w.first*s.d:], s.d, s.outputLine, out, s.k, true)
+		kernel.GemmBias(w.len, mem.x[w.first*s.d:], s.d, s.outputLine, s.outputBias, probs[w.out*s.k:], s.k)
 	}
 	in := rows{data: mem.x, width: s.d}
 	for i := range windows {
@@ -72,12 +68,10 @@ func (s *Scorer) label(ctx context.Context, mem *scratch, windows []window, prob
 		}
 	}
 	for _, w := range windows {
-		for row := range w.len {
-			p := probs[(w.out+row)*s.k:]
-			for _, n := range s.heads {
-				kernel.Softmax(p[:n:n])
-				p = p[n:]
-			}
+		first := w.out * s.k
+		for _, n := range s.heads {
+			kernel.SoftmaxRows(w.len, probs[first:], s.k, n)
+			first += n
 		}
 	}
 	return nil
@@ -104,7 +98,7 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 		dir, output, column = &s.layers[l].backward, s.outputBackward, s.h
 	}
 	h, h4, k := s.h, 4*s.h, s.k
-	width := in.width + 1
+	width := in.width
 	last := l == len(s.layers)-1
 	cell := mem.cell[:len(windows)*h]
 	clear(cell)
@@ -129,9 +123,7 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 				if backward {
 					line = windows[i].len - 1 - line
 				}
-				row := mem.gather[(n+i)*width:][:width]
-				copy(row, in.data[(mem.inAt[i]+line)*in.width:][:in.width])
-				row[in.width] = 1
+				copy(mem.gather[(n+i)*width:][:width], in.data[(mem.inAt[i]+line)*width:])
 			}
 			mem.active[steps] = active
 			n += active
@@ -139,7 +131,7 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 		if steps == 0 {
 			return nil
 		}
-		kernel.Gemm(n, mem.gather, width, dir.input, mem.z, h4, false)
+		kernel.GemmBias(n, mem.gather, width, dir.input, dir.bias, mem.z, h4)
 
 		// The recurrence. The chunk's first states may overwrite those of the
 		// chunk before, as their product is taken by then.
@@ -147,12 +139,10 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 		for step := range steps {
 			active := mem.active[step]
 			z, now := mem.z[at*h4:], mem.states[at*h:]
-			if before == nil {
-				kernel.GatesRows(active, z, h4, cell, h, now, h, h)
-			} else {
-				kernel.Gemm(active, before, h, dir.recurrent, mem.zh, h4, false)
-				kernel.Gates2Rows(active, z, h4, mem.zh, h4, cell, h, now, h, h)
+			if before != nil {
+				kernel.Gemm(active, before, h, dir.recurrent, z, h4, true)
 			}
+			kernel.GatesRows(active, z, h4, cell, h, now, h, h)
 			before = now
 			at += active
 		}

@@ -16,13 +16,12 @@ type scratch struct {
 	order []window // from the longest
 	x     []float32
 
-	layout []float32 // [embedLines, layout+1]; the last column is 1
+	layout []float32 // [embedLines, layout] standardised
 
 	inAt   [maxGroup]int
 	active [chunkRows]int // windows of each step of a chunk
-	gather []float32      // [chunkRows, in+1]
-	z      []float32      // [chunkRows, 4H] input's share of the pre-activations
-	zh     []float32      // [maxGroup, 4H] the states' share
+	gather []float32      // [chunkRows, in] inputs
+	z      []float32      // [chunkRows, 4H] pre-activations
 	cell   []float32      // [maxGroup, H]
 	logits []float32      // [chunkRows, K]
 	states []float32      // [chunkRows, H]
@@ -36,17 +35,13 @@ func (m *scratch) fit(s *Scorer, b *model.Batch) {
 	if m.layout != nil {
 		return
 	}
-	m.layout = make([]float32, embedLines*(s.layout+1))
-	for i := s.layout; i < len(m.layout); i += s.layout + 1 {
-		m.layout[i] = 1
-	}
+	m.layout = make([]float32, embedLines*s.layout)
 	in := s.d
 	if len(s.layers) > 1 {
 		in = max(in, 2*s.h)
 	}
-	m.gather = make([]float32, chunkRows*(in+1))
+	m.gather = make([]float32, chunkRows*in)
 	m.z = make([]float32, chunkRows*4*s.h)
-	m.zh = make([]float32, maxGroup*4*s.h)
 	m.cell = make([]float32, maxGroup*s.h)
 	m.states = make([]float32, chunkRows*s.h)
 	m.logits = make([]float32, chunkRows*s.k)
@@ -63,13 +58,15 @@ func (m *scratch) fitStates(i int, windows []window, h int) []float32 {
 }
 
 // sortWindows makes m.order of windows, from the longest; those of one length
-// stay in order.
+// stay in order, empty ones stay out.
 func (m *scratch) sortWindows(windows []model.ContextWindow) {
 	m.order = m.order[:0]
 	out := 0
 	for _, w := range windows {
-		m.order = append(m.order, window{w.First, w.Len, out})
-		out += w.Len
+		if w.Len > 0 {
+			m.order = append(m.order, window{w.First, w.Len, out})
+			out += w.Len
+		}
 	}
 	slices.SortFunc(m.order, func(a, b window) int {
 		return cmp.Or(b.len-a.len, a.out-b.out)
