@@ -9,25 +9,37 @@ func supported(i isa) bool {
 	case isaAVX2:
 		return cpu.X86.HasAVX2 && cpu.X86.HasFMA
 	case isaAVX512:
-		return cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512VL
+		return hasAVX512()
+	case isaAMX:
+		return amxSupported()
 	}
-	return true
+	return i == isaGeneric
+}
+
+// hasAVX512 is about the parts that processors have had since Skylake-X and
+// Zen 4.
+func hasAVX512() bool {
+	x := &cpu.X86
+	return x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL && x.HasBMI2
 }
 
 // panelWidth is the number of columns of a panel of Packed.
 func (i isa) panelWidth() int {
-	if i == isaAVX512 {
+	if i >= isaAVX512 {
 		return 32
 	}
 	return 16
 }
 
 func gemm(m int, x, y term, add []float32, ldadd int, c []float32, ldc int) {
-	if x.b.isa == isaGeneric {
+	switch x.b.isa {
+	case isaGeneric:
 		gemmGeneric(m, x, y, add, ldadd, c, ldc)
-		return
+	case isaAMX:
+		gemmAMXRows(m, x, y, add, ldadd, c, ldc)
+	default:
+		gemmAsm(m, x, y, add, ldadd, c, ldc)
 	}
-	gemmAsm(m, x, y, add, ldadd, c, ldc)
 }
 
 func gemmTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, accumulate bool) {
@@ -40,7 +52,7 @@ func gemmTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32
 
 func gates(rows int, z []float32, ldz int, c []float32, ldc int, h []float32, ldh, hidden int) {
 	switch active {
-	case isaAVX512:
+	case isaAVX512, isaAMX:
 		gatesAVX512(uintptr(rows), &z[0], uintptr(4*ldz), &c[0], uintptr(4*ldc), &h[0], uintptr(4*ldh), uintptr(hidden))
 	case isaAVX2:
 		gatesAVX2(uintptr(rows), &z[0], uintptr(4*ldz), &c[0], uintptr(4*ldc), &h[0], uintptr(4*ldh), uintptr(hidden))
@@ -51,7 +63,7 @@ func gates(rows int, z []float32, ldz int, c []float32, ldc int, h []float32, ld
 
 func gates2(rows int, zx []float32, ldzx int, zh []float32, ldzh int, c []float32, ldc int, h []float32, ldh, hidden int) {
 	switch active {
-	case isaAVX512:
+	case isaAVX512, isaAMX:
 		gates2AVX512(uintptr(rows), &zx[0], uintptr(4*ldzx), &zh[0], uintptr(4*ldzh), &c[0], uintptr(4*ldc), &h[0], uintptr(4*ldh), uintptr(hidden))
 	case isaAVX2:
 		gates2AVX2(uintptr(rows), &zx[0], uintptr(4*ldzx), &zh[0], uintptr(4*ldzh), &c[0], uintptr(4*ldc), &h[0], uintptr(4*ldh), uintptr(hidden))
@@ -62,7 +74,7 @@ func gates2(rows int, zx []float32, ldzx int, zh []float32, ldzh int, c []float3
 
 func gatesTrain(z, cPrev, c, tanhC, h []float32, hidden int) {
 	switch active {
-	case isaAVX512:
+	case isaAVX512, isaAMX:
 		gatesTrainAVX512(&z[0], &cPrev[0], &c[0], &tanhC[0], &h[0], uintptr(hidden))
 	case isaAVX2:
 		gatesTrainAVX2(&z[0], &cPrev[0], &c[0], &tanhC[0], &h[0], uintptr(hidden))
@@ -73,7 +85,7 @@ func gatesTrain(z, cPrev, c, tanhC, h []float32, hidden int) {
 
 func gatesBackward(dz, z, cPrev, tanhC, dh, dc []float32, hidden int) {
 	switch active {
-	case isaAVX512:
+	case isaAVX512, isaAMX:
 		gatesBackwardAVX512(&dz[0], &z[0], &cPrev[0], &tanhC[0], &dh[0], &dc[0], uintptr(hidden))
 	case isaAVX2:
 		gatesBackwardAVX2(&dz[0], &z[0], &cPrev[0], &tanhC[0], &dh[0], &dc[0], uintptr(hidden))
@@ -87,7 +99,7 @@ func sumLines(dst []float32, ldd, d int, table []int8, tableScale []float32, row
 		return false // no table to point at, and an id that asks for it
 	}
 	switch active {
-	case isaAVX512:
+	case isaAVX512, isaAMX:
 		return sumLinesAVX512(&dst[0], uintptr(4*ldd), uintptr(d), &table[0], &tableScale[0], uintptr(rows), &ids[0], uintptr(first), uintptr(len(ids)), &groupEnd[0], &groupScale[0], uintptr(groups), uintptr(lines))
 	case isaAVX2:
 		return sumLinesAVX2(&dst[0], uintptr(4*ldd), uintptr(d), &table[0], &tableScale[0], uintptr(rows), &ids[0], uintptr(first), uintptr(len(ids)), &groupEnd[0], &groupScale[0], uintptr(groups), uintptr(lines))
@@ -100,7 +112,7 @@ func sumLinesF32(dst []float32, ldd, d int, table []float32, rows int, ids []uin
 		return false // no table to point at, and an id that asks for it
 	}
 	switch active {
-	case isaAVX512:
+	case isaAVX512, isaAMX:
 		return sumLinesF32AVX512(&dst[0], uintptr(4*ldd), uintptr(d), &table[0], uintptr(rows), &ids[0], uintptr(first), uintptr(len(ids)), &groupEnd[0], &groupScale[0], uintptr(groups), uintptr(lines))
 	case isaAVX2:
 		return sumLinesF32AVX2(&dst[0], uintptr(4*ldd), uintptr(d), &table[0], uintptr(rows), &ids[0], uintptr(first), uintptr(len(ids)), &groupEnd[0], &groupScale[0], uintptr(groups), uintptr(lines))
@@ -110,7 +122,7 @@ func sumLinesF32(dst []float32, ldd, d int, table []float32, rows int, ids []uin
 
 func addScaled(dst, x []float32, scale float32) {
 	switch active {
-	case isaAVX512:
+	case isaAVX512, isaAMX:
 		addScaledAVX512(&dst[0], &x[0], uintptr(len(dst)), scale)
 	case isaAVX2:
 		addScaledAVX2(&dst[0], &x[0], uintptr(len(dst)), scale)
@@ -121,7 +133,7 @@ func addScaled(dst, x []float32, scale float32) {
 
 func tanh(x []float32) {
 	switch active {
-	case isaAVX512:
+	case isaAVX512, isaAMX:
 		tanhAVX512(&x[0], uintptr(len(x)))
 	case isaAVX2:
 		tanhAVX2(&x[0], uintptr(len(x)))
@@ -132,7 +144,7 @@ func tanh(x []float32) {
 
 func softmax(rows int, x []float32, ld, n int) {
 	switch active {
-	case isaAVX512:
+	case isaAVX512, isaAMX:
 		softmaxAVX512(uintptr(rows), &x[0], uintptr(4*ld), uintptr(n))
 	case isaAVX2:
 		softmaxAVX2(uintptr(rows), &x[0], uintptr(4*ld), uintptr(n))

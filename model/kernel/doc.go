@@ -5,7 +5,9 @@
 // Each has a portable form (generic.go), which is the specification, and
 // versions for x86 instruction sets, chosen once at start: the best that the
 // machine has, or the best up to the one that the environment variable
-// LINNET_ISA names (generic, avx2 or avx512; an unknown name bounds nothing). The build tag noasm leaves the portable form alone.
+// LINNET_ISA names (generic, avx2, avx512 or amx; an unknown name counts for
+// nothing). amx is never chosen unasked: its products round their operands to
+// bfloat16, 8 bits. The build tag noasm leaves the portable form alone.
 //
 // Promises:
 //

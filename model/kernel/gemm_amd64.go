@@ -14,7 +14,7 @@ const (
 
 // tileRows is the largest number of rows of a tile.
 func (i isa) tileRows() int {
-	if i == isaAVX512 {
+	if i >= isaAVX512 {
 		return maxTileRows
 	}
 	return 6
@@ -287,7 +287,7 @@ func gemmTNAsm(m, n, k int, a []float32, lda int, b []float32, ldb int, c []floa
 }
 
 func gemmTNTile(rows, cols int, a *float32, lda uintptr, b *float32, ldb, k uintptr, c *float32, ldc uintptr, add *float32) {
-	if active == isaAVX512 {
+	if active >= isaAVX512 {
 		mask := uint32(1)<<cols - 1 // all ones for 32
 		switch rows {
 		case 1:

@@ -94,6 +94,19 @@ func store(c, s, add []float32, at int) {
 	}
 }
 
+// bfloat16 rounds to the nearest number of 8 bits, ties to even; a NaN stays
+// one and a denormal becomes 0.
+func bfloat16(x float32) uint16 {
+	b := math.Float32bits(x)
+	switch {
+	case x != x:
+		return uint16(b>>16 | 0x40)
+	case b&0x7f800000 == 0:
+		return uint16(b >> 16 & 0x8000)
+	}
+	return uint16((b + 0x7fff + b>>16&1) >> 16)
+}
+
 // gemmTNGeneric is
 //
 //	for i, j: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s (or += s)

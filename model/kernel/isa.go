@@ -9,36 +9,37 @@ const (
 	isaGeneric isa = iota
 	isaAVX2
 	isaAVX512
+	isaAMX // products in bfloat16 on matrix tiles, all else as AVX-512; by name only
 )
 
-var isaNames = [...]string{isaGeneric: "generic", isaAVX2: "avx2", isaAVX512: "avx512"}
+var isaNames = [...]string{isaGeneric: "generic", isaAVX2: "avx2", isaAVX512: "avx512", isaAMX: "amx"}
 
 // active is read by every call and changes only in SwitchISA.
 var active = choose(os.Getenv("LINNET_ISA"))
 
 // choose is the best supported instruction set that is not above the one named;
-// an empty or unknown name sets no bound.
+// an empty or unknown name means the best that computes in float32.
 func choose(name string) isa {
-	limit := isa(len(isaNames) - 1)
+	limit := isaAVX512
 	for i, n := range isaNames {
 		if n == name {
 			limit = isa(i)
 		}
 	}
-	for limit > isaGeneric && !supported(limit) {
+	for !supported(limit) {
 		limit--
 	}
 	return limit
 }
 
-// ISA is the name of the instruction set in use: generic, avx2 or avx512.
+// ISA is the name of the instruction set in use: generic, avx2, avx512 or amx.
 func ISA() string { return isaNames[active] }
 
 // ISAs are the names of those that this machine and build have, slowest first.
 func ISAs() []string {
 	var names []string
 	for i, n := range isaNames {
-		if isa(i) == isaGeneric || supported(isa(i)) {
+		if supported(isa(i)) {
 			names = append(names, n)
 		}
 	}
@@ -51,7 +52,7 @@ func ISAs() []string {
 // it was packed for.
 func SwitchISA(name string) (restore func(), ok bool) {
 	for i, n := range isaNames {
-		if n == name && (isa(i) == isaGeneric || supported(isa(i))) {
+		if n == name && supported(isa(i)) {
 			old := active
 			active = isa(i)
 			return func() { active = old }, true

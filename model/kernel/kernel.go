@@ -9,6 +9,7 @@ type Packed struct {
 	isa   isa       // which packed it, and so multiplies by it
 	width int       // columns of a panel
 	data  []float32 // [panels, K, width]
+	half  []uint16  // instead of data: bfloat16 in the order of amxIndex
 }
 
 func newPacked(k, n int) *Packed {
@@ -16,6 +17,10 @@ func newPacked(k, n int) *Packed {
 		panic("kernel: negative size")
 	}
 	p := &Packed{K: k, N: n, isa: active, width: active.panelWidth()}
+	if p.isa == isaAMX {
+		p.half = aligned64(amxSize(k, n))
+		return p
+	}
 	p.data = make([]float32, (n+p.width-1)/p.width*k*p.width)
 	return p
 }
@@ -37,6 +42,10 @@ func PackTrans(b []float32, k, n, ldb int) *Packed {
 // Repack copies another b of the same size, [p.K, p.N], into p's memory.
 func (p *Packed) Repack(b []float32, ldb int) {
 	checkMatrix(b, p.K, p.N, ldb)
+	if p.isa == isaAMX {
+		repackAMX(p, b, ldb, 1)
+		return
+	}
 	w := p.width
 	for j := 0; j < p.N; j += w {
 		n := min(w, p.N-j)
@@ -51,6 +60,10 @@ func (p *Packed) Repack(b []float32, ldb int) {
 func (p *Packed) RepackTrans(b []float32, ldb int) {
 	checkMatrix(b, p.N, p.K, ldb)
 	if p.K == 0 {
+		return
+	}
+	if p.isa == isaAMX {
+		repackAMX(p, b, 1, ldb)
 		return
 	}
 	w := p.width

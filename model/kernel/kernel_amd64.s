@@ -16041,3 +16041,396 @@ loop:
 	JNZ         loop
 	VZEROUPPER
 	RET
+
+// func gemmAMX(call *struct{config *[64]byte; c *float32; ldc uintptr; add *float32; ldadd uintptr; rowBlocks uintptr; panels uintptr; lower uintptr; right uintptr; first struct{blocks uintptr; a *uint16; lda uintptr; b *uint16}; second struct{blocks uintptr; a *uint16; lda uintptr; b *uint16}; end uintptr})
+TEXT ·gemmAMX(SB), NOSPLIT, $0-8
+	MOVQ call+0(FP), DI
+	MOVQ (DI), AX
+
+	// LDTILECFG (AX)
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x78
+	BYTE $0x49
+	BYTE $0x00
+	MOVQ $0x00000040, R8
+	XORQ R13, R13
+
+panel:
+	XORQ R15, R15
+
+block:
+	CMPQ 24(DI), $0x00
+	JNE  add
+
+	// TILEZERO TMM0
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x49
+	BYTE $0xc0
+	CMPQ 64(DI), $0x00
+	JE   without1
+
+	// TILEZERO TMM1
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x49
+	BYTE $0xc8
+
+without1:
+	CMPQ 56(DI), $0x00
+	JE   without2
+
+	// TILEZERO TMM2
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x49
+	BYTE $0xd0
+	CMPQ 64(DI), $0x00
+	JE   without3
+
+	// TILEZERO TMM3
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x49
+	BYTE $0xd8
+
+without3:
+without2:
+	JMP multiply
+
+add:
+	MOVQ  32(DI), R11
+	MOVQ  R11, R12
+	SHLQ  $0x05, R12
+	IMULQ R15, R12
+	MOVQ  R13, R10
+	SHLQ  $0x07, R10
+	ADDQ  R12, R10
+	ADDQ  24(DI), R10
+	MOVQ  R11, R12
+	SHLQ  $0x04, R12
+	ADDQ  R10, R12
+
+	// TILELOADD 0(R10)(R11*1), TMM0
+	BYTE $0xc4
+	BYTE $0x82
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0x84
+	BYTE $0x1a
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+	CMPQ 64(DI), $0x00
+	JE   without4
+
+	// TILELOADD 64(R10)(R11*1), TMM1
+	BYTE $0xc4
+	BYTE $0x82
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0x8c
+	BYTE $0x1a
+	BYTE $0x40
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+
+without4:
+	CMPQ 56(DI), $0x00
+	JE   without5
+
+	// TILELOADD 0(R12)(R11*1), TMM2
+	BYTE $0xc4
+	BYTE $0x82
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0x94
+	BYTE $0x1c
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+	CMPQ 64(DI), $0x00
+	JE   without6
+
+	// TILELOADD 64(R12)(R11*1), TMM3
+	BYTE $0xc4
+	BYTE $0x82
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0x9c
+	BYTE $0x1c
+	BYTE $0x40
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+
+without6:
+without5:
+multiply:
+	LEAQ 72(DI), R9
+
+product:
+	MOVQ  (R9), DX
+	MOVQ  16(R9), BX
+	MOVQ  DX, CX
+	SHLQ  $0x0b, CX
+	IMULQ R13, CX
+	ADDQ  24(R9), CX
+	MOVQ  BX, AX
+	SHLQ  $0x05, AX
+	IMULQ R15, AX
+	ADDQ  8(R9), AX
+	MOVQ  BX, SI
+	SHLQ  $0x04, SI
+	ADDQ  AX, SI
+
+k:
+	// TILELOADD 0(AX)(BX*1), TMM4
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0xa4
+	BYTE $0x18
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+
+	// TILELOADD 0(CX)(R8*1), TMM6
+	BYTE $0xc4
+	BYTE $0xa2
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0xb4
+	BYTE $0x01
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+
+	// TDPBF16PS TMM6, TMM4, TMM0
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x4a
+	BYTE $0x5c
+	BYTE $0xc4
+	CMPQ 64(DI), $0x00
+	JE   without7
+
+	// TILELOADD 1024(CX)(R8*1), TMM7
+	BYTE $0xc4
+	BYTE $0xa2
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0xbc
+	BYTE $0x01
+	BYTE $0x00
+	BYTE $0x04
+	BYTE $0x00
+	BYTE $0x00
+
+	// TDPBF16PS TMM7, TMM4, TMM1
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x42
+	BYTE $0x5c
+	BYTE $0xcc
+
+without7:
+	CMPQ 56(DI), $0x00
+	JE   without8
+
+	// TILELOADD 0(SI)(BX*1), TMM5
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0xac
+	BYTE $0x1e
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+
+	// TDPBF16PS TMM6, TMM5, TMM2
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x4a
+	BYTE $0x5c
+	BYTE $0xd5
+	CMPQ 64(DI), $0x00
+	JE   without9
+
+	// TDPBF16PS TMM7, TMM5, TMM3
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x42
+	BYTE $0x5c
+	BYTE $0xdd
+
+without9:
+without8:
+	ADDQ  $0x40, AX
+	ADDQ  $0x40, SI
+	ADDQ  $0x00000800, CX
+	DECQ  DX
+	JNZ   k
+	ADDQ  $0x20, R9
+	CMPQ  (R9), $0x00
+	JNE   product
+	MOVQ  16(DI), R11
+	MOVQ  R11, R12
+	SHLQ  $0x05, R12
+	IMULQ R15, R12
+	MOVQ  R13, R10
+	SHLQ  $0x07, R10
+	ADDQ  R12, R10
+	ADDQ  8(DI), R10
+	MOVQ  R11, R12
+	SHLQ  $0x04, R12
+	ADDQ  R10, R12
+
+	// TILESTORED TMM0, 0(R10)(R11*1)
+	BYTE $0xc4
+	BYTE $0x82
+	BYTE $0x7a
+	BYTE $0x4b
+	BYTE $0x84
+	BYTE $0x1a
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+	CMPQ 64(DI), $0x00
+	JE   without10
+
+	// TILESTORED TMM1, 64(R10)(R11*1)
+	BYTE $0xc4
+	BYTE $0x82
+	BYTE $0x7a
+	BYTE $0x4b
+	BYTE $0x8c
+	BYTE $0x1a
+	BYTE $0x40
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+
+without10:
+	CMPQ 56(DI), $0x00
+	JE   without11
+
+	// TILESTORED TMM2, 0(R12)(R11*1)
+	BYTE $0xc4
+	BYTE $0x82
+	BYTE $0x7a
+	BYTE $0x4b
+	BYTE $0x94
+	BYTE $0x1c
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+	CMPQ 64(DI), $0x00
+	JE   without12
+
+	// TILESTORED TMM3, 64(R12)(R11*1)
+	BYTE $0xc4
+	BYTE $0x82
+	BYTE $0x7a
+	BYTE $0x4b
+	BYTE $0x9c
+	BYTE $0x1c
+	BYTE $0x40
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+
+without12:
+without11:
+	INCQ R15
+	CMPQ R15, 40(DI)
+	JCS  block
+	INCQ R13
+	CMPQ R13, 48(DI)
+	JCS  panel
+
+	// TILERELEASE
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x78
+	BYTE $0x49
+	BYTE $0xc0
+	RET
+
+// func roundRowsAMX(rows uintptr, dst *uint16, ldd uintptr, src *float32, lds uintptr, k uintptr)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·roundRowsAMX(SB), NOSPLIT, $0-48
+	MOVQ  rows+0(FP), AX
+	MOVQ  dst+8(FP), CX
+	MOVQ  src+24(FP), DX
+	MOVQ  k+40(FP), BX
+	MOVQ  BX, R8
+	ANDQ  $0x1f, R8
+	MOVQ  $0x00000001, BX
+	SHLXQ R8, BX, BX
+	DECQ  BX
+	KMOVW BX, K1
+	SHRQ  $0x10, BX
+	KMOVW BX, K2
+
+row:
+	MOVQ CX, SI
+	MOVQ DX, DI
+	MOVQ k+40(FP), BX
+	SHRQ $0x05, BX
+	JZ   rest
+
+full:
+	VMOVUPS (DI), Z0
+	VMOVUPS 64(DI), Z1
+
+	// VCVTNE2PS2BF16 Z0, Z1, Z2
+	BYTE      $0x62
+	BYTE      $0xf2
+	BYTE      $0x77
+	BYTE      $0x48
+	BYTE      $0x72
+	BYTE      $0xd0
+	VMOVDQU64 Z2, (SI)
+	ADDQ      $0x00000080, DI
+	ADDQ      $0x40, SI
+	DECQ      BX
+	JNZ       full
+
+rest:
+	TESTQ     R8, R8
+	JZ        next
+	VMOVUPS.Z (DI), K1, Z0
+	VMOVUPS.Z 64(DI), K2, Z1
+
+	// VCVTNE2PS2BF16 Z0, Z1, Z2
+	BYTE      $0x62
+	BYTE      $0xf2
+	BYTE      $0x77
+	BYTE      $0x48
+	BYTE      $0x72
+	BYTE      $0xd0
+	VMOVDQU64 Z2, (SI)
+
+next:
+	ADDQ ldd+16(FP), CX
+	ADDQ lds+32(FP), DX
+	DECQ AX
+	JNZ  row
+	VZEROUPPER
+	RET

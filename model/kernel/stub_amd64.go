@@ -1715,3 +1715,49 @@ func softmaxAVX512(rows uintptr, x *float32, ld uintptr, n uintptr)
 
 // peakAVX512 runs n times 12 independent multiply-adds of 16 lanes.
 func peakAVX512(n uintptr)
+
+// gemmAMX is
+//
+//	for p < call.panels, r < call.rowBlocks, i < 32, j < 32:
+//		s = call.add[32r+i,32p+j]
+//		for l < 32·call.first.blocks: s += call.first.a[32r+i,l]·call.first.b[p][l,j]
+//		the same of the second product; call.c[32r+i,32p+j] = s
+//
+// in bfloat16 with sums in float32; the configuration, lower and right say
+// how much of 32 rows and columns there is.
+//
+//go:noescape
+func gemmAMX(call *struct {
+	config    *[64]byte
+	c         *float32
+	ldc       uintptr
+	add       *float32
+	ldadd     uintptr
+	rowBlocks uintptr
+	panels    uintptr
+	lower     uintptr
+	right     uintptr
+	first     struct {
+		blocks uintptr
+		a      *uint16
+		lda    uintptr
+		b      *uint16
+	}
+	second struct {
+		blocks uintptr
+		a      *uint16
+		lda    uintptr
+		b      *uint16
+	}
+	end uintptr
+})
+
+// roundRowsAMX is
+//
+//	for r < rows, l < k: dst[r,l] = bfloat16(src[r,l])
+//
+// with zeros up to the next multiple of 32 of k; ldd and lds in bytes.
+// bfloat16 rounds to nearest, ties to even, and denormals to 0.
+//
+//go:noescape
+func roundRowsAMX(rows uintptr, dst *uint16, ldd uintptr, src *float32, lds uintptr, k uintptr)

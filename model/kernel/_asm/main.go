@@ -21,5 +21,7 @@ func main() {
 		softmax(v)
 		peak(v)
 	}
+	amx()
+	roundRows()
 	Generate()
 }

@@ -1,0 +1,261 @@
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/ir"
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+)
+
+// Matrix tiles of bfloat16 (Intel's Architecture Instruction Set Extensions
+// Programming Reference, chapter 3). Neither avo nor Go's assembler knows
+// them, so they are written as bytes.
+
+// The types of Go's amxCall, which must be the same there, and the offsets of
+// their fields in bytes.
+const (
+	amxProductType = "struct{blocks uintptr; a *uint16; lda uintptr; b *uint16}"
+	amxCallType    = "struct{config *[64]byte; c *float32; ldc uintptr; add *float32; ldadd, rowBlocks, panels, lower, right uintptr; first, second " + amxProductType + "; end uintptr}"
+
+	amxConfig, amxC, amxLDC, amxAdd, amxLDAdd       = 0, 8, 16, 24, 32
+	amxRowBlocks, amxPanels, amxLower, amxRight     = 40, 48, 56, 64
+	amxFirst                                        = 72
+	amxBlocks, amxA, amxLDA, amxB, amxProductLength = 0, 8, 16, 24, 32
+)
+
+// raw writes an instruction as bytes.
+func raw(bytes ...byte) {
+	for _, b := range bytes {
+		Instruction(&ir.Instruction{Opcode: "BYTE", Operands: []Op{U8(b)}})
+	}
+}
+
+// vex is the prefix of an instruction in opcode map 0F38, without operands
+// beyond the eighth register but an index and a base.
+func vex(pp, vvvv byte, index, base byte) []byte {
+	return []byte{0xc4, 0xe2 &^ (index >> 3 << 6) &^ (base >> 3 << 5), (^vvvv&15)<<3 | pp}
+}
+
+const (
+	ppNone = 0
+	ppF3   = 2
+	ppF2   = 3
+)
+
+// number is the encoding of a general register.
+func number(r GPPhysical) byte {
+	for i, x := range []GPPhysical{RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, R12, R13, R14, R15} {
+		if x == r {
+			return byte(i)
+		}
+	}
+	panic("no such register")
+}
+
+// tileMemory moves a tile from or to base + row·stride + disp.
+func tileMemory(pp, tile byte, base, stride GPPhysical, disp int) {
+	b, s := number(base), number(stride)
+	code := append(vex(pp, 0, s, b), 0x4b, 0x84|tile<<3, s&7<<3|b&7)
+	for i := range 4 {
+		code = append(code, byte(disp>>(8*i)))
+	}
+	raw(code...)
+}
+
+func tileLoad(tile byte, base, stride GPPhysical, disp int) {
+	Comment(fmt.Sprintf("TILELOADD %d(%s)(%s*1), TMM%d", disp, base.Asm(), stride.Asm(), tile))
+	tileMemory(ppF2, tile, base, stride, disp)
+}
+
+func tileStore(tile byte, base, stride GPPhysical, disp int) {
+	Comment(fmt.Sprintf("TILESTORED TMM%d, %d(%s)(%s*1)", tile, disp, base.Asm(), stride.Asm()))
+	tileMemory(ppF3, tile, base, stride, disp)
+}
+
+func tileZero(tile byte) {
+	Comment(fmt.Sprintf("TILEZERO TMM%d", tile))
+	raw(append(vex(ppF2, 0, 0, 0), 0x49, 0xc0|tile<<3)...)
+}
+
+// tileMultiply adds a·b to c.
+func tileMultiply(c, a, b byte) {
+	Comment(fmt.Sprintf("TDPBF16PS TMM%d, TMM%d, TMM%d", b, a, c))
+	raw(append(vex(ppF3, b, 0, 0), 0x5c, 0xc0|c<<3|a)...)
+}
+
+// amx writes the loop over blocks of 32 rows and panels of 32 columns.
+func amx() {
+	TEXT("gemmAMX", NOSPLIT, "func(call *"+amxCallType+")")
+	Doc("gemmAMX is", "",
+		"\tfor p < call.panels, r < call.rowBlocks, i < 32, j < 32:",
+		"\t\ts = call.add[32r+i,32p+j]",
+		"\t\tfor l < 32·call.first.blocks: s += call.first.a[32r+i,l]·call.first.b[p][l,j]",
+		"\t\tthe same of the second product; call.c[32r+i,32p+j] = s",
+		"",
+		"in bfloat16 with sums in float32; the configuration, lower and right say",
+		"how much of 32 rows and columns there is.")
+	Pragma("noescape")
+	g, stride, panel, block := RDI, R8, R13, R15
+	a, lower, lda, b, k, product := RAX, RSI, RBX, RCX, RDX, R9
+	c, below, ldc := R10, R12, R11
+	Load(Param("call"), g)
+	field := func(offset int) Mem { return Mem{Base: g, Disp: offset} }
+	// where runs f where the call has the part that a field tells of.
+	count := 0
+	where := func(offset int, f func()) {
+		count++
+		label := fmt.Sprintf("without%d", count)
+		CMPQ(field(offset), Imm(0))
+		JE(LabelRef(label))
+		f()
+		Label(label)
+	}
+	// point sets c, below and ldc to a matrix's block.
+	point := func(base, ld int) {
+		MOVQ(field(ld), ldc)
+		MOVQ(ldc, below)
+		SHLQ(Imm(5), below)
+		IMULQ(block, below)
+		MOVQ(panel, c)
+		SHLQ(Imm(7), c)
+		ADDQ(below, c)
+		ADDQ(field(base), c)
+		MOVQ(ldc, below)
+		SHLQ(Imm(4), below)
+		ADDQ(c, below)
+	}
+	MOVQ(field(amxConfig), a)
+	Comment("LDTILECFG (AX)")
+	raw(append(vex(ppNone, 0, 0, 0), 0x49, 0x00)...)
+	MOVQ(U32(64), stride)
+	XORQ(panel, panel)
+	Label("panel")
+	XORQ(block, block)
+	Label("block")
+	CMPQ(field(amxAdd), Imm(0))
+	JNE(LabelRef("add"))
+	tileZero(0)
+	where(amxRight, func() { tileZero(1) })
+	where(amxLower, func() {
+		tileZero(2)
+		where(amxRight, func() { tileZero(3) })
+	})
+	JMP(LabelRef("multiply"))
+	Label("add")
+	point(amxAdd, amxLDAdd)
+	tileLoad(0, c, ldc, 0)
+	where(amxRight, func() { tileLoad(1, c, ldc, 64) })
+	where(amxLower, func() {
+		tileLoad(2, below, ldc, 0)
+		where(amxRight, func() { tileLoad(3, below, ldc, 64) })
+	})
+	Label("multiply")
+	LEAQ(Mem{Base: g, Disp: amxFirst}, product)
+	Label("product")
+	MOVQ(Mem{Base: product, Disp: amxBlocks}, k)
+	MOVQ(Mem{Base: product, Disp: amxLDA}, lda)
+	MOVQ(k, b)
+	SHLQ(Imm(11), b)
+	IMULQ(panel, b)
+	ADDQ(Mem{Base: product, Disp: amxB}, b)
+	MOVQ(lda, a)
+	SHLQ(Imm(5), a)
+	IMULQ(block, a)
+	ADDQ(Mem{Base: product, Disp: amxA}, a)
+	MOVQ(lda, lower)
+	SHLQ(Imm(4), lower)
+	ADDQ(a, lower)
+	Label("k")
+	tileLoad(4, a, lda, 0)
+	tileLoad(6, b, stride, 0)
+	tileMultiply(0, 4, 6)
+	where(amxRight, func() {
+		tileLoad(7, b, stride, 1024)
+		tileMultiply(1, 4, 7)
+	})
+	where(amxLower, func() {
+		tileLoad(5, lower, lda, 0)
+		tileMultiply(2, 5, 6)
+		where(amxRight, func() { tileMultiply(3, 5, 7) })
+	})
+	ADDQ(Imm(64), a)
+	ADDQ(Imm(64), lower)
+	ADDQ(U32(2048), b)
+	DECQ(k)
+	JNZ(LabelRef("k"))
+	ADDQ(Imm(amxProductLength), product)
+	CMPQ(Mem{Base: product, Disp: amxBlocks}, Imm(0))
+	JNE(LabelRef("product"))
+	point(amxC, amxLDC)
+	tileStore(0, c, ldc, 0)
+	where(amxRight, func() { tileStore(1, c, ldc, 64) })
+	where(amxLower, func() {
+		tileStore(2, below, ldc, 0)
+		where(amxRight, func() { tileStore(3, below, ldc, 64) })
+	})
+	INCQ(block)
+	CMPQ(block, field(amxRowBlocks))
+	JCS(LabelRef("block"))
+	INCQ(panel)
+	CMPQ(panel, field(amxPanels))
+	JCS(LabelRef("panel"))
+	Comment("TILERELEASE")
+	raw(append(vex(ppNone, 0, 0, 0), 0x49, 0xc0)...)
+	RET()
+}
+
+// roundRows writes the rounding of rows to bfloat16.
+func roundRows() {
+	TEXT("roundRowsAMX", NOSPLIT, "func(rows uintptr, dst *uint16, ldd uintptr, src *float32, lds, k uintptr)")
+	Doc("roundRowsAMX is", "",
+		"\tfor r < rows, l < k: dst[r,l] = bfloat16(src[r,l])", "",
+		"with zeros up to the next multiple of 32 of k; ldd and lds in bytes.",
+		"bfloat16 rounds to nearest, ties to even, and denormals to 0.")
+	Pragma("noescape")
+	rows, dst, src, n, d, s := param("rows"), param("dst"), param("src"), GP64(), GP64(), GP64()
+	low, high, rest, one := K(), K(), GP64(), GP64()
+	MOVQ(param("k"), rest)
+	ANDQ(Imm(31), rest)
+	MOVQ(U32(1), one)
+	SHLXQ(rest, one, one)
+	DECQ(one)
+	KMOVW(one.As32(), low)
+	SHRQ(Imm(16), one)
+	KMOVW(one.As32(), high)
+	// convert packs 16 numbers of Z0 and then 16 of Z1 in Z2.
+	convert := func() {
+		Comment("VCVTNE2PS2BF16 Z0, Z1, Z2")
+		raw(0x62, 0xf2, 0x77, 0x48, 0x72, 0xd0)
+		// For avo, which does not see what the bytes write.
+		VMOVDQU64(Z2, Mem{Base: d})
+	}
+	Label("row")
+	MOVQ(dst, d)
+	MOVQ(src, s)
+	Load(Param("k"), n)
+	SHRQ(Imm(5), n)
+	JZ(LabelRef("rest"))
+	Label("full")
+	VMOVUPS(Mem{Base: s}, Z0)
+	VMOVUPS(Mem{Base: s, Disp: 64}, Z1)
+	convert()
+	ADDQ(U32(128), s)
+	ADDQ(Imm(64), d)
+	DECQ(n)
+	JNZ(LabelRef("full"))
+	Label("rest")
+	TESTQ(rest, rest)
+	JZ(LabelRef("next"))
+	VMOVUPS_Z(Mem{Base: s}, low, Z0)
+	VMOVUPS_Z(Mem{Base: s, Disp: 64}, high, Z1)
+	convert()
+	Label("next")
+	ADDQ(slot("ldd"), dst)
+	ADDQ(slot("lds"), src)
+	DECQ(rows)
+	JNZ(LabelRef("row"))
+	VZEROUPPER()
+	RET()
+}
