@@ -177,29 +177,30 @@ func scoredLines(src string, strip bool) (out []scoredLine, stray []string) {
 			owner[i] = s.label
 		}
 	}
+	var (
+		order  []string // the owners met in a line, in order
+		counts []int
+	)
 	for start := 0; start <= len(raw); {
 		end := start
 		for end < len(raw) && raw[end] != '\n' {
 			end++
 		}
-		counts, order := map[string]int{}, []string{}
+		order, counts = order[:0], counts[:0]
 		for i := start; i < end; i++ {
 			if pythonSpace(raw[i]) {
 				continue
 			}
-			if counts[owner[i]] == 0 {
-				order = append(order, owner[i])
+			k := slices.Index(order, owner[i])
+			if k < 0 {
+				k = len(order)
+				order, counts = append(order, owner[i]), append(counts, 0)
 			}
-			counts[owner[i]]++
+			counts[k]++
 		}
 		if len(order) > 0 {
-			best := order[0]
-			for _, l := range order {
-				if counts[l] > counts[best] {
-					best = l
-				}
-			}
-			out = append(out, scoredLine{strings.Join(strings.FieldsFunc(string(raw[start:end]), pythonSpace), " "), best})
+			best := slices.Index(counts, slices.Max(counts))
+			out = append(out, scoredLine{strings.Join(strings.FieldsFunc(string(raw[start:end]), pythonSpace), " "), order[best]})
 		}
 		start = end + 1
 	}

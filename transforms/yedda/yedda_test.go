@@ -366,7 +366,7 @@ func TestLinearTime(t *testing.T) {
 			SpansOf(d.Text, rows, labels)
 			return time.Since(start)
 		}
-		const size = 1 << 15
+		const size = 1 << 13
 		small, large := run(size), run(16*size)
 		for range 2 {
 			small, large = min(small, run(size)), min(large, run(16*size))
