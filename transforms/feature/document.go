@@ -28,7 +28,6 @@ type row struct {
 type part struct {
 	first, end int // rows
 	line       line
-	scratch    groupScratch
 	ids        []uint32
 	words      []uint64 // keys of words in small letters
 	genera     []uint64 // keys of genera row by row, then their slots

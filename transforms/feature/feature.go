@@ -13,6 +13,7 @@
 package feature
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/linnet-ml/linnet/model"
@@ -138,7 +139,7 @@ func (p *part) read(text []byte, rows []yedda.Line, facts []row, b *model.Batch,
 	l := &p.line
 	for i := p.first; i < p.end; i++ {
 		l.read(text[rows[i].Start:rows[i].End:len(text)])
-		p.ids, ends, scales = l.appendIDs(p.ids, ends, scales, inputSize, &p.scratch)
+		p.ids, ends, scales = l.appendIDs(p.ids, ends, scales, inputSize)
 		var m marks
 		m, p.words, p.genera = l.find(p.words, p.genera)
 		l.numbers(&m, b.Layout[i*LayoutSize:])
@@ -156,6 +157,10 @@ func (p *part) read(text []byte, rows []yedda.Line, facts []row, b *model.Batch,
 
 // join puts the ids of the parts together.
 func (e *extractor) join(b *model.Batch) {
+	if len(e.doc.parts) == 1 {
+		b.IDs = slices.Clone(e.doc.parts[0].ids)
+		return
+	}
 	n := 0
 	for _, p := range e.doc.parts {
 		n += len(p.ids)
@@ -170,8 +175,5 @@ func (e *extractor) join(b *model.Batch) {
 			}
 		}
 		at += len(p.ids)
-	}
-	for _, p := range e.doc.parts {
-		p.ids = p.ids[:0]
 	}
 }

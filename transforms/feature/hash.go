@@ -61,9 +61,9 @@ func finish(h uint32) uint32 {
 	return h
 }
 
-// appendIDs appends the ids of l to ids and the ends of its groups to ends.
-// pairs and affixes are scratch.
-func (l *line) appendIDs(ids []uint32, ends []uint32, scales []float32, size uint32, s *groupScratch) ([]uint32, []uint32, []float32) {
+// appendIDs appends the ids of l to ids, and the ends and scales of its groups
+// to ends and scales.
+func (l *line) appendIDs(ids, ends []uint32, scales []float32, size uint32) ([]uint32, []uint32, []float32) {
 	begin := len(ids)
 	if cap(ids)-begin < maxIDs {
 		grown := make([]uint32, begin, 2*cap(ids)+maxIDs)
@@ -71,42 +71,41 @@ func (l *line) appendIDs(ids []uint32, ends []uint32, scales []float32, size uin
 		ids = grown
 	}
 	out := ids[begin : begin+maxIDs]
-	nw, np, na := 0, 0, 0
-	low := l.low
-	var before uint32 // the pair hash of the token before, its separator added
-	for k := range l.tokens {
-		t := &l.tokens[k]
+	tokens, low := l.tokens, l.low
+	// The numbers of words and pairs are known, so each group is written at
+	// its place.
+	word, wordEnd := 0, len(tokens)+l.shaped
+	pair, pairEnd := wordEnd, wordEnd+max(0, len(tokens)-1)
+	affix := pairEnd
+	before := uint32(0) // the pair's hash as far as the token before, separator included
+	for k := range tokens {
+		t := &tokens[k]
 		b := low[t.at:t.hashEnd]
-		word, pair, joined := uint32(wordSeed), uint32(pairSeed), before
+		own, first, second := uint32(wordSeed), uint32(pairSeed), before
 		for _, c := range b {
 			c := uint32(c)
-			word = (word ^ c) * fnvPrime
-			pair = (pair ^ c) * fnvPrime
-			joined = (joined ^ c) * fnvPrime
+			own = (own ^ c) * fnvPrime
+			first = (first ^ c) * fnvPrime
+			second = (second ^ c) * fnvPrime
 		}
 		if k > 0 {
-			s.pairs[np] = joined
-			np++
+			out[pair] = second
+			pair++
 		}
-		before = (pair ^ 1) * fnvPrime
+		before = (first ^ 1) * fnvPrime
 		if t.class == letter {
 			if t.shape != 'x' {
-				out[nw] = (word ^ uint32(t.shape)) * fnvPrime
-				nw++
+				out[word] = (own ^ uint32(t.shape)) * fnvPrime
+				word++
 			}
 			if t.runes > 2 {
-				na = appendAffixes(&s.affixes, na, b, int(t.runes))
+				affix = appendAffixes(out, affix, b, int(t.runes))
 			}
 		}
-		out[nw] = word
-		nw++
+		out[word] = own
+		word++
 	}
-	n := nw
-	n += copy(out[n:], s.pairs[:np])
-	n += copy(out[n:], s.affixes[:na])
-	nm := n
-	n = l.edges(out, n)
-	nm = n - nm
+	n := l.edges(out, affix)
 
 	out = out[:n]
 	if size&(size-1) == 0 {
@@ -119,26 +118,16 @@ func (l *line) appendIDs(ids []uint32, ends []uint32, scales []float32, size uin
 		}
 	}
 	e := uint32(begin)
-	e0 := e + uint32(nw)
-	e1 := e0 + uint32(np)
-	e2 := e1 + uint32(na)
-	ends = append(ends, e0, e1, e2, e2+uint32(nm))
-	scales = append(scales, groupScale[nw], groupScale[np], groupScale[na], groupScale[nm])
+	ends = append(ends, e+uint32(wordEnd), e+uint32(pairEnd), e+uint32(affix), e+uint32(n))
+	scales = append(scales, groupScale[wordEnd], groupScale[pairEnd-wordEnd], groupScale[affix-pairEnd], groupScale[n-affix])
 	return ids[:begin+n], ends, scales
-}
-
-// groupScratch holds the pairs and affixes of a line while its words are
-// written.
-type groupScratch struct {
-	pairs   [maxTokens]uint32
-	affixes [maxTokens*maxAffixes + maxAffixes]uint32
 }
 
 var _ = [1]int{}[model.Groups-4] // words, pairs, affixes, edges
 
 // appendAffixes writes the suffixes of 2 to 4 and the prefix of 4 characters
 // that are shorter than b, a word of n characters, n > 2.
-func appendAffixes(dst *[maxTokens*maxAffixes + maxAffixes]uint32, at int, b []byte, n int) int {
+func appendAffixes(dst []uint32, at int, b []byte, n int) int {
 	// Offsets of the last 4, 3, 2 characters and of the end of the first 4.
 	e := len(b)
 	a2, a3, a4, p4 := e-2, e-3, e-4, 4
@@ -197,31 +186,50 @@ func (l *line) edges(out []uint32, n int) int {
 		out[n] = shape
 		n++
 	}
+	// Two or three hashes go on together over the tokens they share.
+	one, two, three := uint32(firstSeed), uint32(firstTwoSeed), uint32(firstThreeSeed)
+	for _, c := range l.hashed(0) {
+		c := uint32(c)
+		one = (one ^ c) * fnvPrime
+		two = (two ^ c) * fnvPrime
+		three = (three ^ c) * fnvPrime
+	}
 	last := len(tokens) - 1
-	out[n] = l.add(firstSeed, 0, 0)
-	out[n+1] = l.add(lastSeed, last, last)
+	final, finalTwo := uint32(lastSeed), uint32(lastTwoSeed)
+	if last > 0 {
+		finalTwo = l.part(fnv(finalTwo, l.hashed(last-1)), last)
+	}
+	for _, c := range l.hashed(last) {
+		c := uint32(c)
+		final = (final ^ c) * fnvPrime
+		finalTwo = (finalTwo ^ c) * fnvPrime
+	}
+	out[n], out[n+1] = one, final
 	n += 2
 	if last > 0 {
-		out[n] = l.add(firstTwoSeed, 0, 1)
-		out[n+1] = l.add(lastTwoSeed, last-1, last)
+		two, three = l.part(two, 1), l.part(three, 1)
+		for _, c := range l.hashed(1) {
+			c := uint32(c)
+			two = (two ^ c) * fnvPrime
+			three = (three ^ c) * fnvPrime
+		}
+		out[n], out[n+1] = two, finalTwo
 		n += 2
 	}
 	if last > 1 {
-		out[n] = l.add(firstThreeSeed, 0, 2)
+		out[n] = fnv(l.part(three, 2), l.hashed(2))
 		n++
 	}
 	return n
 }
 
-// add goes on with h over tokens from to to, and a space where white space
-// parts them.
-func (l *line) add(h uint32, from, to int) uint32 {
-	for k := from; k <= to; k++ {
-		t := &l.tokens[k]
-		if k > from && t.spaced {
-			h = (h ^ ' ') * fnvPrime
-		}
-		h = fnv(h, l.low[t.at:t.hashEnd])
+// hashed is what of token k is hashed.
+func (l *line) hashed(k int) []byte { return l.low[l.tokens[k].at:l.tokens[k].hashEnd] }
+
+// part goes on with h over the space before token k, if there is any.
+func (l *line) part(h uint32, k int) uint32 {
+	if l.tokens[k].spaced {
+		h = (h ^ ' ') * fnvPrime
 	}
 	return h
 }
@@ -240,7 +248,7 @@ func mix(a, b uint64) uint64 {
 }
 
 // wordKey hashes low[at:end]; low goes on for at least 8 bytes behind end.
-// It is never 0.
+// The word is not empty; its key is never 0.
 func wordKey(low []byte, at, end int32) uint64 {
 	b := low[at : end+8]
 	n := int(end - at)
@@ -249,9 +257,6 @@ func wordKey(low []byte, at, end int32) uint64 {
 		h = mix(h^binary.LittleEndian.Uint64(b), key1)
 		b, n = b[8:], n-8
 	}
-	tail := binary.LittleEndian.Uint64(b)
-	if n < 8 {
-		tail &= 1<<(8*uint(n)) - 1
-	}
+	tail := binary.LittleEndian.Uint64(b) & (^uint64(0) >> (64 - 8*n))
 	return mix(h^tail, key1) | 1
 }

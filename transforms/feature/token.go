@@ -54,6 +54,7 @@ type line struct {
 	headEnd   int // end of the last token
 
 	letters, uppers, digits, others, spaces int // characters of the head
+	shaped                                  int // tokens with a capital
 	words, capitalised                      int // parts between white space; those beginning with a capital
 
 	buf      []byte // behind orig where that is not the line itself
@@ -86,52 +87,83 @@ func gather(x uint64) uint64 {
 	return x >> 7 * 0x0102040810204080 >> 56
 }
 
+// load returns the up to eight bytes of raw from i on, and how many there are.
+// It may look at bytes behind the length of raw.
+func load(raw []byte, i int) (x uint64, n int) {
+	n = min(8, len(raw)-i)
+	if around := raw[:cap(raw)]; i+8 <= len(around) {
+		x = binary.LittleEndian.Uint64(around[i:])
+		return x & (^uint64(0) >> (64 - 8*n)), n
+	}
+	for k, c := range raw[i:] {
+		x |= uint64(c) << (8 * k)
+	}
+	return x, n
+}
+
+// classes returns eight ASCII characters in lower case, digits as 0, and the
+// high bits of those of each class.
+func classes(x uint64) (low, letters, digits, spaces, uppers uint64) {
+	letters = within(x|0x20*ones, 'a', 'z')
+	uppers = letters &^ (x << 2)
+	digits = within(x, '0', '9')
+	spaces = within(x, '\t', '\r') | within(x, 0x1c, ' ')
+	low = (x | uppers>>2) &^ (digits >> 7 * 0xf)
+	return low, letters, digits, spaces, uppers
+}
+
 // classify fills low, orig and masks from raw and returns the length of low.
-// It takes eight bytes at a time as long as they are ASCII, and may look at
-// bytes of raw behind its length.
 func (l *line) classify(raw []byte) int {
 	// Lower case may take three bytes for two.
-	need := len(raw) + len(raw)/2 + 24
+	need := len(raw) + len(raw)/2 + 64
 	if len(l.low) < need {
 		l.low = make([]byte, need+need/4)
 		l.masks = make([]masks, len(l.low)/64+2)
 	}
-	low, around := l.low, raw[:cap(raw)]
-	clear(l.masks[:need/64+2])
-	plain := true // orig is raw
-	at := 0
-	for i := 0; i < len(raw); {
-		var x uint64
-		n := min(8, len(raw)-i)
-		if i+8 <= len(around) {
-			x = binary.LittleEndian.Uint64(around[i:])
-		} else {
-			for k, c := range raw[i:] {
-				x |= uint64(c) << (8 * k)
+	i := 0
+	for i < len(raw) {
+		m := &l.masks[i>>6]
+		*m = masks{}
+		low := l.low[i : i+64]
+		for s := uint(0); s < 64 && i < len(raw); s += 8 {
+			x, n := load(raw, i)
+			if x&highs != 0 {
+				clear(l.masks[i>>6+1 : need/64+2])
+				return l.classifyWide(raw, i)
 			}
+			lower, letters, digits, spaces, uppers := classes(x)
+			binary.LittleEndian.PutUint64(low[s:], lower)
+			m.letter |= gather(letters) << s
+			m.digit |= gather(digits) << s
+			m.space |= gather(spaces) << s
+			m.upper |= gather(uppers) << s
+			i += n
 		}
-		x &= ^uint64(0) >> (64 - 8*n)
+	}
+	l.masks[(i+63)>>6] = masks{}
+	l.orig = raw
+	return i
+}
+
+// classifyWide goes on where raw is no longer ASCII. The masks from there on
+// are clear.
+func (l *line) classifyWide(raw []byte, i int) int {
+	if len(l.buf) < len(l.low) {
+		l.buf = make([]byte, len(l.low))
+	}
+	low, orig, at := l.low, l.buf, i
+	copy(orig, raw[:i])
+	for i < len(raw) {
+		x, n := load(raw, i)
 		high := x & highs
 		if high != 0 {
 			n = bits.TrailingZeros64(high) >> 3
 			x &= 1<<(8*n) - 1
-			if plain {
-				plain = false
-				if len(l.buf) < need {
-					l.buf = make([]byte, need+need/4)
-				}
-				copy(l.buf, raw[:i])
-			}
 		}
 		if n > 0 {
-			letters := within(x|0x20*ones, 'a', 'z')
-			uppers := letters &^ (x << 2)
-			digits := within(x, '0', '9')
-			spaces := within(x, '\t', '\r') | within(x, 0x1c, ' ')
-			binary.LittleEndian.PutUint64(low[at:], (x|uppers>>2)&^(digits>>7*0xf))
-			if !plain {
-				binary.LittleEndian.PutUint64(l.buf[at:], x)
-			}
+			lower, letters, digits, spaces, uppers := classes(x)
+			binary.LittleEndian.PutUint64(low[at:], lower)
+			binary.LittleEndian.PutUint64(orig[at:], x)
 			l.mark(at, masks{letter: gather(letters), digit: gather(digits), space: gather(spaces), upper: gather(uppers)})
 			at += n
 			i += n
@@ -150,29 +182,26 @@ func (l *line) classify(raw []byte) int {
 		switch info.class {
 		case letter:
 			n = utf8.EncodeRune(low[at:at+utf8.UTFMax], info.lower)
-			copy(l.buf[at:], low[at:at+n])
+			copy(orig[at:], low[at:at+n])
 			m.letter = 1<<n - 1
 			if info.upper {
 				m.upper = 1
 			}
 		case digit:
-			low[at], l.buf[at] = '0', 0xff
+			low[at], orig[at] = '0', 0xff
 			m.digit = 1
 		case space:
-			low[at], l.buf[at] = '\v', '\v'
+			low[at], orig[at] = '\v', '\v'
 			m.space = 1
 		default:
 			n = copy(low[at:], raw[i-size:i])
-			copy(l.buf[at:], raw[i-size:i])
+			copy(orig[at:], raw[i-size:i])
 		}
 		m.cont = 1<<n - 2
 		l.mark(at, m)
 		at += n
 	}
-	l.orig = raw
-	if !plain {
-		l.orig = l.buf[:at]
-	}
+	l.orig = orig[:at]
 	return at
 }
 
@@ -254,7 +283,7 @@ func (l *line) margin(raw []byte) {
 
 // split finds the tokens between from and end.
 func (l *line) split() {
-	n := 0
+	n, shaped := 0, 0
 	words, capitals := uint64(0), uint64(0)
 	l.headEnd = l.from
 	afterLetter, afterDigit, afterSpace := uint64(0), uint64(0), uint64(1)
@@ -298,6 +327,7 @@ scan:
 			t.runes = int32(end - at - conts)
 			t.class, t.upper, t.spaced = class, isUpper != 0, isSpaced != 0
 			t.shape = shapes[class][min(uppers, 2)]
+			shaped += min(uppers, 1)
 			if uppers > 1 && uppers == int(t.runes) {
 				t.shape = 'X'
 			}
@@ -308,7 +338,7 @@ scan:
 			l.headEnd = end
 		}
 	}
-	l.tokens = l.tokenBuf[:n]
+	l.tokens, l.shaped = l.tokenBuf[:n], shaped
 	l.words, l.capitalised = int(words), int(capitals)
 }
 
