@@ -159,7 +159,7 @@ func (o *options) evaluate(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.Is(err, input.ErrNone):
+	case errors.Is(err, input.ErrNone), errors.Is(err, input.ErrTwins):
 		return cli.Usagef("%w", err)
 	case err != nil:
 		return err

@@ -213,6 +213,9 @@ func (o *options) label(ctx context.Context) error {
 		if modelURI, err = input.Absolute(modelURI); err != nil {
 			return err
 		}
+		if _, err := store.For(ctx, modelURI); err != nil {
+			return cli.Usagef("%w", err)
+		}
 	}
 	opts := transforms.Options{
 		Run: fmt.Sprintf("predict-%d-%d", os.Getpid(), begin.UnixNano()), Verbosity: o.verbosity, InFlight: inFlight,
@@ -239,7 +242,7 @@ func (o *options) label(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.Is(err, input.ErrNone):
+	case errors.Is(err, input.ErrNone), errors.Is(err, input.ErrTwins):
 		return cli.Usagef("%w", err)
 	case err != nil:
 		return err

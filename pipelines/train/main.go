@@ -304,7 +304,7 @@ func (o *options) read(ctx context.Context) (parts [3][]train.Document, err erro
 			taken[file.URI] = true
 			return nil
 		})
-		if errors.Is(err, input.ErrNone) {
+		if errors.Is(err, input.ErrNone) || errors.Is(err, input.ErrTwins) {
 			return parts, cli.Usagef("%w", err)
 		}
 		if err != nil {

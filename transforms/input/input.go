@@ -23,8 +23,11 @@ import (
 	"github.com/linnet-ml/linnet/transforms/store"
 )
 
-// ErrNone is what Walk returns where an argument matches no document.
-var ErrNone = errors.New("no document")
+// Errors of Walk to test for with errors.Is.
+var (
+	ErrNone  = errors.New("no document")            // an argument matches none
+	ErrTwins = errors.New("two inputs, one output") // neither is the other's annotation
+)
 
 // Set is what to read. Its paths are bytes because file names need not be
 // UTF-8 and a Set travels as JSON.
@@ -87,6 +90,10 @@ func New(args []string, output string, annotated bool) (*Set, error) {
 		if err != nil {
 			return nil, fmt.Errorf("input: %w", err)
 		}
+		if remote(arg) && !strings.HasPrefix(arg, "gs://") {
+			_, err := store.For(context.Background(), arg) // refuses it by name
+			return nil, err
+		}
 		dir := folder(arg)
 		if out != "" {
 			inside := under(arg, out)
@@ -142,8 +149,8 @@ func Name(base, uri string) string {
 }
 
 // Walk calls f for every document, in the order of the listings. It returns
-// an error that wraps ErrNone where an argument matches none, and one that
-// names both where two inputs would have one name.
+// an error that wraps ErrNone where an argument matches none, and ErrTwins where
+// two inputs would have one name.
 func (s *Set) Walk(ctx context.Context, f func(File) error) error {
 	if s.Sample > 0 {
 		return s.sample(ctx, f)
@@ -169,7 +176,7 @@ func (s *Set) walk(ctx context.Context, f func(File) error) error {
 		case strings.HasSuffix(file.Name, ".txt"):
 			return false, nil // X.txt and X.txt.ann
 		}
-		return false, fmt.Errorf("input: %s and its twin have one output, %s.ann; leave one of them out", file.URI, file.Name)
+		return false, fmt.Errorf("input: %w: %s.ann of %s and its twin; leave one of them out", ErrTwins, file.Name, file.URI)
 	}
 	for _, arg := range s.Args {
 		found, inside := 0, 0

@@ -175,6 +175,9 @@ func TestWalkErrors(t *testing.T) {
 	if _, err := New([]string{dir, "gs://b/x"}, "", false); err == nil {
 		t.Error("local and gs:// together are no error")
 	}
+	if _, err := New([]string{"s3://b/x"}, "", false); err == nil || !strings.Contains(err.Error(), "s3") {
+		t.Errorf("s3://: got %v, want an error about it", err)
+	}
 	if _, err := New([]string{"gs://b/x/*.txt", "gs://c"}, "", false); err == nil {
 		t.Error("two buckets together are no error")
 	}

@@ -1,0 +1,358 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/linnet-ml/linnet/transforms"
+	"github.com/linnet-ml/linnet/transforms/store"
+	"github.com/linnet-ml/linnet/transforms/yedda"
+)
+
+// TestMain lets the test's own binary be the command predict, so that exit
+// statuses are those of a built program.
+func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"predict": main}) }
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			bundled, err := filepath.Abs(filepath.Join("..", "..", "model", "bundled"))
+			env.Setenv("MODEL", bundled)
+			return err
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"status":    status,
+			"sametree":  sameTree,
+			"strip":     strip,
+			"truncate":  truncate,
+			"linecount": lineCount,
+		},
+	})
+}
+
+// status runs a command and wants an exit status of it: status 3 predict ….
+// Whatever the status, no stack, dump or second line of an error may show.
+func status(ts *testscript.TestScript, neg bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit status %d, want %d", got, want)
+	}
+	errors := ts.ReadFile("stderr")
+	for _, bad := range []string{"goroutine", "panic", "Plan[", "level=", "DoFn["} {
+		if strings.Contains(errors, bad) {
+			ts.Fatalf("%q shows", bad)
+		}
+	}
+	for _, line := range strings.Split(strings.TrimSpace(errors), "\n") {
+		if line != "" && !strings.HasPrefix(line, "linnet: ") {
+			ts.Fatalf("the line %q does not begin with linnet: ", line)
+		}
+	}
+}
+
+// sametree compares two output folders, without records.
+func sameTree(ts *testscript.TestScript, neg bool, args []string) {
+	a, err := outputs(ts.MkAbs(args[0]))
+	ts.Check(err)
+	b, err := outputs(ts.MkAbs(args[1]))
+	ts.Check(err)
+	if len(a) == 0 {
+		ts.Fatalf("%s is empty", args[0])
+	}
+	if err := difference(a, b); (err != nil) != neg {
+		ts.Fatalf("same: %t: %v", err == nil, err)
+	}
+}
+
+// strip checks that a file without its markup is another: strip X.txt.ann X.txt.
+func strip(ts *testscript.TestScript, neg bool, args []string) {
+	if got, want := yedda.Strip([]byte(ts.ReadFile(args[0]))), yedda.Strip([]byte(ts.ReadFile(args[1]))); !bytes.Equal(got, want) {
+		ts.Fatalf("%s without markup is %q, want %q", args[0], got, want)
+	}
+}
+
+func truncate(ts *testscript.TestScript, neg bool, args []string) {
+	n, err := strconv.ParseInt(args[0], 10, 64)
+	ts.Check(err)
+	ts.Check(os.Truncate(ts.MkAbs(args[1]), n))
+}
+
+func lineCount(ts *testscript.TestScript, neg bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	if got := strings.Count(ts.ReadFile(args[1]), "\n"); got != want {
+		ts.Fatalf("%s has %d lines, want %d", args[1], got, want)
+	}
+}
+
+// outputs are the files of an output folder, without records, whose times
+// differ from run to run.
+func outputs(dir string) (map[string]string, error) {
+	files := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && strings.HasPrefix(d.Name(), "_"):
+			return fs.SkipDir
+		case d.IsDir() || strings.HasPrefix(d.Name(), "_"):
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		rel, _ := filepath.Rel(dir, path)
+		files[rel] = string(data)
+		return err
+	})
+	return files, err
+}
+
+func difference(a, b map[string]string) error {
+	if len(a) != len(b) {
+		return fmt.Errorf("%d files and %d", len(a), len(b))
+	}
+	for name, text := range a {
+		if b[name] != text {
+			return fmt.Errorf("%s differs", name)
+		}
+	}
+	return nil
+}
+
+// predict runs the command in a new process.
+func predict(t *testing.T, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	cmd := command(args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// command is the test's binary as predict: testscript.Main put a link to it on
+// the path.
+func command(args ...string) *exec.Cmd { return exec.Command("predict", args...) }
+
+// manyDocuments writes n documents of some thousand lines together.
+func manyDocuments(t *testing.T, n int) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i := range n {
+		text := strings.Repeat(fmt.Sprintf("Agaricus species%d sp. nov.\nPileus %d cm latus\n\n", i, i%9), 20+i%30)
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%04d.txt", i)), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// TestInterrupt sends SIGINT in mid-run: one line, exit status 1, and the next
+// run goes on to the result of an undisturbed one.
+func TestInterrupt(t *testing.T) {
+	in := manyDocuments(t, 1500)
+	for _, runner := range []string{"direct", "prism"} {
+		t.Run(runner, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "out")
+			args := []string{"--runner=" + runner, "--input=" + in, "--output=" + out, "--memory_limit=128MiB"} // little in flight
+			cmd := command(args...)
+			var errs bytes.Buffer
+			cmd.Stderr = &errs
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			for { // until the first document is done
+				if _, err := os.Stat(filepath.Join(out, transforms.DoneFolder)); err == nil {
+					break
+				}
+				time.Sleep(time.Millisecond)
+			}
+			if err := cmd.Process.Signal(os.Interrupt); err != nil {
+				t.Fatal(err)
+			}
+			begin := time.Now()
+			err := cmd.Wait()
+			if cmd.ProcessState.ExitCode() == 0 {
+				t.Skip("the run was over before the signal came")
+			}
+			if cmd.ProcessState.ExitCode() != 1 {
+				t.Fatalf("exit status %d, %v: %s", cmd.ProcessState.ExitCode(), err, &errs)
+			}
+			if took := time.Since(begin); took > 10*time.Second {
+				t.Errorf("it took %v to end", took)
+			}
+			lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
+			if len(lines) != 2 || !strings.Contains(lines[1], "linnet: interrupted: ") || !strings.Contains(lines[1], "labelled and kept") {
+				t.Errorf("standard error has %q, want one line about the interrupt after the first words", lines)
+			}
+			if _, err := os.Stat(filepath.Join(out, transforms.TempFolder)); err == nil {
+				t.Error("temporary files are left")
+			}
+			kept, err := outputs(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d of 1,500 documents were done", len(kept))
+			stdout, stderr, status := predict(t, args...)
+			if status != 0 || !strings.Contains(stdout, fmt.Sprintf("%s documents done before", humanize.Comma(int64(len(kept))))) {
+				t.Fatalf("the next run: exit status %d\n%s%s", status, stdout, stderr)
+			}
+			whole, err := outputs(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fresh := filepath.Join(t.TempDir(), "fresh")
+			if _, stderr, status := predict(t, "--input="+in, "--output="+fresh); status != 0 {
+				t.Fatal(stderr)
+			}
+			want, err := outputs(fresh)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := difference(whole, want); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestLocked has another run in the output folder.
+func TestLocked(t *testing.T) {
+	in, out := manyDocuments(t, 1), t.TempDir()
+	st, err := store.For(context.Background(), out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := st.Lock(context.Background(), store.Join(out, transforms.LockFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, stderr, status := predict(t, "--input="+in, "--output="+out, "--verbosity=0")
+	if status != 1 || !strings.HasPrefix(stderr, "linnet: ") || !strings.Contains(stderr, "locked by another run") || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("exit status %d, %q; want 1 and one line about the lock", status, stderr)
+	}
+	if err := unlock(); err != nil {
+		t.Fatal(err)
+	}
+	if _, stderr, status := predict(t, "--input="+in, "--output="+out); status != 0 {
+		t.Errorf("after the lock is gone: exit status %d, %s", status, stderr)
+	}
+}
+
+// TestNamesOfAnyBytes labels files whose names are not UTF-8, or hold commas
+// and newlines.
+func TestNamesOfAnyBytes(t *testing.T) {
+	names := []string{"\xff\xfe.txt", "a, b.txt", "new\nline.txt", "[x]*.txt", "ü.txt"}
+	in := t.TempDir()
+	for _, name := range names {
+		if err := os.WriteFile(filepath.Join(in, name), []byte("Agaricus \xff\n"), 0o666); err != nil {
+			t.Skip(err)
+		}
+	}
+	for _, runner := range []string{"direct", "prism"} {
+		out := filepath.Join(t.TempDir(), "out")
+		stdout, stderr, status := predict(t, "--runner="+runner, "--input="+in, "--output="+out)
+		if status != 0 {
+			t.Fatalf("%s: exit status %d: %s%s", runner, status, stdout, stderr)
+		}
+		got, err := outputs(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if string(yedda.Strip([]byte(got[name+".ann"]))) != "Agaricus \xff\n" {
+				t.Errorf("%s: %q is %q", runner, name, got[name+".ann"])
+			}
+		}
+		if stdout, _, _ := predict(t, "--runner="+runner, "--input="+in, "--output="+out); !strings.Contains(stdout, "5 documents done before") {
+			t.Errorf("%s: the second run says %s", runner, stdout)
+		}
+	}
+}
+
+// TestCorpus labels every file of the corpus, markup taken out and markup in,
+// on direct and on prism: the same bytes, and each gives its input back.
+func TestCorpus(t *testing.T) {
+	corpus := os.Getenv("LINNET_CORPUS")
+	if corpus == "" {
+		corpus = filepath.Join("..", "..", "..", "shared", "corpus")
+	}
+	if _, err := os.Stat(corpus); err != nil {
+		t.Skipf("no corpus of annotated journals: %v; set LINNET_CORPUS", err)
+	}
+	if testing.Short() {
+		t.Skip("short")
+	}
+	in := t.TempDir()
+	raw := map[string]string{}
+	err := filepath.WalkDir(corpus, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".txt.ann") {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(corpus, strings.TrimSuffix(path, ".ann"))
+		if err != nil {
+			return err
+		}
+		raw[rel] = string(yedda.Strip(data))
+		to := filepath.Join(in, rel)
+		return errors.Join(os.MkdirAll(filepath.Dir(to), 0o777), os.WriteFile(to, []byte(raw[rel]), 0o666))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var first map[string]string
+	for _, c := range []struct{ runner, input string }{{"direct", in}, {"prism", in}, {"direct", corpus}} {
+		out := filepath.Join(t.TempDir(), "out")
+		stdout, stderr, status := predict(t, "--runner="+c.runner, "--input="+c.input, "--output="+out)
+		if status != 0 {
+			t.Fatalf("%s: exit status %d: %s%s", c.runner, status, stdout, stderr)
+		}
+		got, err := outputs(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got) != len(raw) {
+			t.Errorf("%s: %d outputs of %d files", c.runner, len(got), len(raw))
+		}
+		for name, text := range raw {
+			if string(yedda.Strip([]byte(got[name+".ann"]))) != text {
+				t.Errorf("%s: %s does not come back", c.runner, name)
+			}
+		}
+		if first == nil {
+			first = got
+		}
+		if err := difference(got, first); err != nil {
+			t.Errorf("%s of %s: %v", c.runner, filepath.Base(c.input), err)
+		}
+	}
+}
