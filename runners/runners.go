@@ -172,6 +172,11 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 	watch := &watcher{quiet: verbosity < 2, announce: !Local() && verbosity >= 1}
 	log.SetLogger(watch)
 	defer ownTempDir()()
+	if Local() {
+		// Prism fills in the address of the server that it starts here.
+		endpoint, environment := *jobopts.Endpoint, *jobopts.EnvironmentType
+		defer func() { *jobopts.Endpoint, *jobopts.EnvironmentType = endpoint, environment }()
+	}
 	res, err := beam.Run(ctx, name, p)
 	log.SetLogger(watch) // an in-process worker put its own there
 	if err != nil {

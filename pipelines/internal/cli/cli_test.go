@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestReport(t *testing.T) {
+	cases := map[string]struct {
+		err    error
+		status int
+		text   string
+	}{
+		"nil":            {nil, 0, ""},
+		"help":           {flag.ErrHelp, 0, ""},
+		"failed":         {errors.New("no disk"), 1, "linnet: no disk\n"},
+		"marked already": {errors.New("linnet: no disk"), 1, "linnet: no disk\n"},
+		"several lines":  {errors.New("a\nb\r\n\nc"), 1, "linnet: a b c\n"},
+		"usage":          {Usagef("--x: %w", errors.New("y")), 2, "linnet: --x: y\n"},
+		"wrapped":        {fmt.Errorf("z: %w", Usagef("y")), 2, "linnet: z: y\n"},
+		"silent":         {&Status{Code: 3}, 3, ""},
+		"status 0":       {&Status{}, 0, ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var b bytes.Buffer
+			if status := Report(&b, c.err); status != c.status || b.String() != c.text {
+				t.Errorf("got %d and %q, want %d and %q", status, b.String(), c.status, c.text)
+			}
+		})
+	}
+}
+
+func TestGuard(t *testing.T) {
+	err := guard(context.Background(), func(context.Context) error { panic("transforms: Read: bad") })
+	if err == nil || err.Error() != "transforms: Read: bad" {
+		t.Errorf("a panic becomes %v", err)
+	}
+}
+
+// parse parses args with flags of their own.
+func parse(args ...string) (*Flags, error) {
+	f := &Flags{FlagSet: flag.NewFlagSet("test", flag.PanicOnError), name: "test", before: map[string]bool{}}
+	f.Int("sample", 0, "")
+	f.Bool("worker", false, "")
+	return f, f.Parse(args)
+}
+
+func TestParse(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string // of the error; "" for none
+	}{
+		{[]string{"--sample=1"}, ""},
+		{[]string{"--bogus=1"}, "there is no flag --bogus; --help lists the flags"},
+		{[]string{"--sample=x"}, "sample"},
+		{[]string{"file"}, `"file" is no flag; input is named by --input`},
+	} {
+		_, err := parse(c.args...)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%q: got %v, want %q", c.args, err, c.want)
+		}
+		if err != nil && Report(&bytes.Buffer{}, err) != Usage {
+			t.Errorf("%q: exit status is not %d", c.args, Usage)
+		}
+	}
+	f, _ := parse("--sample=0", "--worker")
+	if !f.Given("sample") || f.Given("bogus") || !f.Worker() {
+		t.Errorf("given sample %t, bogus %t; worker %t", f.Given("sample"), f.Given("bogus"), f.Worker())
+	}
+	f, _ = parse()
+	if f.Given("sample") || f.Worker() {
+		t.Errorf("without flags: given sample %t; worker %t", f.Given("sample"), f.Worker())
+	}
+}
+
+func TestBytes(t *testing.T) {
+	for in, want := range map[string]string{"64MiB": "64MiB", "1000000": "977KiB", "2GB": "1.9GiB", "0": "0"} {
+		var b Bytes
+		if err := b.Set(in); err != nil || b.String() != want {
+			t.Errorf("%s: %s, %v; want %s", in, &b, err, want)
+		}
+	}
+	var b Bytes
+	if err := b.Set("many"); err == nil {
+		t.Error("many is a number of bytes")
+	}
+}
+
+func TestCheckDevice(t *testing.T) {
+	for _, c := range []struct {
+		device       string
+		size, stride int
+		ok           bool
+	}{
+		{"cpu", -1, 0, true}, {"auto", 0, 0, true}, {"cpu", 80, 40, true}, {"cpu", 80, 80, true},
+		{"cuda", -1, 0, false}, {"gpu", -1, 0, false}, {"cpu", -2, 0, false}, {"cpu", 80, 81, false}, {"cpu", -1, 5, false}, {"cpu", 0, 5, false}, {"cpu", 80, -1, false},
+	} {
+		if err := CheckDevice(c.device, c.size, c.stride); (err == nil) != c.ok {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+func TestBar(t *testing.T) {
+	var b bytes.Buffer
+	bar := NewBar(2000, true)
+	bar.Set(1, "x") // silent
+	bar.out, bar.period = &b, 0
+	bar.Set(1000, "fast")
+	bar.period = time.Hour
+	bar.Set(1500, "too soon")
+	bar.Line("a line")
+	bar.Close()
+	bar.Set(2000, "after the end")
+	if got, want := b.String(), "1,000 of 2,000: fast\na line\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

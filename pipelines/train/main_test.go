@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/linnet-ml/linnet/model"
+)
+
+// TestMain lets the test's own binary be the command train.
+func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"train": main}) }
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			return writeCorpus(filepath.Join(env.WorkDir, "corpus"))
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"status": status},
+	})
+}
+
+// status runs a command and wants an exit status of it, and no stack.
+func status(ts *testscript.TestScript, neg bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit status %d, want %d", got, want)
+	}
+	errors := ts.ReadFile("stderr")
+	for _, bad := range []string{"goroutine", "panic"} {
+		if strings.Contains(errors, bad) {
+			ts.Fatalf("%q shows", bad)
+		}
+	}
+}
+
+// writeCorpus writes four documents that a model can learn: 1.txt.ann …
+// 4.txt.ann.
+func writeCorpus(dir string) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	for i := 1; i <= 4; i++ {
+		var b bytes.Buffer
+		for j := range 30 {
+			fmt.Fprintf(&b, "[@Agaricus species%d sp. nov.#Nomenclature*]\n[@Pileus %d cm latus, stipes albus\nlamellae liberae#Description*]\n[@It was found in the woods of %d#Misc-exposition*]\n[@%d. Spores white#Key*]\n", i*j, j, 1900+j, j)
+		}
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.txt.ann", i)), b.Bytes(), 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// small makes a training of a moment.
+var small = []string{"--input_size=512", "--embedding_size=8", "--hidden_size=6", "--epochs=2", "--batch_size=2"}
+
+// trained runs train with small and more flags, and returns the model.
+func trained(t *testing.T, corpus string, more ...string) *model.Weights {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "model")
+	args := append([]string{"--input=" + corpus, "--validation=" + filepath.Join(corpus, "4.txt.ann"), "--model_out=" + out, "--verbosity=0"}, small...)
+	cmd := exec.Command("train", append(args, more...)...)
+	if said, err := cmd.CombinedOutput(); err != nil || len(said) > 0 {
+		t.Fatalf("train %q: %v: %s", more, err, said)
+	}
+	w, err := model.Load(os.DirFS(out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// TestFlags checks that every flag of the config is in the model's config and
+// changes its hash, and that the same flags give the same model.
+func TestFlags(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short")
+	}
+	corpus := t.TempDir()
+	if err := writeCorpus(corpus); err != nil {
+		t.Fatal(err)
+	}
+	base := trained(t, corpus)
+	if again := trained(t, corpus); again.Hash() != base.Hash() {
+		t.Error("the same flags give two models")
+	}
+	for flag, value := range map[string]string{
+		"input_size": "1024", "embedding_size": "9", "hidden_size": "7", "num_layers": "2", "num_classes": "2",
+		"dropout": "0.1", "window_size": "40", "prediction_batch_size": "3", "batch_size": "3", "epochs": "1",
+		"learning_rate": "0.001", "weight_decay": "0.5", "class_weights": "balanced", "focal_labels": "Nomenclature", "seed": "2",
+	} {
+		t.Run(flag, func(t *testing.T) {
+			w := trained(t, corpus, "--"+flag+"="+value)
+			if w.Hash() == base.Hash() {
+				t.Error("the model is the same")
+			}
+			text, err := json.Marshal(w.Config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var fields map[string]any
+			if err := json.Unmarshal(text, &fields); err != nil {
+				t.Fatal(err)
+			}
+			if got := fmt.Sprint(fields[flag]); got != value {
+				t.Errorf("the config has %s=%s, want %s", flag, got, value)
+			}
+		})
+	}
+	w := trained(t, corpus, "--window_size=40", "--prediction_stride=10")
+	if w.Config.PredictionStride != 10 {
+		t.Errorf("prediction_stride=%d, want 10", w.Config.PredictionStride)
+	}
+}
