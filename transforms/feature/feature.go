@@ -153,6 +153,7 @@ func (p *part) read(text []byte, rows []yedda.Line, facts []row, b *model.Batch,
 			novelty: m.novelty,
 		}
 	}
+	l.orig = nil // it is part of text, and p outlives it
 }
 
 // join puts the ids of the parts together.

@@ -215,9 +215,10 @@ func TestLower(t *testing.T) {
 func TestPlaces(t *testing.T) {
 	for _, tail := range []string{"Éa 1", "ﬁ-–7", "Amanita muscaria", "𝒳\xffy ٣٣"} {
 		var want [3]int32
+		var l line
 		for pad := range 200 {
-			var l line
-			l.read([]byte(strings.Repeat(".", pad) + tail + "  "))
+			l.read([]byte(strings.Repeat("É", 200))) // leaves bits behind
+			l.read([]byte(strings.Repeat(".", pad) + tail + strings.Repeat(" ", pad%2)))
 			k := len(l.tokens) - 1
 			got := [3]int32{l.tokens[k].runes, int32(l.tokens[k].class)<<8 | int32(l.tokens[k].shape), int32(len(l.tokens) - pad)}
 			if pad == 0 {
@@ -252,7 +253,7 @@ func TestPatterns(t *testing.T) {
 	var l line
 	norms, texts := map[string]uint64{}, map[uint64]string{}
 	found := [6]int{}
-	for range 40000 {
+	for range 12000 {
 		text := strings.TrimSpace(strings.ReplaceAll(string(randomText(r, 1+r.IntN(12), 0)), "\n", "\v"))
 		l.read([]byte(text))
 		m, _, genera := l.find(nil, nil)
@@ -300,7 +301,7 @@ func TestPatterns(t *testing.T) {
 			norms[norm], texts[m.norm] = m.norm, norm
 		}
 	}
-	if slices.Min(found[:]) < 500 {
+	if slices.Min(found[:]) < 150 {
 		t.Errorf("the random lines hardly try some pattern: %v", found)
 	}
 }

@@ -1,8 +1,6 @@
 package feature
 
-import (
-	"unicode"
-)
+import "unicode"
 
 // Classes of characters. A token is a run of letters, a run of digits or a
 // single other character; white space parts tokens.

@@ -306,7 +306,7 @@ scan:
 			p := uint(bits.TrailingZeros64(starts)) & 63
 			isLetter, isDigit, isUpper := m.letter>>p&1, m.digit>>p&1, m.upper>>p&1
 			class := uint8(other - (other-letter)*isLetter - (other-digit)*isDigit)
-			end, uppers, conts := base+64, 0, 0
+			var end, uppers, conts int
 			if rest := stops >> p >> 1; rest != 0 {
 				size := uint(bits.TrailingZeros64(rest)) + 1
 				own := (1<<(size&63) - 1) << p
