@@ -21,14 +21,21 @@ import (
 	"github.com/linnet-ml/linnet/model"
 )
 
-// tolerance is what float32 may differ from float64, in probability. Labels
-// must agree wherever the two best classes are further apart than twice that.
-const tolerance = 1e-4
+// Float32 is what a Scorer in float32 may differ from the goldens, in
+// probability.
+const Float32 = 1e-4
 
-// Run holds the Scorers that newScorer makes to what model.Scorer promises.
+// Run holds the Scorers that newScorer makes to what model.Scorer promises,
+// with probabilities within Float32.
 func Run(t *testing.T, newScorer func(*model.Weights) (model.Scorer, error)) {
-	t.Run("goldens", func(t *testing.T) { testGoldens(t, newScorer) })
-	t.Run("reference", func(t *testing.T) { testReference(t, newScorer) })
+	RunWithin(t, Float32, newScorer)
+}
+
+// RunWithin is Run for Scorers of less precision. Labels must agree wherever
+// the two best classes are further apart than twice the tolerance.
+func RunWithin(t *testing.T, tolerance float64, newScorer func(*model.Weights) (model.Scorer, error)) {
+	t.Run("goldens", func(t *testing.T) { testGoldens(t, tolerance, newScorer) })
+	t.Run("reference", func(t *testing.T) { testReference(t, tolerance, newScorer) })
 	t.Run("alone and in company", func(t *testing.T) { testCompany(t, newScorer) })
 	t.Run("concurrency", func(t *testing.T) { testConcurrency(t, newScorer) })
 	t.Run("empty", func(t *testing.T) { testEmpty(t, newScorer) })
@@ -134,7 +141,7 @@ func score(t *testing.T, s model.Scorer, b *model.Batch, k int) []float32 {
 }
 
 // compare wants got within tolerance of want and the same labels.
-func compare(t *testing.T, got []float32, want []float64, heads ...int) {
+func compare(t *testing.T, tolerance float64, got []float32, want []float64, heads ...int) {
 	t.Helper()
 	if len(got) != len(want) {
 		t.Fatalf("%d probabilities, want %d", len(got), len(want))
@@ -183,17 +190,17 @@ func heads(c *model.Config) []int {
 	return []int{len(c.Classes), len(c.FullClasses)}
 }
 
-func testGoldens(t *testing.T, newScorer func(*model.Weights) (model.Scorer, error)) {
+func testGoldens(t *testing.T, tolerance float64, newScorer func(*model.Weights) (model.Scorer, error)) {
 	for _, g := range Goldens(t) {
 		t.Run(g.Name, func(t *testing.T) {
 			w, b := g.Model()
 			got := score(t, scorer(t, newScorer, w), b, w.Config.NumOutputs())
-			compare(t, got, g.Probs, heads(&w.Config)...)
+			compare(t, tolerance, got, g.Probs, heads(&w.Config)...)
 		})
 	}
 }
 
-func testReference(t *testing.T, newScorer func(*model.Weights) (model.Scorer, error)) {
+func testReference(t *testing.T, tolerance float64, newScorer func(*model.Weights) (model.Scorer, error)) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range 60 {
 		c := Config(1+r.IntN(300), 1+r.IntN(70), 1+r.IntN(20), 1+r.IntN(40), 1+r.IntN(3), 1+r.IntN(30), r.IntN(2)*r.IntN(30))
@@ -207,7 +214,7 @@ func testReference(t *testing.T, newScorer func(*model.Weights) (model.Scorer, e
 			for i, p := range reference {
 				want[i] = float64(p)
 			}
-			compare(t, score(t, scorer(t, newScorer, w), b, c.NumOutputs()), want, heads(&c)...)
+			compare(t, tolerance, score(t, scorer(t, newScorer, w), b, c.NumOutputs()), want, heads(&c)...)
 		})
 	}
 }
