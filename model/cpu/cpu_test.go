@@ -15,7 +15,7 @@ func newScorer(w *model.Weights) (model.Scorer, error) { return New(w) }
 // bfloat16 is what products in bfloat16 (8 bits of precision) may change in a
 // probability of the goldens, whose weights are far larger than a trained
 // model's.
-const bfloat16 = 0.02
+const bfloat16 = 0.01
 
 func TestScorer(t *testing.T) {
 	isas := kernel.ISAs()
