@@ -170,7 +170,7 @@ func TestRunLearns(t *testing.T) {
 		m.Epochs[15].ValidationLoss >= m.Epochs[0].ValidationLoss || m.Epochs[15].ValidationMacroF1 != m.Validation.MacroF1 {
 		t.Errorf("epochs: %+v", m.Epochs)
 	}
-	if m.Parameters != cfg1(w).NumParameters() || len(m.Split.Train) != 40 || m.Split.TrainLines == 0 || m.Seconds <= 0 ||
+	if m.Parameters != w.Config.NumParameters() || len(m.Split.Train) != 40 || m.Split.TrainLines == 0 || m.Seconds <= 0 ||
 		m.Time.IsZero() || !strings.HasPrefix(m.Device, "cpu, ") || m.Seed != cfg.Seed {
 		t.Errorf("metadata: %+v", m)
 	}
@@ -195,8 +195,6 @@ func TestRunLearns(t *testing.T) {
 		t.Errorf("progress of %d steps, want %d", steps, end.Steps)
 	}
 }
-
-func cfg1(w *model.Weights) *model.Config { return &w.Config }
 
 // Early stopping ends the run and gives the weights of the best epoch.
 func TestEarlyStopping(t *testing.T) {

@@ -1,0 +1,56 @@
+package train
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/kernel"
+)
+
+// BenchmarkStep is a training step of the default recipe: 12 windows of 80
+// lines with 58 ids each, drawn so that some are common and most are rare.
+func BenchmarkStep(b *testing.B) {
+	cfg := model.DefaultConfig()
+	rnd := rand.New(rand.NewPCG(1, 1))
+	f := &model.Batch{}
+	labels := make([]string, 12*80)
+	for r := range labels {
+		for _, n := range [model.Groups]int{16, 12, 20, 10} {
+			for range n {
+				x := rnd.Float64()
+				f.IDs = append(f.IDs, uint32(x*x*x*float64(cfg.InputSize)))
+			}
+			f.GroupEnd = append(f.GroupEnd, uint32(len(f.IDs)))
+			f.GroupScale = append(f.GroupScale, .3)
+		}
+		for range cfg.LayoutSize {
+			f.Layout = append(f.Layout, rnd.Float32())
+		}
+		labels[r] = []string{"Nomenclature", "Description", "Misc-exposition", "Figure"}[rnd.IntN(4)]
+	}
+	for workers := 1; workers <= min(4, runtime.GOMAXPROCS(0)); workers *= 2 {
+		b.Run(fmt.Sprintf("%s/workers=%d", kernel.ISA(), workers), func(b *testing.B) {
+			t, err := newTrainer(&Options{Config: cfg, Train: []Document{{Features: f, Labels: labels}}, Workers: workers})
+			if err != nil {
+				b.Fatal(err)
+			}
+			t.steps = 1 << 30
+			var batch []window
+			for i := range cfg.BatchSize {
+				batch = append(batch, window{0, i * 80, 80})
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := t.train(batch); err != nil {
+					b.Fatal(err)
+				}
+			}
+			lines := float64(b.N * len(labels))
+			b.ReportMetric(lines/b.Elapsed().Seconds(), "lines/s")
+			b.ReportMetric(b.Elapsed().Seconds()/lines*1e6, "µs/line")
+		})
+	}
+}
