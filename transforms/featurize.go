@@ -36,12 +36,12 @@ func (f *featurizeFn) Setup() error {
 		}
 		f.inputSize = w.Config.InputSize
 	}
-	f.stage = newStage("featurize", ProgressOf(f.Options.Run), f.featurize, pipe.New, f.Options.inFlight())
+	f.stage = newStage("featurize", ProgressOf(f.Options.Run), f.Options.inFlight()/2, f.featurize, pipe.New)
 	return nil
 }
 
 func (f *featurizeFn) StartBundle(emit func(beam.EventTime, Example), reject func(beam.EventTime, Rejection)) {
-	f.stage.pipe.Reset()
+	f.stage.begin()
 }
 
 func (f *featurizeFn) ProcessElement(ctx context.Context, t beam.EventTime, d Document, emit func(beam.EventTime, Example), reject func(beam.EventTime, Rejection)) error {

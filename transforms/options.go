@@ -2,6 +2,7 @@ package transforms
 
 import (
 	"encoding/base64"
+	"runtime"
 	"time"
 )
 
@@ -29,8 +30,9 @@ type Options struct {
 	Run string
 	// Verbosity of what workers log: 2 adds the device, 3 each batch.
 	Verbosity int
-	// InFlight bounds the bytes of documents that each transform holds, 0 for
-	// DefaultInFlight.
+	// InFlight bounds the bytes of documents and their features that Predict
+	// holds in a process, and those that the others hold, which is less; 0
+	// stands for 16 MiB a core and at least 32 MiB.
 	InFlight int64
 
 	// Base is the folder that names of documents are relative to (Read).
@@ -90,17 +92,14 @@ type Options struct {
 	MaxRejected float64
 }
 
-// Defaults of Options.
-const (
-	DefaultMaxDocumentBytes = 64 << 20
-	DefaultInFlight         = 64 << 20
-)
+// DefaultMaxDocumentBytes is that of Options.
+const DefaultMaxDocumentBytes = 64 << 20
 
 func (o *Options) inFlight() int64 {
 	if o.InFlight > 0 {
 		return o.InFlight
 	}
-	return DefaultInFlight
+	return max(32, 16*int64(runtime.GOMAXPROCS(0))) << 20
 }
 
 func (o *Options) maxDocumentBytes() int64 {

@@ -16,6 +16,8 @@ type Progress struct {
 	Lines    atomic.Int64 // lines labelled
 	Bytes    atomic.Int64 // bytes read
 
+	stages sync.Map // name of a stage → *atomic.Int64, its bundles in hand
+
 	stop atomic.Bool
 	mu   sync.Mutex
 	err  error
@@ -69,6 +71,15 @@ func (p *Progress) Noted() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.note
+}
+
+// bundles is the number of bundles that a stage has in hand in this process.
+func (p *Progress) bundles(stage string) *atomic.Int64 {
+	n, ok := p.stages.Load(stage)
+	if !ok {
+		n, _ = p.stages.LoadOrStore(stage, new(atomic.Int64))
+	}
+	return n.(*atomic.Int64)
 }
 
 // fail keeps err, marks it for the launcher of another process, and returns it.

@@ -45,11 +45,11 @@ var (
 
 func (f *readFn) Setup() {
 	f.progress = ProgressOf(f.Options.Run)
-	f.stage = newStage("read", f.progress, f.read, pipe.NewIO, f.Options.inFlight()/textShare)
+	f.stage = newStage("read", f.progress, f.Options.inFlight()/textShare, f.read, pipe.NewIO)
 }
 
 func (f *readFn) StartBundle(emit func(beam.EventTime, Document), reject func(beam.EventTime, Rejection)) {
-	f.stage.pipe.Reset()
+	f.stage.begin()
 }
 
 func (f *readFn) ProcessElement(ctx context.Context, t beam.EventTime, uri []byte, emit func(beam.EventTime, Document), reject func(beam.EventTime, Rejection)) error {

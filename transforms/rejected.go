@@ -41,10 +41,10 @@ const judgedFrom = 100
 
 func (f *rejectFn) Setup() {
 	f.progress = ProgressOf(f.Options.Run)
-	f.stage = newStage("reject", f.progress, f.write, pipe.NewIO, f.Options.inFlight())
+	f.stage = newStage("reject", f.progress, f.Options.inFlight()/4, f.write, pipe.NewIO)
 }
 
-func (f *rejectFn) StartBundle() { f.stage.pipe.Reset() }
+func (f *rejectFn) StartBundle() { f.stage.begin() }
 
 func (f *rejectFn) ProcessElement(ctx context.Context, t beam.EventTime, r Rejection) error {
 	rejectedCounter.Inc(ctx, 1)

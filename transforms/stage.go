@@ -27,19 +27,42 @@ type outcome[T any] struct {
 type stage[I, O any] struct {
 	name     string
 	progress *Progress
-	pipe     *pipe.Pipe[job[I], outcome[O]]
+	limit    int64 // bytes in flight, for all bundles of the process together
+	do       work[I, O]
+	newPipe  maker[I, O]
+
+	pipe   *pipe.Pipe[job[I], outcome[O]]
+	inside bool // a bundle
 }
 
+// work makes an output or a rejection of an element, or neither for one to pass
+// over; an error fails the bundle. It is called on many goroutines.
 type work[I, O any] func(ctx context.Context, in I) (*O, *Rejection, error)
 
-func newStage[I, O any](name string, p *Progress, do work[I, O],
-	make func(int64, func(context.Context, job[I]) (outcome[O], error)) *pipe.Pipe[job[I], outcome[O]], limit int64) stage[I, O] {
-	return stage[I, O]{name, p, make(limit, func(ctx context.Context, j job[I]) (outcome[O], error) {
+// maker is pipe.New or pipe.NewIO.
+type maker[I, O any] func(int64, func(context.Context, job[I]) (outcome[O], error)) *pipe.Pipe[job[I], outcome[O]]
+
+func newStage[I, O any](name string, p *Progress, limit int64, do work[I, O], newPipe maker[I, O]) stage[I, O] {
+	return stage[I, O]{name: name, progress: p, limit: limit, do: do, newPipe: newPipe}
+}
+
+// begin is for StartBundle. Some runners have a dozen bundles of a stage in one
+// process: each gets a share of the limit.
+func (s *stage[I, O]) begin() {
+	if s.pipe != nil {
+		s.pipe.Reset()
+	}
+	bundles := s.progress.bundles(s.name)
+	if !s.inside { // else the bundle before failed
+		bundles.Add(1)
+	}
+	s.inside = true
+	s.pipe = s.newPipe(s.limit/max(bundles.Load(), 1), func(ctx context.Context, j job[I]) (outcome[O], error) {
 		o := outcome[O]{time: j.time}
 		var err error
-		o.out, o.rejected, err = do(ctx, j.in)
+		o.out, o.rejected, err = s.do(ctx, j.in)
 		return o, err
-	})}
+	})
 }
 
 func (s *stage[I, O]) push(ctx context.Context, t beam.EventTime, in I, size int64,
@@ -47,9 +70,15 @@ func (s *stage[I, O]) push(ctx context.Context, t beam.EventTime, in I, size int
 	return s.progress.fail(s.name, s.pipe.Push(ctx, job[I]{t, in}, size, s.emitter(ctx, emit, reject)))
 }
 
+// drain is for FinishBundle.
 func (s *stage[I, O]) drain(ctx context.Context,
 	emit func(beam.EventTime, *O), reject func(beam.EventTime, Rejection)) error {
-	return s.progress.fail(s.name, s.pipe.Drain(ctx, s.emitter(ctx, emit, reject)))
+	err := s.pipe.Drain(ctx, s.emitter(ctx, emit, reject))
+	if err == nil {
+		s.inside = false
+		s.progress.bundles(s.name).Add(-1)
+	}
+	return s.progress.fail(s.name, err)
 }
 
 func (s *stage[I, O]) emitter(ctx context.Context,

@@ -59,13 +59,13 @@ func (f *writeFn) Setup() error {
 	if f.formats, err = f.Options.formats(); err != nil {
 		return f.progress.fail("write", err)
 	}
-	f.stage = newStage("write", f.progress, f.write, pipe.NewIO, f.Options.inFlight())
+	f.stage = newStage("write", f.progress, f.Options.inFlight()/4, f.write, pipe.NewIO)
 	f.tally = tally{}
 	return nil
 }
 
 func (f *writeFn) StartBundle(emit func(beam.EventTime, []byte), reject func(beam.EventTime, Rejection)) {
-	f.stage.pipe.Reset()
+	f.stage.begin()
 }
 
 func (f *writeFn) ProcessElement(ctx context.Context, t beam.EventTime, l Labelled, emit func(beam.EventTime, []byte), reject func(beam.EventTime, Rejection)) error {

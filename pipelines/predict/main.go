@@ -326,11 +326,11 @@ func (o *options) settings(c *model.Config) string {
 	return fmt.Sprintf("label_set=%s window_size=%d prediction_stride=%d format=%s probabilities=%t", labelSet, window, stride, formats, o.probabilities)
 }
 
-// limitMemory sets Go's memory limit and returns the bytes that each of the
-// four transforms may have in flight.
+// limitMemory sets Go's memory limit and returns transforms.Options.InFlight
+// that suits it.
 func (o *options) limitMemory() int64 {
 	if o.memoryLimit == 0 {
-		return transforms.DefaultInFlight
+		return 0
 	}
 	debug.SetMemoryLimit(int64(o.memoryLimit))
 	return max(8<<20, int64(o.memoryLimit)/16)
