@@ -283,7 +283,7 @@ func (m *Model) engine(ctx context.Context, o *Options) (*inference.Engine[windo
 	}
 	key := strconv.Itoa(size) + " " + strconv.FormatInt(o.inFlight(), 10) + " " + m.key
 	return engines.Get(ctx, key, func(context.Context) (*inference.Engine[windowItem, []float32], error) {
-		return inference.NewEngine(scorerHandler{m}, inference.Options{
+		return inference.NewEngine(scorerHandler{m, o.Verbosity}, inference.Options{
 			MaxBatchSize:   size,
 			MaxBatchWeight: batchLines,
 			BucketWeights:  []int64{32, 64, 128, 256, 512, 1024},
@@ -305,7 +305,10 @@ type windowItem struct {
 }
 
 // scorerHandler scores batches of windows. It implements inference.Handler.
-type scorerHandler struct{ model *Model }
+type scorerHandler struct {
+	model     *Model
+	verbosity int
+}
 
 var batches = sync.Pool{New: func() any { return new(model.Batch) }}
 
@@ -330,9 +333,11 @@ func (h scorerHandler) Run(ctx context.Context, items []windowItem) ([][]float32
 	}
 	k := h.model.Config.NumOutputs()
 	probs := make([]float32, b.NumSteps()*k)
+	begin := time.Now()
 	if err := h.model.scorer.Score(ctx, b, probs); err != nil {
 		return nil, err
 	}
+	logf(ctx, h.verbosity, 3, "batch of %d windows, %d lines in %v", len(items), b.NumLines(), time.Since(begin).Round(time.Microsecond))
 	outs := make([][]float32, len(items))
 	for i, it := range items {
 		n := it.window.Len * k

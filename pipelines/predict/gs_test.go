@@ -1,0 +1,102 @@
+package main
+
+import (
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fsouza/fake-gcs-server/fakestorage"
+
+	"github.com/linnet-ml/linnet/transforms"
+)
+
+// TestGS labels documents of one bucket into another, with a model of a third,
+// and compares the result with that of local files.
+func TestGS(t *testing.T) {
+	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener := httptest.NewServer(server.HTTPHandler())
+	t.Cleanup(listener.Close)
+	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(listener.URL, "http://"))
+	put := func(bucket, name string, data []byte) {
+		server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: bucket, Name: name}, Content: data})
+	}
+	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "out"})
+	in := t.TempDir()
+	for name, text := range map[string]string{
+		"a.txt": "Agaricus \xff nov.\n", "sub/b.txt.ann": "[@Boletus#Nomenclature*]\nPileus\n", "sub/deep/c.txt": "x\r\ny",
+	} {
+		put("in", "docs/"+name, []byte(text))
+		path := filepath.Join(in, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("in", "docs/notes.md", []byte("no document"))
+	for _, name := range []string{"config.json", "weights.safetensors"} {
+		data, err := os.ReadFile(filepath.Join("..", "..", "model", "bundled", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		put("models", "m/"+name, data)
+	}
+	local := filepath.Join(t.TempDir(), "out")
+	if _, stderr, status := predict(t, "--input="+in, "--output="+local); status != 0 {
+		t.Fatal(stderr)
+	}
+	want, err := outputs(local)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for i, args := range [][]string{{"--runner=direct"}, {"--runner=prism", "--force"}, {"--runner=direct"}} {
+		input := "gs://in/docs"
+		if i == 1 {
+			input = "gs://in/docs/**/*.txt*"
+		}
+		stdout, stderr, status := predict(t, append(args, "--input="+input, "--output=gs://out/labelled", "--model_uri=gs://models/m")...)
+		if status != 0 {
+			t.Fatalf("run %d: exit status %d: %s%s", i, status, stdout, stderr)
+		}
+		if i == 2 && !strings.Contains(stdout, "3 documents done before") {
+			t.Errorf("the last run says %s", stdout)
+		}
+		objects, _, err := server.ListObjectsWithOptions("out", fakestorage.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		for _, o := range objects {
+			name := strings.TrimPrefix(o.Name, "labelled/")
+			if name == transforms.LockFile {
+				t.Error("the lock is still there")
+			}
+			if strings.HasPrefix(name, "_") {
+				continue
+			}
+			object, err := server.GetObject("out", o.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got[filepath.FromSlash(name)] = string(object.Content)
+		}
+		if err := difference(got, want); err != nil {
+			t.Errorf("run %d: %v", i, err)
+		}
+	}
+	stdout, stderr, status := predict(t, "--input=gs://in/nothing", "--output=gs://out/labelled")
+	if status != 2 || !strings.Contains(stderr, "no document in gs://in/nothing") {
+		t.Errorf("exit status %d: %s%s; want 2 and the missing folder", status, stdout, stderr)
+	}
+	stdout, stderr, status = predict(t, "--input=gs://in/docs", "--model_uri=gs://models/none", "--output=gs://out/labelled")
+	if status != 1 || !strings.Contains(stderr, "gs://models/none") {
+		t.Errorf("exit status %d: %s%s; want 1 and the missing model", status, stdout, stderr)
+	}
+}
