@@ -20,15 +20,20 @@ import (
 
 // fake doubles numbers; an item's weight is its value.
 type fake struct {
-	run    func(batch []int64) error // before the answer
-	closed atomic.Bool
+	run           func(batch []int64) error // before the answer
+	closed        atomic.Bool
+	running, most atomic.Int64 // batches at once
+	ctx           context.Context
 
 	mu      sync.Mutex
 	batches [][]int64
 }
 
-func (f *fake) Run(_ context.Context, batch []int64) ([]int64, error) {
+func (f *fake) Run(ctx context.Context, batch []int64) ([]int64, error) {
 	f.mu.Lock()
+	f.most.Store(max(f.most.Load(), f.running.Add(1)))
+	defer f.running.Add(-1)
+	f.ctx = ctx
 	f.batches = append(f.batches, slices.Clone(batch))
 	f.mu.Unlock()
 	if f.run != nil {
@@ -44,7 +49,14 @@ func (f *fake) Run(_ context.Context, batch []int64) ([]int64, error) {
 }
 
 func (f *fake) Weight(item int64) int64 { return item }
-func (f *fake) Close() error            { f.closed.Store(true); return nil }
+
+func (f *fake) Close() error {
+	f.closed.Store(true)
+	if f.running.Load() > 0 {
+		return errors.New("closed while a batch runs")
+	}
+	return nil
+}
 
 // sizes are those of the batches so far.
 func (f *fake) sizes() (sizes []int) {
@@ -147,6 +159,9 @@ func TestSubmitters(t *testing.T) {
 		}
 		if e.inFlight != 0 {
 			t.Errorf("%+v: %d bytes in flight at the end", o, e.inFlight)
+		}
+		if most := h.most.Load(); o.Concurrency > 0 && most > int64(o.Concurrency) {
+			t.Errorf("%+v: %d batches at once", o, most)
 		}
 		if err := e.Close(); err != nil || !h.closed.Load() {
 			t.Errorf("Close: %v, handler closed: %v", err, h.closed.Load())
@@ -441,6 +456,58 @@ func TestClose(t *testing.T) {
 	if err := e.Close(); err != nil {
 		t.Errorf("second Close: %v", err)
 	}
+}
+
+// TestCloseWaits closes an engine while a batch runs, which its context ends.
+func TestCloseWaits(t *testing.T) {
+	h := &fake{}
+	begun := make(chan struct{})
+	h.run = func([]int64) error {
+		h.mu.Lock()
+		ctx := h.ctx
+		h.mu.Unlock()
+		close(begun)
+		<-ctx.Done()
+		time.Sleep(20 * time.Millisecond)
+		return ctx.Err()
+	}
+	e := NewEngine(h, Options{MaxInFlight: 1})
+	q := NewQueue[int](e)
+	if err := q.Push(t.Context(), 0, []int64{1}, 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	q.Reset()
+}
+
+// TestMaxInFlight pushes up to the limit and one byte beyond.
+func TestMaxInFlight(t *testing.T) {
+	release := holdPool()
+	defer release()
+	e := NewEngine(&fake{}, Options{MaxBatchSize: 100, MaxInFlight: 10})
+	q, other := NewQueue[int](e), NewQueue[int](e)
+	push := func(q *Queue[int, int64, int64], size int64) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		return q.Push(ctx, 0, []int64{1}, size, nil)
+	}
+	if err := errors.Join(push(q, 6), push(q, 4)); err != nil {
+		t.Errorf("up to the limit: %v", err)
+	}
+	if err := push(q, 1); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("beyond the limit: %v, want to wait", err)
+	}
+	if err := push(other, 100); err != nil {
+		t.Errorf("another queue's first group: %v, want no wait for others", err)
+	}
+	if err := push(other, 1); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("another queue's second group: %v, want to wait", err)
+	}
+	q.Reset()
+	other.Reset()
 }
 
 func BenchmarkQueue(b *testing.B) {

@@ -165,17 +165,16 @@ func (g *gs) List(ctx context.Context, uri string, fn func(Object) error) error 
 	if err != nil {
 		return err
 	}
-	if object != "" && !strings.HasSuffix(object, "/") {
-		attrs, err := g.bucket(bucket).Object(object).Attrs(ctx)
-		if err == nil {
-			return fn(gsObject(bucket, attrs, false))
-		}
-		if !errors.Is(err, storage.ErrObjectNotExist) {
-			return errGS(uri, err)
-		}
-	}
 	folder := object
-	if object != "" && !strings.HasSuffix(object, "/") {
+	named := object == "" || strings.HasSuffix(object, "/")
+	if !named {
+		o, err := g.Stat(ctx, uri)
+		if err == nil {
+			return fn(o)
+		}
+		if !errors.Is(err, ErrNotExist) {
+			return err
+		}
 		folder += "/"
 	}
 	found := object == "" // an empty bucket is a folder
@@ -189,7 +188,7 @@ func (g *gs) List(ctx context.Context, uri string, fn func(Object) error) error 
 	switch {
 	case err != nil || found:
 		return err
-	case !hasMeta(object):
+	case named || !hasMeta(object):
 		return fmt.Errorf("store: %s: there is no such object or folder: %w", quote(uri), ErrNotExist)
 	}
 	p := parsePattern(object)
@@ -213,6 +212,18 @@ func (g *gs) List(ctx context.Context, uri string, fn func(Object) error) error 
 		err = fmt.Errorf("store: %s: nothing matches the pattern: %w", quote(uri), ErrNotExist)
 	}
 	return err
+}
+
+func (g *gs) Stat(ctx context.Context, uri string) (Object, error) {
+	o, err := g.object(uri)
+	if err != nil {
+		return Object{}, err
+	}
+	attrs, err := o.Attrs(ctx)
+	if err != nil {
+		return Object{}, errGS(uri, err)
+	}
+	return gsObject(o.BucketName(), attrs, false), nil
 }
 
 // pages calls fn with each object of a query, page by page.

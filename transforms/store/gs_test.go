@@ -27,6 +27,7 @@ type fakeGS struct {
 
 	mu       sync.Mutex
 	requests []string
+	sent     int64                     // bytes of bodies
 	fault    func(r *http.Request) int // a status instead of an answer; 0 is none
 	lose     func(r *http.Request) int // a status after the work was done
 }
@@ -66,7 +67,20 @@ func (f *fakeGS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	f.HTTPHandler().ServeHTTP(w, r)
+	f.HTTPHandler().ServeHTTP(countingWriter{w, f}, r)
+}
+
+type countingWriter struct {
+	http.ResponseWriter
+	f *fakeGS
+}
+
+func (w countingWriter) Write(b []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(b)
+	w.f.mu.Lock()
+	defer w.f.mu.Unlock()
+	w.f.sent += int64(n)
+	return n, err
 }
 
 // times returns a fault or loss of the first n requests that match.
@@ -130,6 +144,21 @@ func TestGSSub(t *testing.T) {
 	_, s := gsStore(t)
 	testSub(t, s, "gs://lab/base")
 	testSub(t, s, "gs://lab/base/")
+}
+
+// TestGSTooLarge shows that an object over the limit is not fetched.
+func TestGSTooLarge(t *testing.T) {
+	fake, s := gsStore(t)
+	const size = 64 << 20
+	fake.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "lab", Name: "big"}, Content: make([]byte, size)})
+	_, err := s.Read(t.Context(), "gs://lab/big", size-1)
+	wantError(t, err, ErrTooLarge)
+	time.Sleep(10 * time.Millisecond)
+	fake.mu.Lock()
+	defer fake.mu.Unlock()
+	if fake.sent > size/2 {
+		t.Errorf("%d bytes were sent", fake.sent)
+	}
 }
 
 // TestGSOneClient shows that For makes one client a process.

@@ -47,7 +47,7 @@ func (local) List(ctx context.Context, uri string, fn func(Object) error) error 
 	switch {
 	case err == nil:
 		return w.named(path)
-	case !hasMeta(path):
+	case !hasMeta(path) || os.IsPathSeparator(uri[len(uri)-1]):
 		return localError(uri, err)
 	}
 	base, rest := literalHead(filepath.ToSlash(path))
@@ -243,6 +243,17 @@ func notRegular(path string, info fs.FileInfo) error {
 		what = "device"
 	}
 	return fmt.Errorf("store: %s: is a %s, not a file", quote(path), what)
+}
+
+func (local) Stat(_ context.Context, uri string) (Object, error) {
+	info, err := os.Stat(uri)
+	if err != nil {
+		return Object{}, localError(uri, err)
+	}
+	if !info.Mode().IsRegular() {
+		return Object{}, notRegular(uri, info)
+	}
+	return Object{Path: filepath.Clean(uri), Size: info.Size(), Modified: info.ModTime()}, nil
 }
 
 func (local) Read(ctx context.Context, uri string, limit int64) ([]byte, error) {

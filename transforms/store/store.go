@@ -52,13 +52,16 @@ type Store interface {
 	// it) or a pattern: * and ? stay within a name, [a-z] and [!a-z] are one
 	// character of a set, ** crosses folders ("a/**/*.txt" has "a/b.txt" too),
 	// \ takes the special meaning of the next character. What exists by that
-	// very name wins over the pattern. Order is that of bytes, locally within a
+	// very name wins over the pattern, and a uri that ends in a slash is a
+	// folder of that very name, never a pattern. Order is that of bytes, locally within a
 	// folder; links to folders come last and no folder is listed twice. No more
 	// than one folder's names, or one page, are held at a time.
 	//
 	// List fails with fn's error, and with ErrNotExist where uri names nothing
 	// or the pattern matches nothing.
 	List(ctx context.Context, uri string, fn func(Object) error) error
+	// Stat describes the file of that very name. A folder is an error.
+	Stat(ctx context.Context, uri string) (Object, error)
 	// Read returns the whole content. One of more than limit bytes is
 	// ErrTooLarge, and is not read; limit 0 is no limit.
 	Read(ctx context.Context, uri string, limit int64) ([]byte, error)

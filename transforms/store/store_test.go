@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // list returns the paths that uri names; errors stand behind their paths.
@@ -82,10 +83,21 @@ func testReadWrite(t *testing.T, s Store, base string) {
 	mustWrite(t, s, uri, big)
 	wantContent(t, s, uri, big)
 
+	if o, err := s.Stat(t.Context(), uri); err != nil || o.Path != uri || o.Size != int64(len(big)) || time.Since(o.Modified) > time.Minute {
+		t.Errorf("Stat: %+v, %v", o, err)
+	}
+	// Names that are not there, but would be patterns.
+	_, err := s.Stat(t.Context(), Join(base, "out", "[x].txt"))
+	wantError(t, err, ErrNotExist, "[x].txt")
+	wantError(t, s.List(t.Context(), Join(base, "o[u]t")+"/", nil), ErrNotExist, "o[u]t")
+	if got, _ := list(t, s, Join(base, "out")+"/"); !slices.Equal(got, []string{uri}) {
+		t.Errorf("folder with a slash: %q", got)
+	}
+
 	if _, err := s.Read(t.Context(), uri, int64(len(big))); err != nil {
 		t.Errorf("Read at the limit: %v", err)
 	}
-	_, err := s.Read(t.Context(), uri, int64(len(big))-1)
+	_, err = s.Read(t.Context(), uri, int64(len(big))-1)
 	wantError(t, err, ErrTooLarge, uri, "1048576 bytes, the limit is 1048575")
 
 	cancelled, cancel := context.WithCancel(t.Context())

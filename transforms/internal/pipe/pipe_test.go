@@ -73,6 +73,9 @@ func TestOrder(t *testing.T) {
 		if err := p.Drain(t.Context(), emit); err != nil {
 			t.Fatal(err)
 		}
+		if p.inFlight != 0 {
+			t.Fatalf("%d bytes in flight at the end", p.inFlight)
+		}
 		if next != len(sizes) || int(begun.Load()) != len(sizes) {
 			t.Fatalf("%d emitted, %d begun, want %d", next, begun.Load(), len(sizes))
 		}
