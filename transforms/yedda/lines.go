@@ -60,6 +60,23 @@ func Blank(line []byte) bool {
 	return true
 }
 
+// Unreadable are the lines of text that are blank and yet hold ink: U+FFFD or
+// bytes that are no UTF-8, which nobody can read. They are no Rows.
+func Unreadable(text []byte) []Line {
+	if utf8.Valid(text) && !bytes.ContainsRune(text, utf8.RuneError) {
+		return nil
+	}
+	var lines []Line
+	for start := 0; start < len(text); {
+		end := index(text, newline, start)
+		if line := text[start:end]; Blank(line) && hasInk(line) {
+			lines = append(lines, Line{start, end})
+		}
+		start = end + 1
+	}
+	return lines
+}
+
 // asciiSpace holds the white space of ASCII: the usual six and the four
 // separators 1C to 1F, which Python's str.isspace counts too.
 var asciiSpace = [utf8.RuneSelf]bool{
@@ -204,7 +221,7 @@ func (d *Document) flatten() []stretch {
 	return out
 }
 
-// SpansOf makes spans of rows, which are Rows(text), and their labels:
+// SpansOf makes spans of rows, which are lines of text in order, and their labels:
 // neighbouring rows with one label are one span, from the first one's first
 // byte to the last one's end. A blank line ends a span and stays outside, and
 // so does a form feed, wherever in a row it stands. The CR of a CR LF that
