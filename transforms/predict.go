@@ -209,6 +209,7 @@ type Model struct {
 	Config *model.Config
 	Hash   string
 	Device string // where it runs and how, in words
+	Reason string // why --device=auto took no GPU, in one line; otherwise empty
 
 	key     string
 	scorer  model.Scorer
@@ -239,12 +240,11 @@ func LoadModel(ctx context.Context, opts Options) (*Model, error) {
 			return nil, err
 		}
 		m := &Model{Config: &w.Config, Hash: w.Hash(), key: key, bytes: int64(len(w.Table))}
-		var reason string
-		if m.scorer, reason, err = backend.New(device, w); err != nil {
+		if m.scorer, m.Reason, err = backend.New(device, w); err != nil {
 			return nil, err
 		}
-		if reason != "" {
-			logf(ctx, opts.Verbosity, 1, "%s", reason)
+		if m.Reason != "" {
+			logf(ctx, opts.Verbosity, 1, "%s", m.Reason)
 		}
 		m.Device = "cpu, float32, " + kernel.ISA()
 		m.loading = time.Since(begin)

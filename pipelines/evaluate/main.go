@@ -138,6 +138,9 @@ func (o *options) evaluate(ctx context.Context) error {
 		if _, _, err := m.Config.Head(o.labelSet); err != nil {
 			return cli.Usagef("%w", err)
 		}
+		if m.Reason != "" && o.verbosity > 0 {
+			fmt.Fprintf(os.Stderr, "linnet: %s\n", m.Reason)
+		}
 		opts.ModelHash, opts.InputSize = m.Hash, m.Config.InputSize
 		score.Config = *m.Config
 		result.Model, result.ModelHash = o.modelURI, m.Hash

@@ -232,6 +232,9 @@ func (o *options) label(ctx context.Context) error {
 	if _, _, err := m.Config.Head(o.labelSet); err != nil {
 		return cli.Usagef("%w", err)
 	}
+	if m.Reason != "" && o.verbosity > 0 {
+		fmt.Fprintf(os.Stderr, "linnet: %s\n", m.Reason)
+	}
 	opts.ModelHash, opts.InputSize, opts.Versions = m.Hash, m.Config.InputSize, m.Device
 	opts.Settings = o.settings(m.Config)
 
@@ -342,6 +345,7 @@ func (o *options) show(bar *cli.Bar, p *transforms.Progress, begin time.Time) fu
 		return func() {}
 	}
 	over := make(chan struct{})
+	total := bar.Total()
 	go func() {
 		tick := time.NewTicker(200 * time.Millisecond)
 		defer tick.Stop()
@@ -350,11 +354,16 @@ func (o *options) show(bar *cli.Bar, p *transforms.Progress, begin time.Time) fu
 			case <-over:
 				return
 			case <-tick.C:
-				text := cli.Rate(p.Lines.Load(), time.Since(begin)) + " lines/s"
+				seen := p.Seen()
+				text := fmt.Sprintf("%s of %s, %s lines/s", cli.Count(seen), cli.Plural(total, "document"), cli.Rate(p.Lines.Load(), time.Since(begin)))
 				if n := p.Rejected.Load(); n > 0 {
 					text += ", " + cli.Count(n) + " rejected"
 				}
-				bar.Set(p.Seen(), text)
+				if seen > 0 {
+					left := time.Duration(float64(time.Since(begin)) / float64(seen) * float64(max(0, total-seen)))
+					text += ", " + left.Round(time.Second).String() + " left"
+				}
+				bar.Set(seen, text)
 			}
 		}
 	}()

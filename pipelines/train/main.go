@@ -435,16 +435,21 @@ func (p *progress) show(s train.Progress) {
 	if p.bar == nil {
 		p.bar = cli.NewBar(int64(s.Steps), p.silent)
 	}
-	text := fmt.Sprintf("epoch %d/%d, loss %.4f, learning rate %.5f, %s lines/s", s.Epoch, s.Epochs, s.Loss, s.LearningRate, cli.Count(int64(s.LinesPerSec)))
-	if p.validated && s.MacroF1 > 0 {
-		text += fmt.Sprintf(", dev macro-F1 %.4f", s.MacroF1)
-	}
-	text += fmt.Sprintf(", %s left", s.Left.Round(time.Second))
+	speed, left := cli.Count(int64(s.LinesPerSec)), s.Left.Round(time.Second)
+	f1 := ""
 	if s.EpochEnd {
-		p.bar.Line(text)
+		if p.validated {
+			f1 = fmt.Sprintf(", dev macro-F1 %.4f", s.MacroF1)
+		}
+		p.bar.Line(fmt.Sprintf("epoch %d/%d, loss %.4f, learning rate %.5f, %s lines/s%s, %s left",
+			s.Epoch, s.Epochs, s.Loss, s.LearningRate, speed, f1, left))
 		return
 	}
-	p.bar.Set(int64(s.Step), text)
+	if p.validated && s.MacroF1 > 0 { // of the epoch before
+		f1 = fmt.Sprintf(" F1 %.3f", s.MacroF1)
+	}
+	p.bar.Set(int64(s.Step), fmt.Sprintf("epoch %d/%d loss %.3f rate %.4f %s lines/s%s %s left",
+		s.Epoch, s.Epochs, s.Loss, s.LearningRate, speed, f1, left))
 }
 
 func (p *progress) close() {

@@ -119,7 +119,7 @@ func TestBar(t *testing.T) {
 	bar.Line("a line")
 	bar.Close()
 	bar.Set(2000, "after the end")
-	if got, want := b.String(), "1,000 of 2,000: fast\na line\n"; got != want {
+	if got, want := b.String(), "fast\na line\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -60,6 +60,12 @@ type Bar struct {
 	period time.Duration
 }
 
+// barWidth is that of the bar alone, in columns; rest is what stands around it.
+const barWidth, rest = 6, 9
+
+// Total is the number of steps.
+func (b *Bar) Total() int64 { return b.total }
+
 // NewBar makes a Bar of total steps.
 func NewBar(total int64, silent bool) *Bar {
 	b := &Bar{out: os.Stderr, total: total, last: time.Now(), period: 10 * time.Second}
@@ -69,9 +75,8 @@ func NewBar(total int64, silent bool) *Bar {
 	case term.IsTerminal(int(os.Stderr.Fd())):
 		b.bar = progressbar.NewOptions64(total,
 			progressbar.OptionSetWriter(os.Stderr),
-			progressbar.OptionSetWidth(24),
+			progressbar.OptionSetWidth(barWidth),
 			progressbar.OptionThrottle(100*time.Millisecond),
-			progressbar.OptionShowCount(),
 			progressbar.OptionSetPredictTime(false), // the text tells it
 			progressbar.OptionSetElapsedTime(false),
 			progressbar.OptionClearOnFinish(),
@@ -88,7 +93,7 @@ func (b *Bar) Set(n int64, text string) {
 		return
 	}
 	if b.bar != nil {
-		b.bar.Describe(text)
+		b.bar.Describe(fit(text))
 		_ = b.bar.Set64(min(n, b.total))
 		return
 	}
@@ -96,7 +101,19 @@ func (b *Bar) Set(n int64, text string) {
 		return
 	}
 	b.last = time.Now()
-	fmt.Fprintf(b.out, "%s of %s: %s\n", Count(n), Count(b.total), text)
+	fmt.Fprintln(b.out, text)
+}
+
+// fit cuts text so that the bar stays on one line of the terminal.
+func fit(text string) string {
+	columns, _, err := term.GetSize(int(os.Stderr.Fd()))
+	if err != nil {
+		return text
+	}
+	if room := columns - barWidth - rest; len(text) > max(room, 0) {
+		return text[:max(room, 0)]
+	}
+	return text
 }
 
 // Line writes a line of its own, above the bar.
