@@ -483,6 +483,40 @@ func TestCloseWaits(t *testing.T) {
 	q.Reset()
 }
 
+// TestWaitLeavesOthers waits for a batch that runs: what others have brought
+// goes on waiting for a full batch as long as the device is busy.
+func TestWaitLeavesOthers(t *testing.T) {
+	hold := make(chan struct{})
+	h := &fake{run: func([]int64) error { <-hold; return nil }}
+	e := NewEngine(h, Options{MaxBatchSize: 2, MaxInFlight: 100, Concurrency: 1})
+	q, other := NewQueue[[]int64](e), NewQueue[[]int64](e)
+	s, rest := sink{t: t}, sink{t: t}
+	push := func(q *Queue[[]int64, int64, int64], s *sink, items ...int64) {
+		t.Helper()
+		if err := q.Push(t.Context(), items, items, 1, s.emit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	push(q, &s, 1, 2)
+	push(other, &rest, 3)
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		if err := q.Drain(t.Context(), s.emit); err != nil {
+			t.Error(err)
+		}
+	})
+	time.Sleep(10 * time.Millisecond) // it waits by now
+	push(other, &rest, 4)
+	close(hold)
+	wait.Wait()
+	if err := other.Drain(t.Context(), rest.emit); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.sizes(); !slices.Equal(got, []int{2, 2}) {
+		t.Errorf("batches of %v, want two full ones", got)
+	}
+}
+
 // TestMaxInFlight pushes up to the limit and one byte beyond.
 func TestMaxInFlight(t *testing.T) {
 	release := holdPool()

@@ -90,6 +90,7 @@ func testReadWrite(t *testing.T, s Store, base string) {
 	_, err := s.Stat(t.Context(), Join(base, "out", "[x].txt"))
 	wantError(t, err, ErrNotExist, "[x].txt")
 	wantError(t, s.List(t.Context(), Join(base, "o[u]t")+"/", nil), ErrNotExist, "o[u]t")
+	wantError(t, s.List(t.Context(), Join(base, "out", "[x].txt")+"/", func(Object) error { return nil }), ErrNotExist)
 	if got, _ := list(t, s, Join(base, "out")+"/"); !slices.Equal(got, []string{uri}) {
 		t.Errorf("folder with a slash: %q", got)
 	}
