@@ -99,7 +99,7 @@ func holdPool() (release func()) {
 
 // TestSubmitters drives one engine from eight goroutines with tiny limits.
 func TestSubmitters(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	for _, o := range []Options{
 		{MaxBatchSize: 7, MaxInFlight: 10},
 		{MaxBatchSize: 7, MaxInFlight: 0},
@@ -427,7 +427,7 @@ func TestReset(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	release := holdPool()
 	defer release()
 	h := &fake{}

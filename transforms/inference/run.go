@@ -1,0 +1,120 @@
+package inference
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+)
+
+// Loader is what RunInference needs of a model: a struct whose exported fields
+// say which one (a folder, a device), since they travel to the workers as JSON.
+type Loader[I, O any] interface {
+	// Load makes the model ready. It is called once a process for loaders with
+	// equal fields and Options; an error fails the run.
+	Load(ctx context.Context) (Handler[I, O], error)
+}
+
+// RunInference is PCollection<I> to PCollection<KV<I, O>>: every item with what
+// the model says of it; and PCollection<KV<I, string>>, items whose batch
+// failed, with the cause on one line. Elements keep their event times. The
+// program calls Register with the same types in an init function.
+//
+// Where MaxInFlight is 0 it is 64 MiB. An item counts the bytes that the
+// handler's method Size(I) int64 tells, where it has one, or else its weight.
+func RunInference[I, O any, L Loader[I, O]](s beam.Scope, loader L, options Options, items beam.PCollection) (results, failed beam.PCollection) {
+	fn := &runFn[I, O, L]{Loader: loader, Options: options}
+	if _, ok := registered.Load(reflect.TypeOf(fn)); !ok {
+		panic("inference: RunInference of types without Register")
+	}
+	return beam.ParDo2(s.Scope("linnet.RunInference"), fn, items)
+}
+
+// Register makes RunInference known to workers for the types. I and O are known
+// to Beam already, or are registered with it.
+func Register[I, O any, L Loader[I, O]]() {
+	fn := &runFn[I, O, L]{}
+	if _, again := registered.LoadOrStore(reflect.TypeOf(fn), true); !again {
+		beam.RegisterDoFn(fn)
+	}
+}
+
+var registered sync.Map // types of DoFns
+
+// engines are those of the process, by type, loader and options. Teardown is not
+// called by all runners, so an engine lives as long as the process.
+var engines Shared[any]
+
+type runFn[I, O any, L Loader[I, O]] struct {
+	Loader  L
+	Options Options
+
+	engine *Engine[I, O]
+	queue  *Queue[timed[I], I, O]
+}
+
+type timed[I any] struct {
+	time beam.EventTime
+	item I
+}
+
+func (f *runFn[I, O, L]) Setup(ctx context.Context) error {
+	config, err := json.Marshal(f)
+	if err != nil {
+		return fmt.Errorf("inference: %T: %w", f.Loader, err)
+	}
+	engine, err := engines.Get(ctx, fmt.Sprintf("%T %s", f, config), func(ctx context.Context) (any, error) {
+		begin := time.Now()
+		handler, err := f.Loader.Load(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("inference: load %T: %w", f.Loader, err)
+		}
+		options := f.Options
+		if options.MaxInFlight == 0 {
+			options.MaxInFlight = 64 << 20
+		}
+		options.LoadTime = time.Since(begin)
+		return NewEngine(handler, options), nil
+	})
+	if err != nil {
+		return err
+	}
+	f.engine = engine.(*Engine[I, O])
+	f.queue = NewQueue[timed[I]](f.engine)
+	return nil
+}
+
+func (f *runFn[I, O, L]) StartBundle(emit func(beam.EventTime, I, O), fail func(beam.EventTime, I, string)) {
+	f.queue.Reset()
+}
+
+func (f *runFn[I, O, L]) ProcessElement(ctx context.Context, t beam.EventTime, item I, emit func(beam.EventTime, I, O), fail func(beam.EventTime, I, string)) error {
+	var size int64
+	if sizer, ok := f.engine.Handler().(interface{ Size(I) int64 }); ok {
+		size = sizer.Size(item)
+	} else {
+		size = f.engine.Handler().Weight(item)
+	}
+	return f.queue.Push(ctx, timed[I]{t, item}, []I{item}, size, f.emitter(emit, fail))
+}
+
+func (f *runFn[I, O, L]) FinishBundle(ctx context.Context, emit func(beam.EventTime, I, O), fail func(beam.EventTime, I, string)) error {
+	return f.queue.Drain(ctx, f.emitter(emit, fail))
+}
+
+func (f *runFn[I, O, L]) emitter(emit func(beam.EventTime, I, O), fail func(beam.EventTime, I, string)) func(timed[I], []O, error) error {
+	return func(t timed[I], outs []O, err error) error {
+		if err != nil {
+			cause := strings.Join(strings.Fields(strings.ToValidUTF8(err.Error(), "\uFFFD")), " ")
+			fail(t.time, t.item, cause)
+			return nil
+		}
+		emit(t.time, t.item, outs[0])
+		return nil
+	}
+}

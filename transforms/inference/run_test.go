@@ -1,0 +1,184 @@
+package inference
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/metrics"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/log"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/ptest"
+)
+
+func TestMain(m *testing.M) {
+	log.LogLevel = "error" // Beam's plans are long
+	ptest.Main(m)
+}
+
+// lineLoader loads a linear model: Slope·x, and no answer for x in [400, 500).
+type lineLoader struct {
+	Slope float64
+	Name  string // makes tests' models different
+}
+
+var lineLoads, unique atomic.Int64
+
+func (l lineLoader) Load(context.Context) (Handler[int, float64], error) {
+	lineLoads.Add(1)
+	if l.Slope == 0 {
+		return nil, errors.New("no model there")
+	}
+	return line(l), nil
+}
+
+type line lineLoader
+
+func (l line) Run(_ context.Context, batch []int) ([]float64, error) {
+	outs := make([]float64, len(batch))
+	for i, x := range batch {
+		if 400 <= x && x < 500 {
+			return nil, fmt.Errorf("cannot do\n%d", x)
+		}
+		outs[i] = l.Slope * float64(x)
+	}
+	return outs, nil
+}
+
+func (line) Weight(int) int64 { return 1 }
+func (line) Size(int) int64   { return 8 }
+func (line) Close() error     { return nil }
+
+func init() {
+	Register[int, float64, lineLoader]()
+	Register[int, float64, lineLoader]() // harmless
+	beam.RegisterFunction(later)
+	beam.RegisterDoFn(&keepFn{})
+}
+
+// later makes x its own event time.
+func later(x int, emit func(beam.EventTime, int)) { emit(beam.EventTime(x), x) }
+
+// kept are the results that keepFn saw, by the test's name. The workers of
+// direct and prism are in this process.
+var kept struct {
+	sync.Mutex
+	lines map[string][]string
+}
+
+type keepFn struct{ Name string }
+
+func (f *keepFn) ProcessElement(t beam.EventTime, x int, y beam.Y) {
+	kept.Lock()
+	defer kept.Unlock()
+	if kept.lines == nil {
+		kept.lines = make(map[string][]string)
+	}
+	kept.lines[f.Name] = append(kept.lines[f.Name], fmt.Sprintf("%d %v at %d", x, y, t))
+}
+
+func TestRunInference(t *testing.T) {
+	const n = 1000
+	for _, runner := range []string{"direct", "prism"} {
+		t.Run(runner, func(t *testing.T) {
+			lineLoads.Store(0)
+			items := make([]int, n)
+			for i := range items {
+				items[i] = i
+			}
+			loader := lineLoader{Slope: 0.5, Name: fmt.Sprint(t.Name(), unique.Add(1))}
+			run := func() beam.PipelineResult {
+				kept.lines = nil
+				p, s := beam.NewPipelineWithRoot()
+				col := beam.ParDo(s, later, beam.Reshuffle(s, beam.CreateList(s, items)))
+				results, failed := RunInference[int, float64](s, loader, Options{MaxBatchSize: 100, Namespace: "test"}, col)
+				beam.ParDo0(s, &keepFn{t.Name()}, results)
+				beam.ParDo0(s, &keepFn{t.Name() + " failed"}, failed)
+				res, err := beam.Run(t.Context(), runner, p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return res
+			}
+			if got := metricsOf(run())["load_model_latency_milli_secs"].Count; got != 1 {
+				t.Errorf("%d loads reported by the first run, want 1", got)
+			}
+			res := run() // by the same model
+			if got := lineLoads.Load(); got != 1 {
+				t.Errorf("%d loads, want 1", got)
+			}
+			results, failed := kept.lines[t.Name()], kept.lines[t.Name()+" failed"]
+			if len(results)+len(failed) != n || len(failed) < 100 || len(failed) > 400 {
+				t.Errorf("%d results and %d failed of %d", len(results), len(failed), n)
+			}
+			for _, x := range []int{0, 1, 399, 500, 999} { // may share a batch with one that fails
+				want := fmt.Sprintf("%d %v at %d", x, 0.5*float64(x), x)
+				bad := slices.ContainsFunc(failed, func(s string) bool { return strings.HasPrefix(s, fmt.Sprintf("%d cannot do 4", x)) })
+				if !bad && !slices.Contains(results, want) {
+					t.Errorf("no result %q", want)
+				}
+			}
+			if !slices.ContainsFunc(failed, func(s string) bool {
+				return strings.HasPrefix(s, "450 cannot do 4") && strings.HasSuffix(s, " at 450")
+			}) {
+				t.Error("450 did not fail")
+			}
+
+			got := metricsOf(res)
+			good := int64(len(results))
+			if got["num_inferences"].Sum != good || got["failed_batches_counter"].Sum == 0 {
+				t.Errorf("metrics %v, want %d inferences", got, good)
+			}
+			if v := got["inference_request_batch_size"]; v.Sum != good || v.Max > 100 {
+				t.Errorf("batch sizes %+v, want a sum of %d", v, good)
+			}
+			if v := got["inference_request_batch_byte_size"]; v.Sum != 8*good {
+				t.Errorf("batch bytes %+v, want a sum of %d", v, 8*good)
+			}
+			if v := got["inference_batch_latency_micro_secs"]; v.Count != got["inference_request_batch_size"].Count {
+				t.Errorf("latencies %+v", v)
+			}
+		})
+	}
+}
+
+// metricsOf are those of namespace test; a counter has its value as Sum.
+func metricsOf(res beam.PipelineResult) map[string]metrics.DistributionValue {
+	got := map[string]metrics.DistributionValue{}
+	all := res.Metrics().Query(func(r metrics.SingleResult) bool { return r.Namespace() == "test" })
+	for _, c := range all.Counters() {
+		got[c.Name()] = metrics.DistributionValue{Sum: c.Result()}
+	}
+	for _, d := range all.Distributions() {
+		got[d.Name()] = d.Result()
+	}
+	return got
+}
+
+func TestRunInferenceLoadFails(t *testing.T) {
+	for _, runner := range []string{"direct", "prism"} {
+		p, s := beam.NewPipelineWithRoot()
+		RunInference[int, float64](s, lineLoader{Name: t.Name()}, Options{}, beam.Create(s, 1))
+		_, err := beam.Run(t.Context(), runner, p)
+		if err == nil || !strings.Contains(err.Error(), "inference: load inference.lineLoader: no model there") {
+			t.Errorf("%s: got %v, want the load's error", runner, err)
+		}
+	}
+}
+
+type otherLoader struct{ lineLoader }
+
+func TestRunInferenceWithoutRegister(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	_, s := beam.NewPipelineWithRoot()
+	RunInference[int, float64](s, otherLoader{}, Options{}, beam.Create(s, 1))
+}
