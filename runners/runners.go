@@ -99,7 +99,9 @@ func Init(verbosity int) {
 		// Prism logs through slog, the SDK and its in-process worker through
 		// Beam's log; what matters comes back as an error.
 		slog.SetDefault(slog.New(slog.DiscardHandler))
-		hooks.DisableHook("default_remote_logging")
+		if Local() { // a worker elsewhere logs to its runner
+			hooks.DisableHook("default_remote_logging")
+		}
 	}
 	log.SetLogger(&watcher{quiet: quiet})
 }

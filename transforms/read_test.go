@@ -106,7 +106,7 @@ func TestReadDone(t *testing.T) {
 			os.Truncate(filepath.Join(out, DoneFolder, "a.txt.json"), 20)
 		}, true},
 		"another format":    {func(t *testing.T, in, out string, o *Options) { o.Formats = []string{"jsonl"} }, true},
-		"only the rejected": {func(t *testing.T, in, out string, o *Options) { o.RetryRejected = true }, false},
+		"only the rejected": {func(t *testing.T, in, out string, o *Options) { o.RetryRejected, o.Settings = true, "other" }, false},
 		"it was rejected": {func(t *testing.T, in, out string, o *Options) {
 			o.RetryRejected, o.Settings = true, "other"
 			os.MkdirAll(filepath.Join(out, RejectedFolder), 0o777)

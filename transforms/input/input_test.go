@@ -127,6 +127,7 @@ func TestWalk(t *testing.T) {
 		"files of any name": {[]string{"in/notes.md", "other/g.dat"}, "", false, map[string]string{"in/notes.md": "in/notes.md", "other/g.dat": "other/g.dat"}},
 		"a pattern":         {[]string{"in/*.ann"}, "", false, map[string]string{"in/b.txt.ann": "b.txt", "in/both.txt.ann": "both.txt", "in/c.ann": "c"}},
 		"the same twice":    {[]string{"in/sub", "in/sub/d.txt"}, "", false, map[string]string{"in/sub/d.txt": "d.txt", "in/sub/e.txt.ann": "e.txt"}},
+		"of another name":   {[]string{"in/notes.md", "in/no*"}, "", false, map[string]string{"in/notes.md": "notes.md"}},
 		"two folders":       {[]string{"in/sub", "other"}, "", false, map[string]string{"in/sub/d.txt": "in/sub/d.txt", "in/sub/e.txt.ann": "in/sub/e.txt", "other/f.txt": "other/f.txt"}},
 		"brackets":          {[]string{"in/a[1].txt"}, "", false, map[string]string{"in/a[1].txt": "a[1].txt"}},
 		"a name of bytes":   {[]string{"in/\xff.txt"}, "", false, map[string]string{"in/\xff.txt": "\xff.txt"}},
