@@ -201,3 +201,18 @@ func TestQuote(t *testing.T) {
 		}
 	}
 }
+
+// in puts dir before the names.
+func in(dir string, names ...string) []string {
+	for i := range names {
+		names[i] = dir + "/" + names[i]
+	}
+	return names
+}
+
+// nasty are names that some program cannot take.
+var nasty = []string{
+	"a b.txt", "a,b.txt", "a[1].txt", "a{b}.txt", "a*b.txt", "a?b.txt", "a\nb.txt", "a\rb.txt", "a\tb.txt",
+	"\xff\xfe.txt", "\xc3.txt", "ä.txt", "日本.txt", "-n.txt", "~", "#1.txt", "%41.txt", "a'b\"c.txt", "$(x).txt", `a\b.txt`,
+	" ", "...", ".hidden.txt", "a:b.txt", "x.txt.ann", strings.Repeat("n", 255),
+}
