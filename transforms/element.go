@@ -42,6 +42,9 @@ type Labelled struct {
 	Classes []string
 	Labels  []uint16  // index in Classes of each row's label: the most probable one
 	Probs   []float32 // [rows, len(Classes)], row-major
+	// Other is the label of lines that hold ink which nobody can read
+	// (yedda.Inked); "" leaves them outside every span.
+	Other string
 }
 
 // Rejection tells of a document that a stage could not handle.
@@ -124,7 +127,7 @@ func encodeLabelled(l Labelled) []byte {
 	for _, p := range l.Probs {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(p))
 	}
-	return b
+	return appendBytes(b, l.Other)
 }
 
 func decodeLabelled(b []byte) (Labelled, error) {
@@ -151,6 +154,7 @@ func decodeLabelled(b []byte) (Labelled, error) {
 			l.Probs[i] = math.Float32frombits(binary.LittleEndian.Uint32(probs[4*i:]))
 		}
 	}
+	l.Other = string(r.bytes())
 	return l, r.end("Labelled")
 }
 
@@ -254,6 +258,26 @@ func (l *Labelled) labels() []string {
 		names[i] = l.Classes[c]
 	}
 	return names
+}
+
+// Inked are the lines with ink and their labels: the rows, and those that
+// nobody can read, labelled Other.
+func (l *Labelled) Inked() (lines []yedda.Line, labels []string) {
+	lines, labels = yedda.Inked(l.Text, l.Rows), l.labels()
+	if len(lines) == len(l.Rows) {
+		return l.Rows, labels
+	}
+	all := make([]string, len(lines))
+	row := 0
+	for i, line := range lines {
+		if row < len(l.Rows) && l.Rows[row] == line {
+			all[i] = labels[row]
+			row++
+		} else {
+			all[i] = l.Other
+		}
+	}
+	return lines, all
 }
 
 // table is l as the other formats take it. They call the document by its name,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -39,6 +40,7 @@ type predictFn struct {
 	progress *Progress
 	first    int // column of the label set in the model's probabilities
 	classes  []string
+	other    string // class of lines that nobody can read
 	queue    *inference.Queue[job[Example], windowItem, []float32]
 }
 
@@ -61,6 +63,9 @@ func (f *predictFn) setup(ctx context.Context) error {
 	}
 	if f.Options.WindowSize > 0 && f.Options.PredictionStride > f.Options.WindowSize {
 		return errors.New("prediction_stride is larger than window_size, so lines would stay without a label")
+	}
+	if slices.Contains(f.classes, m.Config.OtherClass) {
+		f.other = m.Config.OtherClass
 	}
 	engine, err := m.engine(ctx, &f.Options)
 	if err != nil {
@@ -100,7 +105,7 @@ func (f *predictFn) emitter(emit func(beam.EventTime, Labelled)) func(job[Exampl
 		if err != nil {
 			return fmt.Errorf("%s: %w", j.in.URI, err)
 		}
-		l := Labelled{Document: j.in.Document, Classes: f.classes}
+		l := Labelled{Document: j.in.Document, Classes: f.classes, Other: f.other}
 		l.Probs = average(len(l.Rows), f.windows(len(l.Rows)), outs, f.model.Config.NumOutputs(), f.first, len(f.classes))
 		l.Labels = make([]uint16, len(l.Rows))
 		for i := range l.Labels {

@@ -109,15 +109,11 @@ func exists(ctx context.Context, uri string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	there := false
-	err = st.List(ctx, uri, func(o store.Object) error {
-		there = there || o.Path == uri
-		return nil
-	})
+	_, err = st.Stat(ctx, uri)
 	if errors.Is(err, store.ErrNotExist) {
 		return false, nil
 	}
-	return there, err
+	return err == nil, err
 }
 
 // Merge writes the records of a finished run into the two files that people
@@ -142,7 +138,7 @@ func Clean(ctx context.Context, output string) error {
 	if err != nil {
 		return err
 	}
-	err = st.List(ctx, temp, func(o store.Object) error { return st.Delete(ctx, o.Path) })
+	err = st.List(ctx, temp+"/", func(o store.Object) error { return st.Delete(ctx, o.Path) })
 	if errors.Is(err, store.ErrNotExist) {
 		return nil
 	}
@@ -160,7 +156,7 @@ func HasRejected(ctx context.Context, output string) (bool, error) {
 		return false, err
 	}
 	found := errors.New("found")
-	err = st.List(ctx, folder, func(store.Object) error { return found })
+	err = st.List(ctx, folder+"/", func(store.Object) error { return found })
 	if errors.Is(err, store.ErrNotExist) {
 		return false, nil
 	}
@@ -176,7 +172,7 @@ func (o *Options) merge(ctx context.Context, folder, file string) error {
 		return err
 	}
 	var all bytes.Buffer
-	err = st.List(ctx, store.Join(string(o.Output), folder), func(obj store.Object) error {
+	err = st.List(ctx, store.Join(string(o.Output), folder)+"/", func(obj store.Object) error {
 		if !strings.HasSuffix(obj.Path, ".json") {
 			return nil
 		}

@@ -121,7 +121,8 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 	for _, c := range l.Labels {
 		out.counts[c]++
 	}
-	spans := yedda.SpansOf(l.Text, l.Rows, l.labels())
+	lines, labels := l.Inked()
+	spans := yedda.SpansOf(l.Text, lines, labels)
 	name := string(l.Name)
 	var bad error // what to reject the document for
 	for _, format := range f.formats {

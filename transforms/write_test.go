@@ -40,6 +40,23 @@ func writeAll(opts Options, docs []Labelled) (beam.PipelineResult, error) {
 	})
 }
 
+// A line that nobody can read joins the spans of its neighbours where they
+// have its label, and stays outside where it has none.
+func TestWriteUnreadable(t *testing.T) {
+	for other, want := range map[string]string{
+		"Other": "[@one\n\ufffd\ufffd\n\xff#Other*]\n[@two#Key*]\n[@\ufffd#Other*]\n",
+		"":      "[@one#Other*]\n\ufffd\ufffd\n\xff\n[@two#Key*]\n\ufffd\n",
+	} {
+		out := t.TempDir()
+		l := labelledOf("a.txt", "one\n\ufffd\ufffd\n\xff\ntwo\n\ufffd\n", "Other", "Key")
+		l.Other = other
+		if _, err := writeAll(Options{Output: Path(out)}, []Labelled{l}); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "output with Other="+other, read(t, out, "a.txt.ann"), want)
+	}
+}
+
 func TestWrite(t *testing.T) {
 	out := t.TempDir()
 	opts := Options{Output: Path(out), ModelHash: "m", Settings: "s", Versions: "v", Formats: Formats(), Probabilities: true}

@@ -232,16 +232,13 @@ type scoreFn struct {
 }
 
 func (f *scoreFn) ProcessElement(ctx context.Context, l transforms.Labelled, reject func(transforms.Rejection)) {
-	labels := make([]string, len(l.Labels))
-	for i, c := range l.Labels {
-		labels[i] = l.Classes[c]
-	}
-	f.count(ctx, &l.Document, labels)
+	lines, labels := l.Inked()
+	f.count(ctx, &l.Document, lines, labels)
 }
 
-// count judges labels, one a row of d, against d's spans.
-func (f *scoreFn) count(ctx context.Context, d *transforms.Document, labels []string) {
-	gold := (&yedda.Document{Text: d.Text, Spans: d.Spans}).LineLabels(d.Rows)
+// count judges the labels of lines of d against d's spans.
+func (f *scoreFn) count(ctx context.Context, d *transforms.Document, lines []yedda.Line, labels []string) {
+	gold := (&yedda.Document{Text: d.Text, Spans: d.Spans}).LineLabels(lines)
 	counts := map[[2]string]int64{}
 	for i, g := range gold {
 		if g = f.class(g); g != "" {
@@ -288,15 +285,16 @@ func (f *compareFn) ProcessElement(ctx context.Context, d transforms.Document, r
 		return nil
 	}
 	predicted := yedda.Parse(data)
-	rows := yedda.Rows(predicted.Text)
+	lines := yedda.Inked(d.Text, d.Rows)
+	predictedLines := yedda.Inked(predicted.Text, yedda.Rows(predicted.Text))
 	same := func(a, b yedda.Line) bool {
 		return bytes.Equal(fields(d.Text[a.Start:a.End]), fields(predicted.Text[b.Start:b.End]))
 	}
-	if !slices.EqualFunc(d.Rows, rows, same) {
+	if !slices.EqualFunc(lines, predictedLines, same) {
 		fail("its prediction " + uri + " has other text; predict it again from this document")
 		return nil
 	}
-	f.Score.count(ctx, &d, predicted.LineLabels(rows))
+	f.Score.count(ctx, &d, lines, predicted.LineLabels(predictedLines))
 	return nil
 }
 

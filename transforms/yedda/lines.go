@@ -60,16 +60,17 @@ func Blank(line []byte) bool {
 	return true
 }
 
-// Unreadable are the lines of text that are blank and yet hold ink: U+FFFD or
-// bytes that are no UTF-8, which nobody can read. They are no Rows.
-func Unreadable(text []byte) []Line {
+// Inked are the lines of text that hold ink: Rows, and those that nobody can
+// read, of U+FFFD or bytes that are no UTF-8. It is rows, which must be
+// Rows(text), where there are no others.
+func Inked(text []byte, rows []Line) []Line {
 	if utf8.Valid(text) && !bytes.ContainsRune(text, utf8.RuneError) {
-		return nil
+		return rows
 	}
 	var lines []Line
 	for start := 0; start < len(text); {
 		end := index(text, newline, start)
-		if line := text[start:end]; Blank(line) && hasInk(line) {
+		if hasInk(text[start:end]) {
 			lines = append(lines, Line{start, end})
 		}
 		start = end + 1

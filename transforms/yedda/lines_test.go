@@ -41,14 +41,14 @@ func strs(text string, lines []Line) []string {
 	return out
 }
 
-func TestUnreadable(t *testing.T) {
-	text := "\ufffd \ufffd\nx\ufffd\n \n\xff\xfe\r\n\f\ufffd"
-	want := []string{"\ufffd \ufffd", "\xff\xfe\r", "\f\ufffd"}
-	if got := strs(text, Unreadable([]byte(text))); !slices.Equal(got, want) {
-		t.Errorf("Unreadable: got %q, want %q", got, want)
-	}
-	if got := Unreadable([]byte("a\n\n\fé\n")); got != nil {
-		t.Errorf("Unreadable of readable text: got %v, want none", got)
+func TestInked(t *testing.T) {
+	for text, want := range map[string][]string{
+		"\ufffd \ufffd\nx\ufffd\n \n\xff\xfe\r\n\f\ufffd": {"\ufffd \ufffd", "x\ufffd", "\xff\xfe\r", "\f\ufffd"},
+		"a\n\n\fé\n": {"a", "\fé"},
+	} {
+		if got := strs(text, Inked([]byte(text), Rows([]byte(text)))); !slices.Equal(got, want) {
+			t.Errorf("Inked(%q): got %q, want %q", text, got, want)
+		}
 	}
 }
 
