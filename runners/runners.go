@@ -30,6 +30,7 @@ import (
 
 	// Each registers its runner and its flags.
 	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/runners/dataflow"
+	//lint:ignore SA1019 it streams a fused pipeline without gRPC, and people ask for it by name
 	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/runners/direct"
 	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/runners/flink"
 	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/runners/prism"

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
-	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/runners/direct"
 
 	"github.com/linnet-ml/linnet/transforms"
 	"github.com/linnet-ml/linnet/transforms/yedda"

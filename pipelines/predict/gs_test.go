@@ -68,12 +68,12 @@ func TestGS(t *testing.T) {
 		if i == 2 && !strings.Contains(stdout, "3 documents done before") {
 			t.Errorf("the last run says %s", stdout)
 		}
-		objects, _, err := server.ListObjectsWithOptions("out", fakestorage.ListOptions{})
+		listed, err := server.ListObjectsWithOptionsPaginated("out", fakestorage.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := map[string]string{}
-		for _, o := range objects {
+		for _, o := range listed.Objects {
 			name := strings.TrimPrefix(o.Name, "labelled/")
 			if name == transforms.LockFile {
 				t.Error("the lock is still there")

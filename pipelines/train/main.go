@@ -232,8 +232,8 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 
 // told is err, or the interrupt where that was its cause.
 func told(ctx context.Context, err error) error {
-	if context.Cause(ctx) == cli.Interrupted {
-		return fmt.Errorf("%w: no model was written", cli.Interrupted)
+	if errors.Is(context.Cause(ctx), cli.ErrInterrupted) {
+		return fmt.Errorf("%w: no model was written", cli.ErrInterrupted)
 	}
 	return err
 }

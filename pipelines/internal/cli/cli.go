@@ -93,11 +93,11 @@ func Line(err error) string {
 	return "linnet: " + strings.TrimPrefix(text, "linnet: ")
 }
 
-// Interrupted is the cause of a context that Interruptible's signals ended.
-var Interrupted = errors.New("interrupted")
+// ErrInterrupted is the cause of a context that Interruptible's signals ended.
+var ErrInterrupted = errors.New("interrupted")
 
 // Interruptible returns a context that the first SIGINT or SIGTERM ends, with
-// the cause Interrupted; the second ends the program at once.
+// the cause ErrInterrupted; the second ends the program at once.
 func Interruptible(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 2)
@@ -109,7 +109,7 @@ func Interruptible(ctx context.Context) (context.Context, func()) {
 				fmt.Fprintln(os.Stderr, "\nlinnet: interrupted twice, ended at once")
 				os.Exit(Failed)
 			}
-			cancel(Interrupted)
+			cancel(ErrInterrupted)
 		}
 	}()
 	return ctx, func() { signal.Stop(signals); cancel(nil) }
