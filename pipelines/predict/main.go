@@ -299,7 +299,7 @@ func (o *options) label(ctx context.Context) error {
 	if o.verbosity > 0 {
 		o.summary(os.Stdout, m.Config, result.Counters, took)
 	}
-	return o.judge(result.Counters)
+	return o.judge(result.Counters, progress.Noted())
 }
 
 // pipeline is predict as a pipeline.
@@ -409,14 +409,18 @@ func round(d time.Duration) time.Duration {
 }
 
 // judge is the end of a run that came to its end: nil, or the error or status
-// that the rejected documents make.
-func (o *options) judge(n map[string]int64) error {
+// that the rejected documents make. example is one of the rejections, if this
+// process knows any.
+func (o *options) judge(n map[string]int64, example string) error {
 	rejected := n["rejected"]
 	seen := n["documents"] + n["skipped"] + rejected
 	if rejected == 0 {
 		return nil
 	}
-	say := fmt.Errorf("%s of %s rejected; %s says why", cli.Count(rejected), cli.Plural(seen, "document"), store.Join(o.output, transforms.RejectedFile))
+	if example != "" {
+		example = ", such as " + example
+	}
+	say := fmt.Errorf("%s of %s rejected%s; %s has them all", cli.Count(rejected), cli.Plural(seen, "document"), example, store.Join(o.output, transforms.RejectedFile))
 	if rejected == seen || seen >= 100 && float64(rejected) > o.maxRejected*float64(seen) {
 		return say
 	}

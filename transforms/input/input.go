@@ -108,6 +108,9 @@ func New(args []string, output string, annotated bool) (*Set, error) {
 			}
 		}
 		s.Args = append(s.Args, []byte(arg))
+		if remote(arg) && strings.HasSuffix(args[i], "/") {
+			s.Args[i] = append(s.Args[i], '/') // a folder, whatever characters it has
+		}
 		if i == 0 {
 			base = dir
 		} else if base, err = common(base, dir); err != nil {
