@@ -58,8 +58,11 @@ func TestGS(t *testing.T) {
 
 	for i, args := range [][]string{{"--runner=direct"}, {"--runner=prism", "--force"}, {"--runner=direct"}} {
 		input := "gs://in/docs"
-		if i == 1 {
+		switch i {
+		case 1:
 			input = "gs://in/docs/**/*.txt*"
+		case 2:
+			input = "gs://in/docs/"
 		}
 		stdout, stderr, status := predict(t, append(args, "--input="+input, "--output=gs://out/labelled", "--model_uri=gs://models/m")...)
 		if status != 0 {
