@@ -33,7 +33,8 @@ type (
 		panels        uintptr
 		lower, right  uintptr // whether a block has a second row and column of tiles
 		first, second amxProduct
-		end           uintptr // 0: there is no third product
+		//lint:ignore U1000 the assembly reads it
+		end uintptr // 0: there is no third product
 	}
 	amxProduct = struct {
 		blocks uintptr // of 32 in K

@@ -31,7 +31,8 @@ type (
 		add           *float32
 		ldadd         uintptr
 		first, second tileProduct
-		end           uintptr // 0: there is no third product
+		//lint:ignore U1000 the assembly reads it
+		end uintptr // 0: there is no third product
 	}
 	tileProduct = struct {
 		k     uintptr

@@ -214,10 +214,9 @@ type trainer struct {
 	epochs        [][]window // the windows of each epoch, in order
 	workers       int
 
-	net    *network[float32]
-	grad   []float32 // of net.flat
-	m, v   []float32 // moments of net.flat
-	decays []bool    // by parameter: matrices decay, biases do not
+	net  *network[float32]
+	grad []float32 // of net.flat
+	m, v []float32 // moments of net.flat
 
 	layoutMean, layoutInvStd []float32
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	//lint:ignore SA1019 it needs no server, and the output comes in order
 	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/runners/direct"
 
 	"github.com/linnet-ml/linnet/transforms/inference"

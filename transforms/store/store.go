@@ -94,7 +94,7 @@ func For(ctx context.Context, uri string, opts ...Option) (Store, error) {
 	}
 	switch scheme := schemeOf(uri); scheme {
 	case "":
-		return local{o.tempDir}, nil
+		return local(o), nil
 	case "gs":
 		return forGS(ctx, uri)
 	case "file":
