@@ -18,3 +18,13 @@ type Scorer interface {
 	// Close frees the device's memory; the Scorer is not used after it.
 	Close() error
 }
+
+// MultiScorer is a Scorer that can take windows over several Batches, such as
+// those of several documents, without their lines being copied together.
+type MultiScorer interface {
+	Scorer
+	// ScoreAll is Score of the windows of all batches, one Batch after the
+	// other: probs is [sum of their NumSteps, K]. The Batches may share memory,
+	// and lines that no window holds cost nothing.
+	ScoreAll(ctx context.Context, batches []*Batch, probs []float32) error
+}

@@ -107,8 +107,13 @@ func BenchmarkParts(b *testing.B) {
 		b.Fatal(err)
 	}
 	batch := benchBatch(c, lines)
+	batch.Windows = []model.ContextWindow{{Len: lines}}
+	probs := make([]float32, lines*s.k)
 	mem := new(scratch)
-	mem.fit(s, batch)
+	if err := mem.lay(s, []*model.Batch{batch}, probs); err != nil {
+		b.Fatal(err)
+	}
+	mem.fit(s)
 	run := func(name string, f func()) {
 		b.Run(fmt.Sprintf("%s/%s", name, kernel.ISA()), func(b *testing.B) {
 			for b.Loop() {
@@ -118,17 +123,17 @@ func BenchmarkParts(b *testing.B) {
 		})
 	}
 	run("embed", func() {
-		if err := s.embed(context.Background(), mem, batch); err != nil {
+		if err := s.embed(context.Background(), mem, mem.runs[0]); err != nil {
 			b.Fatal(err)
 		}
 	})
 	run("standardise", func() {
 		for l := range lines {
-			standardise(mem.layout[:s.layout], batch.Layout[l*s.layout:], s.layoutMean, s.layoutInvStd)
+			kernel.Standardise(mem.layout[:s.layout], batch.Layout[l*s.layout:], s.layoutMean, s.layoutInvStd, clip)
 		}
 	})
 	run("check", func() {
-		if err := s.check(batch, nil); err != nil {
+		if err := mem.lay(s, []*model.Batch{batch}, probs); err != nil {
 			b.Fatal(err)
 		}
 	})

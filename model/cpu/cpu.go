@@ -16,7 +16,7 @@ import (
 	"github.com/linnet-ml/linnet/model/kernel"
 )
 
-// Scorer implements model.Scorer. It shares the table and the biases of the
+// Scorer implements model.MultiScorer. It shares the table and the biases of the
 // Weights it was made from, which must not change while it is used, and holds
 // the matrices packed.
 type Scorer struct {
@@ -90,20 +90,35 @@ func (s *Scorer) Close() error { return nil }
 
 // Score implements model.Scorer. It looks at ctx every few hundred lines and
 // returns its error, in which case probs is half written. Its memory is 4·D
-// bytes for each line of b, 24 bytes for each window, at most
+// bytes for each line that a window holds, 24 bytes for each window, at most
 // maxStateBytes between layers (none for one layer) and some hundred kB. An id
 // outside the table panics.
 func (s *Scorer) Score(ctx context.Context, b *model.Batch, probs []float32) error {
-	if err := s.check(b, probs); err != nil {
-		return err
-	}
 	mem := s.scratch.Get().(*scratch)
 	defer s.scratch.Put(mem)
-	mem.fit(s, b)
-	if err := s.embed(ctx, mem, b); err != nil {
+	mem.one[0] = b
+	defer func() { mem.one[0] = nil }()
+	return s.score(ctx, mem, mem.one[:], probs)
+}
+
+// ScoreAll implements model.MultiScorer, as Score does model.Scorer.
+func (s *Scorer) ScoreAll(ctx context.Context, batches []*model.Batch, probs []float32) error {
+	mem := s.scratch.Get().(*scratch)
+	defer s.scratch.Put(mem)
+	return s.score(ctx, mem, batches, probs)
+}
+
+func (s *Scorer) score(ctx context.Context, mem *scratch, batches []*model.Batch, probs []float32) error {
+	defer mem.forget()
+	if err := mem.lay(s, batches, probs); err != nil {
 		return err
 	}
-	mem.sortWindows(b.Windows)
+	mem.fit(s)
+	for _, r := range mem.runs {
+		if err := s.embed(ctx, mem, r); err != nil {
+			return err
+		}
+	}
 	for first := 0; first < len(mem.order); {
 		n := s.groupSize(mem.order[first:])
 		if err := s.label(ctx, mem, mem.order[first:first+n], probs); err != nil {

@@ -71,6 +71,54 @@ func TestBatchErrors(t *testing.T) {
 	}
 }
 
+// TestScoreAll scores windows over several batches, some of which overlap or
+// come in no order, and compares every bit with those of windows alone.
+func TestScoreAll(t *testing.T) {
+	c := modeltest.Config(500, 16, 6, 24, 1, 3, 5)
+	s, err := New(modeltest.Weights(c, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	windows := [][]model.ContextWindow{
+		{{First: 90, Len: 10}, {First: 3, Len: 40}, {First: 20, Len: 30}, {First: 25, Len: 5}, {First: 80, Len: 15}},
+		nil,
+		{{First: 7, Len: 1}, {First: 8, Len: 0}, {First: 8, Len: 20}, {First: 0, Len: 70}},
+		{{First: 69, Len: 1}}, // of the batch before, which shares its memory
+	}
+	var batches []*model.Batch
+	var want []float32
+	for i, w := range windows {
+		b := modeltest.Batch(c, uint32(i), 100-10*i, w)
+		if i == 3 {
+			b = &model.Batch{IDs: batches[2].IDs, GroupEnd: batches[2].GroupEnd, GroupScale: batches[2].GroupScale, Layout: batches[2].Layout, Windows: w}
+		}
+		batches = append(batches, b)
+		for j := range w {
+			alone := *b
+			alone.Windows = w[j : j+1]
+			probs := make([]float32, w[j].Len*c.NumOutputs())
+			if err := s.Score(context.Background(), &alone, probs); err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, probs...)
+		}
+	}
+	got := make([]float32, len(want))
+	if err := s.ScoreAll(context.Background(), batches, got); err != nil {
+		t.Fatal(err)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Fatalf("probability %d: got %v, want %v", i, got[i], want[i])
+		}
+	}
+	batches[3].GroupEnd = append([]uint32(nil), batches[3].GroupEnd...)
+	batches[3].GroupEnd[69*model.Groups] = 1 << 20
+	if err := s.ScoreAll(context.Background(), batches, got); err == nil || !strings.HasPrefix(err.Error(), "cpu: batch: line 69:") {
+		t.Errorf("error = %v, want one of line 69", err)
+	}
+}
+
 // TestStateMemory holds groupSize to its bound on the states between layers.
 func TestStateMemory(t *testing.T) {
 	s := &Scorer{h: 96, layers: make([]layer, 2)}

@@ -13,19 +13,20 @@ const embedLines = 64
 // clip is where a standardised layout number is cut.
 const clip = 6
 
-// embed computes x of every line of b into mem.x, [lines, D].
-func (s *Scorer) embed(ctx context.Context, mem *scratch, b *model.Batch) error {
-	lines, d := b.NumLines(), s.d
-	var id uint32 // first id of the next group
-	for first := 0; first < lines; first += embedLines {
+// embed computes x of the lines of r into their rows of mem.x, [lines, D].
+func (s *Scorer) embed(ctx context.Context, mem *scratch, r lineRun) error {
+	b, d := r.batch, s.d
+	id := firstID(b, r.first) // of the next group
+	for done := 0; done < r.len; done += embedLines {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n := min(embedLines, lines-first)
+		n := min(embedLines, r.len-done)
+		first := r.first + done
 		for l := range n {
-			standardise(mem.layout[l*s.layout:][:s.layout], b.Layout[(first+l)*s.layout:], s.layoutMean, s.layoutInvStd)
+			kernel.Standardise(mem.layout[l*s.layout:][:s.layout], b.Layout[(first+l)*s.layout:], s.layoutMean, s.layoutInvStd, clip)
 		}
-		x := mem.x[first*d:]
+		x := mem.x[(r.at+done)*d:]
 		kernel.GemmBias(n, mem.layout, s.layout, s.layoutWeights, s.layoutBias, x, d)
 		groups := b.GroupEnd[first*model.Groups : (first+n)*model.Groups]
 		kernel.SumLines(x, d, d, s.table, s.tableScale, b.IDs, id, groups, b.GroupScale[first*model.Groups:], model.Groups)
@@ -38,17 +39,10 @@ func (s *Scorer) embed(ctx context.Context, mem *scratch, b *model.Batch) error 
 	return nil
 }
 
-// standardise writes (x − mean)·invStd, cut at ±clip.
-func standardise(dst, x, mean, invStd []float32) {
-	x, mean, invStd = x[:len(dst)], mean[:len(dst)], invStd[:len(dst)]
-	for i := range dst {
-		v := (x[i] - mean[i]) * invStd[i]
-		if v > clip {
-			v = clip
-		}
-		if v < -clip {
-			v = -clip
-		}
-		dst[i] = v
+// firstID is where the ids of line l begin.
+func firstID(b *model.Batch, l int) uint32 {
+	if l == 0 {
+		return 0
 	}
+	return b.GroupEnd[l*model.Groups-1]
 }

@@ -158,7 +158,7 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 					line = windows[i].len - 1 - line
 				}
 				if last {
-					add(probs[(windows[i].out+line)*k:][:k], mem.logits[at*k:])
+					kernel.AddScaled(probs[(windows[i].out+line)*k:][:k], mem.logits[at*k:], 1)
 				} else {
 					copy(out.data[(start+line)*out.width+column:][:h], mem.states[at*h:])
 					start += windows[i].len
@@ -167,13 +167,5 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 			}
 		}
 		t += steps
-	}
-}
-
-// add is dst += x.
-func add(dst, x []float32) {
-	x = x[:len(dst)]
-	for i, v := range x {
-		dst[i] += v
 	}
 }

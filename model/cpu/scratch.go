@@ -8,14 +8,23 @@ import (
 	"github.com/linnet-ml/linnet/model"
 )
 
-// window is a model.ContextWindow and the first of its rows in probs.
+// window is a model.ContextWindow: its first row in scratch.x and the first of
+// its rows in probs.
 type window struct{ first, len, out int }
+
+// lineRun is some lines of a batch, which stand in scratch.x from row at on.
+type lineRun struct {
+	batch          *model.Batch
+	first, len, at int
+}
 
 // scratch is the memory of one Score call.
 type scratch struct {
-	order []window // from the longest
-	x     []float32
-
+	one    [1]*model.Batch
+	order  []window  // from the longest
+	runs   []lineRun // what the windows hold
+	lines  int       // of the runs together
+	x      []float32
 	layout []float32 // [embedLines, layout] standardised
 
 	inAt   [maxGroup]int
@@ -29,9 +38,9 @@ type scratch struct {
 	between [2][]float32 // [steps, 2H] states between layers
 }
 
-// fit makes room for b. What depends on the Scorer alone is made once.
-func (m *scratch) fit(s *Scorer, b *model.Batch) {
-	m.x = grow(m.x, b.NumLines()*s.d)
+// fit makes room for the runs. What depends on the Scorer alone is made once.
+func (m *scratch) fit(s *Scorer) {
+	m.x = grow(m.x, m.lines*s.d)
 	if m.layout != nil {
 		return
 	}
@@ -57,21 +66,51 @@ func (m *scratch) fitStates(i int, windows []window, h int) []float32 {
 	return m.between[i]
 }
 
-// sortWindows makes m.order of windows, from the longest; those of one length
-// stay in order, empty ones stay out.
-func (m *scratch) sortWindows(windows []model.ContextWindow) {
-	m.order = m.order[:0]
+// lay finds the runs that the windows of batches hold, and sorts the windows
+// from the longest; those of one length stay in order, empty ones stay out.
+// Windows that overlap and follow each other share their lines.
+func (m *scratch) lay(s *Scorer, batches []*model.Batch, probs []float32) error {
+	m.order, m.runs, m.lines = m.order[:0], m.runs[:0], 0
 	out := 0
-	for _, w := range windows {
-		if w.Len > 0 {
-			m.order = append(m.order, window{w.First, w.Len, out})
+	for _, b := range batches {
+		if err := s.checkSizes(b); err != nil {
+			return err
+		}
+		first, end := 0, -1 // of the batch's last run
+		for _, w := range b.Windows {
+			if w.Len == 0 {
+				continue
+			}
+			if w.First < first || w.First > end {
+				first, end = w.First, w.First
+				m.runs = append(m.runs, lineRun{b, first, 0, m.lines})
+			}
+			run := &m.runs[len(m.runs)-1]
+			if more := w.First + w.Len - end; more > 0 {
+				end += more
+				run.len += more
+				m.lines += more
+			}
+			m.order = append(m.order, window{run.at + w.First - first, w.Len, out})
 			out += w.Len
+		}
+	}
+	if len(probs) != out*s.k {
+		return fmt.Errorf("cpu: batch: room for %d probabilities; %d steps need %d", len(probs), out, out*s.k)
+	}
+	for _, r := range m.runs {
+		if err := checkIDs(r); err != nil {
+			return err
 		}
 	}
 	slices.SortFunc(m.order, func(a, b window) int {
 		return cmp.Or(b.len-a.len, a.out-b.out)
 	})
+	return nil
 }
+
+// forget lets the batches go.
+func (m *scratch) forget() { clear(m.runs) }
 
 // grow is s with n elements of any value, in new memory where s has no room.
 func grow(s []float32, n int) []float32 {
@@ -81,8 +120,8 @@ func grow(s []float32, n int) []float32 {
 	return s[:n]
 }
 
-// check reports a batch that is not of this model's sizes.
-func (s *Scorer) check(b *model.Batch, probs []float32) error {
+// checkSizes reports a batch that is not of this model's sizes.
+func (s *Scorer) checkSizes(b *model.Batch) error {
 	lines := b.NumLines()
 	if len(b.GroupEnd)%model.Groups != 0 || len(b.GroupScale) != len(b.GroupEnd) {
 		return fmt.Errorf("cpu: batch: %d ends and %d scales of groups; there must be %d of each a line",
@@ -92,22 +131,22 @@ func (s *Scorer) check(b *model.Batch, probs []float32) error {
 		return fmt.Errorf("cpu: batch: %d layout numbers for %d lines; the model has %d a line: make the features of its version",
 			len(b.Layout), lines, s.layout)
 	}
-	var before uint32
-	for i, end := range b.GroupEnd {
-		if end < before || int64(end) > int64(len(b.IDs)) {
-			return fmt.Errorf("cpu: batch: line %d: a group of ids ends at %d; it must be from %d to %d", i/model.Groups, end, before, len(b.IDs))
-		}
-		before = end
-	}
-	steps := 0
 	for i, w := range b.Windows {
 		if w.First < 0 || w.Len < 0 || w.First > lines || w.Len > lines-w.First {
 			return fmt.Errorf("cpu: batch: window %d: lines %d to %d of %d; it must lie among them", i, w.First, w.First+w.Len, lines)
 		}
-		steps += w.Len
 	}
-	if len(probs) != steps*s.k {
-		return fmt.Errorf("cpu: batch: room for %d probabilities; %d steps need %d", len(probs), steps, steps*s.k)
+	return nil
+}
+
+// checkIDs reports groups of r's lines that do not follow each other.
+func checkIDs(r lineRun) error {
+	ids, before := len(r.batch.IDs), firstID(r.batch, r.first)
+	for i, end := range r.batch.GroupEnd[r.first*model.Groups : (r.first+r.len)*model.Groups] {
+		if end < before || int64(end) > int64(ids) {
+			return fmt.Errorf("cpu: batch: line %d: a group of ids ends at %d; it must be from %d to %d", r.first+i/model.Groups, end, before, ids)
+		}
+		before = end
 	}
 	return nil
 }

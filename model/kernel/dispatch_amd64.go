@@ -131,6 +131,17 @@ func addScaled(dst, x []float32, scale float32) {
 	}
 }
 
+func standardise(dst, x, mean, invStd []float32, limit float32) {
+	switch active {
+	case isaAVX512, isaAMX:
+		standardiseAVX512(&dst[0], &x[0], &mean[0], &invStd[0], uintptr(len(dst)), limit)
+	case isaAVX2:
+		standardiseAVX2(&dst[0], &x[0], &mean[0], &invStd[0], uintptr(len(dst)), limit)
+	default:
+		standardiseGeneric(dst, x, mean, invStd, limit)
+	}
+}
+
 func tanh(x []float32) {
 	switch active {
 	case isaAVX512, isaAMX:

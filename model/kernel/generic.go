@@ -258,6 +258,20 @@ func addScaledGeneric(dst, x []float32, scale float32) {
 	}
 }
 
+func standardiseGeneric(dst, x, mean, invStd []float32, limit float32) {
+	x, mean, invStd = x[:len(dst)], mean[:len(dst)], invStd[:len(dst)]
+	for j := range dst {
+		v := (x[j] - mean[j]) * invStd[j]
+		if v > limit {
+			v = limit
+		}
+		if v < -limit {
+			v = -limit
+		}
+		dst[j] = v
+	}
+}
+
 func tanhGeneric(x []float32) {
 	for j, v := range x {
 		x[j] = tanh32(v)

@@ -320,6 +320,17 @@ func AddScaled(dst, x []float32, scale float32) {
 	}
 }
 
+// Standardise computes dst = (x − mean)·invStd, cut at ±limit, which is at
+// least 0. dst may be x; the others are as long as dst or longer.
+func Standardise(dst, x, mean, invStd []float32, limit float32) {
+	if len(x) < len(dst) || len(mean) < len(dst) || len(invStd) < len(dst) {
+		panic("kernel: short Standardise slice")
+	}
+	if len(dst) > 0 {
+		standardise(dst, x, mean, invStd, limit)
+	}
+}
+
 // Tanh replaces every element with its hyperbolic tangent.
 func Tanh(x []float32) {
 	if len(x) > 0 {

@@ -4240,6 +4240,55 @@ end:
 	VZEROUPPER
 	RET
 
+// func standardiseAVX2(dst *float32, x *float32, mean *float32, invStd *float32, n uintptr, limit float32)
+// Requires: AVX
+TEXT ·standardiseAVX2(SB), NOSPLIT, $0-44
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         mean+16(FP), DX
+	MOVQ         invStd+24(FP), BX
+	VXORPS       Y0, Y0, Y0
+	VBROADCASTSS limit+40(FP), Y1
+	VSUBPS       Y1, Y0, Y0
+	MOVQ         n+32(FP), SI
+	MOVQ         SI, DI
+	SHRQ         $0x03, DI
+	JZ           rest
+
+full:
+	VMOVUPS (CX), Y2
+	VSUBPS  (DX), Y2, Y2
+	VMULPS  (BX), Y2, Y2
+	VMINPS  Y2, Y1, Y2
+	VMAXPS  Y2, Y0, Y2
+	VMOVUPS Y2, (AX)
+	ADDQ    $0x00000020, AX
+	ADDQ    $0x00000020, CX
+	ADDQ    $0x00000020, DX
+	ADDQ    $0x00000020, BX
+	DECQ    DI
+	JNZ     full
+
+rest:
+	ANDQ       $0x07, SI
+	JZ         end
+	LEAQ       tailmask<>+32(SB), DI
+	SHLQ       $0x02, SI
+	SUBQ       SI, DI
+	VMOVUPS    (DI), Y2
+	VMASKMOVPS (CX), Y2, Y3
+	VMASKMOVPS (DX), Y2, Y4
+	VSUBPS     Y4, Y3, Y3
+	VMASKMOVPS (BX), Y2, Y4
+	VMULPS     Y4, Y3, Y3
+	VMINPS     Y3, Y1, Y3
+	VMAXPS     Y3, Y0, Y3
+	VMASKMOVPS Y3, Y2, (AX)
+
+end:
+	VZEROUPPER
+	RET
+
 // func sumLinesAVX2(dst *float32, ldd uintptr, d uintptr, table *int8, tableScale *float32, rows uintptr, ids *uint32, first uintptr, count uintptr, groupEnd *uint32, groupScale *float32, groups uintptr, lines uintptr) (ok bool)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
 TEXT ·sumLinesAVX2(SB), NOSPLIT, $0-105
@@ -15382,6 +15431,55 @@ rest:
 	VMOVUPS.Z   (CX), K1, Z2
 	VFMADD231PS Z2, Z0, Z1
 	VMOVUPS     Z1, K1, (AX)
+
+end:
+	VZEROUPPER
+	RET
+
+// func standardiseAVX512(dst *float32, x *float32, mean *float32, invStd *float32, n uintptr, limit float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·standardiseAVX512(SB), NOSPLIT, $0-44
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         mean+16(FP), DX
+	MOVQ         invStd+24(FP), BX
+	VPXORD       Z0, Z0, Z0
+	VBROADCASTSS limit+40(FP), Z1
+	VSUBPS       Z1, Z0, Z0
+	MOVQ         n+32(FP), SI
+	MOVQ         SI, DI
+	SHRQ         $0x04, DI
+	JZ           rest
+
+full:
+	VMOVUPS (CX), Z2
+	VSUBPS  (DX), Z2, Z2
+	VMULPS  (BX), Z2, Z2
+	VMINPS  Z2, Z1, Z2
+	VMAXPS  Z2, Z0, Z2
+	VMOVUPS Z2, (AX)
+	ADDQ    $0x00000040, AX
+	ADDQ    $0x00000040, CX
+	ADDQ    $0x00000040, DX
+	ADDQ    $0x00000040, BX
+	DECQ    DI
+	JNZ     full
+
+rest:
+	ANDQ      $0x0f, SI
+	JZ        end
+	MOVL      $0x00000001, DI
+	SHLXL     SI, DI, DI
+	DECL      DI
+	KMOVW     DI, K1
+	VMOVUPS.Z (CX), K1, Z2
+	VMOVUPS.Z (DX), K1, Z3
+	VSUBPS    Z3, Z2, Z2
+	VMOVUPS.Z (BX), K1, Z3
+	VMULPS    Z3, Z2, Z2
+	VMINPS    Z2, Z1, Z2
+	VMAXPS    Z2, Z0, Z2
+	VMOVUPS   Z2, K1, (AX)
 
 end:
 	VZEROUPPER

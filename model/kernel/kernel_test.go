@@ -608,6 +608,25 @@ func TestAddScaled(t *testing.T) {
 	})
 }
 
+func TestStandardise(t *testing.T) {
+	sweep(t, func(t *testing.T, r *rand.Rand, n, off int, spoil bool) {
+		x, mean, invStd := random(r, n), random(r, n), random(r, n)
+		for i := range x {
+			x[i], mean[i], invStd[i] = 10*x[i], 10*mean[i], invStd[i]+2
+		}
+		if spoil {
+			spoilSome(r, x, nan, inf, -inf)
+		}
+		want := make([]float32, n)
+		standardiseGeneric(want, x, mean, invStd, 6)
+		g := guard(make([]float32, n), off)
+		Standardise(g.x, guard(x, (off+3)%8).x, guard(mean, (off+5)%8).x, guard(invStd, off).x, 6)
+		g.check(t, "Standardise")
+		// The same two operations a number, so the same bits.
+		near(t, fmt.Sprintf("Standardise of %d", n), g.x, want, func(int) float64 { return 0 })
+	})
+}
+
 // lines is a random case for SumLines.
 type lines struct {
 	d, groups, n int
@@ -726,6 +745,7 @@ func TestPanics(t *testing.T) {
 			"GatesTrain":      func() { GatesTrain(x, x, x, x[:3], x, 4) },
 			"GatesBackward":   func() { GatesBackward(x, x, x, x, x[:3], x, 4) },
 			"AddScaled":       func() { AddScaled(x, x[:3], 1) },
+			"Standardise":     func() { Standardise(x, x, x, x[:3], 1) },
 			"SumRows":         func() { SumRows(x[:4], make([]int8, 16), x, []uint32{3, 4}, 1) },
 			"SumRows scale":   func() { SumRows(x[:4], make([]int8, 64), x[:3], []uint32{3}, 1) },
 			"SumRows empty":   func() { SumRows(x[:4], nil, nil, []uint32{0}, 1) },
@@ -758,6 +778,7 @@ func TestNothingAllocates(t *testing.T) {
 			Gates(c, a, a, 50)
 			Softmax(c)
 			Tanh(c)
+			Standardise(c, c, c, c, 6)
 			SumRows(dst, table, c, ids, 1)
 		}); allocs != 0 {
 			t.Errorf("%v allocations", allocs)

@@ -533,3 +533,25 @@ func addScaled(v vector) {
 	VZEROUPPER()
 	RET()
 }
+
+// standardise bounds by MINPS and MAXPS, which give their second operand where
+// one is a NaN: that must be the number.
+func standardise(v vector) {
+	TEXT("standardise"+v.isa, NOSPLIT, "func(dst, x, mean, invStd *float32, n uintptr, limit float32)")
+	Doc("standardise" + v.isa + " is Standardise.")
+	Pragma("noescape")
+	dst, x, mean, invStd := param("dst"), param("x"), param("mean"), param("invStd")
+	low, high := v.zero(), v.reg()
+	VBROADCASTSS(slot("limit").(Mem), high)
+	VSUBPS(high, low, low)
+	v.sweep("", param("n"), []Register{dst, x, mean, invStd}, func(l lanes) {
+		r := l.load(Mem{Base: x})
+		VSUBPS(l.operand(Mem{Base: mean}), r, r)
+		VMULPS(l.operand(Mem{Base: invStd}), r, r)
+		VMINPS(r, high, r)
+		VMAXPS(r, low, r)
+		l.store(r, Mem{Base: dst})
+	})
+	VZEROUPPER()
+	RET()
+}

@@ -16,6 +16,7 @@ func main() {
 		gatesBackward(v)
 		tanh(v)
 		addScaled(v)
+		standardise(v)
 		sumLines(v, true)
 		sumLines(v, false)
 		softmax(v)
