@@ -1,0 +1,45 @@
+package bundled
+
+import (
+	"io/fs"
+	"testing"
+
+	"github.com/linnet-ml/linnet/model"
+)
+
+func TestBundled(t *testing.T) {
+	w, err := Weights()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, set := range []string{model.Collapsed, model.Full} {
+		if _, classes, err := w.Config.Head(set); err != nil || len(classes) < 3 {
+			t.Errorf("label set %s: %d classes, %v", set, len(classes), err)
+		}
+	}
+	var size int64
+	entries, err := fs.ReadDir(FS(), ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += info.Size()
+	}
+	if limit := int64(10 << 20); size > limit {
+		t.Errorf("the bundled model has %d bytes, want at most %d", size, limit)
+	}
+	meta, err := model.LoadMetadata(FS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if meta.Data == "" || meta.Commit == "" || len(meta.Split.Train) == 0 || len(meta.Split.Validation) == 0 {
+		t.Error("the metadata do not say what the model was trained on and by which program")
+	}
+	if meta.Validation == nil || meta.Validation.MacroF1 < .915 {
+		t.Errorf("the recorded development score is %v, want a macro-F1 of at least 0.915", meta.Validation)
+	}
+}
