@@ -58,8 +58,20 @@ func (f *featurizeFn) emitter(emit func(beam.EventTime, Example)) func(beam.Even
 
 func (f *featurizeFn) featurize(_ context.Context, d Document) (*Example, *Rejection, error) {
 	e := &Example{Document: d, InputSize: f.inputSize}
-	e.Features = feature.Extract(d.Text, d.Rows, f.inputSize, runtime.GOMAXPROCS(0))
+	e.Features = feature.Extract(d.Text, d.Rows, f.inputSize, workers(len(d.Rows)))
 	return e, nil, nil
+}
+
+// workers are the goroutines that share a document of so many rows: all cores
+// where it is long, as those behind it will wait for it, and otherwise those
+// that have nothing else to do.
+func workers(rows int) int {
+	const long = 20000
+	cores := runtime.GOMAXPROCS(0)
+	if rows >= long {
+		return cores
+	}
+	return max(1, cores+1-pipe.Busy()) // the caller's is one of those busy
 }
 
 // featureBytes is about what a document and its features take: ids four bytes

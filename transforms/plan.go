@@ -53,7 +53,7 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 		for _, w := range predict.windows(len(d.Rows)) {
 			items = append(items, windowItem{features, w})
 		}
-		if _, e := (scorerHandler{model: m}).Run(ctx, items); e != nil {
+		if _, e := (scorerHandler{model: m, count: 1}).Run(ctx, items); e != nil {
 			err = e
 		}
 		took += time.Since(begin)

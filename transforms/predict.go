@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -67,7 +66,7 @@ func (f *predictFn) setup(ctx context.Context) error {
 	if slices.Contains(f.classes, m.Config.OtherClass) {
 		f.other = m.Config.OtherClass
 	}
-	engine, err := m.engine(ctx, &f.Options)
+	engine, err := m.engine(ctx, &f.Options, f.first, len(f.classes))
 	if err != nil {
 		return err
 	}
@@ -106,7 +105,7 @@ func (f *predictFn) emitter(emit func(beam.EventTime, Labelled)) func(job[Exampl
 			return fmt.Errorf("%s: %w", j.in.URI, err)
 		}
 		l := Labelled{Document: j.in.Document, Classes: f.classes, Other: f.other}
-		l.Probs = average(len(l.Rows), f.windows(len(l.Rows)), outs, f.model.Config.NumOutputs(), f.first, len(f.classes))
+		l.Probs = average(len(l.Rows), f.windows(len(l.Rows)), outs, len(f.classes))
 		l.Labels = make([]uint16, len(l.Rows))
 		for i := range l.Labels {
 			l.Labels[i] = uint16(argmax(l.Probs[i*len(f.classes) : (i+1)*len(f.classes)]))
@@ -162,10 +161,14 @@ func windows(n, size, stride int) []model.ContextWindow {
 	return append(out, model.ContextWindow{First: n - size, Len: size})
 }
 
-// average is [rows, count]: columns first … first+count of the windows'
-// probabilities, each [window.Len, outputs]. A row that lies in several windows
-// gets their mean, weighed by how far from the window's ends it stands.
-func average(rows int, windows []model.ContextWindow, probs [][]float32, outputs, first, count int) []float32 {
+// average is the probabilities of the rows, [rows, count], from those of their
+// windows, [window.Len, count]. A row that lies in several windows gets their
+// mean, weighed by how far from the window's ends it stands. Where one window
+// holds all rows, average is its very slice.
+func average(rows int, windows []model.ContextWindow, probs [][]float32, count int) []float32 {
+	if len(windows) == 1 {
+		return probs[0]
+	}
 	out := make([]float32, rows*count)
 	covered := 0
 	for _, w := range windows {
@@ -173,9 +176,7 @@ func average(rows int, windows []model.ContextWindow, probs [][]float32, outputs
 	}
 	if covered == rows { // no overlap: as they are
 		for i, w := range windows {
-			for j := range w.Len {
-				copy(out[(w.First+j)*count:][:count], probs[i][j*outputs+first:])
-			}
+			copy(out[w.First*count:], probs[i][:w.Len*count])
 		}
 		return out
 	}
@@ -185,7 +186,7 @@ func average(rows int, windows []model.ContextWindow, probs [][]float32, outputs
 			weight := float32(min(j+1, w.Len-j))
 			row := w.First + j
 			weights[row] += weight
-			from := probs[i][j*outputs+first:][:count]
+			from := probs[i][j*count:][:count]
 			for k, p := range from {
 				out[row*count+k] += weight * p
 			}
@@ -280,15 +281,16 @@ func (o *Options) loadWeights(ctx context.Context) (*model.Weights, error) {
 	return w, nil
 }
 
-// engine batches windows for the model.
-func (m *Model) engine(ctx context.Context, o *Options) (*inference.Engine[windowItem, []float32], error) {
+// engine batches windows for columns first … first+count of the model's
+// probabilities.
+func (m *Model) engine(ctx context.Context, o *Options, first, count int) (*inference.Engine[windowItem, []float32], error) {
 	size := o.PredictionBatchSize
 	if size <= 0 {
 		size = m.Config.WindowsPerBatch()
 	}
-	key := strconv.Itoa(size) + " " + strconv.FormatInt(o.inFlight(), 10) + " " + m.key
+	key := fmt.Sprintf("%d %d %d %d %s", size, o.inFlight(), first, count, m.key)
 	return engines.Get(ctx, key, func(context.Context) (*inference.Engine[windowItem, []float32], error) {
-		return inference.NewEngine(scorerHandler{m, o.Verbosity}, inference.Options{
+		return inference.NewEngine(scorerHandler{m, first, count, o.Verbosity}, inference.Options{
 			MaxBatchSize:   size,
 			MaxBatchWeight: batchLines,
 			BucketWeights:  []int64{32, 64, 128, 256, 512, 1024},
@@ -309,19 +311,88 @@ type windowItem struct {
 	window   model.ContextWindow
 }
 
-// scorerHandler scores batches of windows. It implements inference.Handler.
+// scorerHandler scores batches of windows: each gets columns first …
+// first+count of the model's probabilities, [window.Len, count]. It implements
+// inference.Handler.
 type scorerHandler struct {
-	model     *Model
-	verbosity int
+	model        *Model
+	first, count int
+	verbosity    int
 }
 
-var batches = sync.Pool{New: func() any { return new(model.Batch) }}
+// scoring is the memory of one batch.
+type scoring struct {
+	windows []model.ContextWindow
+	parts   []model.Batch  // one a document, over its own features
+	batches []*model.Batch // the parts
+	joined  model.Batch    // for a Scorer that takes one Batch
+	probs   []float32
+}
+
+var scorings = sync.Pool{New: func() any { return new(scoring) }}
 
 func (h scorerHandler) Run(ctx context.Context, items []windowItem) ([][]float32, error) {
-	b := batches.Get().(*model.Batch)
-	defer batches.Put(b)
+	s := scorings.Get().(*scoring)
+	defer scorings.Put(s)
+	k, steps := h.model.Config.NumOutputs(), 0
+	for _, it := range items {
+		steps += it.window.Len
+	}
+	if cap(s.probs) < steps*k {
+		s.probs = make([]float32, steps*k)
+	}
+	probs := s.probs[:steps*k]
+	begin := time.Now()
+	if err := s.score(ctx, h.model.scorer, items, probs); err != nil {
+		return nil, err
+	}
+	logf(ctx, h.verbosity, 3, "batch of %d windows, %d lines in %v", len(items), steps, time.Since(begin).Round(time.Microsecond))
+	outs := make([][]float32, len(items))
+	for i, it := range items {
+		out := make([]float32, it.window.Len*h.count)
+		for at := 0; at < len(out); at += h.count {
+			row := probs[h.first:k]
+			for c := range h.count {
+				out[at+c] = row[c]
+			}
+			probs = probs[k:]
+		}
+		outs[i] = out
+	}
+	return outs, nil
+}
+
+func (s *scoring) score(ctx context.Context, scorer model.Scorer, items []windowItem, probs []float32) error {
+	multi, ok := scorer.(model.MultiScorer)
+	if !ok {
+		s.join(items)
+		return scorer.Score(ctx, &s.joined, probs)
+	}
+	s.windows, s.parts, s.batches = s.windows[:0], s.parts[:0], s.batches[:0]
+	for _, it := range items {
+		s.windows = append(s.windows, it.window)
+	}
+	for i := 0; i < len(items); {
+		first := i
+		for i < len(items) && items[i].features == items[first].features {
+			i++
+		}
+		part := *items[first].features
+		part.Windows = s.windows[first:i]
+		s.parts = append(s.parts, part)
+	}
+	for i := range s.parts {
+		s.batches = append(s.batches, &s.parts[i])
+	}
+	defer clear(s.parts) // or the pool would keep the documents
+	return multi.ScoreAll(ctx, s.batches, probs)
+}
+
+// join copies the lines of items together. Those that overlapping windows of a
+// document share stand there once.
+func (s *scoring) join(items []windowItem) {
+	b := &s.joined
 	b.Reset()
-	// Lines of a document that overlapping windows share stand in b once.
 	var at, first, end int // lines [first, end) of from stand at at in b
 	var from *model.Batch
 	for _, it := range items {
@@ -336,19 +407,6 @@ func (h scorerHandler) Run(ctx context.Context, items []windowItem) ([][]float32
 		}
 		b.Windows = append(b.Windows, model.ContextWindow{First: at + w.First - first, Len: w.Len})
 	}
-	k := h.model.Config.NumOutputs()
-	probs := make([]float32, b.NumSteps()*k)
-	begin := time.Now()
-	if err := h.model.scorer.Score(ctx, b, probs); err != nil {
-		return nil, err
-	}
-	logf(ctx, h.verbosity, 3, "batch of %d windows, %d lines in %v", len(items), b.NumLines(), time.Since(begin).Round(time.Microsecond))
-	outs := make([][]float32, len(items))
-	for i, it := range items {
-		n := it.window.Len * k
-		outs[i], probs = probs[:n:n], probs[n:]
-	}
-	return outs, nil
 }
 
 func (h scorerHandler) Weight(it windowItem) int64 { return int64(it.window.Len) }

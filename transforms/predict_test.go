@@ -61,14 +61,13 @@ func TestWindows(t *testing.T) {
 }
 
 func TestAverage(t *testing.T) {
-	// Two windows of three rows over four; columns 1 and 2 of three. The rows
-	// of a window weigh 1, 2, 1.
+	// Two windows of three rows over four. The rows of a window weigh 1, 2, 1.
 	ws := []model.ContextWindow{{First: 0, Len: 3}, {First: 1, Len: 3}}
 	probs := [][]float32{
-		{9, 1, 0, 9, .5, .5, 9, 0, 1},
-		{9, 0, 1, 9, .25, .75, 9, 1, 0},
+		{1, 0, .5, .5, 0, 1},
+		{0, 1, .25, .75, 1, 0},
 	}
-	got := average(4, ws, probs, 3, 1, 2)
+	got := average(4, ws, probs, 2)
 	want := []float32{1, 0, (2*.5 + 0) / 3, (2*.5 + 1) / 3, (0 + 2*.25) / 3, (1 + 2*.75) / 3, 1, 0}
 	for i := range want {
 		if math.Abs(float64(got[i]-want[i])) > 1e-7 {
@@ -77,7 +76,7 @@ func TestAverage(t *testing.T) {
 	}
 	// Windows that lie apart give their probabilities as they are.
 	p := float32(1) / 3
-	got = average(2, []model.ContextWindow{{First: 0, Len: 1}, {First: 1, Len: 1}}, [][]float32{{p, 1 - p}, {1 - p, p}}, 2, 0, 2)
+	got = average(2, []model.ContextWindow{{First: 0, Len: 1}, {First: 1, Len: 1}}, [][]float32{{p, 1 - p}, {1 - p, p}}, 2)
 	equal(t, "apart", got, []float32{p, 1 - p, 1 - p, p})
 }
 
@@ -102,6 +101,44 @@ func manyLines(seed, n int) string {
 		}
 	}
 	return b.String()
+}
+
+// TestJoin compares a Scorer that takes one Batch with one that takes many.
+func TestJoin(t *testing.T) {
+	m, err := LoadModel(t.Context(), Options{ModelURI: Path(testModel(t))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var items []windowItem
+	for i, ws := range [][]model.ContextWindow{
+		{{First: 0, Len: 20}, {First: 10, Len: 20}, {First: 35, Len: 5}}, {{First: 3, Len: 30}}, {{First: 30, Len: 10}, {First: 0, Len: 8}},
+	} {
+		e := exampleOf("x", manyLines(i+1, 40), m.Config.InputSize)
+		for _, w := range ws {
+			items = append(items, windowItem{e.Features, w})
+		}
+	}
+	h := scorerHandler{model: m, first: 1, count: 2}
+	want, err := h.Run(t.Context(), items)
+	if err != nil {
+		t.Fatal(err)
+	}
+	single := *m
+	single.scorer = struct{ model.Scorer }{m.scorer} // hides ScoreAll
+	h.model = &single
+	got, err := h.Run(t.Context(), items)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "probabilities", got, want)
+	for i, it := range items {
+		alone, err := h.Run(t.Context(), items[i:i+1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "probabilities", got[i], alone[0])
+		equal(t, "numbers", len(got[i]), 2*it.window.Len)
+	}
 }
 
 // predictAll runs Predict over examples and returns what it labelled, by name.

@@ -64,7 +64,7 @@ func Blank(line []byte) bool {
 // read, of U+FFFD or bytes that are no UTF-8. It is rows, which must be
 // Rows(text), where there are no others.
 func Inked(text []byte, rows []Line) []Line {
-	if utf8.Valid(text) && !bytes.ContainsRune(text, utf8.RuneError) {
+	if utf8.Valid(text) && !bytes.Contains(text, unreadable) {
 		return rows
 	}
 	var lines []Line
@@ -77,6 +77,10 @@ func Inked(text []byte, rows []Line) []Line {
 	}
 	return lines
 }
+
+// unreadable is U+FFFD, as bytes because bytes.ContainsRune looks for it rune by
+// rune.
+var unreadable = []byte("\uFFFD")
 
 // asciiSpace holds the white space of ASCII: the usual six and the four
 // separators 1C to 1F, which Python's str.isspace counts too.
