@@ -108,7 +108,7 @@ func (f *readFn) read(ctx context.Context, uri []byte) (*Document, *Rejection, e
 	}
 	d := &Document{URI: uri, Name: []byte(input.Name(string(o.Base), string(uri)))}
 	if o.Output != "" && o.RetryRejected {
-		was, err := exists(ctx, o.rejectedPath(string(d.Name)))
+		was, err := o.wasRejected(ctx, string(d.Name))
 		if err != nil || !was {
 			return nil, nil, err
 		}

@@ -3,7 +3,9 @@ package transforms
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -67,8 +69,16 @@ func (o *Options) donePath(name string) string {
 	return store.Join(string(o.Output), DoneFolder, name+".json")
 }
 
+// rejectedPath is where the record of a rejection lies: under the document's
+// name, or where the store cannot hold that, as one that is too long, under
+// the hash of it.
 func (o *Options) rejectedPath(name string) string {
 	return store.Join(string(o.Output), RejectedFolder, name+".json")
+}
+
+func hashed(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return hex.EncodeToString(sum[:])
 }
 
 // outputStore is the store of the output folder.
@@ -86,7 +96,7 @@ func (o *Options) isDone(ctx context.Context, name, hash string) (bool, error) {
 	}
 	data, err := st.Read(ctx, o.donePath(name), recordLimit)
 	switch {
-	case errors.Is(err, store.ErrNotExist) || errors.Is(err, store.ErrTooLarge):
+	case errors.Is(err, store.ErrNotExist) || errors.Is(err, store.ErrTooLarge) || badName(err):
 		return false, nil
 	case err != nil:
 		return false, err
@@ -103,14 +113,24 @@ func (o *Options) isDone(ctx context.Context, name, hash string) (bool, error) {
 	return true, nil
 }
 
-// exists says whether there is a file of that very name.
+// wasRejected says whether there is a record of the document's rejection.
+func (o *Options) wasRejected(ctx context.Context, name string) (bool, error) {
+	was, err := exists(ctx, o.rejectedPath(name))
+	if was || err != nil {
+		return was, err
+	}
+	return exists(ctx, o.rejectedPath(hashed(name)))
+}
+
+// exists says whether there is a file of that very name; where there can be
+// none, there is none.
 func exists(ctx context.Context, uri string) (bool, error) {
 	st, err := store.For(ctx, uri)
 	if err != nil {
 		return false, err
 	}
 	_, err = st.Stat(ctx, uri)
-	if errors.Is(err, store.ErrNotExist) {
+	if errors.Is(err, store.ErrNotExist) || badName(err) {
 		return false, nil
 	}
 	return err == nil, err

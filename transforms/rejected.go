@@ -2,7 +2,6 @@ package transforms
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -91,8 +90,7 @@ func (f *rejectFn) write(ctx context.Context, r Rejection) (*struct{}, *Rejectio
 	data = append(data, '\n')
 	err = st.Write(ctx, o.rejectedPath(string(r.Name)), data)
 	if badName(err) { // it is too long, say; its hash never is
-		hash := sha256.Sum256(r.Name)
-		err = st.Write(ctx, o.rejectedPath(hex.EncodeToString(hash[:])), data)
+		err = st.Write(ctx, o.rejectedPath(hashed(string(r.Name))), data)
 	}
 	if err != nil {
 		return nil, nil, err

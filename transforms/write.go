@@ -174,7 +174,7 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 // badName says that a document's name is the reason of a failed write, and not
 // the store.
 func badName(err error) bool {
-	return errors.Is(err, store.ErrName) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR)
+	return errors.Is(err, store.ErrName) || errors.Is(err, store.ErrFolder) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENOTEMPTY)
 }
 
 // format is one of the formats that Write knows.

@@ -125,7 +125,8 @@ func New(args []string, output string, annotated bool) (*Set, error) {
 // its last slash.
 func Absolute(uri string) (string, error) {
 	if remote(uri) {
-		return strings.TrimRight(uri, "/"), nil
+		path := strings.Index(uri, "://") + len("://")
+		return uri[:path] + strings.TrimRight(uri[path:], "/"), nil
 	}
 	return filepath.Abs(uri)
 }

@@ -48,6 +48,25 @@ func TestName(t *testing.T) {
 	}
 }
 
+func TestAbsolute(t *testing.T) {
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for in, want := range map[string]string{
+		"a/../b/":     filepath.Join(here, "b"),
+		"gs://b/x/":   "gs://b/x",
+		"gs://b//":    "gs://b",
+		"gs://":       "gs://", // no bucket, which package store refuses
+		"gs:///":      "gs://",
+		"s3://b/../x": "s3://b/../x",
+	} {
+		if got, err := Absolute(in); err != nil || got != want {
+			t.Errorf("Absolute(%q) = %q, %v; want %q", in, got, err, want)
+		}
+	}
+}
+
 // tree makes files in a new folder.
 func tree(t *testing.T, files ...string) string {
 	t.Helper()

@@ -234,7 +234,7 @@ func notRegular(path string, info fs.FileInfo) error {
 	what := "special file"
 	switch mode := info.Mode(); {
 	case mode.IsDir():
-		what = "folder"
+		return fmt.Errorf("store: %s: %w, not a file", quote(path), ErrFolder)
 	case mode&fs.ModeNamedPipe != 0:
 		what = "pipe"
 	case mode&fs.ModeSocket != 0:
@@ -300,6 +300,11 @@ func (l local) Write(ctx context.Context, uri string, data []byte) error {
 	err := writeBy(ctx, dir, target, data)
 	if errors.Is(err, syscall.EXDEV) && dir != beside { // another disk
 		err = writeBy(ctx, beside, target, data)
+	}
+	if errors.Is(err, fs.ErrExist) { // what os.Rename says of a folder
+		if info, e := os.Stat(target); e == nil && info.IsDir() {
+			return notRegular(target, info)
+		}
 	}
 	if err != nil {
 		return localError(uri, err)

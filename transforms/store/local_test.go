@@ -220,9 +220,9 @@ func TestLocalLinks(t *testing.T) {
 	wantPaths(t, "named", got, []string{dir + "/dangling"})
 	wantError(t, objects[0].Err, ErrNotExist, "link to nothing")
 	_, err := s.Read(t.Context(), dir+"/in", 0)
-	wantError(t, err, nil, "is a folder, not a file")
+	wantError(t, err, ErrFolder, "is a folder, not a file")
 	_, err = s.Stat(t.Context(), dir+"/in")
-	wantError(t, err, nil, "is a folder, not a file")
+	wantError(t, err, ErrFolder, "is a folder, not a file")
 	if o, err := s.Stat(t.Context(), dir+"/in/link.txt"); err != nil || o.Size != int64(len("in/a/1.txt")) {
 		t.Errorf("Stat of a link: %+v, %v", o, err)
 	}
