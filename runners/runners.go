@@ -57,19 +57,16 @@ var names = map[string]string{
 // Flags are those of package flag that belong to --help of every pipeline.
 var Flags = []string{"runner"}
 
-// later are flags of all remote pipelines that are not built yet.
-var later = []string{"worker_gpu", "worker_gpu_type", "worker_pool", "flink_rest"}
+// Later are flags of all remote pipelines that are not built yet.
+var Later = []string{"worker_gpu", "worker_gpu_type", "worker_pool", "flink_rest"}
 
-// Define sets what --runner is without one and adds the flags of package
-// runners to fs, which is flag.CommandLine with Beam's flags on it.
+// Define sets what --runner is without one, in fs, which is flag.CommandLine
+// with Beam's flags on it.
 func Define(fs *flag.FlagSet) {
 	f := fs.Lookup("runner")
 	f.Usage = "`name` of the runner: direct or prism in this process, flink, dataflow or universal elsewhere"
 	f.DefValue = Direct
 	*beamrunners.Runner = Direct
-	for _, name := range later {
-		fs.String(name, "", "not in this version")
-	}
 }
 
 // Name is the runner that the flags chose, by its short name, or an error that
@@ -113,10 +110,8 @@ func Check() error {
 	if err != nil {
 		return err
 	}
-	for _, f := range later {
-		if g := flag.Lookup(f); g != nil && g.Value.String() != "" {
-			return fmt.Errorf("runners: --%s is not in this version", f)
-		}
+	if name != Dataflow && flag.Lookup("dry_run").Value.String() == "true" {
+		return fmt.Errorf("runners: --dry_run is for --runner=dataflow; --runner=%s would run all the same", name)
 	}
 	switch name {
 	case Flink, Universal:

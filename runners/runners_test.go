@@ -60,7 +60,8 @@ func TestCheck(t *testing.T) {
 		"dataflow, no staging":   {flags{"runner": "dataflow", "project": "p", "region": "r"}, "--staging_location"},
 		"dataflow, local folder": {flags{"runner": "dataflow", "project": "p", "region": "r", "staging_location": "/tmp"}, "--staging_location"},
 		"dataflow":               {flags{"runner": "DataflowRunner", "project": "p", "region": "r", "staging_location": "gs://b/x"}, ""},
-		"later":                  {flags{"worker_gpu": "1"}, "--worker_gpu is not in this version"},
+		"dry run, dataflow":      {flags{"runner": "dataflow", "project": "p", "region": "r", "staging_location": "gs://b/x", "dry_run": "true"}, ""},
+		"dry run, direct":        {flags{"dry_run": "true"}, "--dry_run"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

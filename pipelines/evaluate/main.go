@@ -10,6 +10,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -58,6 +59,7 @@ func define(f *cli.Flags) *options {
 	f.Var(&o.maxDocumentBytes, "max_document_bytes", "largest document that is read, in `bytes` (64MiB)")
 	f.IntVar(&o.status, "rejected_exit_status", 3, "exit `status` when some documents could not be judged")
 	f.IntVar(&o.verbosity, "verbosity", 1, "`level` of detail: 0 errors and the table, 1 progress, 2 devices and Beam's log")
+	f.Later(runners.Later...)
 	return o
 }
 
@@ -106,7 +108,12 @@ func (o *options) check() error {
 	case o.batchSize < 0:
 		return cli.Usagef("--prediction_batch_size=%d: it must be 0 or more", o.batchSize)
 	}
-	return cli.CheckDevice(o.device, o.windowSize, o.stride)
+	if o.report != "" {
+		if _, err := store.For(context.Background(), o.report); err != nil {
+			return cli.Usagef("--report: %w", err)
+		}
+	}
+	return cmp.Or(cli.CheckVerbosity(o.verbosity), cli.CheckStatus(o.status), cli.CheckDevice(o.device, o.windowSize, o.stride))
 }
 
 func (o *options) evaluate(ctx context.Context) error {
@@ -190,13 +197,13 @@ func (o *options) evaluate(ctx context.Context) error {
 	if result.Report.Lines == 0 && result.Rejected == 0 {
 		return fmt.Errorf("%s: no line has a label; name files with YEDDA annotation (*.txt.ann)", strings.Join(o.input, ", "))
 	}
+	if result.Documents > 0 {
+		table(os.Stdout, &result)
+	}
 	if o.report != "" {
 		if err := writeReport(ctx, o.report, &result); err != nil {
 			return err
 		}
-	}
-	if result.Documents > 0 {
-		table(os.Stdout, &result)
 	}
 	if result.Rejected > 0 {
 		err := fmt.Errorf("%s could not be judged, such as %s", cli.Plural(result.Rejected, "document"), firstReason(opts.Run))

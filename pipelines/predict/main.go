@@ -8,6 +8,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,9 +72,8 @@ func define(f *cli.Flags) *options {
 	f.Var(&o.maxDocumentBytes, "max_document_bytes", "largest document that is read, in `bytes` (64MiB)")
 	f.Var(&o.memoryLimit, "memory_limit", "`bytes` of memory to stay below, 0 for no limit; documents in flight take a quarter of it at most")
 	f.IntVar(&o.verbosity, "verbosity", 1, "`level` of detail: 0 errors, 1 progress and summary, 2 devices and Beam's log, 3 batches")
-	for _, name := range later {
-		f.String(name, "", "not in this version")
-	}
+	f.Later(later...)
+	f.Later(runners.Later...)
 	return o
 }
 
@@ -102,11 +102,6 @@ func run(ctx context.Context) error {
 
 // check finds wrong use, and fills in what has to be looked for.
 func (o *options) check(f *cli.Flags) error {
-	for _, name := range later {
-		if f.Given(name) {
-			return cli.Usagef("--%s is not in this version", name)
-		}
-	}
 	if _, err := runners.Name(); err != nil {
 		return cli.Usagef("%w", err)
 	}
@@ -121,8 +116,6 @@ func (o *options) check(f *cli.Flags) error {
 		return cli.Usagef("--sample=%d: it must be 0 or more", o.sample)
 	case !(o.maxRejected >= 0 && o.maxRejected <= 1):
 		return cli.Usagef("--max_rejected=%g: it must be from 0 to 1", o.maxRejected)
-	case o.rejectedStatus < 0 || o.rejectedStatus > 125:
-		return cli.Usagef("--rejected_exit_status=%d: it must be from 0 to 125", o.rejectedStatus)
 	case o.maxDocumentBytes == 0:
 		return cli.Usagef("--max_document_bytes: it must be above 0")
 	case o.memoryLimit > 0 && o.memoryLimit < 128<<20:
@@ -132,7 +125,7 @@ func (o *options) check(f *cli.Flags) error {
 	case o.force && o.retryRejected:
 		return cli.Usagef("--force and --retry_rejected: what was rejected is not done anyway; leave one out")
 	}
-	if err := cli.CheckDevice(o.device, o.windowSize, o.stride); err != nil {
+	if err := cmp.Or(cli.CheckVerbosity(o.verbosity), cli.CheckStatus(o.rejectedStatus), cli.CheckDevice(o.device, o.windowSize, o.stride)); err != nil {
 		return err
 	}
 	o.formats = splitAll(o.formats)

@@ -80,9 +80,7 @@ func define(f *cli.Flags) *options {
 	f.IntVar(&o.earlyStopping, "early_stopping", 0, "stop after so many `epochs` without a better macro-F1 on --validation, and keep the best; 0 for never")
 	f.StringVar(&o.device, "device", "cpu", "`cpu`")
 	f.IntVar(&o.verbosity, "verbosity", 1, "`level` of detail: 0 errors, 1 progress and summary")
-	for _, name := range later {
-		f.String(name, "", "not in this version")
-	}
+	f.Later(later...)
 	return o
 }
 
@@ -104,11 +102,6 @@ func run(ctx context.Context) error {
 
 // check finds wrong use.
 func (o *options) check(f *cli.Flags) error {
-	for _, name := range later {
-		if f.Given(name) {
-			return cli.Usagef("--%s is not in this version", name)
-		}
-	}
 	o.input, o.validation, o.test = splitAll(o.input), splitAll(o.validation), splitAll(o.test)
 	switch {
 	case !strings.EqualFold(o.runner, "direct") && !strings.EqualFold(o.runner, "DirectRunner"):
@@ -123,8 +116,18 @@ func (o *options) check(f *cli.Flags) error {
 		return cli.Usagef("--early_stopping=%d: it must be 0 or more", o.earlyStopping)
 	case o.earlyStopping > 0 && len(o.validation) == 0:
 		return cli.Usagef("--early_stopping needs --validation")
+	case f.Given("validation") && len(o.validation) == 0:
+		return cli.Usagef("--validation is empty; name annotated files, folders or patterns, or leave it out")
+	case f.Given("test") && len(o.test) == 0:
+		return cli.Usagef("--test is empty; name annotated files, folders or patterns, or leave it out")
 	case f.Given("num_classes") && o.config.NumClasses < 1:
 		return cli.Usagef("--num_classes=%d: it must be 1 or more", o.config.NumClasses)
+	}
+	if _, err := store.For(context.Background(), o.modelOut); err != nil {
+		return cli.Usagef("--model_out: %w", err)
+	}
+	if err := cli.CheckVerbosity(o.verbosity); err != nil {
+		return err
 	}
 	if o.initModel == "" {
 		return o.checkConfig()
@@ -206,6 +209,9 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 	if err != nil {
 		return told(ctx, err)
 	}
+	if err := writable(ctx, o.modelOut); err != nil {
+		return told(ctx, err)
+	}
 	options := train.Options{
 		Config: o.config, Train: parts[0], Validation: parts[1], Test: parts[2],
 		EarlyStopping: o.earlyStopping, Init: weights,
@@ -271,9 +277,11 @@ func (o *options) loadInit(ctx context.Context, f *cli.Flags) (*model.Weights, e
 		}
 	}
 	c := &o.config
-	c.FullClasses = w.Config.FullClasses
 	if !given["label_set"] && !given["label_map"] {
 		c.LabelSet, c.Classes, c.LabelMap, c.OtherClass = w.Config.LabelSet, w.Config.Classes, w.Config.LabelMap, w.Config.OtherClass
+	}
+	if c.LabelSet != model.Full {
+		c.FullClasses = w.Config.FullClasses
 	}
 	return w, o.checkConfig()
 }
@@ -297,7 +305,9 @@ func (o *options) read(ctx context.Context) (parts [3][]train.Document, err erro
 			return parts, cli.Usagef("%w", err)
 		}
 		var files []input.File
+		listed := 0
 		err = set.Walk(ctx, func(file input.File) error {
+			listed++
 			if !taken[file.URI] {
 				files = append(files, file)
 			}
@@ -309,6 +319,11 @@ func (o *options) read(ctx context.Context) (parts [3][]train.Document, err erro
 		}
 		if err != nil {
 			return parts, err
+		}
+		what := [3]string{"--input", "--validation", "--test"}[i]
+		others := [3]string{"--validation or --test", "--test"}[i]
+		if listed > 0 && len(files) == 0 {
+			return parts, cli.Usagef("%s: all that it names is in %s too, so nothing is left; name other documents", what, others)
 		}
 		labelled := 0
 		for _, file := range files {
@@ -323,7 +338,6 @@ func (o *options) read(ctx context.Context) (parts [3][]train.Document, err erro
 			}
 			parts[i] = append(parts[i], d)
 		}
-		what := [3]string{"--input", "--validation", "--test"}[i]
 		if labelled == 0 {
 			return parts, fmt.Errorf("%s has no annotated line; name files with YEDDA annotation (*.txt.ann)", what)
 		}
@@ -343,6 +357,9 @@ func (o *options) document(ctx context.Context, uri, name string) (train.Documen
 	if err != nil {
 		return train.Document{}, err
 	}
+	if input.Annotated(uri) && yedda.IsBrat(data) {
+		return train.Document{}, fmt.Errorf("%s: brat standoff, which is not YEDDA; leave it out", uri)
+	}
 	parsed := yedda.Parse(data)
 	rows := yedda.Rows(parsed.Text)
 	return train.Document{
@@ -350,6 +367,24 @@ func (o *options) document(ctx context.Context, uri, name string) (train.Documen
 		Features: feature.Extract(parsed.Text, rows, o.config.InputSize, runtime.GOMAXPROCS(0)),
 		Labels:   parsed.LineLabels(rows),
 	}, nil
+}
+
+// writable finds out before the training whether a local model can be written
+// after it. It leaves nothing but folders above.
+func writable(ctx context.Context, to string) error {
+	st, err := store.For(ctx, to)
+	if err != nil || strings.Contains(to, "://") {
+		return err
+	}
+	_, there := os.Stat(to)
+	probe := store.Join(to, ".linnet")
+	if err := st.Write(ctx, probe, nil); err != nil {
+		return err
+	}
+	if err := st.Delete(ctx, probe); err != nil || there == nil {
+		return err
+	}
+	return st.Delete(ctx, to)
 }
 
 // save writes the model, to gs:// by way of a folder of its own.
@@ -401,8 +436,8 @@ func commit() string {
 
 func (o *options) summary(w *model.Weights, meta *model.Metadata) {
 	last := meta.Epochs[len(meta.Epochs)-1]
-	fmt.Printf("%s: %s parameters, hash %.12s, %d epochs in %s, loss %.4f\n", o.modelOut,
-		cli.Count(int64(meta.Parameters)), w.Hash(), len(meta.Epochs), time.Duration(meta.Seconds*float64(time.Second)).Round(time.Second), last.Loss)
+	fmt.Printf("%s: %s parameters, hash %.12s, %s in %s, loss %.4f\n", o.modelOut,
+		cli.Count(int64(meta.Parameters)), w.Hash(), cli.Plural(int64(len(meta.Epochs)), "epoch"), time.Duration(meta.Seconds*float64(time.Second)).Round(time.Second), last.Loss)
 	for _, part := range []struct {
 		name string
 		a    *model.Accuracy

@@ -129,6 +129,7 @@ type Flags struct {
 	name, summary string
 	before        map[string]bool // flags of the libraries
 	show          []string        // of these, those that --help shows
+	refused       string          // the first of Later's flags on the command line
 }
 
 // NewFlags begins the flags of a pipeline; summary is what --help says first.
@@ -143,16 +144,42 @@ func NewFlags(name, summary string, show ...string) *Flags {
 	return f
 }
 
+// Later adds flags of the design that this version does not have: Parse refuses
+// them, with or without a value, and --help leaves them out.
+func (f *Flags) Later(names ...string) {
+	for _, name := range names {
+		f.Var(&later{f, name}, name, "not in this version")
+	}
+}
+
+type later struct {
+	flags *Flags
+	name  string
+}
+
+func (l *later) String() string   { return "" }
+func (l *later) IsBoolFlag() bool { return true }
+func (l *later) Set(string) error {
+	if l.flags.refused == "" {
+		l.flags.refused = l.name
+	}
+	return nil
+}
+
 // Parse parses args; an error is one of wrong use, or flag.ErrHelp after
 // --help.
 func (f *Flags) Parse(args []string) error {
 	f.Init(f.name, flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	f.Usage = func() {}
-	if err := f.FlagSet.Parse(args); errors.Is(err, flag.ErrHelp) {
+	err := f.FlagSet.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
 		f.help(os.Stdout)
 		return err
-	} else if err != nil {
+	case f.refused != "":
+		return Usagef("--%s is not in this version", f.refused)
+	case err != nil:
 		text := strings.Replace(err.Error(), "flag provided but not defined: -", "there is no flag --", 1)
 		return Usagef("%s; --help lists the flags", strings.TrimPrefix(text, "linnet: "))
 	}
@@ -174,6 +201,22 @@ func (f *Flags) Given(name string) bool {
 func (f *Flags) Worker() bool {
 	g := f.Lookup("worker")
 	return g != nil && g.Value.String() == "true"
+}
+
+// CheckVerbosity judges --verbosity.
+func CheckVerbosity(level int) error {
+	if level < 0 || level > 3 {
+		return Usagef("--verbosity=%d: it must be from 0 to 3", level)
+	}
+	return nil
+}
+
+// CheckStatus judges --rejected_exit_status.
+func CheckStatus(status int) error {
+	if status < 0 || status > 125 {
+		return Usagef("--rejected_exit_status=%d: it must be from 0 to 125", status)
+	}
+	return nil
 }
 
 // CheckDevice judges --device, --window_size and --prediction_stride.
@@ -199,6 +242,9 @@ func (f *Flags) help(w io.Writer) {
 		if f.before[g.Name] && !slices.Contains(f.show, g.Name) {
 			return
 		}
+		if _, ok := g.Value.(*later); ok {
+			return
+		}
 		kind, usage := flag.UnquoteUsage(g)
 		def := ""
 		if g.DefValue != "" && g.DefValue != "false" && g.DefValue != "[]" {
@@ -209,5 +255,8 @@ func (f *Flags) help(w io.Writer) {
 		}
 		fmt.Fprintf(w, "  --%s%s\n        %s%s\n", g.Name, kind, strings.ReplaceAll(usage, "\n", "\n        "), def)
 	})
+	if !f.before["endpoint"] {
+		return
+	}
 	fmt.Fprintln(w, "\nThe flags of Beam's runners (--endpoint, --parallelism, --environment_type, --project, --region, …) are taken as well.")
 }
