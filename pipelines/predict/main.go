@@ -196,7 +196,7 @@ func (o *options) label(ctx context.Context) error {
 	if err != nil {
 		return cli.Usagef("%w", err)
 	}
-	set.Sample = o.sample
+	set.Sample, set.Brat = o.sample, slices.Contains(o.formats, "brat")
 	output, err := input.Absolute(o.output)
 	if err != nil {
 		return err

@@ -38,6 +38,9 @@ type Set struct {
 	// Annotated takes X.txt.ann where both X.txt and X.txt.ann are there;
 	// otherwise X.txt is taken.
 	Annotated bool
+	// Brat is for outputs in brat, where X and X.txt are twins: both would be
+	// X.txt and X.ann.
+	Brat bool
 	// Sample, where not 0, takes only as many documents, spread by a hash of
 	// their names and so always the same ones.
 	Sample int
@@ -167,9 +170,18 @@ func (s *Set) walk(ctx context.Context, f func(File) error) error {
 	// passed on at once, the other kind waits until all names are known.
 	seed := maphash.MakeSeed()
 	taken := map[uint64]uint64{} // hash of name → hash of URI
+	stems := map[uint64]uint64{} // hash of name without .txt → hash of name
 	var waiting []File
 	take := func(file File) (bool, error) {
 		name, uri := maphash.String(seed, file.Name), maphash.String(seed, file.URI)
+		if s.Brat {
+			text := strings.TrimSuffix(file.Name, ".txt")
+			stem := maphash.String(seed, text)
+			if other, ok := stems[stem]; ok && other != name {
+				return false, fmt.Errorf("input: %w: brat/%s.txt of %s and its twin; leave one of them out", ErrTwins, text, file.URI)
+			}
+			stems[stem] = name
+		}
 		other, ok := taken[name]
 		switch {
 		case !ok:
