@@ -98,21 +98,25 @@ func (f *predictFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, 
 	return f.progress.fail("predict", f.queue.Drain(ctx, f.emitter(emit)))
 }
 
-// emitter labels the rows of a document from the probabilities of its windows.
 func (f *predictFn) emitter(emit func(beam.EventTime, Labelled)) func(job[Example], [][]float32, error) error {
 	return func(j job[Example], outs [][]float32, err error) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", j.in.URI, err)
 		}
-		l := Labelled{Document: j.in.Document, Classes: f.classes, Other: f.other}
-		l.Probs = average(len(l.Rows), f.windows(len(l.Rows)), outs, len(f.classes))
-		l.Labels = make([]uint16, len(l.Rows))
-		for i := range l.Labels {
-			l.Labels[i] = uint16(argmax(l.Probs[i*len(f.classes) : (i+1)*len(f.classes)]))
-		}
-		emit(j.time, l)
+		emit(j.time, f.decode(&j.in.Document, outs))
 		return nil
 	}
+}
+
+// decode labels the rows of d from the probabilities of its windows.
+func (f *predictFn) decode(d *Document, outs [][]float32) Labelled {
+	l := Labelled{Document: *d, Classes: f.classes, Other: f.other}
+	l.Probs = average(len(l.Rows), f.windows(len(l.Rows)), outs, len(f.classes))
+	l.Labels = make([]uint16, len(l.Rows))
+	for i := range l.Labels {
+		l.Labels[i] = uint16(argmax(l.Probs[i*len(f.classes) : (i+1)*len(f.classes)]))
+	}
+	return l
 }
 
 // windows are the context windows of a document of n rows, by the options or,
@@ -294,6 +298,7 @@ func (m *Model) engine(ctx context.Context, o *Options, first, count int) (*infe
 			MaxBatchSize:   size,
 			MaxBatchWeight: batchLines,
 			BucketWeights:  []int64{32, 64, 128, 256, 512, 1024},
+			SpreadWeight:   longWindow,
 			MaxInFlight:    o.inFlight(),
 			ModelBytes:     m.bytes,
 			LoadTime:       m.loading,

@@ -144,21 +144,11 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 	if bad != nil {
 		return nil, l.reject("write", bad), nil
 	}
-	record := Done{
-		Document: name, Bytes: base64Name(l.Name),
-		Input: string(l.URI), InputSHA256: hex.EncodeToString(l.SHA256[:]),
-		Model: o.ModelHash, Settings: o.Settings,
-		Outputs: o.outputs(name), Lines: len(l.Rows), Labels: map[string]int64{},
-		Warnings: l.Warnings, Versions: o.Versions, Time: time.Now().UTC().Truncate(time.Millisecond),
-	}
-	for i, n := range out.counts {
-		record.Labels[l.Classes[i]] = n
-	}
-	data, err := json.Marshal(record)
+	record, err := f.record(&l, out.counts)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := st.Write(ctx, o.donePath(name), append(data, '\n')); badName(err) {
+	if err := st.Write(ctx, o.donePath(name), record); badName(err) {
 		return nil, l.reject("write", fmt.Errorf("%w; rename the document", err)), nil
 	} else if err != nil {
 		return nil, nil, err
@@ -169,6 +159,23 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 		}
 	}
 	return out, nil, nil
+}
+
+// record is the Done record of l with its line break.
+func (f *writeFn) record(l *Labelled, counts []int64) ([]byte, error) {
+	o, name := &f.Options, string(l.Name)
+	record := Done{
+		Document: name, Bytes: base64Name(l.Name),
+		Input: string(l.URI), InputSHA256: hex.EncodeToString(l.SHA256[:]),
+		Model: o.ModelHash, Settings: o.Settings,
+		Outputs: o.outputs(name), Lines: len(l.Rows), Labels: map[string]int64{},
+		Warnings: l.Warnings, Versions: o.Versions, Time: time.Now().UTC().Truncate(time.Millisecond),
+	}
+	for i, n := range counts {
+		record.Labels[l.Classes[i]] = n
+	}
+	data, err := json.Marshal(record)
+	return append(data, '\n'), err
 }
 
 // badName says that a document's name is the reason of a failed write, and not

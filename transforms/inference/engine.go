@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -118,26 +119,28 @@ func (e *Engine[I, O]) submit(items []I, size int64) *group[O] {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	idle := len(items) > 0 && e.running+len(e.ready) == 0 && pipe.Busy() == 0
 	for i, item := range items {
-		e.add(waiting[I, O]{item, i, weights[i], g})
+		e.add(waiting[I, O]{item, i, weights[i], g}, !idle)
 	}
-	if e.closed || (len(items) > 0 && e.running+len(e.ready) == 0 && pipe.Busy() == 0) {
+	if e.closed || idle {
 		e.formAll()
 	}
 	e.start()
 	return g
 }
 
-// add puts an item into its bucket and moves a full batch on.
-func (e *Engine[I, O]) add(w waiting[I, O]) {
+// add puts an item into its bucket and, where form is set, moves a full batch
+// on.
+func (e *Engine[I, O]) add(w waiting[I, O], form bool) {
 	n, _ := slices.BinarySearch(e.options.BucketWeights, w.weight)
 	b := &e.buckets[n]
-	if e.maxWeight > 0 && len(b.items) > 0 && b.weight+w.weight > e.maxWeight {
+	if form && e.maxWeight > 0 && len(b.items) > 0 && b.weight+w.weight > e.maxWeight {
 		e.form(b)
 	}
 	b.items = append(b.items, w)
 	b.weight += w.weight
-	if len(b.items) >= e.maxSize || (e.maxWeight > 0 && b.weight >= e.maxWeight) {
+	if form && (len(b.items) >= e.maxSize || (e.maxWeight > 0 && b.weight >= e.maxWeight)) {
 		e.form(b)
 	}
 }
@@ -151,7 +154,8 @@ func (e *Engine[I, O]) form(b *bucket[I, O]) {
 	*b = bucket[I, O]{}
 }
 
-// formAll makes batches of all that waits, like weights together.
+// formAll makes batches of all that waits, like weights together, and at least
+// one a free core where SpreadWeight allows.
 func (e *Engine[I, O]) formAll() {
 	var all []waiting[I, O]
 	for i := range e.buckets {
@@ -159,6 +163,7 @@ func (e *Engine[I, O]) formAll() {
 		e.buckets[i] = bucket[I, O]{}
 	}
 	slices.SortStableFunc(all, func(a, b waiting[I, O]) int { return cmp.Compare(a.weight, b.weight) })
+	spread := e.spread(all)
 	var b bucket[I, O]
 	for _, w := range all {
 		full := len(b.items) >= e.maxSize || (e.maxWeight > 0 && b.weight+w.weight > e.maxWeight)
@@ -167,10 +172,26 @@ func (e *Engine[I, O]) formAll() {
 		}
 		b.items = append(b.items, w)
 		b.weight += w.weight
+		if b.weight >= spread {
+			e.form(&b)
+		}
 	}
 	if len(b.items) > 0 {
 		e.form(&b)
 	}
+}
+
+// spread is the weight from which a batch is enough for one core.
+func (e *Engine[I, O]) spread(all []waiting[I, O]) int64 {
+	cores := int64(runtime.GOMAXPROCS(0) - pipe.Busy())
+	if e.options.SpreadWeight <= 0 || e.options.Concurrency > 0 || cores <= 1 {
+		return math.MaxInt64
+	}
+	var weight int64
+	for _, w := range all {
+		weight += w.weight
+	}
+	return max(e.options.SpreadWeight, (weight+cores-1)/cores)
 }
 
 // wait returns when g is done. It starts what waits where g needs that, or

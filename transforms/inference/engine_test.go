@@ -232,6 +232,47 @@ func TestBatchesFill(t *testing.T) {
 	}
 }
 
+// TestSpread shows that what comes while nothing runs is shared among the
+// cores, in batches of some weight.
+func TestSpread(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	for name, test := range map[string]struct {
+		options Options
+		items   int
+		want    []int // sizes of the batches, largest first
+	}{
+		"no":          {Options{}, 6, []int{6}},
+		"all cores":   {Options{SpreadWeight: 10}, 18, []int{5, 5, 5, 3}},
+		"little":      {Options{SpreadWeight: 40}, 6, []int{4, 2}},
+		"full":        {Options{SpreadWeight: 10, MaxBatchWeight: 20}, 12, []int{2, 2, 2, 2, 2, 2}},
+		"one at once": {Options{SpreadWeight: 10, Concurrency: 1}, 8, []int{8}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for pipe.Busy() > 0 {
+				time.Sleep(time.Millisecond)
+			}
+			h := &fake{}
+			test.options.MaxBatchSize, test.options.MaxInFlight = 100, 1000
+			e := NewEngine(h, test.options)
+			defer e.Close()
+			q := NewQueue[[]int64](e)
+			s := sink{t: t}
+			group := slices.Repeat([]int64{10}, test.items)
+			if err := q.Push(t.Context(), group, group, 1, s.emit); err != nil {
+				t.Fatal(err)
+			}
+			if err := q.Drain(t.Context(), s.emit); err != nil {
+				t.Fatal(err)
+			}
+			got := h.sizes()
+			slices.SortFunc(got, func(a, b int) int { return b - a })
+			if !slices.Equal(got, test.want) {
+				t.Errorf("batches of %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
 // TestIdle shows that an item that comes alone is not kept waiting.
 func TestIdle(t *testing.T) {
 	for pipe.Busy() > 0 {

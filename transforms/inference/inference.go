@@ -39,6 +39,10 @@ type Options struct {
 	// Concurrency is the number of batches that run at once; 0 is as many as
 	// the process has cores to give. Each holds a worker of the process's pool.
 	Concurrency int
+	// SpreadWeight, where not 0, lets items that come while cores are free be
+	// batched by fewer, down to this weight, so that all cores get some. It
+	// counts only where Concurrency is 0.
+	SpreadWeight int64
 	// MaxInFlight is the number of bytes, over all queues, that were pushed and
 	// not yet emitted. A queue that holds nothing may always push one group.
 	MaxInFlight int64
