@@ -1,0 +1,343 @@
+"""The measuring part of scripts/bench, which says how it is used.
+
+Every contender is a process that is kept and answers commands; in a round each
+has its turn, alone, beginning with another one each round. A turn's number is
+the median call. What is compared is compared within a round first: the ratios
+below are medians over rounds of one round's ratio.
+"""
+import argparse
+import datetime
+import glob
+import importlib.metadata
+import json
+import os
+import pathlib
+import platform
+import random
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+from weights import STEPS, WINDOWS, Model
+
+LINES = WINDOWS * STEPS
+TOLERANCE = 1e-4  # of probabilities in float32
+PEERS = {'torch': 'PyTorch', 'onnxruntime': 'ONNX Runtime', 'openvino': 'OpenVINO'}
+HERE = pathlib.Path(__file__).parent
+median = statistics.median
+
+
+class Process:
+    """A contender's process: a line in, a line of JSON out."""
+
+    def __init__(self, command, **env):
+        self.command = command[:2]
+        self.process = subprocess.Popen(command, env=dict(os.environ, **env), text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.hello = self.read()
+
+    def send(self, *words):
+        self.process.stdin.write(' '.join(map(str, words)) + '\n')
+        self.process.stdin.flush()
+
+    def read(self):
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit('bench: %s ended; run it alone to see why' % ' '.join(map(str, self.command)))
+        return json.loads(line)
+
+    def ask(self, *words):
+        self.send(*words)
+        return self.read()
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def together(processes, *words):
+    """Lines a second of processes at once, at their median and their best call."""
+    for p in processes:
+        p.send(*words)
+    answers = [p.read() for p in processes]
+    return sum(LINES / a['median'] for a in answers), sum(LINES / a['min'] for a in answers)
+
+
+class Bench:
+    def __init__(self, args):
+        self.args, self.temp = args, pathlib.Path(args.temp)
+        self.cores = os.cpu_count()
+        self.out = []      # lines of the report
+        self.raw = []      # one dict a measurement
+        self.held = []     # what must hold
+        self.rates = {}    # (part, contender, threads) -> round -> (rate, best)
+
+    def say(self, line=''):
+        print(line, flush=True)
+        self.out.append(line)
+
+    def record(self, part, name, threads, round_, rate, best):
+        self.raw.append(dict(part=part, contender=name, threads=threads, round=round_, rate=round(rate, 3), best=round(best, 3)))
+        self.rates.setdefault((part, name, threads), []).append((rate, best))
+
+    def rate(self, part, name, threads):
+        return median(r for r, _ in self.rates[part, name, threads])
+
+    def times(self, part, name, threads):
+        """Linnet's rate by another's."""
+        rounds = zip(self.rates[part, 'Linnet', threads], self.rates[part, name, threads])
+        return median(linnet / other for (linnet, _), (other, _) in rounds)
+
+    def fastest(self, part, threads):
+        return max((k[1] for k in self.rates if k[0] == part and k[2] == threads and k[1] != 'Linnet'),
+                   key=lambda name: self.rate(part, name, threads))
+
+    def must(self, what, value, bound):
+        self.held.append((what, value, bound))
+
+    # Preparation
+
+    def linnet(self, *args):
+        return json.loads(subprocess.run([self.temp / 'linnet', *map(str, args)], check=True, text=True, stdout=subprocess.PIPE).stdout)
+
+    def prepare(self):
+        self.made = self.linnet('models', self.temp / 'models')
+        corpus = sorted(glob.glob(os.path.join(os.environ['LINNET_CORPUS'], '**', '*.txt.ann'), recursive=True))
+        files = corpus or sorted(glob.glob('testdata/sample/*.txt') + glob.glob('testdata/annotated/*.txt.ann'))
+        random.Random(1).shuffle(files)  # long and short ones mixed
+        self.text_source = 'the annotated corpus' if corpus else 'testdata'
+        self.texts = {name: self.linnet('texts', self.temp / name, lines, *files)
+                      for name, lines in (('some', 20 * LINES), ('few', self.args.lines // 10), ('many', self.args.lines))}
+        self.models = {h: self.temp / 'models' / str(h) for h in (96, 256)}
+        self.loaded = {h: Model(folder) for h, folder in self.models.items()}
+
+    def environment(self):
+        cpu = platform.processor()
+        flags = ''
+        if os.path.exists('/proc/cpuinfo'):
+            info = pathlib.Path('/proc/cpuinfo').read_text()
+            cpu = re.search(r'model name\s*: (.*)', info).group(1) if 'model name' in info else cpu
+            flags = re.search(r'flags\s*: (.*)', info).group(1) if 'flags\t' in info else ''
+        self.amx = ' amx_bf16' in flags
+        go = subprocess.run(['go', 'version'], check=True, text=True, stdout=subprocess.PIPE).stdout.split()[2]
+        packages = 'torch', 'onnxruntime', 'openvino', 'apache-beam', 'numpy'
+        self.say('commit %s, %s' % (self.args.commit, datetime.date.today()))
+        self.say('%s, %d cores%s; %s' % (cpu, self.cores, ', with AMX' if self.amx else '', platform.system()))
+        self.say('%s, Python %s, %s' % (go, platform.python_version(), ', '.join('%s %s' % (p, importlib.metadata.version(p)) for p in packages)))
+        self.say('load before the run: %.1f' % os.getloadavg()[0])
+        self.say('texts: %s; H=96: %s; H=256: %s' % (self.text_source, self.made['96'], self.made['256']))
+
+    def start(self):
+        """The processes of parts model and table; each peer once a core."""
+        temp, isas = self.temp, {'float32': ''}
+        if self.amx:
+            isas['bfloat16'] = 'amx'
+        self.servers = {(h, p): Process([temp / 'linnet', 'serve', self.models[h], temp / 'some'], LINNET_ISA=isa)
+                        for h in self.models for p, isa in isas.items()}
+        self.isa = self.servers[96, 'float32'].hello['isa']
+        pairs = []
+        for h in self.models:
+            dump = temp / ('batch%d' % h)
+            self.servers[h, 'float32'].ask('dump', dump)
+            pairs += [self.models[h], dump]
+        self.peers = {peer: [Process([sys.executable, HERE / 'peers.py', peer, *pairs]) for _ in range(self.cores)] for peer in PEERS}
+        # (part, precision) -> peers
+        self.have = {('x', 'float32'): list(PEERS), ('table', 'float32'): ['torch']}
+        if self.amx:
+            self.have['x', 'bfloat16'] = ['torch', 'openvino']
+
+    def check(self):
+        self.say('\nFurthest probability from Linnet\'s in float32, and lines with the same label')
+        for (what, precision), peers in self.have.items():
+            for h in self.models:
+                for peer in peers:
+                    got = self.peers[peer][0].ask('check', what, h, precision)
+                    self.raw.append(dict(part='check', what=what, hidden=h, precision=precision, contender=peer, **got))
+                    self.say('  H=%-3d %-8s %-12s %-5s %.1e  %7.3f %%' % (h, precision, PEERS[peer], what, got['furthest'], 100 * got['same_labels']))
+                    if precision == 'float32' and not got['furthest'] <= TOLERANCE:
+                        sys.exit('bench: %s does not say what Linnet says' % PEERS[peer])
+
+    # Parts model and table
+
+    def peak(self, round_):
+        """GFLOP/s of a loop of multiply-adds, on one core and on each at once."""
+        command = [self.temp / 'kernel.test', '-test.run=^$', '-test.bench=^BenchmarkPeak$/^%s$' % self.isa,
+                   '-test.benchtime=%gs' % self.args.seconds, '-test.cpu=1']
+        for threads in sorted({1, self.cores}):
+            running = [subprocess.Popen(command, text=True, stdout=subprocess.PIPE) for _ in range(threads)]
+            found = [re.search(r'([\d.]+) GFLOP/s\s+([\d.]+) best', p.communicate()[0]) for p in running]
+            if not all(found):
+                return  # no such loop for this instruction set
+            self.record('peak', 'FMA loop', threads, round_, sum(float(f[1]) for f in found), sum(float(f[2]) for f in found))
+
+    def network(self, parts):
+        """Rounds of what goes through Score, with and without the table."""
+        turns = []
+        for (what, precision), peers in self.have.items():
+            if what not in parts:
+                continue
+            for h in self.models:
+                part = what, h, precision
+                for threads in sorted({1, self.cores}):
+                    turns.append((part, 'Linnet', threads, [self.servers[h, precision]], ('time', what, threads)))
+                    for peer in peers:
+                        turns.append((part, PEERS[peer], threads, self.peers[peer][:1], ('time', what, h, precision, threads)))
+                        if threads > 1:
+                            turns.append((part, '%s × %d' % (PEERS[peer], threads), threads, self.peers[peer], ('time', what, h, precision, 1)))
+        for part, name, threads, processes, words in turns:
+            together(processes, *words, 0.02)  # warm
+        for round_ in range(self.args.rounds):
+            self.peak(round_)
+            shift = round_ * len(turns) // self.args.rounds
+            for part, name, threads, processes, words in turns[shift:] + turns[:shift]:
+                time.sleep(0.02)  # for the threads of the one before to fall asleep
+                self.record(part, name, threads, round_, *together(processes, *words, self.args.seconds))
+        for (what, precision) in self.have:
+            for h in self.models:
+                if what in parts:
+                    self.show(what, h, precision)
+        if ('peak', 'FMA loop', 1) in self.rates:
+            peak = {t: [r for r, _ in self.rates['peak', 'FMA loop', t]] for t in {1, self.cores}}
+            self.say('\nFMA loop, %s: %s' % (self.isa, '; '.join('%d thread%s %.0f GFLOP/s (best %.0f)' % (
+                t, 's' * (t > 1), median(peak[t]), max(b for _, b in self.rates['peak', 'FMA loop', t])) for t in sorted(peak))))
+
+    def show(self, what, h, precision):
+        part = what, h, precision
+        flop = self.loaded[h].flop()
+        title = 'Model only, line vectors given' if what == 'x' else 'With the table in front, %.0f ids a line' % self.servers[h, precision].hello['ids_per_line']
+        self.say('\n%s: T=%d, B=%d, D=%d, H=%d, bidirectional, %s' % (title, STEPS, WINDOWS, self.loaded[h].d, h, precision))
+        self.say('  %-18s %8s %12s %12s %9s %9s %10s' % ('', 'threads', 'lines/s', 'best', 'GFLOP/s', 'of peak', 'Linnet is'))
+        rows = [k for k in self.rates if k[0] == part]
+        for _, name, threads in sorted(rows, key=lambda k: (k[2], k[1] != 'Linnet', k[1])):
+            rates = [r for r, _ in self.rates[part, name, threads]]
+            share = self.share(part, name, threads, flop) if precision == 'float32' else None
+            times = '' if name == 'Linnet' else '%.2f ×' % self.times(part, name, threads)
+            self.say('  %-18s %8d %12s %12s %9.1f %9s %10s' % (
+                name, threads, f'{median(rates):,.0f}', f'{max(b for _, b in self.rates[part, name, threads]):,.0f}',
+                median(rates) * flop / 1e9, '' if share is None else '%.0f %%' % (100 * share), times))
+        peer = self.fastest(part, 1)
+        title = 'H=%d, %s, 1 thread: Linnet by %s' % (h, precision, peer)
+        if what == 'table':
+            if h == 96:
+                self.must('table in front, ' + title, self.times(part, peer, 1), 2.5)
+        else:
+            self.must('model only, ' + title, self.times(part, peer, 1), {('float32', 96): 1.7, ('float32', 256): 1.35, ('bfloat16', 96): 1.5, ('bfloat16', 256): 2.0}[precision, h])
+            share = self.share(part, 'Linnet', 1, flop) if precision == 'float32' else None
+            if share is not None:
+                self.must('model only, H=%d, float32, 1 thread: share of the FMA peak' % h, share, {96: .65, 256: .75}[h])
+
+    def share(self, part, name, threads, flop):
+        peak = self.rates.get(('peak', 'FMA loop', threads))
+        if not peak:
+            return None
+        return median(r * flop / 1e9 / p for (r, _), (p, _) in zip(self.rates[part, name, threads], peak))
+
+    # Part end
+
+    def end(self):
+        cores, temp = self.cores, self.temp
+        model = self.models[96]
+
+        def predict(texts, out, threads):
+            begin = time.perf_counter()
+            subprocess.run([temp / 'predict', '--runner=direct', '--verbosity=0', '--input', temp / texts, '--output', out, '--model_uri', model],
+                           check=True, env=dict(os.environ, GOMAXPROCS=str(threads)))
+            return time.perf_counter() - begin
+
+        def python(texts, out, workers, threads):
+            done = subprocess.run([sys.executable, HERE / 'beam_peer.py', temp / texts, out, model, str(workers), str(threads)],
+                                  check=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=dict(os.environ, OMP_NUM_THREADS=str(threads)))
+            return json.loads(done.stdout.splitlines()[-1])['seconds']
+        turns = [('Linnet', 1, lambda t, o: predict(t, o, 1)), ('Beam Python', 1, lambda t, o: python(t, o, 1, 1))]
+        if cores > 1:
+            turns += [('Linnet', cores, lambda t, o: predict(t, o, cores)), ('Beam Python', cores, lambda t, o: python(t, o, 1, cores)),
+                      ('Beam Python × %d' % cores, cores, lambda t, o: python(t, o, cores, 1))]
+        count = {t: self.texts[t]['lines'] for t in ('few', 'many')}
+        equal = None
+        for round_ in range(self.args.rounds):
+            shift = round_ % len(turns)
+            for name, threads, run in turns[shift:] + turns[:shift]:
+                seconds = {}
+                for texts in ('few', 'many'):
+                    out = temp / 'out' / name.replace(' ', '')
+                    shutil.rmtree(out, ignore_errors=True)
+                    seconds[texts] = run(texts, out)
+                    time.sleep(0.1)
+                whole = count['many'] / seconds['many']
+                beyond = (count['many'] - count['few']) / (seconds['many'] - seconds['few'])
+                self.record('end', name, threads, round_, whole, beyond)
+                self.rates.setdefault(('end without start-up', name, threads), []).append((beyond, beyond))
+            if equal is None:
+                equal = self.same_files(temp / 'out' / 'Linnet', temp / 'out' / 'BeamPython')
+                if equal[0] < 0.9 * equal[1]:  # a label may differ where two are equally probable
+                    sys.exit('bench: only %d of %d labelled files of Beam Python are those of Linnet' % equal)
+        t = self.texts['many']
+        self.say('\nEnd to end, %s lines in %s files (%.0f MB) to YEDDA, H=96, float32; %d of %d outputs are equal' % (
+            f'{t["lines"]:,}', f'{t["documents"]:,}', t['bytes'] / 1e6, *equal))
+        self.say('  %-18s %8s %12s %18s %10s' % ('', 'threads', 'lines/s', 'without start-up', 'Linnet is'))
+        for _, name, threads in sorted((k for k in self.rates if k[0] == 'end'), key=lambda k: (k[2], k[1] != 'Linnet', k[1])):
+            times = '' if name == 'Linnet' else '%.1f ×' % self.times('end without start-up', name, threads)
+            self.say('  %-18s %8d %12s %18s %10s' % (name, threads, f'{self.rate("end", name, threads):,.0f}',
+                                                     f'{self.rate("end without start-up", name, threads):,.0f}', times))
+        self.say('  (the whole process of Linnet; of Beam Python the run without imports; without start-up: by the difference to a tenth of the lines)')
+        peer = self.fastest('end without start-up', cores)
+        self.must('end to end, all cores: Linnet by %s' % peer, self.times('end without start-up', peer, cores), 20)
+        part = 'x', 96, 'float32'
+        if (part, 'Linnet', cores) in self.rates:
+            rate = self.rate('end without start-up', 'Linnet', cores)
+            self.must('end to end, all cores: share of the model-only rate', rate / self.rate(part, 'Linnet', cores), .6)
+            if cores > 1 and ('peak', 'FMA loop', cores) in self.rates:
+                scale = lambda part, name: self.rate(part, name, cores) / self.rate(part, name, 1)
+                fma = scale('peak', 'FMA loop')
+                self.must('%d cores by one, as a share of the FMA loop\'s %.2f: end to end' % (cores, fma), scale('end without start-up', 'Linnet') / fma, .9)
+                self.must('%d cores by one, as a share of the FMA loop\'s %.2f: model only' % (cores, fma), scale(part, 'Linnet') / fma, .9)
+
+    def same_files(self, a, b):
+        names = [p.name for p in sorted(a.glob('*.ann'))]
+        same = sum((a / n).read_bytes() == (b / n).read_bytes() for n in names)
+        return same, len(names)
+
+    def run(self):
+        wanted = {{'model': 'x'}.get(p, p) for p in self.args.parts.split(',')}
+        if wanted - {'x', 'table', 'end'}:
+            sys.exit('bench: --parts=%s: there are model, table and end' % self.args.parts)
+        begin = time.perf_counter()
+        self.prepare()
+        self.environment()
+        if wanted & {'x', 'table'}:
+            self.start()
+            self.check()
+            self.network(wanted)
+            for p in [*self.servers.values(), *(p for all_ in self.peers.values() for p in all_)]:
+                p.close()
+        if 'end' in wanted:
+            self.end()
+        self.say('\nTo hold (of this run: %d rounds, %.0f s)' % (self.args.rounds, time.perf_counter() - begin))
+        for what, value, bound in self.held:
+            self.say('  %-4s %6.2f of %-5g %s' % ('yes' if value >= bound else 'NO', value, bound, what))
+        self.say('load after the run: %.1f' % os.getloadavg()[0])
+        path = pathlib.Path(self.args.out)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, 'w') as f:
+            f.write('\n'.join(self.out) + '\n\nRaw numbers: lines/s (of the FMA loop GFLOP/s) of the median and of the best call of a turn\n')
+            f.writelines(json.dumps(r) + '\n' for r in self.raw)
+        print('written to', self.args.out)
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument('--temp', required=True)
+    p.add_argument('--commit', required=True)
+    p.add_argument('--out', required=True)
+    p.add_argument('--rounds', type=int, default=5)
+    p.add_argument('--seconds', type=float, default=0.25)
+    p.add_argument('--lines', type=int, default=200000)
+    p.add_argument('--parts', default='model,table,end')
+    Bench(p.parse_args()).run()
+
+
+if __name__ == '__main__':
+    main()
