@@ -41,12 +41,15 @@ const (
 )
 
 // Dropout beside that of x and the states, as shares of Config.Dropout: 0.3 of
-// the ids and 0.05 of the lines at its usual 0.4. Ids that stay weigh more for
-// those that do not (without that, development macro-F1 is 0.005 lower); lines
-// do not.
+// the ids, 0.05 of the lines and the layout numbers of 0.3 of the windows, at
+// its usual 0.4. Ids that stay weigh more for those that do not (without that,
+// development macro-F1 is 0.005 lower); lines do not. A window without layout
+// has but its words, so that a volume set otherwise than all others is still
+// read; dropping single numbers does not teach that.
 const (
-	idDropout   = 0.75
-	lineDropout = 0.125
+	idDropout     = 0.75
+	lineDropout   = 0.125
+	layoutDropout = 0.75
 )
 
 // secondHead is the weight of the second head's loss.
@@ -121,9 +124,11 @@ func (s *shard) fill(t *trainer, ws []window, step, number int, rowWeight [2]flo
 	for _, m := range s.maskH {
 		b.dropout(m, cfg.Dropout)
 	}
+	dropLayout := threshold(layoutDropout * cfg.Dropout)
 	dropLine, dropID := threshold(lineDropout*cfg.Dropout), threshold(idDropout*cfg.Dropout)
 	for i, w := range ws {
 		doc := &t.corpus.docs[w.doc]
+		plain := b.next() < dropLayout
 		for step := range w.len {
 			r, line := step*s.windows+i, w.first+step
 			s.live[r] = 1
@@ -141,7 +146,9 @@ func (s *shard) fill(t *trainer, ws []window, step, number int, rowWeight [2]flo
 				clear(s.maskX[r*d : (r+1)*d])
 				continue
 			}
-			standardise(s.layout[r*l:(r+1)*l], doc.Features.Layout[line*l:], t.layoutMean, t.layoutInvStd)
+			if !plain {
+				standardise(s.layout[r*l:(r+1)*l], doc.Features.Layout[line*l:], t.layoutMean, t.layoutInvStd)
+			}
 			s.addRows(s.sum[r*d:(r+1)*d], t.table, doc.Features, line, uint32(r), b, dropID)
 		}
 	}

@@ -558,6 +558,43 @@ func TestDropout(t *testing.T) {
 	}
 }
 
+// Some windows hide the layout of all their rows; the others show it, but for
+// the rows that are dropped whole.
+func TestLayoutDropout(t *testing.T) {
+	for _, p := range []float64{0, .4} {
+		cfg := smallConfig()
+		cfg.Dropout = p
+		tr, err := newTrainer(&Options{Config: cfg, Train: annotated(9, cfg.InputSize, 5), Shards: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, ws := tr.shards[0], []window{{0, 0, 25}, {3, 5, 25}, {1, 0, 25}}
+		hidden, n := 0, 0
+		for step := range 1000 {
+			s.fill(tr, ws, step, 0, [2]float64{1, 1})
+			for i, w := range ws {
+				shown := 0
+				for r := range w.len {
+					row := s.layout[(r*s.windows+i)*cfg.LayoutSize:][:cfg.LayoutSize]
+					if slices.Max(row) > 0 || slices.Min(row) < 0 {
+						shown++
+					}
+				}
+				n++
+				switch {
+				case shown == 0:
+					hidden++
+				case shown < 15:
+					t.Fatalf("dropout %v: a window shows %d of its %d rows", p, shown, w.len)
+				}
+			}
+		}
+		if got, want := float64(hidden)/float64(n), layoutDropout*p; math.Abs(got-want) > .03 {
+			t.Errorf("dropout %v: %.3f of the windows hide their layout, want %.3f", p, got, want)
+		}
+	}
+}
+
 func TestOrthogonal(t *testing.T) {
 	const n, ld = 40, 50
 	q := make([]float32, n*ld)
