@@ -207,6 +207,9 @@ var formats = []format{
 	{"tsv", beside(".tsv"), func(l *Labelled, spans []yedda.Span, _ bool) ([][]byte, error) {
 		return [][]byte{yedda.WriteTSV(l.Text, spans)}, nil
 	}},
+	{"treatments", beside(".treatments.jsonl"), func(l *Labelled, spans []yedda.Span, _ bool) ([][]byte, error) {
+		return [][]byte{yedda.WriteTreatments(l.table(), spans)}, nil
+	}},
 }
 
 // encodeYedda marks neighbouring lines with one label as one span, and reads

@@ -73,6 +73,7 @@ func TestWrite(t *testing.T) {
 	for file, want := range map[string]string{
 		"brat/sub/a.txt": text, "brat/sub/a.ann": "T1\tNomenclature 0 13\tAgaricus nov.\n",
 		"sub/a.txt.jsonl": `"uri":"sub/a.txt"`, "sub/a.txt.csv": "1.000000", "sub/a.txt.tsv": "Nomenclature",
+		"sub/a.txt.treatments.jsonl": `"name":"Agaricus nov."`,
 	} {
 		if got := read(t, out, filepath.FromSlash(file)); !strings.Contains(got, want) {
 			t.Errorf("%s is %q, want %q in it", file, got, want)
