@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -17,6 +18,8 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/bundled"
 	"github.com/linnet-ml/linnet/transforms"
 	"github.com/linnet-ml/linnet/transforms/store"
 	"github.com/linnet-ml/linnet/transforms/yedda"
@@ -241,6 +244,30 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
+// TestFirstWords waits for the first words on the screen, which come within a
+// second of the start.
+func TestFirstWords(t *testing.T) {
+	cmd := command("--input="+manyDocuments(t, 1), "--output="+filepath.Join(t.TempDir(), "out"))
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, _ := bufio.NewReader(stderr).ReadString('\n')
+	if took := time.Since(begin); took > time.Second {
+		t.Errorf("the first words came after %v", took)
+	}
+	if !strings.HasPrefix(line, "linnet: labelling ") {
+		t.Errorf("the first words are %q", line)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestLocked has another run in the output folder.
 func TestLocked(t *testing.T) {
 	in, out := manyDocuments(t, 1), t.TempDir()
@@ -295,6 +322,47 @@ func TestNamesOfAnyBytes(t *testing.T) {
 	}
 }
 
+// TestModelWindows checks that a model's own window_size and prediction_stride
+// are what --window_size and --prediction_stride are, and change the result.
+func TestModelWindows(t *testing.T) {
+	in := manyDocuments(t, 3)
+	label := func(args ...string) map[string]string {
+		out := filepath.Join(t.TempDir(), "out")
+		args = append([]string{"--input=" + in, "--output=" + out, "--format=csv", "--probabilities"}, args...)
+		if _, stderr, status := predict(t, args...); status != 0 {
+			t.Fatal(stderr)
+		}
+		files, err := outputs(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return files
+	}
+	w, err := bundled.Weights()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := []map[string]string{label()}
+	for _, c := range []struct{ size, stride int }{{20, 0}, {20, 5}, {30, 5}} {
+		changed := *w
+		changed.Config.WindowSize, changed.Config.PredictionStride = c.size, c.stride
+		dir := t.TempDir()
+		if err := model.Save(dir, &changed, nil); err != nil {
+			t.Fatal(err)
+		}
+		got := label("--model_uri=" + dir)
+		if err := difference(got, label(fmt.Sprintf("--window_size=%d", c.size), fmt.Sprintf("--prediction_stride=%d", c.stride))); err != nil {
+			t.Errorf("%+v: the model's and the flags' windows: %v", c, err)
+		}
+		for i, other := range seen {
+			if difference(got, other) == nil {
+				t.Errorf("%+v gives the same probabilities as windows %d before", c, i)
+			}
+		}
+		seen = append(seen, got)
+	}
+}
+
 // TestCorpus labels every file of the corpus, markup taken out and markup in,
 // on direct and on prism: the same bytes, and each gives its input back.
 func TestCorpus(t *testing.T) {
@@ -328,6 +396,9 @@ func TestCorpus(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(raw) == 0 {
+		t.Fatalf("no *.txt.ann in %s", corpus)
 	}
 	var first map[string]string
 	for _, c := range []struct{ runner, input string }{{"direct", in}, {"prism", in}, {"direct", corpus}} {
