@@ -210,6 +210,10 @@ var formats = []format{
 	{"treatments", beside(".treatments.jsonl"), func(l *Labelled, spans []yedda.Span, _ bool) ([][]byte, error) {
 		return [][]byte{yedda.WriteTreatments(l.table(), spans)}, nil
 	}},
+	{"html", htmlFile, func(l *Labelled, _ []yedda.Span, _ bool) ([][]byte, error) {
+		lines, labels := l.Inked()
+		return [][]byte{yedda.WriteHTML(l.table(), lines, labels)}, nil
+	}},
 }
 
 // encodeYedda marks neighbouring lines with one label as one span, and reads
@@ -231,6 +235,8 @@ func bratFiles(name string) []string {
 	stem := strings.TrimSuffix(name, ".txt")
 	return []string{path.Join("brat", stem+".txt"), path.Join("brat", stem+".ann")}
 }
+
+func htmlFile(name string) []string { return []string{path.Join("html", name+".html")} }
 
 // Formats are the names that Options.Formats may hold.
 func Formats() []string {

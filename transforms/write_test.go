@@ -74,6 +74,7 @@ func TestWrite(t *testing.T) {
 		"brat/sub/a.txt": text, "brat/sub/a.ann": "T1\tNomenclature 0 13\tAgaricus nov.\n",
 		"sub/a.txt.jsonl": `"uri":"sub/a.txt"`, "sub/a.txt.csv": "1.000000", "sub/a.txt.tsv": "Nomenclature",
 		"sub/a.txt.treatments.jsonl": `"name":"Agaricus nov."`,
+		"html/sub/a.txt.html":        "<title>sub/a.txt</title>",
 	} {
 		if got := read(t, out, filepath.FromSlash(file)); !strings.Contains(got, want) {
 			t.Errorf("%s is %q, want %q in it", file, got, want)
@@ -89,7 +90,7 @@ func TestWrite(t *testing.T) {
 	r.Time = Done{}.Time
 	equal(t, "record", r, Done{
 		Document: "sub/a.txt", Input: "/sub/a.txt", InputSHA256: strings.Repeat("0", 64), Model: "m", Settings: "s", Versions: "v",
-		Outputs: []string{"sub/a.txt.ann", "brat/sub/a.txt", "brat/sub/a.ann", "sub/a.txt.jsonl", "sub/a.txt.csv", "sub/a.txt.tsv"},
+		Outputs: []string{"sub/a.txt.ann", "brat/sub/a.txt", "brat/sub/a.ann", "sub/a.txt.jsonl", "sub/a.txt.csv", "sub/a.txt.tsv", "sub/a.txt.treatments.jsonl", "html/sub/a.txt.html"},
 		Lines:   3, Labels: map[string]int64{"Nomenclature": 2, "Description": 1},
 	})
 	equal(t, "counters", counters(res, Namespace), map[string]int64{"documents": 1, "lines": 3, "label_Nomenclature": 2, "label_Description": 1})

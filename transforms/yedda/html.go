@@ -1,0 +1,106 @@
+package yedda
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"encoding/json"
+	"html"
+	"math"
+	"slices"
+	"strings"
+)
+
+//go:embed review.html
+var reviewHTML string
+
+//go:embed review.css
+var reviewCSS string
+
+//go:embed review.js
+var reviewJS string
+
+// reviewPolicy lets nothing run or load but the style and the script above,
+// which are known by their hashes: whatever a document holds, it is no script.
+var reviewPolicy = "default-src 'none'; style-src " + hashSource(reviewCSS) + "; script-src " + hashSource(reviewJS) +
+	"; base-uri 'none'; form-action 'none'"
+
+func hashSource(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+// reviewDocument is what the page knows of a document beside its bytes.
+type reviewDocument struct {
+	Name   string   `json:"name"`
+	Names  []string `json:"names"`  // the first is "", no label
+	Labels []int    `json:"labels"` // of all lines, index in Names; -1 where it is blank
+	Sure   []int    `json:"sure"`   // the label's probability in thousandths; -1 where there is none
+}
+
+// WriteHTML writes a page to review a labelled document and correct it in a
+// browser. It needs nothing else: style, script and the bytes of the document
+// are inside, and it works from a file. lines are Inked(t.Text, t.Rows) and
+// labels theirs.
+//
+// The page exports YEDDA, byte for byte Format of SpansOf with the labels as
+// they are then. Text of the document is never markup in the page and never
+// runs: it stands in base64 and is shown as text, and the page's policy allows
+// no script but its own.
+func WriteHTML(t *Table, lines []Line, labels []string) []byte {
+	t.check()
+	if len(lines) != len(labels) {
+		panic("yedda: lines and labels differ in number")
+	}
+	doc := reviewDocument{Name: strings.ToValidUTF8(t.URI, "\ufffd"), Names: []string{""}}
+	for _, c := range t.Classes {
+		if !slices.Contains(doc.Names, c) {
+			doc.Names = append(doc.Names, c)
+		}
+	}
+	all := Lines(t.Text)
+	doc.Labels, doc.Sure = make([]int, len(all)), make([]int, len(all))
+	inked, row := 0, 0
+	for i, line := range all {
+		doc.Labels[i], doc.Sure[i] = -1, -1
+		if inked == len(lines) || lines[inked] != line {
+			continue
+		}
+		label := labels[inked]
+		inked++
+		k := slices.Index(doc.Names, label)
+		if k < 0 {
+			k = len(doc.Names)
+			doc.Names = append(doc.Names, label)
+		}
+		doc.Labels[i] = k
+		if row < len(t.Rows) && t.Rows[row] == line {
+			if p, ok := t.confidence(row); ok && p >= 0 && p <= 1 {
+				doc.Sure[i] = int(math.Round(float64(p) * 1000))
+			}
+			row++
+		}
+	}
+	if inked != len(lines) {
+		panic("yedda: lines are none of the text")
+	}
+	data, err := json.Marshal(&doc) // escapes <, > and &
+	if err != nil {
+		panic("yedda: JSON of strings and numbers failed") // nothing in doc can
+	}
+	var out bytes.Buffer
+	out.Grow(len(reviewHTML) + len(reviewCSS) + len(reviewJS) + len(data) + len(t.Text)*4/3 + 1024)
+	fill := strings.NewReplacer(
+		"{{policy}}", html.EscapeString(reviewPolicy),
+		"{{title}}", html.EscapeString(doc.Name),
+		"{{style}}", reviewCSS,
+		"{{script}}", reviewJS,
+		"{{review}}", string(data),
+		"{{text}}", base64.StdEncoding.EncodeToString(t.Text),
+	)
+	if _, err := fill.WriteString(&out, reviewHTML); err != nil {
+		panic("yedda: writing to memory failed")
+	}
+	return out.Bytes()
+}
