@@ -3,6 +3,11 @@
 //
 //	evaluate --input=corpus/Vol119 --model_uri=model --report=report
 //
+// It prints a table. With --report it writes report.json for programs and
+// report.html for people, too: figures by line, span and character, calibration,
+// intervals, the worst documents and the lines most confidently wrong. These
+// show text of the documents.
+//
 // A line counts if it is not blank and lies in a span of the annotation. Exit
 // statuses: 0 done; 1 failed; 2 wrong use; 3 done, but some documents could not
 // be judged.
@@ -16,7 +21,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -24,6 +28,7 @@ import (
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/jobopts"
 
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/eval"
@@ -50,7 +55,7 @@ func define(f *cli.Flags) *options {
 	f.Var(&o.input, "input", "annotated `files`, folders and patterns, separated by commas (\\, is a comma) or repeated")
 	f.StringVar(&o.modelURI, "model_uri", "", "`folder` or gs://bucket/prefix of the model to judge (default the bundled one)")
 	f.StringVar(&o.predictions, "predictions", "", "`folder` or gs://bucket/prefix of annotated files to judge instead, called as those of --input")
-	f.StringVar(&o.report, "report", "", "`folder` or gs://bucket/prefix to write report.json to")
+	f.StringVar(&o.report, "report", "", "`folder` or gs://bucket/prefix to write report.json and report.html to, which show lines of the documents")
 	f.StringVar(&o.labelSet, "label_set", "", "`collapsed` (Nomenclature, Description, Misc-exposition) or full (default the model's first)")
 	f.StringVar(&o.device, "device", "cpu", "`cpu`, auto or cuda")
 	f.IntVar(&o.windowSize, "window_size", -1, "`lines` of a context window; 0 for whole documents, -1 for the model's choice")
@@ -109,6 +114,9 @@ func (o *options) check() error {
 		return cli.Usagef("--prediction_batch_size=%d: it must be 0 or more", o.batchSize)
 	}
 	if o.report != "" {
+		if *jobopts.Async {
+			return cli.Usagef("--report is written when the job is done; leave out --async")
+		}
 		if _, err := store.For(context.Background(), o.report); err != nil {
 			return cli.Usagef("--report: %w", err)
 		}
@@ -129,6 +137,13 @@ func (o *options) evaluate(ctx context.Context) error {
 		WindowSize: o.windowSize, PredictionStride: o.stride, PredictionBatchSize: o.batchSize,
 	}
 	score := scoreFn{Run: opts.Run, Config: model.DefaultConfig(), LabelSet: o.labelSet}
+	if o.report != "" {
+		// Workers may stand elsewhere in the same machine.
+		if o.report, err = input.Absolute(o.report); err != nil {
+			return err
+		}
+		score.Parts = transforms.Path(partsFolder(o.report, opts.Run))
+	}
 	result := report{Input: o.input, LabelSet: o.labelSet}
 	if o.predictions == "" {
 		if o.modelURI != "" {
@@ -175,6 +190,12 @@ func (o *options) evaluate(ctx context.Context) error {
 		return err
 	}
 
+	if o.report != "" {
+		if err := beginParts(ctx, string(score.Parts)); err != nil {
+			return err
+		}
+		defer endParts(context.WithoutCancel(ctx), o.report, string(score.Parts))
+	}
 	progress := transforms.ProgressOf(opts.Run)
 	defer context.AfterFunc(ctx, progress.Stop)()
 	p, s := beam.NewPipelineWithRoot()
@@ -201,7 +222,7 @@ func (o *options) evaluate(ctx context.Context) error {
 		table(os.Stdout, &result)
 	}
 	if o.report != "" {
-		if err := writeReport(ctx, o.report, &result); err != nil {
+		if err := o.writeReport(ctx, string(score.Parts), &result); err != nil {
 			return err
 		}
 	}
@@ -222,7 +243,7 @@ func pipeline(s beam.Scope, opts transforms.Options, set *input.Set, score score
 	if score.Predictions == "" {
 		examples, r2 := transforms.Featurize(s, opts, docs)
 		labelled, r3 := transforms.Predict(s, opts, examples)
-		rejected = append(rejected, r2, r3, beam.ParDo(s, &scoreFn{score.Run, score.Config, score.LabelSet, ""}, labelled))
+		rejected = append(rejected, r2, r3, beam.ParDo(s, &score, labelled))
 	} else {
 		rejected = append(rejected, beam.ParDo(s, &compareFn{score}, docs))
 	}
@@ -236,26 +257,46 @@ type scoreFn struct {
 	Config      model.Config
 	LabelSet    string
 	Predictions transforms.Path
+	Parts       transforms.Path // folder of the parts; "" for none
 }
 
-func (f *scoreFn) ProcessElement(ctx context.Context, l transforms.Labelled, reject func(transforms.Rejection)) {
-	lines, labels := l.Inked()
-	f.count(ctx, &l.Document, lines, labels)
+func (f *scoreFn) ProcessElement(ctx context.Context, l transforms.Labelled, reject func(transforms.Rejection)) error {
+	j := judged{doc: &l.Document}
+	j.lines, j.predicted = l.Inked()
+	if f.Parts != "" {
+		j.probs = make([]float64, len(j.lines))
+		j.ink = make([][]stretch, len(j.lines))
+		row := 0
+		for i, line := range j.lines {
+			j.ink[i] = inkOfLine(l.Text[line.Start:line.End], j.predicted[i])
+			if row < len(l.Rows) && l.Rows[row] == line {
+				j.probs[i] = float64(l.Probs[row*len(l.Classes)+int(l.Labels[row])])
+				row++
+			}
+		}
+	}
+	return f.judge(ctx, &j)
 }
 
-// count judges the labels of lines of d against d's spans.
-func (f *scoreFn) count(ctx context.Context, d *transforms.Document, lines []yedda.Line, labels []string) {
-	gold := (&yedda.Document{Text: d.Text, Spans: d.Spans}).LineLabels(lines)
+// judge counts the labels of j.lines against the spans of j.doc, and writes the
+// document's part where a report wants it.
+func (f *scoreFn) judge(ctx context.Context, j *judged) error {
+	j.gold = (&yedda.Document{Text: j.doc.Text, Spans: j.doc.Spans}).LineLabels(j.lines)
 	counts := map[[2]string]int64{}
-	for i, g := range gold {
-		if g = f.class(g); g != "" {
-			counts[[2]string{g, f.class(labels[i])}]++
+	for i, g := range j.gold {
+		j.gold[i], j.predicted[i] = f.class(g), f.class(j.predicted[i])
+		if j.gold[i] != "" {
+			counts[[2]string{j.gold[i], j.predicted[i]}]++
 		}
 	}
 	for pair, n := range counts {
 		beam.NewCounter(transforms.Namespace, pair[0]+pairSeparator+pair[1]).Inc(ctx, n)
 	}
 	beam.NewCounter(transforms.Namespace, "judged").Inc(ctx, 1)
+	if f.Parts == "" {
+		return nil
+	}
+	return j.part(f.class).write(ctx, string(f.Parts))
 }
 
 // pairSeparator stands in no label.
@@ -301,8 +342,11 @@ func (f *compareFn) ProcessElement(ctx context.Context, d transforms.Document, r
 		fail("its prediction " + uri + " has other text; predict it again from this document")
 		return nil
 	}
-	f.Score.count(ctx, &d, lines, predicted.LineLabels(predictedLines))
-	return nil
+	j := judged{doc: &d, lines: lines, predicted: predicted.LineLabels(predictedLines)}
+	if f.Score.Parts != "" {
+		j.ink = inkOf(predicted, predictedLines)
+	}
+	return f.Score.judge(ctx, &j)
 }
 
 // fields is line with its white space made one blank each.
@@ -340,7 +384,8 @@ type report struct {
 	Documents   int64        `json:"documents"`
 	Rejected    int64        `json:"rejected"`
 	Seconds     float64      `json:"seconds"`
-	Report      *eval.Report `json:"report"`
+	Report      *eval.Report `json:"report"` // of lines
+	*details
 }
 
 // gather makes the report of the counters. Its classes are the model's, and
@@ -350,45 +395,54 @@ func gather(counters map[string]int64, f *scoreFn) *eval.Report {
 	if _, head, err := f.Config.Head(f.LabelSet); err == nil {
 		classes = slices.Clone(head)
 	}
-	others := map[string]bool{}
-	for name := range counters {
-		gold, predicted, ok := strings.Cut(name, pairSeparator)
-		if !ok {
-			continue
-		}
-		for _, c := range []string{gold, predicted} {
-			if c != "" && !slices.Contains(classes, c) {
-				others[c] = true
-			}
-		}
-	}
-	classes = append(classes, slices.Sorted(maps.Keys(others))...)
-	counts := eval.NewCounts(classes)
+	lines := sums{}
 	for name, n := range counters {
-		gold, predicted, ok := strings.Cut(name, pairSeparator)
-		if !ok {
-			continue
-		}
-		g := slices.Index(classes, gold)
-		if p := slices.Index(classes, predicted); p >= 0 {
-			counts.N[g*len(classes)+p] += n
-		} else {
-			counts.Missed[g] += n
+		if gold, predicted, ok := strings.Cut(name, pairSeparator); ok {
+			lines[[2]string{gold, predicted}] += n
 		}
 	}
-	return counts.Report()
+	return lines.counts(classes).Report()
 }
 
-func writeReport(ctx context.Context, folder string, r *report) error {
-	st, err := store.For(ctx, folder)
+// writeReport merges the parts into r and writes it, for programs and for
+// people.
+func (o *options) writeReport(ctx context.Context, parts string, r *report) error {
+	var classes []string
+	for _, c := range r.Report.Classes {
+		classes = append(classes, c.Class)
+	}
+	m, found := newMerger(classes), int64(0)
+	err := readParts(ctx, parts, func(p *part) error { found++; return m.add(p) })
 	if err != nil {
 		return err
 	}
+	if found < r.Documents {
+		return fmt.Errorf("--report: %s: it has the figures of %d of %s; name a folder that workers share with this program, such as gs://bucket/report",
+			o.report, found, cli.Plural(r.Documents, "document"))
+	}
+	r.details = m.details()
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
-	return st.Write(ctx, store.Join(folder, "report.json"), append(data, '\n'))
+	page, err := htmlReport(r)
+	if err != nil {
+		return err
+	}
+	st, err := store.For(ctx, o.report)
+	if err != nil {
+		return err
+	}
+	if err := st.Write(ctx, store.Join(o.report, "report.json"), append(data, '\n')); err != nil {
+		return err
+	}
+	if err := st.Write(ctx, store.Join(o.report, "report.html"), page); err != nil {
+		return err
+	}
+	fmt.Printf("95 %% of resamples of the documents: accuracy %.4f to %.4f, macro-F1 %.4f to %.4f; spans %.4f exact, %.4f overlap (F1); characters %.4f (macro-F1)\n",
+		r.Intervals.Accuracy.Low, r.Intervals.Accuracy.High, r.Intervals.MacroF1.Low, r.Intervals.MacroF1.High,
+		r.Spans.Exact.MicroF1, r.Spans.Overlap.MicroF1, r.Characters.MacroF1)
+	return nil
 }
 
 // table writes the figures for people.

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/linnet-ml/linnet/model/eval"
+)
+
+const (
+	worstDocuments = 20
+	resamples      = 1000
+	bootstrapSeed  = 1
+)
+
+// details are the figures that need parts.
+type details struct {
+	// Spans are runs of neighbouring lines of one label; Characters count each
+	// one that is no white space.
+	Spans       *eval.SpanReport        `json:"spans"`
+	Characters  *eval.Report            `json:"characters"`
+	Calibration *eval.CalibrationReport `json:"calibration,omitempty"`
+	// Intervals hold 95 % of resamples of the documents.
+	Intervals *eval.Intervals `json:"intervals_95"`
+	Worst     []document      `json:"worst_documents"` // by macro-F1
+	Wrong     []wrongLine     `json:"wrong_lines"`     // most confident first
+
+	accuracies []float64 // of all documents
+}
+
+// document is how one document was labelled.
+type document struct {
+	Name     string  `json:"document"`
+	Lines    int64   `json:"lines"`
+	Wrong    int64   `json:"wrong"` // without a label, too
+	Accuracy float64 `json:"accuracy"`
+	MacroF1  float64 `json:"macro_f1"`
+}
+
+// merger gathers parts, in any order. Of each document it holds some numbers,
+// of the texts only what the report shows.
+type merger struct {
+	classes    []string // those of head, then others as they come
+	documents  []scored
+	characters sums
+	spans      *eval.Spans
+	calibrated *eval.Calibration
+	wrong      []wrongLine
+}
+
+type scored struct {
+	document
+	cells []eval.Cell
+}
+
+func newMerger(classes []string) *merger {
+	classes = slices.Clone(classes)
+	return &merger{classes: classes, characters: sums{}, spans: eval.NewSpans(classes)}
+}
+
+// index is that of a class of lines; "" is -1.
+func (m *merger) index(class string) int {
+	if class == "" {
+		return -1
+	}
+	i := slices.Index(m.classes, class)
+	if i < 0 {
+		i = len(m.classes)
+		m.classes = append(m.classes, class)
+		wider := eval.NewSpans(m.classes)
+		into(wider, m.spans, func(c int) int { return c })
+		m.spans = wider
+	}
+	return i
+}
+
+// into adds the counts of from to those of to, of class c to class index(c).
+func into(to, from *eval.Spans, index func(c int) int) {
+	for c := range from.Gold {
+		i := index(c)
+		to.Gold[i] += from.Gold[c]
+		to.Predicted[i] += from.Predicted[c]
+		to.Exact[i] += from.Exact[c]
+		to.Found[i] += from.Found[c]
+		to.Touching[i] += from.Touching[c]
+	}
+}
+
+func (m *merger) add(p *part) error {
+	d := scored{document: document{Name: text(p.Name)}}
+	own := sums{}
+	for _, l := range p.Lines {
+		own[[2]string{l.Gold, l.Predicted}] += l.N
+		d.cells = append(d.cells, eval.Cell{Gold: int32(m.index(l.Gold)), Pred: int32(m.index(l.Predicted)), N: l.N})
+		if l.Gold != l.Predicted {
+			d.Wrong += l.N
+		}
+	}
+	r := own.counts(nil).Report()
+	d.Lines, d.Accuracy, d.MacroF1 = r.Lines, r.Accuracy, r.MacroF1
+	if d.Lines > 0 {
+		m.documents = append(m.documents, d)
+	}
+	for _, c := range p.Characters {
+		m.characters[[2]string{c.Gold, c.Predicted}] += c.N
+	}
+	classes := make([]int, len(p.Classes))
+	for c, name := range p.Classes {
+		classes[c] = m.index(name)
+	}
+	into(m.spans, p.Spans, func(c int) int { return classes[c] })
+	if p.Calibration != nil {
+		if m.calibrated == nil {
+			m.calibrated = eval.NewCalibration(eval.CalibrationBins)
+		}
+		m.calibrated.Merge(p.Calibration)
+	}
+	for rank, w := range p.Wrong {
+		w.rank = rank
+		m.wrong = append(m.wrong, w)
+	}
+	if len(m.wrong) > 4*keptWrong {
+		m.cutWrong()
+	}
+	return nil
+}
+
+// cutWrong keeps the most confidently wrong lines; where no confidence is
+// known, the first ones of each document.
+func (m *merger) cutWrong() {
+	slices.SortFunc(m.wrong, func(a, b wrongLine) int {
+		return cmp.Or(cmp.Compare(b.Probability, a.Probability), cmp.Compare(a.rank, b.rank),
+			strings.Compare(a.Document, b.Document), cmp.Compare(a.Line, b.Line))
+	})
+	m.wrong = slices.Clone(m.wrong[:min(len(m.wrong), keptWrong)])
+}
+
+// details computes the figures, the same whatever the order of parts.
+func (m *merger) details() *details {
+	m.cutWrong()
+	// By name, so that one seed draws the same documents in every run.
+	slices.SortFunc(m.documents, func(a, b scored) int { return strings.Compare(a.Name, b.Name) })
+	d := &details{
+		Spans:      m.spans.Report(),
+		Characters: m.characters.counts(m.classes).Report(),
+		Wrong:      m.wrong,
+	}
+	if m.calibrated != nil {
+		d.Calibration = m.calibrated.Report()
+	}
+	cells := make([][]eval.Cell, len(m.documents))
+	for i, doc := range m.documents {
+		cells[i] = doc.cells
+		d.accuracies = append(d.accuracies, doc.Accuracy)
+	}
+	d.Intervals = eval.Bootstrap(m.classes, cells, resamples, bootstrapSeed)
+	slices.SortStableFunc(m.documents, func(a, b scored) int {
+		return cmp.Or(cmp.Compare(a.MacroF1, b.MacroF1), cmp.Compare(b.Wrong, a.Wrong))
+	})
+	d.Worst = make([]document, 0, worstDocuments)
+	for _, doc := range m.documents[:min(len(m.documents), worstDocuments)] {
+		d.Worst = append(d.Worst, doc.document)
+	}
+	return d
+}
+
+// sums are numbers of lines or characters, by gold and predicted class; ""
+// predicted is none.
+type sums map[[2]string]int64
+
+// counts are the counts over classes and what else occurs, by name.
+func (s sums) counts(classes []string) *eval.Counts {
+	classes = slices.Clone(classes)
+	others := map[string]bool{}
+	for key := range s {
+		for _, c := range key {
+			if c != "" && !slices.Contains(classes, c) {
+				others[c] = true
+			}
+		}
+	}
+	classes = append(classes, slices.Sorted(maps.Keys(others))...)
+	counts := eval.NewCounts(classes)
+	for key, n := range s {
+		g := slices.Index(classes, key[0])
+		if p := slices.Index(classes, key[1]); p >= 0 {
+			counts.N[g*len(classes)+p] += n
+		} else {
+			counts.Missed[g] += n
+		}
+	}
+	return counts
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"image/color"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/linnet-ml/linnet/model/eval"
+)
+
+// picture is a plot for the page: an SVG in a data URI, as which nothing in it
+// can run, and its words for those who cannot see it.
+type picture struct {
+	Source  template.URL
+	Alt     string
+	Caption string
+}
+
+// Colours that are told apart in both themes; in the dark one the page turns
+// lightness around and keeps hues.
+var (
+	blue   = color.NRGBA{0x2f, 0x6f, 0xb5, 0xff}
+	orange = color.NRGBA{0xc9, 0x6a, 0x14, 0xff}
+	green  = color.NRGBA{0x3a, 0x8a, 0x4d, 0xff}
+	grey   = color.NRGBA{0x80, 0x80, 0x80, 0xff}
+)
+
+const (
+	plotWidth  = 11 * vg.Centimeter
+	plotHeight = 7.5 * vg.Centimeter
+)
+
+func newPlot(x, y string) *plot.Plot {
+	p := plot.New()
+	p.BackgroundColor = color.Transparent
+	p.X.Label.Text, p.Y.Label.Text = x, y
+	sans := font.Font{Typeface: "Liberation", Variant: "Sans", Size: 10}
+	for _, style := range []*font.Font{&p.X.Label.TextStyle.Font, &p.Y.Label.TextStyle.Font,
+		&p.X.Tick.Label.Font, &p.Y.Tick.Label.Font, &p.Legend.TextStyle.Font} {
+		*style = sans
+	}
+	return p
+}
+
+// render draws p.
+func render(p *plot.Plot, width vg.Length, alt, caption string) (picture, error) {
+	canvas := vgsvg.New(width, plotHeight)
+	p.Draw(draw.New(canvas))
+	var b bytes.Buffer
+	if _, err := canvas.WriteTo(&b); err != nil {
+		return picture{}, err
+	}
+	source := "data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(b.Bytes())
+	return picture{template.URL(source), alt, caption}, nil //nolint:gosec // made here
+}
+
+// pictures are the plots of a report.
+func pictures(r *report) ([]picture, error) {
+	var all []picture
+	for _, draw := range []func(*report) (picture, error){scoresPlot, calibrationPlot, documentsPlot} {
+		p, err := draw(r)
+		if err != nil {
+			return nil, err
+		}
+		if p.Source != "" {
+			all = append(all, p)
+		}
+	}
+	return all, nil
+}
+
+// scoresPlot shows precision, recall and F1 of the classes.
+func scoresPlot(r *report) (picture, error) {
+	var names []string
+	var values [3]plotter.Values
+	for _, c := range r.Report.Classes {
+		if c.Gold == 0 && c.Predicted == 0 {
+			continue
+		}
+		names = append(names, c.Class)
+		for i, v := range []float64{c.Precision, c.Recall, c.F1} {
+			values[i] = append(values[i], v)
+		}
+	}
+	if len(names) == 0 {
+		return picture{}, nil
+	}
+	p := newPlot("", "")
+	p.Y.Min, p.Y.Max = 0, 1
+	// Many classes take more room, and names that stand.
+	width := max(plotWidth, vg.Length(len(names))*1.1*vg.Centimeter)
+	bar := (width - 2*vg.Centimeter) / vg.Length(len(names)) / 4
+	for i, name := range []string{"precision", "recall", "F1"} {
+		bars, err := plotter.NewBarChart(values[i], bar)
+		if err != nil {
+			return picture{}, err
+		}
+		bars.Color = []color.Color{blue, orange, green}[i]
+		bars.LineStyle.Width = 0
+		bars.Offset = vg.Length(i-1) * bar
+		p.Add(bars)
+		p.Legend.Add(name, bars)
+	}
+	p.Y.Max = 1.4 // room for the legend
+	p.Y.Tick.Marker = fifths
+	p.Legend.Top = true
+	p.NominalX(names...)
+	if len(names) > 4 {
+		p.X.Tick.Label.Rotation = 1.2
+		p.X.Tick.Label.XAlign = draw.XRight
+		p.X.Tick.Label.YAlign = draw.YCenter
+	}
+	return render(p, width, "Bars of precision, recall and F1 of each label; the table has the numbers",
+		"Precision, recall and F1 by label, of lines")
+}
+
+// fifths are the ticks of a share.
+var fifths = plot.ConstantTicks{
+	{Value: 0, Label: "0"}, {Value: .2, Label: "0.2"}, {Value: .4, Label: "0.4"},
+	{Value: .6, Label: "0.6"}, {Value: .8, Label: "0.8"}, {Value: 1, Label: "1"},
+}
+
+// calibrationPlot shows how often labels of some probability are right.
+func calibrationPlot(r *report) (picture, error) {
+	if r.Calibration == nil || r.Calibration.Lines == 0 {
+		return picture{}, nil
+	}
+	p := newPlot("probability of the label", "share that is right")
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, 1, 0, 1
+	p.X.Tick.Marker, p.Y.Tick.Marker = fifths, fifths
+	even, err := plotter.NewLine(plotter.XYs{{X: 0, Y: 0}, {X: 1, Y: 1}})
+	if err != nil {
+		return picture{}, err
+	}
+	even.Color, even.Dashes = grey, []vg.Length{3, 3}
+	var points, shares plotter.XYs
+	for _, b := range r.Calibration.Bins {
+		if b.Lines > 0 {
+			points = append(points, plotter.XY{X: b.Probability, Y: b.Accuracy})
+		}
+		share := float64(b.Lines) / float64(r.Calibration.Lines)
+		shares = append(shares, plotter.XY{X: b.From, Y: 0}, plotter.XY{X: b.From, Y: share},
+			plotter.XY{X: b.To, Y: share}, plotter.XY{X: b.To, Y: 0})
+	}
+	bars, err := plotter.NewPolygon(shares)
+	if err != nil {
+		return picture{}, err
+	}
+	bars.Color, bars.LineStyle.Width = color.NRGBA{0x80, 0x80, 0x80, 0x60}, 0
+	line, dots, err := plotter.NewLinePoints(points)
+	if err != nil {
+		return picture{}, err
+	}
+	line.Color, line.Width = blue, 1.5
+	dots.Color, dots.Shape, dots.Radius = blue, draw.CircleGlyph{}, 2.5
+	p.Add(bars, even, line, dots)
+	p.Legend.Add("model", line, dots)
+	p.Legend.Add("calibrated", even)
+	p.Legend.Add("share of lines", bars)
+	p.Legend.Top, p.Legend.Left = true, true
+	p.Legend.XOffs, p.Legend.YOffs = 4, -4
+	return render(p, plotWidth,
+		fmt.Sprintf("Share of right labels by probability; expected calibration error %.4f", r.Calibration.Error),
+		fmt.Sprintf("Calibration: expected error %.4f in %d bins", r.Calibration.Error, eval.CalibrationBins))
+}
+
+// documentsPlot shows how many documents are of some accuracy.
+func documentsPlot(r *report) (picture, error) {
+	if len(r.accuracies) < 2 {
+		return picture{}, nil
+	}
+	const bins = 20
+	points := make(plotter.XYs, bins)
+	for i := range points {
+		points[i].X = (float64(i) + .5) / bins
+	}
+	for _, a := range r.accuracies {
+		points[min(int(a*bins), bins-1)].Y++
+	}
+	p := newPlot("accuracy", "documents")
+	bars, err := plotter.NewHistogram(points, bins)
+	if err != nil {
+		return picture{}, err
+	}
+	bars.FillColor, bars.LineStyle.Width = blue, 0
+	p.Add(bars)
+	p.X.Min, p.X.Max, p.Y.Min = 0, 1, 0
+	p.X.Tick.Marker, p.Y.Tick.Marker = fifths, plot.TickerFunc(wholeTicks)
+	return render(p, plotWidth, "Number of documents by accuracy; the table has the worst", "Documents by accuracy of their lines")
+}
+
+// wholeTicks are a few ticks at whole numbers.
+func wholeTicks(low, high float64) []plot.Tick {
+	step := 1.0
+	for i := 0; high-low > 5*step; i++ {
+		step *= []float64{2, 2.5, 2}[i%3] // 1, 2, 5, 10, …
+	}
+	var ticks []plot.Tick
+	for v := 0.0; v <= high; v += step {
+		ticks = append(ticks, plot.Tick{Value: v, Label: fmt.Sprintf("%.0f", v)})
+	}
+	return ticks
+}
