@@ -1,0 +1,425 @@
+package yedda
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// browser is a page in a headless Chromium, driven over its debugging pipe.
+type browser struct {
+	t       *testing.T
+	in      *os.File
+	out     *bufio.Reader
+	session string
+	id      int
+	events  []string // exceptions and messages of the page's console
+}
+
+type message struct {
+	ID     int             `json:"id"`
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+	Result json.RawMessage `json:"result"`
+	Error  *struct {
+		Message string `json:"message"`
+	} `json:"error"`
+}
+
+// openBrowser starts Chromium on a file; what the page saves goes to downloads.
+func openBrowser(t *testing.T, file, downloads string) *browser {
+	t.Helper()
+	var program string
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			program = path
+			break
+		}
+	}
+	if program == "" {
+		t.Skip("chromium is not installed, so the page was opened in no browser")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	args := []string{"--headless=new", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage", "--remote-debugging-pipe", "--user-data-dir=" + t.TempDir()}
+	if os.Geteuid() == 0 {
+		args = append(args, "--no-sandbox") // Chromium has none for root
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
+	theirIn, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, theirOut, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.ExtraFiles = []*os.File{theirIn, theirOut} // its files 3 and 4
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	theirIn.Close()
+	theirOut.Close()
+	b := &browser{t: t, in: in, out: bufio.NewReader(out)}
+	t.Cleanup(func() {
+		// A browser asked to close leaves no process behind that still writes.
+		fmt.Fprintf(in, `{"id":0,"method":"Browser.close"}`+"\x00")
+		done := make(chan struct{})
+		go func() { _ = cmd.Wait(); close(done) }()
+		select {
+		case <-done:
+		case <-time.After(20 * time.Second):
+		}
+		cancel()
+		<-done
+		in.Close()
+		out.Close()
+	})
+	var target struct{ TargetID, SessionID string }
+	b.call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
+	b.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &target)
+	b.call("Browser.setDownloadBehavior", map[string]any{"behavior": "allow", "downloadPath": downloads}, nil)
+	b.session = target.SessionID
+	b.call("Runtime.enable", nil, nil)
+	b.call("Log.enable", nil, nil)
+	b.size(1280, 800)
+	b.call("Page.navigate", map[string]any{"url": "file://" + filepath.ToSlash(file)}, nil)
+	b.wait(`document.getElementById("status") && document.getElementById("status").textContent !== ""`)
+	return b
+}
+
+// call sends a command and waits for its answer.
+func (b *browser) call(method string, params map[string]any, result any) {
+	b.t.Helper()
+	b.id++
+	m := map[string]any{"id": b.id, "method": method}
+	if params != nil {
+		m["params"] = params
+	}
+	if b.session != "" && !strings.HasPrefix(method, "Browser.") {
+		m["sessionId"] = b.session
+	}
+	data, err := json.Marshal(m)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if _, err := b.in.Write(append(data, 0)); err != nil {
+		b.t.Fatalf("%s: %v", method, err)
+	}
+	for {
+		line, err := b.out.ReadBytes(0)
+		if err != nil {
+			b.t.Fatalf("%s: chromium is gone: %v", method, err)
+		}
+		var got message
+		if err := json.Unmarshal(line[:len(line)-1], &got); err != nil {
+			b.t.Fatal(err)
+		}
+		if got.ID == 0 {
+			if got.Method == "Runtime.exceptionThrown" || got.Method == "Runtime.consoleAPICalled" || got.Method == "Log.entryAdded" {
+				b.events = append(b.events, string(got.Params))
+			}
+			continue
+		}
+		if got.ID != b.id {
+			continue
+		}
+		if got.Error != nil {
+			b.t.Fatalf("%s: %s", method, got.Error.Message)
+		}
+		if result != nil {
+			if err := json.Unmarshal(got.Result, result); err != nil {
+				b.t.Fatal(err)
+			}
+		}
+		return
+	}
+}
+
+// eval is the value of an expression in the page.
+func (b *browser) eval(expression string, value any) {
+	b.t.Helper()
+	var r struct {
+		Result           struct{ Value json.RawMessage }
+		ExceptionDetails json.RawMessage
+	}
+	b.call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &r)
+	if r.ExceptionDetails != nil {
+		b.t.Fatalf("%s: %s", expression, r.ExceptionDetails)
+	}
+	if err := json.Unmarshal(r.Result.Value, value); err != nil {
+		b.t.Fatalf("%s: %v: %s", expression, err, r.Result.Value)
+	}
+}
+
+func (b *browser) wait(condition string) {
+	b.t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		var ok bool
+		if b.eval("!!("+condition+")", &ok); ok {
+			return
+		}
+		if time.Now().After(end) {
+			b.t.Fatalf("not within a minute: %s", condition)
+		}
+	}
+}
+
+// press presses keys, one after another, as a keyboard does: "n", "Enter",
+// "Shift+1".
+func (b *browser) press(keys ...string) {
+	b.t.Helper()
+	for _, name := range keys {
+		key, shift := strings.CutPrefix(name, "Shift+")
+		p := map[string]any{"type": "keyDown", "key": key}
+		switch {
+		case key == "Enter":
+			p["code"], p["text"], p["windowsVirtualKeyCode"] = key, "\r", 13
+		case key == "Space":
+			p["key"], p["code"], p["text"], p["windowsVirtualKeyCode"] = " ", key, " ", 32
+		case key == "Escape":
+			p["code"], p["windowsVirtualKeyCode"] = key, 27
+		case key == "Tab":
+			p["code"], p["windowsVirtualKeyCode"] = key, 9
+		case key >= "0" && key <= "9":
+			p["code"], p["text"] = "Digit"+key, key
+			if shift {
+				p["key"], p["text"] = "!", "!"
+			}
+		default:
+			p["text"] = key
+		}
+		if shift {
+			p["modifiers"] = 8
+		}
+		b.call("Input.dispatchKeyEvent", p, nil)
+		p["type"] = "keyUp"
+		delete(p, "text")
+		b.call("Input.dispatchKeyEvent", p, nil)
+	}
+}
+
+func (b *browser) size(width, height int) {
+	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false}, nil)
+}
+
+func (b *browser) scheme(name string) {
+	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": name}}}, nil)
+}
+
+// shoot keeps a picture where LINNET_SCREENSHOTS names a folder.
+func (b *browser) shoot(name string) {
+	dir := os.Getenv("LINNET_SCREENSHOTS")
+	if dir == "" {
+		return
+	}
+	var r struct{ Data string }
+	b.call("Page.captureScreenshot", nil, &r)
+	data, err := base64.StdEncoding.DecodeString(r.Data)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, name+".png"), data, 0o600)
+	}
+	if err != nil {
+		b.t.Error(err)
+	}
+}
+
+// current is the number of the current line, from 0, and its text; hidden
+// lines and lines outside the window are none.
+const current = `(() => {
+  const row = document.getElementById(document.getElementById("list").getAttribute("aria-activedescendant"));
+  const box = row.getBoundingClientRect(), list = document.getElementById("list").getBoundingClientRect();
+  return box.height > 0 && box.top >= list.top - 1 && box.bottom <= list.bottom + 1 ? Number(row.id.slice(4)) : -1;
+})()`
+
+const visible = `document.querySelectorAll(".chunk:not([hidden]) > .row:not([hidden])").length`
+
+// worstContrast is the least contrast, by the rules of WCAG, of a label's name, a line's text and
+// number and a button against what is behind them.
+const worstContrast = `(() => {
+  const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+  const color = (...layers) => {
+    for (const l of layers) { canvas.fillStyle = l; canvas.fillRect(0, 0, 1, 1); }
+    return canvas.getImageData(0, 0, 1, 1).data;
+  };
+  const light = (c) => {
+    const [r, g, b] = [...c].slice(0, 3).map((v) => (v /= 255) <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+    return .2126 * r + .7152 * g + .0722 * b;
+  };
+  const paper = getComputedStyle(document.body).backgroundColor;
+  let worst = 99;
+  for (const e of [...document.querySelectorAll(".row > *")].slice(0, 600).concat(...document.querySelectorAll("#filter button:not([hidden])"))) {
+    const behind = getComputedStyle(e.matches("button") ? e : e.parentElement).backgroundColor;
+    const a = light(color(paper, behind, getComputedStyle(e).color)), b = light(color(paper, behind));
+    worst = Math.min(worst, (Math.max(a, b) + .05) / (Math.min(a, b) + .05));
+  }
+  return worst;
+})()`
+
+// reviewLong is a document of 20,000 lines, every seventh of them blank, every
+// 50th of the others doubtful.
+func reviewLong() (c reviewCase, doubtful []int) {
+	var text []byte
+	for i := range 20000 {
+		switch {
+		case i%7 == 6:
+		case i == 8:
+			text = append(text, `</script><script>window.ran = 1</script><img src=x onerror="window.ran = 2">`...)
+		case i%97 == 0:
+			text = fmt.Appendf(text, "Agaricus fictus %d Nov., sp. nov. \xe9\xff", i)
+		default:
+			text = fmt.Appendf(text, "line %d: pileus 3–5 cm broad, convex, then plane, [@ smooth, ochre, the margin striate when moist", i)
+		}
+		text = append(text, '\n')
+	}
+	rows := Rows(text)
+	classes := []string{"Nomenclature", "Description", "Misc-exposition"}
+	t := &Table{URI: "journals/long.txt", Text: text, Rows: rows, Classes: classes, Stride: 3}
+	numbers := lineNumbers{text: text}
+	for i, row := range rows {
+		k := i / 10 % 3
+		p := []float32{.01, .01, .01}
+		p[k] = .98
+		if i%50 == 20 {
+			p = []float32{.2, .2, .2}
+			p[k] = .6
+			doubtful = append(doubtful, numbers.of(row.Start)-1)
+		}
+		t.Labels = append(t.Labels, classes[k])
+		t.Probs = append(t.Probs, p...)
+	}
+	return reviewCase{"long", t, rows, t.Labels}, doubtful
+}
+
+// A curator's work at a page of 20,000 lines, in a browser, with the keyboard
+// alone.
+func TestHTMLInBrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a browser")
+	}
+	c, doubtful := reviewLong()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "long.txt.html")
+	if err := os.WriteFile(file, WriteHTML(c.table, c.lines, c.labels), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := openBrowser(t, file, dir)
+
+	var at, n, ran int
+	var status string
+	b.shoot("wide-light")
+	b.eval(visible, &n)
+	if n != len(c.lines) {
+		t.Errorf("%d lines are shown, want %d", n, len(c.lines))
+	}
+	var took float64
+	b.eval(`performance.getEntriesByType("navigation")[0].domContentLoadedEventEnd`, &took)
+	t.Logf("open after %.0f ms", took)
+
+	// Through the doubtful lines and back.
+	for i := range 40 {
+		b.press("n")
+		if b.eval(current, &at); at != doubtful[i] {
+			t.Fatalf("n goes to line %d, want %d", at, doubtful[i])
+		}
+	}
+	b.press("p")
+	if b.eval(current, &at); at != doubtful[38] {
+		t.Errorf("p goes to line %d, want %d", at, doubtful[38])
+	}
+	b.press("G")
+	if b.eval(current, &at); at != 19999 && at != 19998 {
+		t.Errorf("G goes to line %d", at)
+	}
+	b.press("g", "n", "Enter") // the first is right
+	if b.eval(current, &at); at != doubtful[1] {
+		t.Errorf("Enter goes to line %d, want %d", at, doubtful[1])
+	}
+	b.press("p")
+	if b.eval(`document.getElementById("status").textContent`, &status); status != "No doubtful line above." {
+		t.Errorf("a checked line is doubtful: %s", status)
+	}
+
+	// The second gets another label, with the two lines below it; then one
+	// more, which is taken back.
+	labels := append([]string(nil), c.labels...)
+	k := 0
+	for c.lines[k] != Lines(c.table.Text)[at] {
+		k++
+	}
+	b.press("Shift+J", "Shift+J", "1", "j", "3", "u")
+	for i := range 3 {
+		labels[k+i] = "Nomenclature"
+	}
+	b.shoot("wide-light-changed")
+
+	// Only one label is left, then only doubtful lines, then all.
+	b.press("Shift+1", "Shift+2")
+	misc := 0
+	for _, l := range labels {
+		if l == "Misc-exposition" {
+			misc++
+		}
+	}
+	if b.eval(visible, &n); n != misc {
+		t.Errorf("%d lines are shown with two labels hidden, want %d", n, misc)
+	}
+	b.press("a", "f")
+	if b.eval(visible, &n); n != len(doubtful)-2 {
+		t.Errorf("%d doubtful lines are shown, want %d", n, len(doubtful)-2)
+	}
+	b.shoot("wide-light-doubtful")
+	b.press("a")
+	if b.eval(visible, &n); n != len(c.lines) {
+		t.Errorf("%d lines are shown, want all", n)
+	}
+	b.press("?")
+	b.wait(`document.getElementById("keys").open`)
+	b.shoot("wide-light-keys")
+	b.press("Escape")
+	b.wait(`!document.getElementById("keys").open && document.activeElement === document.getElementById("list")`)
+
+	b.press("e")
+	saved := filepath.Join(dir, "long.txt.ann")
+	want := Format(c.table.Text, SpansOf(c.table.Text, c.lines, labels))
+	var got []byte
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end) && len(got) < len(want); time.Sleep(50 * time.Millisecond) {
+		got, _ = os.ReadFile(saved)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("the export has %d bytes and differs, want %d", len(got), len(want))
+	}
+
+	// Every look is wide enough for its text and has contrast enough to read.
+	for _, scheme := range []string{"light", "dark"} {
+		b.scheme(scheme)
+		var worst float64
+		if b.eval(worstContrast, &worst); worst < 4.5 {
+			t.Errorf("%s: a contrast of %.2f, want 4.5", scheme, worst)
+		}
+		t.Logf("%s: contrast %.2f and better", scheme, worst)
+		for look, width := range map[string]int{"wide": 1280, "narrow": 360} {
+			b.size(width, 740)
+			var over int
+			b.eval(`Math.max(document.documentElement.scrollWidth - innerWidth, document.getElementById("list").scrollWidth - document.getElementById("list").clientWidth)`, &over)
+			if over > 0 {
+				t.Errorf("%s, %s: %d pixels stand out", look, scheme, over)
+			}
+			b.shoot(look + "-" + scheme)
+		}
+	}
+	if b.eval(`Number(window.ran || 0)`, &ran); ran != 0 {
+		t.Error("text of the document ran as a script")
+	}
+	if len(b.events) > 0 {
+		t.Errorf("the page complains: %s", b.events)
+	}
+}
