@@ -20,7 +20,7 @@ const Format = 1
 const (
 	FeatureVersion = 1
 	FeatureHash    = "fnv1a32-murmur3" // FNV-1a of 32 bits, then murmur3's finaliser
-	FeatureLayout  = 95                // layout and document numbers of a line
+	FeatureLayout  = 51                // layout and document numbers of a line
 )
 
 // Names of label sets (Config.LabelSet and the flag --label_set).

@@ -233,7 +233,7 @@ func TestLoadErrors(t *testing.T) {
 		"format":           {setJSON("format", 2), "model: config.json: format: 2, but this program reads 1"},
 		"feature_version":  {setJSON("feature_version", 7), "model: config.json: feature_version: 7, but this program makes 1; train the model again"},
 		"feature_hash":     {setJSON("feature_hash", "crc"), `model: config.json: feature_hash: "crc"`},
-		"layout_size":      {setJSON("layout_size", 3), "model: config.json: layout_size: 3, but this program's features have 95"},
+		"layout_size":      {setJSON("layout_size", 3), "model: config.json: layout_size: 3, but this program's features have 51"},
 		"classes twice":    {setJSON("classes", []string{"A", "A", "B"}), "model: config.json: classes: A stands there twice"},
 		"huge table":       {setJSON("input_size", 1<<40), "model: config.json: input_size: 1,099,511,627,776; it must be"},
 		"large table":      {setJSON("input_size", 1<<24), "model: weights.safetensors: tensor table: shape [50 5], but config.json asks for [16777216 5]"},

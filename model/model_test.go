@@ -40,7 +40,7 @@ func TestDefaultConfigIsValid(t *testing.T) {
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := c.NumParameters(), 65536*64+95*64+64+2*(64*384+96*384+384)+(192+64)*3+3; got != want {
+	if got, want := c.NumParameters(), 65536*64+51*64+64+2*(64*384+96*384+384)+(192+64)*3+3; got != want {
 		t.Errorf("NumParameters() = %d, want %d", got, want)
 	}
 }

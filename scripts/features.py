@@ -3,7 +3,7 @@
 
   features.py TEXT [--input_size 65536] [--npz OUT.npz]
         JSON on the standard output, or arrays ids, group_ends [lines, 4],
-        group_scales [lines, 4] and layout [lines, 95]
+        group_scales [lines, 4] and layout [lines, 51]
   features.py --goldens
         writes testdata/goldens/feature/*.json again from the *.txt beside them
 
@@ -22,8 +22,6 @@ import unicodedata
 import numpy as np
 
 MAX_TOKENS = 512
-REACH = 40
-AVERAGED = 44
 
 
 # Characters
@@ -208,7 +206,7 @@ def read_lines(data):
 
 def layout(lines):
     n = len(lines)
-    o = np.zeros((n, 51 + AVERAGED))
+    o = np.zeros((n, 51))
     if n == 0:
         return o
     p85 = max(20., np.percentile([min(x.width, 4096) for x in lines], 85))
@@ -254,12 +252,10 @@ def layout(lines):
             math.log1p(max((genera[g] for g in x.genera), default=0)), bool(x.genera & novel), len(x.genera)]
         above = lines[i - 1] if i else None
         clip = lambda d: max(-20, min(20, d)) / 10
-        o[i, :51] = own + [
+        o[i] = own + [
             since < 3, min(till, 60) / 60, till <= 2,
             (x.width - above.width) / p85 if above else 0, (x.width - below.width) / p85 if below else 0,
             clip(x.indent - (above.indent if above else 0)), clip(x.indent - (below.indent if below else 0))]
-    for i in range(n):
-        o[i, 51:] = o[max(0, i - REACH):i + REACH + 1, :AVERAGED].mean(0)
     return o
 
 

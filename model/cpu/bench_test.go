@@ -51,7 +51,7 @@ func BenchmarkScore(b *testing.B) {
 	}
 	for _, tc := range cases {
 		b.Run(tc.name+"/"+kernel.ISA(), func(b *testing.B) {
-			c := modeltest.Config(1<<16, 64, 95, tc.hidden, tc.layers, 3, 23)
+			c := modeltest.Config(1<<16, 64, model.FeatureLayout, tc.hidden, tc.layers, 3, 23)
 			s, err := New(modeltest.Weights(c, 1))
 			if err != nil {
 				b.Fatal(err)
@@ -101,7 +101,7 @@ func documents() []int {
 // BenchmarkParts times what stands round the LSTM, a line.
 func BenchmarkParts(b *testing.B) {
 	const lines = 3200
-	c := modeltest.Config(1<<16, 64, 95, 96, 1, 3, 23)
+	c := modeltest.Config(1<<16, 64, model.FeatureLayout, 96, 1, 3, 23)
 	s, err := New(modeltest.Weights(c, 1))
 	if err != nil {
 		b.Fatal(err)

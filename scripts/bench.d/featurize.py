@@ -16,9 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 MAX_TOKENS = 512
-REACH = 40
-AVERAGED = 44
-LAYOUT = 51 + AVERAGED
+LAYOUT = 51
 
 LETTER, DIGIT, BLANK, OTHER = 0, 1, 2, 3
 PRIME = np.uint32(16777619)
@@ -32,7 +30,7 @@ class Features(NamedTuple):
     ids: np.ndarray      # uint32, rows of the table, row by row and group by group
     ends: np.ndarray     # [rows, 4] the end of each group in ids
     scales: np.ndarray   # [rows, 4] float32 weight of the ids of each group
-    layout: np.ndarray   # [rows, 95] float32
+    layout: np.ndarray   # [rows, 51] float32
     rows: np.ndarray     # [documents + 1] the first row of each document
     lines: np.ndarray    # the physical line, from 0 in its document, of each row
 
@@ -507,13 +505,6 @@ def numbers(c, kind, upper, u_sum, low, data, place, word, other_word,
         np.clip(indent_above, -20, 20) / 10, np.clip(indent_below, -20, 20) / 10]
     for i, values in enumerate(own):
         o[i] = values
-
-    # Means over the lines around
-    running = np.zeros((AVERAGED, n + 1))
-    np.cumsum(o[:AVERAGED], axis=1, out=running[:, 1:])
-    a = np.maximum(d_row[r_doc], rows - REACH)
-    b = np.minimum(d_row[r_doc + 1], rows + REACH + 1)
-    np.divide(running[:, b] - running[:, a], b - a, out=o[51:])
     return np.ascontiguousarray(o.T, np.float32)
 
 

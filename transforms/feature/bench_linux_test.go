@@ -127,7 +127,6 @@ func BenchmarkStage(b *testing.B) {
 	}))
 	run("small", each(func(_ int, w work, p *part) { w.e.doc.countSmall(p) }))
 	run("document", each(func(i int, w work, p *part) { w.e.doc.numbers(w.batch.Layout, 0, len(rows[i])) }))
-	run("means", each(func(i int, w work, p *part) { average(w.batch.Layout, 0, len(rows[i]), len(rows[i])) }))
 	run("join", each(func(_ int, w work, _ *part) {
 		w.e.join(w.batch)
 	}))

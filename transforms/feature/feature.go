@@ -1,5 +1,5 @@
 // Package feature turns the lines of a document into what the network reads:
-// the ids of hashed words, word pairs, affixes and shapes, and 95 layout and
+// the ids of hashed words, word pairs, affixes and shapes, and 51 layout and
 // document numbers a line. Training and prediction share it.
 //
 // Bytes that are no UTF-8 and U+FFFD are left out as if they were not there,
@@ -71,14 +71,9 @@ func (e *extractor) extract(text []byte, rows []yedda.Line, inputSize, workers i
 	e.doc.count()
 	each(parts, func(p *part) { e.doc.countSmall(p) })
 	each(parts, func(p *part) { e.doc.numbers(b.Layout, p.first, p.end) })
-	each(parts, func(p *part) {
-		average(b.Layout, roundUp(p.first), min(n, roundUp(p.end)), n)
-	})
 	e.join(b)
 	return b
 }
-
-func roundUp(row int) int { return (row + meanBlock - 1) / meanBlock * meanBlock }
 
 func grow[T any](s []T, n int) []T {
 	if cap(s) < n {

@@ -167,30 +167,6 @@ func TestSurroundings(t *testing.T) {
 	same(t, Extract(text, yedda.Rows(text), 1000, 1), want, "text with more behind it")
 }
 
-func TestMeans(t *testing.T) {
-	for _, n := range []int{1, 2, 40, 41, 82, meanBlock - 1, meanBlock, meanBlock + 1, 3*meanBlock + 77} {
-		r := rand.New(rand.NewPCG(uint64(n), 4))
-		var text bytes.Buffer
-		for range n {
-			text.WriteString("x " + fragments[r.IntN(7)] + strings.Repeat(" ab1", r.IntN(9)) + strings.Repeat("\n", 1+r.IntN(3)))
-		}
-		rows := yedda.Rows(text.Bytes())
-		layout := extract(text.Bytes(), rows, 10, 2).Layout
-		for i := range n {
-			for k := range averaged {
-				sum, count := 0.0, 0
-				for j := max(0, i-40); j <= min(n-1, i+40); j++ {
-					sum += float64(layout[j*LayoutSize+k])
-					count++
-				}
-				if got, want := float64(layout[i*LayoutSize+means+k]), sum/float64(count); math.Abs(got-want) > 1e-6*max(1, math.Abs(want)) {
-					t.Fatalf("%d rows: row %d: mean %d: got %v, want %v", n, i, k, got, want)
-				}
-			}
-		}
-	}
-}
-
 func TestLower(t *testing.T) {
 	for _, c := range []struct{ text, lower string }{
 		{"ABCXYZ[\\]^_`{|}~@", "abcxyz[\\]^_`{|}~@"},

@@ -43,7 +43,7 @@ const (
 	place               // row / rows
 	early               // row, at most 60, /60
 
-	// Numbers of the document around the line that are averaged as well.
+	// Numbers of the document around the line.
 	repeats      // ln(1+other lines with this line's norm)
 	repeated     // 1 from the third on
 	sinceFeed    // rows since a form feed, at most 60, /60
@@ -54,31 +54,18 @@ const (
 	genusCount   // ln(1+lines that have it) of the line's most frequent genus
 	genusNovel   // 1 if one of its genera stands on or above a line of novelty
 	generaOnLine // how many distinct ones
-
-	averaged // how many numbers are averaged, up to here
-
-	afterFeed   = iota - 1 // 1 for the first three rows behind a form feed
-	tillFeed               // rows to the next one, at most 60, /60
-	beforeFeed             // 1 for the last two rows before it
-	widerAbove             // width less that of the row above, over the 85th percentile
-	widerBelow             // and of the row below
-	deeperAbove            // indent less that of the row above, within ±20, /10
-	deeperBelow            // and of the row below
-
-	means // of the averaged numbers over reach rows either side
+	afterFeed    // 1 for the first three rows behind a form feed
+	tillFeed     // rows to the next one, at most 60, /60
+	beforeFeed   // 1 for the last two rows before it
+	widerAbove   // width less that of the row above, over the 85th percentile
+	widerBelow   // and of the row below
+	deeperAbove  // indent less that of the row above, within ±20, /10
+	deeperBelow  // and of the row below
 
 	// LayoutSize is the number of layout and document numbers of a line: 34
-	// of the line, 17 of its place among the lines of the document, and the
-	// means over 40 lines either side of the 34 and of 10 of the 17.
-	LayoutSize = means + averaged
+	// of the line and 17 of its place among the lines of the document.
+	LayoutSize = iota
 )
-
-// reach is how many rows either side a mean takes in.
-const reach = 40
-
-// meanBlock is how many rows are averaged with one running sum. It begins
-// anew at multiples of it, so that sums do not depend on who adds them up.
-const meanBlock = 512
 
 // percentileCap is the width from which on the 85th percentile no longer tells
 // lines apart.
@@ -161,40 +148,4 @@ func (l *line) numbers(m *marks, o []float32) {
 	o[hasParen] = flag(m.signs[paren] > 0)
 	o[allCapitals] = flag(l.letters > 2 && 5*l.uppers > 4*l.letters)
 	o[wordCount] = float32(min(l.words, 20)) / 10
-}
-
-// average writes the means of rows [from, to) of layout, n rows; from is a
-// multiple of meanBlock.
-func average(layout []float32, from, to, n int) {
-	var sum [averaged]float64
-	for i := from; i < to; i++ {
-		if i%meanBlock == 0 {
-			clear(sum[:])
-			for j := max(0, i-reach); j < min(n, i+reach+1); j++ {
-				row := layout[j*LayoutSize:][:averaged]
-				for k, v := range row {
-					sum[k] += float64(v)
-				}
-			}
-		} else {
-			if j := i + reach; j < n {
-				row := layout[j*LayoutSize:][:averaged]
-				for k, v := range row {
-					sum[k] += float64(v)
-				}
-			}
-			if j := i - reach - 1; j >= 0 {
-				row := layout[j*LayoutSize:][:averaged]
-				for k, v := range row {
-					sum[k] -= float64(v)
-				}
-			}
-		}
-		count := min(n, i+reach+1) - max(0, i-reach)
-		weight := 1 / float64(count)
-		out := layout[i*LayoutSize+means:][:averaged]
-		for k := range out {
-			out[k] = float32(sum[k] * weight)
-		}
-	}
 }
