@@ -215,6 +215,13 @@ func (b *browser) scheme(name string) {
 	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": name}}}, nil)
 }
 
+// paint waits until the browser has drawn what is in view.
+func (b *browser) paint() {
+	b.t.Helper()
+	var n int
+	b.eval(`new Promise((done) => { let n = 0; const next = () => ++n > 3 ? done(n) : requestAnimationFrame(next); next(); })`, &n)
+}
+
 // shoot keeps a picture where LINNET_SCREENSHOTS names a folder.
 func (b *browser) shoot(name string) {
 	dir := os.Getenv("LINNET_SCREENSHOTS")
@@ -222,6 +229,7 @@ func (b *browser) shoot(name string) {
 		return
 	}
 	var r struct{ Data string }
+	b.paint()
 	b.call("Page.captureScreenshot", nil, &r)
 	data, err := base64.StdEncoding.DecodeString(r.Data)
 	if err == nil {
@@ -242,8 +250,19 @@ const current = `(() => {
 
 const visible = `document.querySelectorAll(".chunk:not([hidden]) > .row:not([hidden])").length`
 
-// worstContrast is the least contrast, by the rules of WCAG, of a label's name, a line's text and
-// number and a button against what is behind them.
+// drawn is the number of lines in view.
+const drawn = `(() => {
+  const list = document.getElementById("list").getBoundingClientRect();
+  const seen = new Set();
+  for (let y = list.top + 5; y < list.bottom; y += 10) {
+    const row = document.elementFromPoint(list.left + 100, y).closest(".row");
+    if (row) seen.add(row);
+  }
+  return seen.size;
+})()`
+
+// worstContrast is the least contrast, by the rules of WCAG, of a label's name,
+// a line's text and number and a button against what is behind them.
 const worstContrast = `(() => {
   const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
   const color = (...layers) => {
@@ -377,6 +396,10 @@ func TestHTMLInBrowser(t *testing.T) {
 		t.Errorf("%d doubtful lines are shown, want %d", n, len(doubtful)-2)
 	}
 	b.shoot("wide-light-doubtful")
+	b.paint()
+	if b.eval(drawn, &n); n < 15 {
+		t.Errorf("%d doubtful lines are drawn in view, too few to fill it", n)
+	}
 	b.press("a")
 	if b.eval(visible, &n); n != len(c.lines) {
 		t.Errorf("%d lines are shown, want all", n)
@@ -412,6 +435,10 @@ func TestHTMLInBrowser(t *testing.T) {
 			b.eval(`Math.max(document.documentElement.scrollWidth - innerWidth, document.getElementById("list").scrollWidth - document.getElementById("list").clientWidth)`, &over)
 			if over > 0 {
 				t.Errorf("%s, %s: %d pixels stand out", look, scheme, over)
+			}
+			b.paint()
+			if b.eval(current, &at); at < 0 {
+				t.Errorf("%s, %s: the current line is out of view", look, scheme)
 			}
 			b.shoot(look + "-" + scheme)
 		}

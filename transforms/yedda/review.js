@@ -246,16 +246,18 @@ function review(doc) {
   function filter() {
     const only = $("only").checked, all = !only && hiddenLabels.size === 0;
     chunks.forEach((chunk, c) => {
-      let n = 0;
+      let n = 0, height = 0;
       const from = c * chunkSize;
       for (let j = 0; j < chunk.children.length; j++) {
         const i = from + j;
         const show = rows[i] === null ? all : !hiddenLabels.has(doc.labels[i]) && (!only || doubtful(i));
         chunk.children[j].hidden = !show;
-        if (show) n++;
+        if (!show) continue;
+        n++;
+        height += rows[i] === null ? 14 : 26;
       }
       chunk.hidden = n === 0;
-      chunk.style.containIntrinsicSize = "auto " + 26 * n + "px";
+      chunk.style.containIntrinsicSize = height + "px";
     });
     count();
     if (current >= 0 && !shown(current)) {
@@ -472,6 +474,7 @@ function review(doc) {
     if (row) go(Number(row.id.slice(4)), event.shiftKey);
   });
   document.addEventListener("keydown", key);
+  addEventListener("resize", () => { if (current >= 0) rows[current].scrollIntoView({block: "nearest"}); });
   addEventListener("beforeunload", (event) => { if (!saved) event.preventDefault(); });
 
   build();
