@@ -276,7 +276,7 @@ func (o *Options) loadWeights(ctx context.Context) (*model.Weights, error) {
 	}
 	fsys, err := store.Sub(ctx, string(o.ModelURI))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("no model there: %w", err)
 	}
 	w, err := model.Load(fsys)
 	if err != nil {

@@ -81,7 +81,7 @@ func run(ctx context.Context) error {
 			return err
 		}
 		if o.verbosity > 0 {
-			fmt.Fprintf(os.Stderr, "linnet: evaluating on %s …\n", strings.Join(o.input, ", "))
+			fmt.Fprintf(os.Stderr, "evaluating on %s …\n", strings.Join(o.input, ", "))
 		}
 	}
 	runners.Init(o.verbosity) // a worker stays in here

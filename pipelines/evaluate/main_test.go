@@ -15,8 +15,11 @@ func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"evaluate": m
 
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
-		Dir:  "testdata/script",
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"status": status},
+		Dir:   "testdata/script",
+		Setup: testdata,
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"status": status, "golden": golden, "alike": alike, "page": wellFormed,
+		},
 	})
 }
 
@@ -36,7 +39,7 @@ func status(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("exit status %d, want %d", got, want)
 	}
 	for _, line := range strings.Split(strings.TrimSpace(ts.ReadFile("stderr")), "\n") {
-		if line != "" && !strings.HasPrefix(line, "linnet: ") {
+		if line != "" && !strings.HasPrefix(line, "linnet: ") && !strings.HasPrefix(line, "evaluating ") {
 			ts.Fatalf("the line %q does not begin with linnet: ", line)
 		}
 	}

@@ -70,7 +70,7 @@ func define(f *cli.Flags) *options {
 	f.Float64Var(&o.maxRejected, "max_rejected", 0.1, "`share` of rejected documents above which the run fails, from 100 documents on")
 	f.IntVar(&o.rejectedStatus, "rejected_exit_status", 3, "exit `status` when some documents were rejected")
 	f.Var(&o.maxDocumentBytes, "max_document_bytes", "largest document that is read, in `bytes` (64MiB)")
-	f.Var(&o.memoryLimit, "memory_limit", "`bytes` of memory to stay below, 0 for no limit; documents in flight take a quarter of it at most")
+	f.Var(&o.memoryLimit, "memory_limit", "`bytes` of memory that the program aims to stay below (its own 70 MB come on top), 0 for no limit; documents in flight take a quarter of it at most")
 	f.IntVar(&o.verbosity, "verbosity", 1, "`level` of detail: 0 errors, 1 progress and summary, 2 devices and Beam's log, 3 batches")
 	f.Later(later...)
 	f.Later(runners.Later...)
@@ -89,14 +89,14 @@ func run(ctx context.Context) error {
 		if err := o.check(f); err != nil {
 			return err
 		}
+		if err := runners.Check(); err != nil {
+			return cli.Usagef("%w", err)
+		}
 		if o.verbosity > 0 && !o.plan {
-			fmt.Fprintf(os.Stderr, "linnet: labelling %s into %s …\n", o.what(), o.output)
+			fmt.Fprintf(os.Stderr, "labelling %s into %s …\n", o.what(), o.output)
 		}
 	}
 	runners.Init(o.verbosity) // a worker stays in here
-	if err := runners.Check(); err != nil {
-		return cli.Usagef("%w", err)
-	}
 	return o.label(ctx)
 }
 
@@ -366,6 +366,10 @@ func (o *options) show(bar *cli.Bar, p *transforms.Progress, begin time.Time) fu
 // summary says where the result is and what it holds.
 func (o *options) summary(w io.Writer, c *model.Config, n map[string]int64, took time.Duration) {
 	lines := n["lines"]
+	if n["documents"]+n["rejected"] == 0 && n["skipped"] > 0 {
+		fmt.Fprintf(w, "%s: nothing to do, %s done before (--force labels them again)\n", o.output, cli.Plural(n["skipped"], "document"))
+		return
+	}
 	fmt.Fprintf(w, "%s: %s, %s labelled in %s (%s lines/s)\n", o.output,
 		cli.Plural(n["documents"], "document"), cli.Plural(lines, "line"), round(took), cli.Rate(lines, took))
 	_, classes, _ := c.Head(o.labelSet)

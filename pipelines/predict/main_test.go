@@ -69,10 +69,16 @@ func status(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("%q shows", bad)
 		}
 	}
+	told := 0 // an error is one line, behind the first words at most
 	for _, line := range strings.Split(strings.TrimSpace(errors), "\n") {
-		if line != "" && !strings.HasPrefix(line, "linnet: ") {
+		if strings.HasPrefix(line, "linnet: ") {
+			told++
+		} else if line != "" && !strings.HasPrefix(line, "labelling ") {
 			ts.Fatalf("the line %q does not begin with linnet: ", line)
 		}
+	}
+	if failed := want == 1 || want == 2; failed && told != 1 {
+		ts.Fatalf("%d lines begin with linnet: at exit status %d", told, want)
 	}
 }
 
@@ -260,7 +266,7 @@ func TestFirstWords(t *testing.T) {
 	if took := time.Since(begin); took > time.Second {
 		t.Errorf("the first words came after %v", took)
 	}
-	if !strings.HasPrefix(line, "linnet: labelling ") {
+	if !strings.HasPrefix(line, "labelling ") {
 		t.Errorf("the first words are %q", line)
 	}
 	if err := cmd.Wait(); err != nil {

@@ -95,7 +95,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	if o.verbosity > 0 {
-		fmt.Fprintf(os.Stderr, "linnet: training on %s …\n", strings.Join(o.input, ", "))
+		fmt.Fprintf(os.Stderr, "training on %s …\n", strings.Join(o.input, ", "))
 	}
 	return o.train(ctx, f)
 }
@@ -248,7 +248,7 @@ func told(ctx context.Context, err error) error {
 func (o *options) loadInit(ctx context.Context, f *cli.Flags) (*model.Weights, error) {
 	fsys, err := store.Sub(ctx, o.initModel)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--init_model: no model there: %w", err)
 	}
 	w, err := model.Load(fsys)
 	if err != nil {
