@@ -1,7 +1,9 @@
 // Package eval judges labels against gold: counts of gold against predicted
 // labels, and from them precision, recall and F1 of each class, their macro
-// and micro averages and accuracy. Counts are integers, so a report does not
-// depend on the order in which lines or parts were added.
+// and micro averages and accuracy; the same of spans; calibration of
+// probabilities; and intervals by bootstrap over documents. Counts are
+// integers, so a report does not depend on the order in which lines or parts
+// were added.
 package eval
 
 // Counts is a confusion matrix over lines. It is not safe for concurrent use:

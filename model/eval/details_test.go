@@ -1,0 +1,209 @@
+package eval
+
+import (
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"testing"
+)
+
+// figures are some that NumPy worked out (testdata/goldens/eval/make.py).
+func figures(t *testing.T) (f struct {
+	Calibration struct {
+		Probabilities []float64
+		Right         []bool
+		Error         float64
+	}
+	Percentiles struct {
+		Values    []float64
+		Low, High float64
+	}
+}) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.FromSlash("../../testdata/goldens/eval/figures.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &f); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// Ten lines in five bins, by hand:
+//
+//	(0, 0.2]    0.125 wrong, 0.1875 right              accuracy 1/2, mean 0.15625
+//	(0.4, 0.6]  0.5 right, 0.5 wrong, 0.59375 wrong    accuracy 1/3, mean 1.59375/3
+//	(0.8, 1]    1 right ×3, 0.875 right, 0.90625 wrong accuracy 4/5, mean 4.78125/5
+func TestCalibration(t *testing.T) {
+	c := NewCalibration(5)
+	for _, l := range []struct {
+		p     float64
+		right bool
+	}{
+		{.125, false}, {.1875, true},
+		{.5, true}, {.5, false}, {.59375, false},
+		{1, true}, {1, true}, {1, true}, {.875, true}, {.90625, false},
+	} {
+		c.Add(l.p, l.right)
+	}
+	r := c.Report()
+	near(t, "error", r.Error, (2*(.5-.15625)+(1.59375-1)+(4.78125-4))/10)
+	near(t, "worst", r.Worst, .5-.15625)
+	near(t, "accuracy", r.Accuracy, .6)
+	near(t, "mean probability", r.Probability, (.3125+1.59375+4.78125)/10)
+	if got, want := c.N, []int64{2, 0, 3, 0, 5}; !slices.Equal(got, want) {
+		t.Errorf("bins: got %v, want %v", got, want)
+	}
+	if b := r.Bins[2]; b.From != .4 || b.To != .6 || b.Lines != 3 {
+		t.Errorf("third bin: got %+v", b)
+	}
+}
+
+func TestCalibrationGolden(t *testing.T) {
+	f := figures(t).Calibration
+	c := NewCalibration(CalibrationBins)
+	for i, p := range f.Probabilities {
+		c.Add(p, f.Right[i])
+	}
+	if got := c.Report().Error; math.Abs(got-f.Error) > 1e-9 || f.Error == 0 {
+		t.Errorf("error: got %.12f, want %.12f", got, f.Error)
+	}
+}
+
+// Edges belong to the bin below; what no probability should be stays in range.
+func TestCalibrationEdges(t *testing.T) {
+	for _, c := range []struct {
+		p    float64
+		want int
+	}{{0, 0}, {1e-30, 0}, {.25, 0}, {math.Nextafter(.25, 1), 1}, {.5, 1}, {1, 3}, {1 + 1e-7, 3}, {-1, 0}} {
+		cal := NewCalibration(4)
+		cal.Add(c.p, true)
+		if got := slices.Index(cal.N, 1); got != c.want {
+			t.Errorf("%v: got bin %d, want %d", c.p, got, c.want)
+		}
+	}
+	if r := NewCalibration(3).Report(); r.Error != 0 || r.Accuracy != 0 {
+		t.Errorf("of nothing: got %+v", r)
+	}
+}
+
+// The order of lines and parts does not change a bit of the report.
+func TestCalibrationMerge(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	probs := make([]float64, 5000)
+	for i := range probs {
+		probs[i] = float64(.05 + .95*rnd.Float32())
+	}
+	report := func() *CalibrationReport {
+		parts := []*Calibration{NewCalibration(15), NewCalibration(15), NewCalibration(15)}
+		for _, i := range rnd.Perm(len(probs)) {
+			parts[rnd.IntN(3)].Add(probs[i], i%3 > 0)
+		}
+		all := NewCalibration(15)
+		for _, p := range parts {
+			all.Merge(p)
+		}
+		return all.Report()
+	}
+	if a, b := report(), report(); !reflect.DeepEqual(a, b) {
+		t.Errorf("reports differ: %v and %v", a, b)
+	}
+}
+
+// Lines 0–3 are neighbours, and so are 4–8; line 6 has no gold.
+//
+//	line       0 1 2 3 | 4 5 6 7 8
+//	gold       A A B B | B B . A A
+//	predicted  A A A B | B B B B .
+func TestSpans(t *testing.T) {
+	s := NewSpans([]string{"A", "B"})
+	s.Add([]int{0, 0, 1, 1, 1, 1, -1, 0, 0}, []int{0, 0, 0, 1, 1, 1, 1, 1, -1},
+		[]bool{true, false, false, false, true, false, false, false, false})
+	want := &Spans{
+		Classes: s.Classes,
+		Gold:    []int64{2, 2}, Predicted: []int64{1, 3},
+		Exact: []int64{0, 1}, // lines 4–5
+		Found: []int64{1, 2}, Touching: []int64{1, 2},
+	}
+	if !reflect.DeepEqual(s, want) {
+		t.Fatalf("got %+v, want %+v", s, want)
+	}
+	r := s.Report()
+	near(t, "exact precision", r.Exact.MicroPrecision, 1./4)
+	near(t, "exact recall", r.Exact.MicroRecall, 1./4)
+	near(t, "overlap precision", r.Overlap.MicroPrecision, 3./4)
+	near(t, "overlap recall of A", r.Overlap.Classes[0].Recall, 1./2)
+	near(t, "overlap precision of B", r.Overlap.Classes[1].Precision, 2./3)
+	near(t, "overlap F1 of B", r.Overlap.Classes[1].F1, .8)
+	near(t, "overlap macro F1", r.Overlap.MacroF1, (2./3+.8)/2)
+	near(t, "exact macro F1", r.Exact.MacroF1, (0+2./5)/2)
+	if r.Gold != 4 || r.Predicted != 4 {
+		t.Errorf("got %d and %d spans, want 4 and 4", r.Gold, r.Predicted)
+	}
+
+	twice := NewSpans(s.Classes)
+	twice.Merge(s)
+	twice.Merge(s)
+	if twice.Gold[1] != 4 || twice.Exact[1] != 2 || twice.Touching[0] != 2 || !reflect.DeepEqual(twice.Report().Exact.Classes[1].F1, r.Exact.Classes[1].F1) {
+		t.Errorf("merged twice: got %+v", twice)
+	}
+}
+
+// Equal labels give equal spans, however many.
+func TestSpansOfTheSame(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(5, 6))
+	s := NewSpans([]string{"A", "B", "C"})
+	for range 50 {
+		labels, starts := make([]int, rnd.IntN(30)), make([]bool, 30)
+		for i := range labels {
+			labels[i], starts[i] = rnd.IntN(4)-1, rnd.IntN(4) == 0
+		}
+		s.Add(labels, labels, starts[:len(labels)])
+	}
+	if r := s.Report(); r.Gold == 0 || r.Exact.MicroF1 != 1 || r.Exact.MacroF1 != 1 || r.Overlap.MacroF1 != 1 {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	f := figures(t).Percentiles
+	slices.Sort(f.Values)
+	near(t, "low", percentile(f.Values, 2.5), f.Low)
+	near(t, "high", percentile(f.Values, 97.5), f.High)
+	near(t, "of one", percentile([]float64{7}, 97.5), 7)
+}
+
+// Two documents: all of a's 30 lines are right, none of b's 10. A resample is
+// aa, ab, ba or bb, of accuracy 1, 3/4, 3/4 and 0; each of aa and bb comes in a
+// quarter of the cases, so that the interval is all of [0, 1]. With 40 more
+// documents like a, one in e has no b at all.
+func TestBootstrap(t *testing.T) {
+	classes := []string{"A", "B"}
+	a, b := []Cell{{0, 0, 20}, {1, 1, 10}}, []Cell{{0, 1, 5}, {1, 0, 4}, {1, -1, 1}}
+	r := Bootstrap(classes, [][]Cell{a, b}, 1000, 1)
+	if want := (Interval{0, 1}); r.Accuracy != want || r.MacroF1 != want {
+		t.Errorf("two documents: got %+v", r)
+	}
+	documents := [][]Cell{b}
+	for range 40 {
+		documents = append(documents, a)
+	}
+	// The number of b is about Poisson(1): 97.5 % have 3 or fewer.
+	r = Bootstrap(classes, documents, 1000, 1)
+	near(t, "low", r.Accuracy.Low, 38.*30/(38*30+30))
+	near(t, "high", r.Accuracy.High, 1)
+	if again := Bootstrap(classes, documents, 1000, 1); !reflect.DeepEqual(again, r) {
+		t.Errorf("one seed, two results: %+v and %+v", r, again)
+	}
+	if r = Bootstrap(classes, [][]Cell{a, a, a}, 100, 1); r.MacroF1 != (Interval{1, 1}) {
+		t.Errorf("documents alike: got %+v", r)
+	}
+	if r = Bootstrap(classes, nil, 100, 1); r.MacroF1 != (Interval{}) {
+		t.Errorf("no documents: got %+v", r)
+	}
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/net/html"
+
+	"github.com/linnet-ml/linnet/transforms/yedda"
+)
+
+// testdata is the repository's, for scripts that run elsewhere.
+func testdata(env *testscript.Env) error {
+	dir, err := filepath.Abs("../../testdata")
+	env.Setenv("TESTDATA", dir)
+	return err
+}
+
+// golden compares the figures of a report with scikit-learn's.
+func golden(ts *testscript.TestScript, neg bool, args []string) {
+	var all map[string]json.RawMessage
+	data, err := os.ReadFile(filepath.Join(ts.Getenv("TESTDATA"), "goldens/eval/figures.json"))
+	ts.Check(err)
+	ts.Check(json.Unmarshal(data, &all))
+	var want map[string]any
+	ts.Check(json.Unmarshal(all[args[0]], &want))
+	var got map[string]any
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[1])), &got))
+
+	number := func(figures any, key string) float64 {
+		n, ok := figures.(map[string]any)[key].(float64)
+		if !ok {
+			ts.Fatalf("%s is missing", key)
+		}
+		return n
+	}
+	same := func(where string, got, want any, keys ...string) {
+		for _, key := range keys {
+			if g, w := number(got, key), number(want, key); !(math.Abs(g-w) <= 1e-9) {
+				ts.Fatalf("%s: %s is %.12f, want %.12f", where, key, g, w)
+			}
+		}
+	}
+	// byClass are the entries of a list of classes that have anything.
+	byClass := func(list any) map[string]any {
+		classes := map[string]any{}
+		for _, c := range list.([]any) {
+			if number(c, "gold")+number(c, "predicted") > 0 {
+				classes[c.(map[string]any)["class"].(string)] = c
+			}
+		}
+		return classes
+	}
+	averages := []string{"lines", "accuracy", "macro_precision", "macro_recall", "macro_f1", "micro_precision", "micro_recall", "micro_f1"}
+	compared := 0
+	for gotKey, wantKey := range map[string]string{"report": "lines", "characters": "characters"} {
+		g, w := got[gotKey].(map[string]any), want[wantKey].(map[string]any)
+		same(gotKey, g, w, averages...)
+		var names []string
+		for _, c := range g["classes"].([]any) {
+			names = append(names, c.(map[string]any)["class"].(string))
+		}
+		classes, wantClasses := byClass(g["classes"]), w["classes"].(map[string]any)
+		if len(classes) != len(wantClasses) {
+			ts.Fatalf("%s: %d classes, want %d", gotKey, len(classes), len(wantClasses))
+		}
+		for name, wc := range wantClasses {
+			same(gotKey+": "+name, classes[name], wc, "precision", "recall", "f1", "gold")
+			row := g["confusion"].([]any)[slices.Index(names, name)].([]any)
+			for other, n := range wc.(map[string]any)["confusion"].(map[string]any) {
+				if got := row[slices.Index(names, other)]; got != n {
+					ts.Fatalf("%s: %s for %s is %v, want %v", gotKey, other, name, got, n)
+				}
+				compared++
+			}
+		}
+	}
+	gs, ws := got["spans"].(map[string]any), want["spans"].(map[string]any)
+	same("spans", gs, ws, "gold", "predicted")
+	for _, way := range []string{"exact", "overlap"} {
+		g, w := gs[way].(map[string]any), ws[way].(map[string]any)
+		same("spans: "+way, g, w, "macro_f1", "micro_precision", "micro_recall", "micro_f1")
+		classes := byClass(g["classes"])
+		for name, wc := range w["classes"].(map[string]any) {
+			same("spans: "+way+": "+name, classes[name], wc, "precision", "recall", "f1", "gold", "predicted")
+			compared++
+		}
+	}
+	// All documents are among the worst 20.
+	documents := want["documents"].(map[string]any)
+	worst := got["worst_documents"].([]any)
+	if len(worst) != len(documents) {
+		ts.Fatalf("%d documents, want %d", len(worst), len(documents))
+	}
+	last := -1.0
+	for _, d := range worst {
+		name := d.(map[string]any)["document"].(string)
+		same(name, d, documents[name+".ann"], "lines", "accuracy", "macro_f1")
+		if f := number(d, "macro_f1"); f < last {
+			ts.Fatalf("%s is not among the worst in order", name)
+		} else {
+			last = f
+		}
+	}
+	if compared == 0 {
+		ts.Fatalf("nothing was compared")
+	}
+}
+
+// alike wants two reports that differ in time alone.
+func alike(ts *testscript.TestScript, neg bool, args []string) {
+	var reports [2]map[string]any
+	for i := range reports {
+		ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[i])), &reports[i]))
+		delete(reports[i], "seconds")
+	}
+	if !reflect.DeepEqual(reports[0], reports[1]) {
+		ts.Fatalf("%s and %s differ", args[0], args[1])
+	}
+}
+
+// wellFormed wants a page that an HTML parser reads as it is written, that
+// runs nothing and loads nothing.
+func wellFormed(ts *testscript.TestScript, neg bool, args []string) {
+	page := ts.ReadFile(args[0])
+	tokens := html.NewTokenizer(strings.NewReader(page))
+	var open []string
+	seen := map[string]int{}
+	for {
+		kind := tokens.Next()
+		if kind == html.ErrorToken {
+			break
+		}
+		t := tokens.Token()
+		switch kind {
+		case html.StartTagToken:
+			seen[t.Data]++
+			if slices.Contains([]string{"script", "iframe", "object", "embed", "link", "base", "form", "svg"}, t.Data) {
+				ts.Fatalf("%s has <%s>", args[0], t.Data)
+			}
+			for _, a := range t.Attr {
+				switch {
+				case strings.HasPrefix(a.Key, "on"), a.Key == "style", a.Key == "href":
+					ts.Fatalf("%s: <%s> has %s", args[0], t.Data, a.Key)
+				case a.Key == "src" && !strings.HasPrefix(a.Val, "data:image/svg+xml;base64,"):
+					ts.Fatalf("%s loads %s", args[0], a.Val)
+				}
+			}
+			if !slices.Contains([]string{"meta", "br", "img"}, t.Data) {
+				open = append(open, t.Data)
+			}
+		case html.EndTagToken:
+			if len(open) == 0 || open[len(open)-1] != t.Data {
+				ts.Fatalf("%s: </%s> closes %v", args[0], t.Data, open)
+			}
+			open = open[:len(open)-1]
+		}
+	}
+	if len(open) > 0 || seen["table"] < 5 || seen["img"] < 2 || seen["style"] != 1 {
+		ts.Fatalf("%s: open at the end: %v; elements %v", args[0], open, seen)
+	}
+}
+
+// Gold and predicted labels of characters come in pieces that differ.
+func TestAlign(t *testing.T) {
+	got := ""
+	align([]stretch{{"a", 3}, {"", 1}, {"b", 2}}, []stretch{{"x", 2}, {"y", 4}}, func(a, b string, n int) {
+		got += fmt.Sprintf("%s/%s %d, ", a, b, n)
+	})
+	if want := "a/x 2, a/y 1, /y 1, b/y 2, "; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestInk(t *testing.T) {
+	for _, c := range []struct{ src, want string }{
+		{"[@a b#A*] c", "[{A 2} { 1}]"},
+		{"x[@y[@z#B*]é#A*]", "[{ 1} {A 1} {B 1} {A 1}]"},
+		{"\n[@one\n\ntwo#A*]\n", "[{A 3}] [{A 3}]"},
+		{"[@\xff\xfe ﬁ#A*]", "[{A 3}]"},
+	} {
+		d := yedda.Parse([]byte(c.src))
+		var got []string
+		for _, ink := range inkOf(d, yedda.Inked(d.Text, yedda.Rows(d.Text))) {
+			got = append(got, fmt.Sprint(ink))
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%q: got %v, want %s", c.src, got, c.want)
+		}
+	}
+}
+
+func TestCut(t *testing.T) {
+	long := strings.Repeat("é", contextSize)
+	if got, want := cut([]byte(long+"\r")), strings.Repeat("é", contextSize/2)+"…"; got != want {
+		t.Errorf("got %d bytes, want %d", len(got), len(want))
+	}
+	if got, want := cut([]byte("a"+long)), "a"+strings.Repeat("é", contextSize/2-1)+"…"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := cut([]byte("a\x00\x1b[31m\xff\r")), "a  [31m\uFFFD"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
