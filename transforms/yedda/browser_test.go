@@ -397,7 +397,7 @@ func TestHTMLInBrowser(t *testing.T) {
 	}
 	b.shoot("wide-light-doubtful")
 	b.paint()
-	if b.eval(drawn, &n); n < 15 {
+	if b.eval(drawn, &n); n < 20 {
 		t.Errorf("%d doubtful lines are drawn in view, too few to fill it", n)
 	}
 	b.press("a")

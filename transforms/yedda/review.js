@@ -220,7 +220,6 @@ function review(doc) {
       paint(i);
       chunk.append(row);
     }
-    list.append(...chunks);
   }
 
   function count() {
@@ -242,10 +241,13 @@ function review(doc) {
   }
 
   // filter shows and hides lines. Whole chunks go with their last line, for an
-  // unseen chunk takes the room that it is believed to need.
+  // unseen chunk takes the room that it is believed to need; one that was seen
+  // before would keep its old height, so each is made anew.
   function filter() {
     const only = $("only").checked, all = !only && hiddenLabels.size === 0;
-    chunks.forEach((chunk, c) => {
+    chunks.forEach((old, c) => {
+      const chunk = chunks[c] = old.cloneNode(false);
+      chunk.append(...old.children);
       let n = 0, height = 0;
       const from = c * chunkSize;
       for (let j = 0; j < chunk.children.length; j++) {
@@ -259,14 +261,15 @@ function review(doc) {
       chunk.hidden = n === 0;
       chunk.style.containIntrinsicSize = height + "px";
     });
+    list.replaceChildren(...chunks);
     count();
     if (current >= 0 && !shown(current)) {
       const to = step(current, 1, shown);
-      go(to >= 0 ? to : step(current, -1, shown));
+      go(to >= 0 ? to : step(current, -1, shown), false, "center");
     } else if (current < 0) {
       go(step(-1, 1, shown));
     } else {
-      rows[current].scrollIntoView({block: "nearest"});
+      rows[current].scrollIntoView({block: "center"});
     }
   }
 
