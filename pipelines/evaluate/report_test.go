@@ -14,6 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/net/html"
 
+	"github.com/linnet-ml/linnet/transforms"
 	"github.com/linnet-ml/linnet/transforms/yedda"
 )
 
@@ -208,5 +209,94 @@ func TestCut(t *testing.T) {
 	}
 	if got, want := cut([]byte("a\x00\x1b[31m\xff\r")), "a  [31m\uFFFD"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestInkOfLine(t *testing.T) {
+	if got, want := fmt.Sprint(inkOfLine([]byte(" é\tb\u00a0\xff\r"), "A")), "[{A 3}]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// manyWrong is a document of n lines that are all wrong, line i with the
+// probability (i·37 mod n)/n.
+func manyWrong(name string, n int, probabilities bool) *part {
+	src := []byte(strings.Repeat("text\n", n))
+	j := judged{doc: &transforms.Document{Name: []byte(name), Text: src, Spans: []yedda.Span{{Start: 0, End: len(src), Label: "A"}}}}
+	j.lines = yedda.Rows(src)
+	for i := range j.lines {
+		j.gold, j.predicted = append(j.gold, "A"), append(j.predicted, "B")
+		j.ink = append(j.ink, inkOfLine([]byte("text"), "B"))
+		if probabilities {
+			j.probs = append(j.probs, float64(i*37%n)/float64(n))
+		}
+	}
+	return j.part(func(label string) string { return label })
+}
+
+// A part, and the report, keep the lines most confidently wrong, and a bounded
+// number; where no probability is known, some of each document.
+func TestWrongLines(t *testing.T) {
+	const n = 200
+	p := manyWrong("a", n, true)
+	if len(p.Wrong) != keptWrong || p.Wrong[0].Probability != float64(n-1)/n || p.Wrong[1].Probability != float64(n-2)/n {
+		t.Fatalf("got %d lines, first %+v", len(p.Wrong), p.Wrong[0])
+	}
+	if w := p.Wrong[0]; (w.Line-1)*37%n != n-1 || len(w.Lines) != 2*neighbours+1 || w.Lines[neighbours].Line != w.Line {
+		t.Errorf("neighbours: got %+v", w)
+	}
+	m := newMerger([]string{"A", "B"})
+	for i := range 30 {
+		if err := m.add(manyWrong(fmt.Sprint("d", i), n, false)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := m.details()
+	documents := map[string]int{}
+	for _, w := range d.Wrong {
+		documents[w.Document]++
+	}
+	if len(d.Wrong) != keptWrong || len(documents) != 30 {
+		t.Errorf("got %d lines of %d documents, want %d of 30", len(d.Wrong), len(documents), keptWrong)
+	}
+	if len(d.Worst) != worstDocuments || d.Calibration != nil || d.Characters.Lines != 30*n*4 || d.Intervals.Accuracy.High != 0 {
+		t.Errorf("got %+v", d)
+	}
+	if err := m.add(manyWrong("sure", n, true)); err != nil {
+		t.Fatal(err)
+	}
+	if d = m.details(); d.Wrong[0].Document != "sure" || d.Calibration.Lines != n-1 {
+		t.Errorf("got %+v of %+v", d.Wrong[0], d.Calibration)
+	}
+}
+
+// Parts that workers left on disks of their own are missed, not passed over.
+func TestMissingParts(t *testing.T) {
+	ctx, o := t.Context(), &options{report: t.TempDir()}
+	folder := partsFolder(o.report, "run")
+	if err := beginParts(ctx, folder); err != nil {
+		t.Fatal(err)
+	}
+	p := manyWrong("a", 3, true)
+	for range 2 { // a retry
+		if err := p.write(ctx, folder); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines := sums{{"A", "B"}: 3}
+	r := &report{Documents: 2, Report: lines.counts(nil).Report()}
+	err := o.writeReport(ctx, folder, r)
+	if err == nil || !strings.Contains(err.Error(), "1 of 2 documents") {
+		t.Errorf("got %v", err)
+	}
+	r.Documents = 1
+	if err := o.writeReport(ctx, folder, r); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "x.json"), []byte(`{"classes":["A"]}`), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.writeReport(ctx, folder, r); err == nil || !strings.Contains(err.Error(), "x.json: it is no part") {
+		t.Errorf("got %v", err)
 	}
 }
