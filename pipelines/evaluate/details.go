@@ -22,8 +22,8 @@ type details struct {
 	Spans       *eval.SpanReport        `json:"spans"`
 	Characters  *eval.Report            `json:"characters"`
 	Calibration *eval.CalibrationReport `json:"calibration,omitempty"`
-	// Intervals hold 95 % of resamples of the documents.
-	Intervals *eval.Intervals `json:"intervals_95"`
+	// Intervals hold 95 % of resamples of the documents; one document has none.
+	Intervals *eval.Intervals `json:"intervals_95,omitempty"`
 	Worst     []document      `json:"worst_documents"` // by macro-F1
 	Wrong     []wrongLine     `json:"wrong_lines"`     // most confident first
 
@@ -155,7 +155,9 @@ func (m *merger) details() *details {
 		cells[i] = doc.cells
 		d.accuracies = append(d.accuracies, doc.Accuracy)
 	}
-	d.Intervals = eval.Bootstrap(m.classes, cells, resamples, bootstrapSeed)
+	if len(cells) > 1 {
+		d.Intervals = eval.Bootstrap(m.classes, cells, resamples, bootstrapSeed)
+	}
 	slices.SortStableFunc(m.documents, func(a, b scored) int {
 		return cmp.Or(cmp.Compare(a.MacroF1, b.MacroF1), cmp.Compare(b.Wrong, a.Wrong))
 	})

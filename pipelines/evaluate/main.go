@@ -439,8 +439,11 @@ func (o *options) writeReport(ctx context.Context, parts string, r *report) erro
 	if err := st.Write(ctx, store.Join(o.report, "report.html"), page); err != nil {
 		return err
 	}
-	fmt.Printf("95 %% of resamples of the documents: accuracy %.4f to %.4f, macro-F1 %.4f to %.4f; spans %.4f exact, %.4f overlap (F1); characters %.4f (macro-F1)\n",
-		r.Intervals.Accuracy.Low, r.Intervals.Accuracy.High, r.Intervals.MacroF1.Low, r.Intervals.MacroF1.High,
+	if i := r.Intervals; i != nil {
+		fmt.Printf("95 %% of resamples of the documents: accuracy %.4f to %.4f, macro-F1 %.4f to %.4f\n",
+			i.Accuracy.Low, i.Accuracy.High, i.MacroF1.Low, i.MacroF1.High)
+	}
+	fmt.Printf("F1 of spans %.4f exact, %.4f overlap; macro-F1 of characters %.4f\n",
 		r.Spans.Exact.MicroF1, r.Spans.Overlap.MicroF1, r.Characters.MacroF1)
 	return nil
 }

@@ -35,10 +35,9 @@ func htmlReport(r *report) ([]byte, error) {
 	var b bytes.Buffer
 	if err := page.Execute(&b, struct {
 		*report
-		Plots         []picture
-		Shades        []int // of cells, percent
-		ResampleCount int64
-	}{r, plots, shades, resamples}); err != nil {
+		Plots  []picture
+		Shades []int // of cells, percent
+	}{r, plots, shades}); err != nil {
 		return nil, fmt.Errorf("evaluate: report.html: %w", err)
 	}
 	return b.Bytes(), nil
