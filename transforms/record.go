@@ -138,13 +138,16 @@ func exists(ctx context.Context, uri string) (bool, error) {
 
 // Merge writes the records of a finished run into the two files that people
 // read: Done records into ManifestFile, Reject records into RejectedFile, each
-// in the order of the store's listing; and cleans up.
+// in the order of the store's listing; writes IndexFile; and cleans up.
 func Merge(ctx context.Context, output string) error {
 	o := Options{Output: Path(output)}
 	if err := o.merge(ctx, DoneFolder, ManifestFile); err != nil {
 		return err
 	}
 	if err := o.merge(ctx, RejectedFolder, RejectedFile); err != nil {
+		return err
+	}
+	if err := o.index(ctx); err != nil {
 		return err
 	}
 	return Clean(ctx, output)

@@ -1,0 +1,134 @@
+package transforms
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/linnet-ml/linnet/transforms/store"
+)
+
+// IndexFile is the page that names every document with a review page, with the
+// number of its lines and labels. No output of a document ends in .html outside
+// of the folder html.
+const IndexFile = "index.html"
+
+const indexStyle = `:root{color-scheme:light dark;--paper:#fff;--ink:#16191d;--line:#c9ced4;--bar:#f3f5f7;--link:#0b57d0}
+@media (prefers-color-scheme:dark){:root{--paper:#14171b;--ink:#e9ecef;--line:#3c434b;--bar:#1d2126;--link:#8ab4f8}}
+body{margin:0 auto;max-width:70rem;padding:1rem;background:var(--paper);color:var(--ink);font:1rem/1.5 system-ui,sans-serif}
+h1{font-size:1.25rem}
+div{overflow-x:auto}
+table{border-collapse:collapse}
+th,td{padding:.2rem .75rem;border-bottom:1px solid var(--line);text-align:right;font-variant-numeric:tabular-nums}
+th:first-child,td:first-child{text-align:left;overflow-wrap:anywhere;min-width:12rem}
+thead th,tfoot th,tfoot td{background:var(--bar)}
+a{color:var(--link)}
+a:focus-visible{outline:3px solid var(--link);outline-offset:2px}`
+
+// index writes IndexFile from the manifest, in order of the names, where any
+// document has a review page.
+func (o *Options) index(ctx context.Context) error {
+	st, err := o.outputStore(ctx)
+	if err != nil {
+		return err
+	}
+	data, err := st.Read(ctx, store.Join(string(o.Output), ManifestFile), 0)
+	if errors.Is(err, store.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("transforms: %s: %w", IndexFile, err)
+	}
+	type document struct {
+		Done
+		path string // of its review page
+	}
+	var (
+		docs   []document
+		labels = map[string]int64{}
+		lines  int
+	)
+	for line := range bytes.Lines(data) {
+		if !bytes.Contains(line, []byte(`"html/`)) {
+			continue
+		}
+		d := document{}
+		if json.Unmarshal(line, &d.Done) != nil {
+			continue
+		}
+		name := d.Document
+		if b, err := base64.StdEncoding.DecodeString(d.Bytes); err == nil && len(b) > 0 {
+			name = string(b)
+		}
+		d.path = htmlFile(name)[0]
+		if !slices.Contains(d.Outputs, strings.ToValidUTF8(d.path, "\ufffd")) && d.Bytes == "" {
+			continue
+		}
+		docs = append(docs, d)
+		lines += d.Lines
+		for label, n := range d.Labels {
+			labels[label] += n
+		}
+	}
+	if len(docs) == 0 {
+		return nil
+	}
+	slices.SortFunc(docs, func(a, b document) int { return strings.Compare(a.path, b.path) })
+	columns := make([]string, 0, len(labels))
+	for label := range labels {
+		columns = append(columns, label)
+	}
+	slices.Sort(columns)
+
+	var out bytes.Buffer
+	sum := sha256.Sum256([]byte(indexStyle))
+	fmt.Fprintf(&out, `<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'sha256-%s'; base-uri 'none'; form-action 'none'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Documents to review</title>
+<style>%s</style>
+</head>
+<body>
+<h1>Documents to review: %d</h1>
+<div>
+<table>
+<thead><tr><th scope="col">Document</th><th scope="col">Lines</th>`, base64.StdEncoding.EncodeToString(sum[:]), indexStyle, len(docs))
+	for _, label := range columns {
+		fmt.Fprintf(&out, `<th scope="col">%s</th>`, html.EscapeString(label))
+	}
+	out.WriteString("</tr></thead>\n<tbody>\n")
+	for _, d := range docs {
+		fmt.Fprintf(&out, `<tr><td><a href="%s">%s</a></td><td>%d</td>`, html.EscapeString(escapePath(d.path)), html.EscapeString(d.Document), d.Lines)
+		for _, label := range columns {
+			fmt.Fprintf(&out, "<td>%d</td>", d.Labels[label])
+		}
+		out.WriteString("</tr>\n")
+	}
+	fmt.Fprintf(&out, `</tbody>
+<tfoot><tr><th scope="row">All</th><td>%d</td>`, lines)
+	for _, label := range columns {
+		fmt.Fprintf(&out, "<td>%d</td>", labels[label])
+	}
+	out.WriteString("</tr></tfoot>\n</table>\n</div>\n</body>\n</html>\n")
+	return st.Write(ctx, store.Join(string(o.Output), IndexFile), out.Bytes())
+}
+
+// escapePath is a path as a URL below the page's own.
+func escapePath(path string) string {
+	elem := strings.Split(path, "/")
+	for i, e := range elem {
+		elem[i] = url.PathEscape(e)
+	}
+	return strings.Join(elem, "/")
+}

@@ -1,0 +1,55 @@
+package transforms
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/linnet-ml/linnet/transforms/store"
+)
+
+func TestIndex(t *testing.T) {
+	out := t.TempDir()
+	write := func(formats []string, docs ...Labelled) {
+		t.Helper()
+		if _, err := writeAll(Options{Output: Path(out), Formats: formats}, docs); err != nil {
+			t.Fatal(err)
+		}
+		if err := Merge(t.Context(), out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write([]string{"yedda"}, labelledOf("plain.txt", "one\n", "A"))
+	if _, err := os.Stat(filepath.Join(out, IndexFile)); !os.IsNotExist(err) {
+		t.Errorf("an index of no review page (%v)", err)
+	}
+	write([]string{"html"},
+		labelledOf(`sub/b "2%#?.txt`, "one\ntwo\n\nthree\n", "A", "<B>"),
+		labelledOf("a<i>.txt", "one\n", "A"),
+		labelledOf("\xff.txt", "one\n", "A"))
+	page := read(t, out, IndexFile)
+	at := 0
+	for _, want := range []string{
+		"<h1>Documents to review: 3</h1>",
+		"<th scope=\"col\">Lines</th><th scope=\"col\">&lt;B&gt;</th><th scope=\"col\">A</th></tr>",
+		`<tr><td><a href="html/a%3Ci%3E.txt.html">a&lt;i&gt;.txt</a></td><td>1</td><td>0</td><td>1</td></tr>`,
+		`<tr><td><a href="html/sub/b%20%222%25%23%3F.txt.html">sub/b &#34;2%#?.txt</a></td><td>3</td><td>1</td><td>2</td></tr>`,
+		`<tr><td><a href="html/%FF.txt.html">` + "\ufffd" + `.txt</a></td><td>1</td><td>0</td><td>1</td></tr>`,
+		`<th scope="row">All</th><td>5</td><td>1</td><td>4</td>`,
+	} {
+		i := strings.Index(page[at:], want)
+		if i < 0 {
+			t.Fatalf("not there, or not in order: %s\n%s", want, page[at:])
+		}
+		at += i + len(want)
+	}
+	if strings.Contains(page, "plain.txt") || strings.Contains(page, "<i>") || strings.Contains(page, "<script") {
+		t.Errorf("what does not belong there: %s", page)
+	}
+	for _, name := range []string{"a<i>.txt.html", `sub/b "2%#?.txt.html`, "\xff.txt.html"} {
+		if _, err := os.Stat(store.Join(out, "html", name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
