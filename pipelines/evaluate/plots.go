@@ -52,8 +52,8 @@ func newPlot(x, y string) *plot.Plot {
 }
 
 // render draws p.
-func render(p *plot.Plot, width vg.Length, alt, caption string) (picture, error) {
-	canvas := vgsvg.New(width, plotHeight)
+func render(p *plot.Plot, width, height vg.Length, alt, caption string) (picture, error) {
+	canvas := vgsvg.New(width, height)
 	p.Draw(draw.New(canvas))
 	var b bytes.Buffer
 	if _, err := canvas.WriteTo(&b); err != nil {
@@ -97,7 +97,7 @@ func scoresPlot(r *report) (picture, error) {
 	p := newPlot("", "")
 	p.Y.Min, p.Y.Max = 0, 1
 	// Many classes take more room, and names that stand.
-	width := max(plotWidth, vg.Length(len(names))*1.1*vg.Centimeter)
+	width, height := max(plotWidth, vg.Length(len(names))*1.1*vg.Centimeter), plotHeight
 	bar := (width - 2*vg.Centimeter) / vg.Length(len(names)) / 4
 	for i, name := range []string{"precision", "recall", "F1"} {
 		bars, err := plotter.NewBarChart(values[i], bar)
@@ -115,11 +115,12 @@ func scoresPlot(r *report) (picture, error) {
 	p.Legend.Top = true
 	p.NominalX(names...)
 	if len(names) > 4 {
+		height += 3 * vg.Centimeter
 		p.X.Tick.Label.Rotation = 1.2
 		p.X.Tick.Label.XAlign = draw.XRight
 		p.X.Tick.Label.YAlign = draw.YCenter
 	}
-	return render(p, width, "Bars of precision, recall and F1 of each label; the table has the numbers",
+	return render(p, width, height, "Bars of precision, recall and F1 of each label; the table has the numbers",
 		"Precision, recall and F1 by label, of lines")
 }
 
@@ -168,7 +169,7 @@ func calibrationPlot(r *report) (picture, error) {
 	p.Legend.Add("share of lines", bars)
 	p.Legend.Top, p.Legend.Left = true, true
 	p.Legend.XOffs, p.Legend.YOffs = 4, -4
-	return render(p, plotWidth,
+	return render(p, plotWidth, plotHeight,
 		fmt.Sprintf("Share of right labels by probability; expected calibration error %.4f", r.Calibration.Error),
 		fmt.Sprintf("Calibration: expected error %.4f in %d bins", r.Calibration.Error, eval.CalibrationBins))
 }
@@ -179,23 +180,18 @@ func documentsPlot(r *report) (picture, error) {
 		return picture{}, nil
 	}
 	const bins = 20
-	points := make(plotter.XYs, bins)
-	for i := range points {
-		points[i].X = (float64(i) + .5) / bins
+	bars := &plotter.Histogram{Bins: make([]plotter.HistogramBin, bins), Width: 1. / bins, FillColor: blue}
+	for i := range bars.Bins {
+		bars.Bins[i].Min, bars.Bins[i].Max = float64(i)/bins, float64(i+1)/bins
 	}
 	for _, a := range r.accuracies {
-		points[min(int(a*bins), bins-1)].Y++
+		bars.Bins[min(int(a*bins), bins-1)].Weight++
 	}
 	p := newPlot("accuracy", "documents")
-	bars, err := plotter.NewHistogram(points, bins)
-	if err != nil {
-		return picture{}, err
-	}
-	bars.FillColor, bars.LineStyle.Width = blue, 0
 	p.Add(bars)
 	p.X.Min, p.X.Max, p.Y.Min = 0, 1, 0
 	p.X.Tick.Marker, p.Y.Tick.Marker = fifths, plot.TickerFunc(wholeTicks)
-	return render(p, plotWidth, "Number of documents by accuracy; the table has the worst", "Documents by accuracy of their lines")
+	return render(p, plotWidth, plotHeight, "Number of documents by accuracy; the table has the worst", "Documents by accuracy of their lines")
 }
 
 // wholeTicks are a few ticks at whole numbers.
