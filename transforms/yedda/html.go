@@ -39,6 +39,19 @@ type reviewDocument struct {
 	Sure   []int    `json:"sure"`   // the label's probability in thousandths; -1 where there is none
 }
 
+// reviewNames are the labels as the page numbers them, from 1: those that make
+// treatments, which keep their keys 1 and 2 whatever the others are, then the
+// rest. The first, numbered 0, is none.
+func reviewNames(classes []string) []string {
+	names := []string{""}
+	for _, c := range append([]string{nomenclature, description}, classes...) {
+		if slices.Contains(classes, c) && !slices.Contains(names, c) {
+			names = append(names, c)
+		}
+	}
+	return names
+}
+
 // WriteHTML writes a page to review a labelled document and correct it in a
 // browser. It needs nothing else: style, script and the bytes of the document
 // are inside, and it works from a file. lines are Inked(t.Text, t.Rows) and
@@ -53,12 +66,7 @@ func WriteHTML(t *Table, lines []Line, labels []string) []byte {
 	if len(lines) != len(labels) {
 		panic("yedda: lines and labels differ in number")
 	}
-	doc := reviewDocument{Name: strings.ToValidUTF8(t.URI, "\ufffd"), Names: []string{""}}
-	for _, c := range t.Classes {
-		if !slices.Contains(doc.Names, c) {
-			doc.Names = append(doc.Names, c)
-		}
-	}
+	doc := reviewDocument{Name: strings.ToValidUTF8(t.URI, "\ufffd"), Names: reviewNames(t.Classes)}
 	all := Lines(t.Text)
 	doc.Labels, doc.Sure = make([]int, len(all)), make([]int, len(all))
 	inked, row := 0, 0

@@ -84,7 +84,7 @@ func reviewCases(t *testing.T) (cases []reviewCase) {
 	return cases
 }
 
-// changed is the label that the test gives the line numbered i of all inked
+// changedLabel is the label that the test gives the line numbered i of all inked
 // lines; the script in exportAll does the same.
 func changedLabel(names []string, old string, i int) string {
 	k := slices.Index(names, old)
@@ -138,7 +138,7 @@ func TestHTMLExport(t *testing.T) {
 			if want := Format(c.table.Text, SpansOf(c.table.Text, c.lines, c.labels)); err != nil || !bytes.Equal(same, want) {
 				t.Errorf("%s: unchanged: got %q, want %q (%v)", c.name, same, want, err)
 			}
-			names := append([]string{""}, c.table.Classes...)
+			names := reviewNames(c.table.Classes)
 			labels := make([]string, len(c.labels))
 			for k := range labels {
 				labels[k] = changedLabel(names, c.labels[k], k)
@@ -224,6 +224,18 @@ func TestHTMLKeepsTextOut(t *testing.T) {
 		var doc reviewDocument
 		if err := json.Unmarshal(scripts[0][1], &doc); err != nil || !slices.Equal(doc.Labels, []int{1, 2}) || !slices.Equal(doc.Sure, []int{500, 900}) {
 			t.Errorf("the page says %+v (%v)", doc, err)
+		}
+	}
+}
+
+func TestReviewNames(t *testing.T) {
+	for _, c := range []struct{ classes, want []string }{
+		{nil, []string{""}},
+		{[]string{"Key", "Title"}, []string{"", "Key", "Title"}},
+		{[]string{"Abstract", "Description", "Key", "Nomenclature"}, []string{"", "Nomenclature", "Description", "Abstract", "Key"}},
+	} {
+		if got := reviewNames(c.classes); !slices.Equal(got, c.want) {
+			t.Errorf("%q: got %q, want %q", c.classes, got, c.want)
 		}
 	}
 }
