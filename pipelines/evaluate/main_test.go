@@ -44,10 +44,10 @@ func TestScripts(t *testing.T) {
 // objects wants the bucket to hold these objects and no others, and writes each
 // into the script's folder.
 func objects(ts *testscript.TestScript, server *fakestorage.Server, want []string) {
-	all, _, err := server.ListObjectsWithOptions("lab", fakestorage.ListOptions{})
+	all, err := server.ListObjectsWithOptionsPaginated("lab", fakestorage.ListOptions{})
 	ts.Check(err)
 	var got []string
-	for _, o := range all {
+	for _, o := range all.Objects {
 		got = append(got, o.Name)
 		content, err := server.GetObject("lab", o.Name)
 		ts.Check(err)
