@@ -91,9 +91,16 @@ func openBrowser(t *testing.T, file, downloads string) *browser {
 	b.call("Runtime.enable", nil, nil)
 	b.call("Log.enable", nil, nil)
 	b.size(1280, 800)
-	b.call("Page.navigate", map[string]any{"url": "file://" + filepath.ToSlash(file)}, nil)
-	b.wait(`document.getElementById("status") && document.getElementById("status").textContent !== ""`)
+	b.open(file)
 	return b
+}
+
+// open waits until the page of a file is ready.
+func (b *browser) open(file string) {
+	b.t.Helper()
+	url := "file://" + filepath.ToSlash(file)
+	b.call("Page.navigate", map[string]any{"url": url}, nil)
+	b.wait(fmt.Sprintf(`location.href === %q && document.getElementById("status") && document.getElementById("status").textContent !== ""`, url))
 }
 
 // call sends a command and waits for its answer.
@@ -445,6 +452,55 @@ func TestHTMLInBrowser(t *testing.T) {
 	}
 	if b.eval(`Number(window.ran || 0)`, &ran); ran != 0 {
 		t.Error("text of the document ran as a script")
+	}
+
+	// As many labels as the full set has are all as readable.
+	c = reviewCase{table: &Table{URI: "labels.txt", Stride: 24}}
+	for i := range 24 {
+		c.table.Classes = append(c.table.Classes, fmt.Sprint("Label-", i))
+	}
+	for i := range 48 {
+		c.table.Text = fmt.Appendf(c.table.Text, "line %d\n", i)
+		c.table.Labels = append(c.table.Labels, c.table.Classes[i%24])
+		for k := range 24 {
+			p := float32(0)
+			if k == i%24 {
+				p = float32(i/24) * 0.9
+			}
+			c.table.Probs = append(c.table.Probs, p)
+		}
+	}
+	c.table.Rows = Rows(c.table.Text)
+	file = filepath.Join(dir, "labels.html")
+	if err := os.WriteFile(file, WriteHTML(c.table, c.table.Rows, c.table.Labels), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.open(file)
+
+	// With the mouse: a line, its label, and a label hidden.
+	var text string
+	b.eval(`(() => {
+  document.getElementById("line30").click();
+  const label = document.getElementById("label");
+  label.value = "24";
+  label.dispatchEvent(new Event("change"));
+  document.getElementById("show2").click();
+  return document.getElementById("line30").textContent + document.getElementById("show24").textContent;
+})()`, &text)
+	if want := "31Label-23, changedline 30Label-23 (3)"; text != want {
+		t.Errorf("after the clicks the page says %q, want %q", text, want)
+	}
+	if b.eval(visible, &n); n != 46 {
+		t.Errorf("%d lines are shown without one label, want 46", n)
+	}
+	for _, scheme := range []string{"light", "dark"} {
+		b.scheme(scheme)
+		var worst float64
+		if b.eval(worstContrast, &worst); worst < 4.5 {
+			t.Errorf("24 labels, %s: a contrast of %.2f, want 4.5", scheme, worst)
+		}
+		t.Logf("24 labels, %s: contrast %.2f and better", scheme, worst)
+		b.shoot("labels-" + scheme)
 	}
 	if len(b.events) > 0 {
 		t.Errorf("the page complains: %s", b.events)
