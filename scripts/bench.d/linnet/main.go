@@ -243,7 +243,8 @@ func (s *server) dump(name string) error {
 	return answer(map[string]string{"dump": name})
 }
 
-// time answers the seconds of a call: its median and its least. The batch of
+// time answers the seconds a batch takes all callers together: a call's, at its
+// median and its least, by the number of callers. The batch of
 // what x alone takes, which has no windows, is timed in turn with the whole,
 // and its median and least are taken off.
 func (s *server) time(what, callers, seconds string) error {
@@ -303,5 +304,5 @@ func (s *server) time(what, callers, seconds string) error {
 		least += sign * all[0]
 		calls = len(all)
 	}
-	return answer(map[string]any{"median": median, "min": least, "calls": calls})
+	return answer(map[string]any{"median": median / float64(n), "min": least / float64(n), "calls": calls})
 }
