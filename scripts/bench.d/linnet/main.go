@@ -244,9 +244,9 @@ func (s *server) dump(name string) error {
 }
 
 // time answers the seconds a batch takes all callers together: a call's, at its
-// median and its least, by the number of callers. The batch of
-// what x alone takes, which has no windows, is timed in turn with the whole,
-// and its median and least are taken off.
+// median and its least, by the number of callers. The batch of what x alone
+// takes, which has no windows, is timed in turn with the whole, and its median
+// and least are taken off.
 func (s *server) time(what, callers, seconds string) error {
 	n, err := strconv.Atoi(callers)
 	if err != nil {
