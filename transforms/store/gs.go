@@ -320,7 +320,7 @@ func (g *gs) put(ctx context.Context, o *storage.ObjectHandle, data []byte, gene
 	backoff := g.backoff
 	for attempt := 1; ; attempt++ {
 		written, err := g.putOnce(ctx, o.If(conditions), data)
-		if err == nil || attempt >= g.attempts || !storage.ShouldRetry(err) || ctx.Err() != nil {
+		if err == nil || attempt >= g.attempts || !storage.ShouldRetry(err) {
 			return written, err
 		}
 		if err := gax.Sleep(ctx, backoff.Pause()); err != nil {
