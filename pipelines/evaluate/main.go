@@ -80,14 +80,14 @@ func run(ctx context.Context) error {
 		if err := o.check(); err != nil {
 			return err
 		}
+		if err := runners.Check(); err != nil {
+			return cli.Usagef("%w", err)
+		}
 		if o.verbosity > 0 {
 			fmt.Fprintf(os.Stderr, "evaluating on %s …\n", strings.Join(o.input, ", "))
 		}
 	}
 	runners.Init(o.verbosity) // a worker stays in here
-	if err := runners.Check(); err != nil {
-		return cli.Usagef("%w", err)
-	}
 	return o.evaluate(ctx)
 }
 

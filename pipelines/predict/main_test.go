@@ -380,7 +380,7 @@ func TestCorpus(t *testing.T) {
 		t.Skipf("no corpus of annotated journals: %v; set LINNET_CORPUS", err)
 	}
 	if testing.Short() {
-		t.Skip("short")
+		t.Skip("-short leaves out what takes seconds")
 	}
 	in := t.TempDir()
 	raw := map[string]string{}

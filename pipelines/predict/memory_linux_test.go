@@ -15,7 +15,7 @@ import (
 // the second run has 120 MB of text more than the first, and features.
 func TestMemory(t *testing.T) {
 	if testing.Short() {
-		t.Skip("short")
+		t.Skip("-short leaves out what takes seconds")
 	}
 	const room = 64 << 10 // KiB, for the garbage of a longer run
 	documents := func(n int) string {

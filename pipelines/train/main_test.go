@@ -94,7 +94,7 @@ func trained(t *testing.T, corpus string, more ...string) *model.Weights {
 // changes its hash, and that the same flags give the same model.
 func TestFlags(t *testing.T) {
 	if testing.Short() {
-		t.Skip("short")
+		t.Skip("-short leaves out what takes seconds")
 	}
 	corpus := t.TempDir()
 	if err := writeCorpus(corpus); err != nil {
