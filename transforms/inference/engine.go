@@ -15,9 +15,6 @@ import (
 	"github.com/linnet-ml/linnet/transforms/internal/pipe"
 )
 
-// ErrClosed is what items get that an Engine's Close found waiting.
-var ErrClosed = errors.New("inference: engine is closed")
-
 // Engine batches the items of all queues of a process and runs them by one
 // Handler. A full batch starts at once; the rest starts when the process has
 // nothing else to do or when a queue waits for it. So batches fill across
@@ -39,6 +36,8 @@ type Engine[I, O any] struct {
 	inFlight  int64 // bytes of all queues
 	closed    bool
 	stats     stats
+
+	late sync.WaitGroup // calls of Run under a Timeout
 }
 
 // waiting is an item on its way to a batch: number index of its group.
@@ -100,6 +99,7 @@ func (e *Engine[I, O]) Close() error {
 		e.idle.Wait()
 	}
 	e.mu.Unlock()
+	e.late.Wait()
 	return e.handler.Close()
 }
 
@@ -271,10 +271,10 @@ func (e *Engine[I, O]) run(batch []waiting[I, O]) {
 		items[i] = w.item
 	}
 	begin := time.Now()
-	var outs []O
-	err := pipe.Catch(func() (err error) { outs, err = e.handler.Run(e.ctx, items); return err })
-	if err == nil && len(outs) != len(items) {
-		err = fmt.Errorf("inference: %d outputs for a batch of %d: the handler's Run must return one an item", len(outs), len(items))
+	outs, err := e.handle(items)
+	var each ItemErrors
+	if (err == nil || errors.As(err, &each)) && len(outs) != len(items) {
+		each, err = nil, fmt.Errorf("inference: %d outputs for a batch of %d: the handler's Run must return one an item", len(outs), len(items))
 	}
 	if errors.Is(err, model.ErrOutOfMemory) && len(batch) > 1 {
 		e.shrink(batch)
@@ -287,6 +287,42 @@ func (e *Engine[I, O]) run(batch []waiting[I, O]) {
 		err = fmt.Errorf("inference: batch of %d: %w", len(batch), err)
 	}
 	e.finish(batch, outs, err, time.Since(begin))
+}
+
+// handle calls Run, for Options.Timeout at most. A Run that goes on after that
+// keeps the handler open until it returns, but neither its batch nor its core.
+func (e *Engine[I, O]) handle(items []I) (outs []O, err error) {
+	if e.options.Timeout <= 0 {
+		err = pipe.Catch(func() (err error) { outs, err = e.handler.Run(e.ctx, items); return err })
+		return outs, err
+	}
+	ctx, cancel := context.WithTimeoutCause(e.ctx, e.options.Timeout, ErrTimeout)
+	type answer struct {
+		outs []O
+		err  error
+	}
+	answers := make(chan answer, 1)
+	e.late.Go(func() {
+		defer cancel()
+		var a answer
+		a.err = pipe.Catch(func() (err error) { a.outs, err = e.handler.Run(ctx, items); return err })
+		answers <- a
+	})
+	select {
+	case a := <-answers:
+		outs, err = a.outs, a.err
+	case <-ctx.Done():
+		select {
+		case a := <-answers: // just in time
+			outs, err = a.outs, a.err
+		default:
+			err = context.Cause(ctx)
+		}
+	}
+	if err != nil && context.Cause(ctx) == ErrTimeout {
+		err = fmt.Errorf("%w: more than %v for %d items", ErrTimeout, e.options.Timeout, len(items))
+	}
+	return outs, err
 }
 
 // shrink remembers that the batch was too large.
@@ -310,10 +346,24 @@ func (e *Engine[I, O]) shrink(batch []waiting[I, O]) {
 func (e *Engine[I, O]) finish(batch []waiting[I, O], outs []O, err error, took time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.stats.add(batchStats(batch, took, err))
+	var each ItemErrors
+	single := errors.As(err, &each)
+	cause := func(i int) error {
+		if single {
+			return each[i]
+		}
+		return err
+	}
+	b := newBatchStat(batch, took)
+	for i := range batch {
+		if cause(i) == nil {
+			b.good++
+		}
+	}
+	e.stats.add(b)
 	for i, w := range batch {
 		g := w.group
-		if err == nil {
+		if err := cause(i); err == nil {
 			g.outs[w.index] = outs[i]
 		} else if g.err == nil {
 			g.err = err

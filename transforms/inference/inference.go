@@ -7,21 +7,48 @@ package inference
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
-// Handler runs one model. Its methods are called by several goroutines at once.
+// Handler runs one model, loaded. Its methods are called by several goroutines
+// at once. Where it has a method Size(I) int64, bytes of an item are counted
+// by that and not by Weight; where it has ModelBytes() int64, that is the
+// metric model_byte_size.
 type Handler[I, O any] interface {
 	// Run returns one output for each item of the batch, in order. What an item
 	// gets must not depend on the others. An error that wraps
 	// model.ErrOutOfMemory makes the engine try again with half of the batch;
-	// any other fails all items of the batch. The context ends with the engine.
+	// an ItemErrors fails the items that it names, and any other all items of the
+	// batch. The context ends with the engine and at Options.Timeout.
 	Run(ctx context.Context, batch []I) ([]O, error)
 	// Weight is what the item adds to a batch, in the unit of
 	// Options.MaxBatchWeight: lines, tokens, bytes. It is at least 0.
 	Weight(item I) int64
 	// Close frees the model. No other method is called after it.
 	Close() error
+}
+
+// Errors that an item may fail with, beside its handler's own.
+var (
+	ErrClosed  = errors.New("inference: engine is closed")        // Close found the item waiting
+	ErrTimeout = errors.New("inference: the batch took too long") // longer than Options.Timeout
+)
+
+// ItemErrors is what Run returns where single items failed: their causes by
+// index in the batch. The outputs of all others count.
+type ItemErrors map[int]error
+
+// Error tells how many failed and the first one's cause.
+func (e ItemErrors) Error() string {
+	if len(e) == 0 {
+		return "no item failed"
+	}
+	first := slices.Min(slices.Collect(maps.Keys(e)))
+	return fmt.Sprintf("%d items failed, number %d: %v", len(e), first, e[first])
 }
 
 // Options bound an Engine.
@@ -46,6 +73,9 @@ type Options struct {
 	// MaxInFlight is the number of bytes, over all queues, that were pushed and
 	// not yet emitted. A queue that holds nothing may always push one group.
 	MaxInFlight int64
+	// Timeout bounds one Run, 0 is no bound. The items of a batch that takes
+	// longer fail with ErrTimeout, whether or not Run heeds its context.
+	Timeout time.Duration
 	// Namespace is that of the metrics.
 	Namespace string
 	// ModelBytes and LoadTime are reported once, with the first metrics.

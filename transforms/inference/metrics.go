@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -15,11 +16,11 @@ type stats struct {
 	loadTime   time.Duration
 }
 
-// batchStat is one batch: items, bytes, and the time of Run.
+// batchStat is one batch: items, those that the model ran, bytes, and the time
+// of Run.
 type batchStat struct {
-	items, bytes int64
-	took         time.Duration
-	failed       bool
+	items, good, bytes int64
+	took               time.Duration
 }
 
 // maxStats bounds what waits for a Report that nobody makes.
@@ -31,9 +32,9 @@ func (s *stats) add(b batchStat) {
 	}
 }
 
-// batchStats describes a batch; an item has an equal share of its group's bytes.
-func batchStats[I, O any](batch []waiting[I, O], took time.Duration, err error) batchStat {
-	b := batchStat{items: int64(len(batch)), took: took, failed: err != nil}
+// newBatchStat describes a batch; an item has an equal share of its group's bytes.
+func newBatchStat[I, O any](batch []waiting[I, O], took time.Duration) batchStat {
+	b := batchStat{items: int64(len(batch)), took: took}
 	for _, w := range batch {
 		b.bytes += w.group.size / int64(len(w.group.outs))
 	}
@@ -46,7 +47,8 @@ func batchStats[I, O any](batch []waiting[I, O], took time.Duration, err error) 
 // sums over a pipeline are right.
 //
 //	num_inferences                      items that a model ran
-//	failed_batches_counter              batches whose Run failed
+//	failed_batches_counter              batches of which no item was run
+//	failed_inferences_counter           items that failed
 //	batch_halvings_counter              batches tried again as halves
 //	inference_request_batch_size        items of a batch
 //	inference_request_batch_byte_size   bytes of a batch
@@ -60,17 +62,15 @@ func (e *Engine[I, O]) Report(ctx context.Context) {
 	if len(s.batches) == 0 && s.halvings == 0 && s.modelBytes == 0 && s.loadTime == 0 {
 		return
 	}
-	ns := e.options.Namespace
-	if ns == "" {
-		ns = "BeamML_Go"
-	}
-	var inferences, failed int64
+	ns := e.options.namespace()
+	var inferences, failed, failedItems int64
 	for _, b := range s.batches {
-		if b.failed {
+		failedItems += b.items - b.good
+		if b.good == 0 {
 			failed++
 			continue
 		}
-		inferences += b.items
+		inferences += b.good
 		beam.NewDistribution(ns, "inference_request_batch_size").Update(ctx, b.items)
 		beam.NewDistribution(ns, "inference_request_batch_byte_size").Update(ctx, b.bytes)
 		beam.NewDistribution(ns, "inference_batch_latency_micro_secs").Update(ctx, b.took.Microseconds())
@@ -82,6 +82,7 @@ func (e *Engine[I, O]) Report(ctx context.Context) {
 	}
 	inc("num_inferences", inferences)
 	inc("failed_batches_counter", failed)
+	inc("failed_inferences_counter", failedItems)
 	inc("batch_halvings_counter", s.halvings)
 	if s.modelBytes > 0 {
 		beam.NewDistribution(ns, "model_byte_size").Update(ctx, s.modelBytes)
@@ -90,3 +91,5 @@ func (e *Engine[I, O]) Report(ctx context.Context) {
 		beam.NewDistribution(ns, "load_model_latency_milli_secs").Update(ctx, s.loadTime.Milliseconds())
 	}
 }
+
+func (o *Options) namespace() string { return cmp.Or(o.Namespace, "BeamML_Go") }

@@ -14,6 +14,8 @@ import (
 
 // Loader is what RunInference needs of a model: a struct whose exported fields
 // say which one (a folder, a device), since they travel to the workers as JSON.
+// It may have a method Validate() error, called when the pipeline is built, and
+// the methods of Updater.
 type Loader[I, O any] interface {
 	// Load makes the model ready. It is called once a process for loaders with
 	// equal fields and Options; an error fails the run.
@@ -21,16 +23,21 @@ type Loader[I, O any] interface {
 }
 
 // RunInference is PCollection<I> to PCollection<KV<I, O>>: every item with what
-// the model says of it; and PCollection<KV<I, string>>, items whose batch
-// failed, with the cause on one line. Elements keep their event times. The
-// program calls Register with the same types in an init function.
+// the model says of it; and PCollection<KV<I, string>>: every item whose batch
+// failed, or that its ItemErrors names, with the cause on one line. Elements
+// keep their event times. The program calls Register with the same types in an
+// init function.
 //
-// Where MaxInFlight is 0 it is 64 MiB. An item counts the bytes that the
-// handler's method Size(I) int64 tells, where it has one, or else its weight.
+// Where MaxInFlight is 0 it is 64 MiB.
 func RunInference[I, O any, L Loader[I, O]](s beam.Scope, loader L, options Options, items beam.PCollection) (results, failed beam.PCollection) {
 	fn := &runFn[I, O, L]{Loader: loader, Options: options}
 	if _, ok := registered.Load(reflect.TypeOf(fn)); !ok {
 		panic("inference: RunInference of types without Register")
+	}
+	if v, ok := any(loader).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			panic(fmt.Sprintf("inference: %T: %v", loader, err))
+		}
 	}
 	return beam.ParDo2(s.Scope("linnet.RunInference"), fn, items)
 }
@@ -47,15 +54,19 @@ func Register[I, O any, L Loader[I, O]]() {
 var registered sync.Map // types of DoFns
 
 // engines are those of the process, by type, loader and options. Teardown is not
-// called by all runners, so an engine lives as long as the process.
+// called by all runners, so an engine lives as long as the process, or until an
+// update takes its place.
 var engines Shared[any]
 
 type runFn[I, O any, L Loader[I, O]] struct {
 	Loader  L
 	Options Options
 
-	engine *Engine[I, O]
-	queue  *Queue[timed[I], I, O]
+	config  string // what engines knows this DoFn by
+	version string // of the model where it is watched
+	held    bool   // served is, for a bundle
+	served  *served[I, O]
+	queue   *Queue[timed[I], I, O]
 }
 
 type timed[I any] struct {
@@ -68,43 +79,74 @@ func (f *runFn[I, O, L]) Setup(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("inference: %T: %w", f.Loader, err)
 	}
-	engine, err := engines.Get(ctx, fmt.Sprintf("%T %s", f, config), func(ctx context.Context) (any, error) {
+	f.config = fmt.Sprintf("%T %s", f, config)
+	if u, ok := any(f.Loader).(Updater[L]); ok {
+		return f.update(ctx, u)
+	}
+	f.served, err = f.load(ctx, f.Loader, "")
+	if err != nil {
+		return err
+	}
+	f.queue = NewQueue[timed[I]](f.served.engine)
+	return nil
+}
+
+// load is the engine of a loader and a version, loaded once a process.
+func (f *runFn[I, O, L]) load(ctx context.Context, loader L, version string) (*served[I, O], error) {
+	got, err := engines.Get(ctx, f.config+version, func(ctx context.Context) (any, error) {
 		begin := time.Now()
-		handler, err := f.Loader.Load(ctx)
+		handler, err := loader.Load(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("inference: load %T: %w", f.Loader, err)
+			return nil, fmt.Errorf("inference: load %T: %w", loader, err)
 		}
 		options := f.Options
 		if options.MaxInFlight == 0 {
 			options.MaxInFlight = 64 << 20
 		}
+		if m, ok := handler.(interface{ ModelBytes() int64 }); ok {
+			options.ModelBytes = m.ModelBytes()
+		}
 		options.LoadTime = time.Since(begin)
-		return NewEngine(handler, options), nil
+		return &served[I, O]{engine: NewEngine(handler, options)}, nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	f.engine = engine.(*Engine[I, O])
-	f.queue = NewQueue[timed[I]](f.engine)
-	return nil
+	return got.(*served[I, O]), nil
 }
 
-func (f *runFn[I, O, L]) StartBundle(emit func(beam.EventTime, I, O), fail func(beam.EventTime, I, string)) {
+func (f *runFn[I, O, L]) StartBundle(ctx context.Context, emit func(beam.EventTime, I, O), fail func(beam.EventTime, I, string)) error {
 	f.queue.Reset()
+	u, ok := any(f.Loader).(Updater[L])
+	if !ok {
+		return nil
+	}
+	for range 3 { // between the look and the hold another instance may have moved on
+		if err := f.update(ctx, u); err != nil {
+			return err
+		}
+		if f.held = f.held || f.served.hold(); f.held {
+			return nil
+		}
+		f.version = ""
+	}
+	return fmt.Errorf("inference: %T: its models come faster than bundles begin", f.Loader)
 }
 
 func (f *runFn[I, O, L]) ProcessElement(ctx context.Context, t beam.EventTime, item I, emit func(beam.EventTime, I, O), fail func(beam.EventTime, I, string)) error {
 	var size int64
-	if sizer, ok := f.engine.Handler().(interface{ Size(I) int64 }); ok {
+	if sizer, ok := f.served.engine.Handler().(interface{ Size(I) int64 }); ok {
 		size = sizer.Size(item)
 	} else {
-		size = f.engine.Handler().Weight(item)
+		size = f.served.engine.Handler().Weight(item)
 	}
 	return f.queue.Push(ctx, timed[I]{t, item}, []I{item}, size, f.emitter(emit, fail))
 }
 
 func (f *runFn[I, O, L]) FinishBundle(ctx context.Context, emit func(beam.EventTime, I, O), fail func(beam.EventTime, I, string)) error {
-	return f.queue.Drain(ctx, f.emitter(emit, fail))
+	err := f.queue.Drain(ctx, f.emitter(emit, fail))
+	f.release()
+	return err
 }
 
 func (f *runFn[I, O, L]) emitter(emit func(beam.EventTime, I, O), fail func(beam.EventTime, I, string)) func(timed[I], []O, error) error {

@@ -1,0 +1,129 @@
+package inference
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/log"
+
+	"github.com/linnet-ml/linnet/transforms/store"
+)
+
+// Updater is a Loader of type L whose model changes while the pipeline runs.
+// Each bundle begins with a look at the pattern: where another file is newest,
+// or that file has changed, its model is loaded, once a process, and works from
+// this bundle on. The one before is closed when the bundles that began with it
+// have ended. A model that cannot be loaded, or a pattern that cannot be listed,
+// leaves the one before at work and is logged and counted
+// (failed_model_updates_counter); the first model must load.
+type Updater[L any] interface {
+	// Watch is a path or pattern of files, local or on gs://, as package store
+	// lists them.
+	Watch() string
+	// At is the loader of the model in the newest of them.
+	At(path string) L
+}
+
+// update turns to the newest model.
+func (f *runFn[I, O, L]) update(ctx context.Context, u Updater[L]) error {
+	served, version, err := f.newest(ctx, u)
+	switch {
+	case err != nil && f.served == nil:
+		return err
+	case err != nil:
+		log.Errorf(ctx, "linnet: %v; the model before stays at work", err)
+		beam.NewCounter(f.Options.namespace(), "failed_model_updates_counter").Inc(ctx, 1)
+		return nil
+	case served == nil || served == f.served:
+		return nil
+	}
+	if f.served != nil {
+		f.release()
+		engines.Forget(f.config + f.version)
+		f.served.retire()
+		beam.NewCounter(f.Options.namespace(), "model_updates_counter").Inc(ctx, 1)
+	}
+	f.served, f.version, f.queue = served, version, NewQueue[timed[I]](served.engine)
+	return nil
+}
+
+// newest is the engine of the newest model, nil where that is at work already.
+func (f *runFn[I, O, L]) newest(ctx context.Context, u Updater[L]) (*served[I, O], string, error) {
+	pattern := u.Watch()
+	st, err := store.For(ctx, pattern)
+	if err != nil {
+		return nil, "", err
+	}
+	var best store.Object
+	err = st.List(ctx, pattern, func(o store.Object) error {
+		if o.Err == nil && (best.Path == "" || o.Modified.After(best.Modified) || o.Modified.Equal(best.Modified) && o.Path > best.Path) {
+			best = o
+		}
+		return nil
+	})
+	if err == nil && best.Path == "" || errors.Is(err, store.ErrNotExist) {
+		return nil, "", fmt.Errorf("inference: no model matches %s", pattern)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("inference: the models at %s: %w", pattern, err)
+	}
+	version := fmt.Sprintf(" %s %s %d", best.Path, best.Modified.Format(time.RFC3339Nano), best.Size)
+	if f.served != nil && version == f.version {
+		return nil, version, nil
+	}
+	served, err := f.load(ctx, u.At(best.Path), version)
+	return served, version, err
+}
+
+func (f *runFn[I, O, L]) release() {
+	if f.held {
+		f.held = false
+		f.served.release()
+	}
+}
+
+// served is an engine and the bundles at work with it. A bundle that failed may
+// hold it for ever: memory, but no harm.
+type served[I, O any] struct {
+	engine *Engine[I, O]
+
+	mu      sync.Mutex
+	bundles int
+	retired bool // another model is newer: the last bundle closes this one
+	closed  bool
+}
+
+// hold keeps the engine open for a bundle; false where it is closed already.
+func (s *served[I, O]) hold() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.bundles++
+	}
+	return !s.closed
+}
+
+func (s *served[I, O]) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bundles--
+	s.closeUnused()
+}
+
+func (s *served[I, O]) retire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.retired = true
+	s.closeUnused()
+}
+
+func (s *served[I, O]) closeUnused() {
+	if s.retired && s.bundles == 0 && !s.closed {
+		s.closed = true
+		go s.engine.Close() // may wait for a Run that takes too long
+	}
+}

@@ -1,0 +1,269 @@
+package inference
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+)
+
+// fileLoader loads a factor from a file.
+type fileLoader struct{ Pattern, Path string }
+
+var (
+	fileLoads  atomic.Int64
+	fileCloses sync.Map // factor → chan struct{}
+)
+
+func (l fileLoader) Watch() string { return l.Pattern }
+
+func (l fileLoader) At(path string) fileLoader { return fileLoader{Pattern: l.Pattern, Path: path} }
+
+func (l fileLoader) Load(context.Context) (Handler[int, float64], error) {
+	fileLoads.Add(1)
+	data, err := os.ReadFile(l.Path)
+	if err != nil {
+		return nil, err
+	}
+	var factor float64
+	if err := json.Unmarshal(data, &factor); err != nil {
+		return nil, err
+	}
+	return fileModel{factor}, nil
+}
+
+type fileModel struct{ factor float64 }
+
+func (m fileModel) Run(_ context.Context, batch []int) ([]float64, error) {
+	outs := make([]float64, len(batch))
+	for i, x := range batch {
+		outs[i] = m.factor * float64(x)
+	}
+	return outs, nil
+}
+
+func (fileModel) Weight(int) int64 { return 1 }
+
+func (m fileModel) Close() error {
+	if c, ok := fileCloses.Load(m.factor); ok {
+		close(c.(chan struct{}))
+	}
+	return nil
+}
+
+func init() { Register[int, float64, fileLoader]() }
+
+// One instance of the DoFn goes through bundles while models come and go;
+// another holds a bundle open in the meantime.
+func TestUpdate(t *testing.T) {
+	dir := t.TempDir()
+	begin := time.Now().Add(-time.Hour)
+	write := func(name, content string, minute int) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		at := begin.Add(time.Duration(minute) * time.Minute)
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closed := map[float64]chan struct{}{}
+	for _, f := range []float64{2, 3, 4} {
+		closed[f] = make(chan struct{})
+		fileCloses.Store(f, closed[f])
+		defer fileCloses.Delete(f)
+	}
+	isClosed := func(f float64) bool {
+		select {
+		case <-closed[f]:
+			return true
+		default:
+			return false
+		}
+	}
+	ctx := t.Context()
+	newFn := func() *runFn[int, float64, fileLoader] {
+		return &runFn[int, float64, fileLoader]{Loader: fileLoader{Pattern: filepath.Join(dir, "*.json")}, Options: Options{Namespace: t.Name()}}
+	}
+	var got float64
+	emit := func(_ beam.EventTime, _ int, y float64) { got = y }
+	fail := func(_ beam.EventTime, x int, cause string) { t.Errorf("%d failed: %s", x, cause) }
+	run := func(fn *runFn[int, float64, fileLoader], want float64) {
+		t.Helper()
+		if err := fn.StartBundle(ctx, emit, fail); err != nil {
+			t.Fatal(err)
+		}
+		got = 0
+		if err := errors.Join(fn.ProcessElement(ctx, 0, 10, emit, fail), fn.FinishBundle(ctx, emit, fail)); err != nil {
+			t.Fatal(err)
+		}
+		if got != want {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	}
+
+	a, b := newFn(), newFn()
+	if err := a.Setup(ctx); err == nil || !strings.Contains(err.Error(), "no model matches") {
+		t.Errorf("without a model: %v", err)
+	}
+	fileLoads.Store(0)
+	write("b.json", "2", 1)
+	for _, fn := range []*runFn[int, float64, fileLoader]{a, b} {
+		if err := fn.Setup(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(a, 20)
+	run(a, 20)
+	run(b, 20)
+	if n := fileLoads.Load(); n != 1 {
+		t.Errorf("%d loads of one model", n)
+	}
+
+	// b is in a bundle when a newer model comes.
+	if err := b.StartBundle(ctx, emit, fail); err != nil {
+		t.Fatal(err)
+	}
+	write("a.json", "3", 2)
+	run(a, 30)
+	run(a, 30)
+	if isClosed(2) {
+		t.Error("the old model was closed under a bundle")
+	}
+	if err := errors.Join(b.ProcessElement(ctx, 0, 10, emit, fail), b.FinishBundle(ctx, emit, fail)); err != nil {
+		t.Fatal(err)
+	}
+	if got != 20 {
+		t.Errorf("within a bundle the model changed: got %v, want 20", got)
+	}
+	select {
+	case <-closed[2]:
+	case <-time.After(time.Minute):
+		t.Fatal("the old model was not closed")
+	}
+	run(b, 30)
+	if n := fileLoads.Load(); n != 2 {
+		t.Errorf("%d loads of two models", n)
+	}
+
+	// A model that is half there does not stop the work; the same file, whole, does it.
+	write("c.json", "", 3)
+	run(a, 30)
+	if isClosed(3) {
+		t.Error("a model that works was closed")
+	}
+	write("c.json", "4", 4)
+	run(a, 40)
+	run(b, 40)
+	select {
+	case <-closed[3]:
+	case <-time.After(time.Minute):
+		t.Fatal("the old model was not closed")
+	}
+	// Neither does a pattern that matches nothing any more.
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	run(a, 40)
+	if isClosed(4) {
+		t.Error("the last model was closed")
+	}
+}
+
+// choosy fails odd items, and takes no answer for a long time from item 99.
+type choosy struct{ hang chan struct{} }
+
+func (c choosy) Run(ctx context.Context, batch []int64) ([]int64, error) {
+	failed := ItemErrors{}
+	for i, x := range batch {
+		switch {
+		case x == 99:
+			<-c.hang // whatever ctx says
+		case x%2 == 1:
+			failed[i] = fmt.Errorf("%d is odd", x)
+		}
+	}
+	if len(failed) > 0 {
+		return batch, fmt.Errorf("choosy: %w", failed)
+	}
+	return batch, nil
+}
+
+func (choosy) Weight(int64) int64 { return 1 }
+func (choosy) Close() error       { return nil }
+
+func TestItemErrors(t *testing.T) {
+	e := NewEngine(choosy{}, Options{MaxBatchSize: 4, MaxInFlight: 100})
+	release := holdPool()
+	q := NewQueue[int64](e)
+	got := map[int64]string{}
+	emit := func(x int64, outs []int64, err error) error {
+		got[x] = fmt.Sprint(outs, err)
+		return nil
+	}
+	for x := range int64(4) {
+		if err := q.Push(t.Context(), x, []int64{x}, 1, emit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	release()
+	if err := q.Drain(t.Context(), emit); err != nil {
+		t.Fatal(err)
+	}
+	want := map[int64]string{0: "[0] <nil>", 1: "[0] 1 is odd", 2: "[2] <nil>", 3: "[0] 3 is odd"}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := (ItemErrors{7: errors.New("b"), 2: errors.New("a")}).Error(); err != "2 items failed, number 2: a" {
+		t.Errorf("an ItemErrors says %q", err)
+	}
+}
+
+// A Run that never ends fails its batch in time and leaves its core.
+func TestTimeout(t *testing.T) {
+	h := choosy{make(chan struct{})}
+	e := NewEngine(h, Options{MaxInFlight: 100, Timeout: 50 * time.Millisecond, Concurrency: 1})
+	q := NewQueue[int64](e)
+	got := map[int64]error{}
+	emit := func(x int64, outs []int64, err error) error { got[x] = err; return nil }
+	for _, x := range []int64{2, 99, 4, 3} {
+		if err := q.Push(t.Context(), x, []int64{x}, 1, emit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := q.Drain(t.Context(), emit); err != nil {
+		t.Fatal(err)
+	}
+	if got[2] != nil || got[4] != nil || got[3] == nil || errors.Is(got[3], ErrTimeout) || !errors.Is(got[99], ErrTimeout) {
+		t.Errorf("got %v", got)
+	}
+	if want := "inference: the batch took too long: more than 50ms for 1 items"; fmt.Sprint(got[99]) != want {
+		t.Errorf("got %v, want %s", got[99], want)
+	}
+	done := make(chan error)
+	go func() { done <- e.Close() }()
+	select {
+	case <-done:
+		t.Error("Close did not wait for a Run")
+	case <-time.After(20 * time.Millisecond):
+	}
+	close(h.hang)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
