@@ -14,8 +14,13 @@ type Metadata struct {
 	Split      Split        `json:"split"`                // which documents it was trained and judged on
 	Seed       int64        `json:"seed"`                 // of weights, order and dropout
 	Epochs     []EpochStats `json:"epochs"`               // what each epoch came to
+	BestEpoch  int          `json:"best_epoch,omitempty"` // whose weights these are, from 1; 0: the last one's
+	Training   *Accuracy    `json:"training,omitempty"`   // on Split.Train, without dropout
 	Validation *Accuracy    `json:"validation,omitempty"` // on Split.Validation
 	Test       *Accuracy    `json:"test,omitempty"`       // on Split.Test
+	BatchSize  int          `json:"batch_size"`           // windows a step, of all workers together
+	Precision  string       `json:"precision"`            // of the arithmetic
+	WorldSize  int          `json:"world_size"`           // workers that trained at once
 	Parameters int          `json:"parameters"`           // NumParameters of its Config
 	Commit     string       `json:"commit,omitempty"`     // of the program that trained it
 	Device     string       `json:"device"`               // CPU or GPU, instruction set, workers
@@ -36,15 +41,19 @@ type Split struct {
 // EpochStats is one epoch of training. Validation's numbers are 0 where there
 // were no documents for it.
 type EpochStats struct {
-	Loss              float64 `json:"loss"` // mean of the steps
+	Loss              float64 `json:"loss"`     // mean of the steps
+	Accuracy          float64 `json:"accuracy"` // of the training lines as they came, under dropout
 	ValidationLoss    float64 `json:"validation_loss,omitempty"`
 	ValidationMacroF1 float64 `json:"validation_macro_f1,omitempty"`
-	LearningRate      float64 `json:"learning_rate"` // at its end
-	Seconds           float64 `json:"seconds"`
+	// ValidationAccuracy is the share of lines that are right.
+	ValidationAccuracy float64 `json:"validation_accuracy,omitempty"`
+	LearningRate       float64 `json:"learning_rate"` // at its end
+	Seconds            float64 `json:"seconds"`
 }
 
 // Accuracy is how a model did on labelled, non-blank lines.
 type Accuracy struct {
+	Loss     float64            `json:"loss"`     // mean cross-entropy
 	Accuracy float64            `json:"accuracy"` // share of lines that are right
 	MacroF1  float64            `json:"macro_f1"`
 	F1       map[string]float64 `json:"f1"` // by class

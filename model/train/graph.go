@@ -139,6 +139,7 @@ type graph[T number] struct {
 	weights []T   // [N, heads]
 
 	machine gorgonia.VM
+	right   int // rows of the last run whose most probable class of the first head is the target
 	cost    *gorgonia.Node
 	dsum    *gorgonia.Node
 	dparams gorgonia.Nodes // in the order of network.parameters
@@ -199,7 +200,7 @@ func newGraph[T number](net *network[T], steps, windows int) (*graph[T], error) 
 	}
 	logits := apply(headsOp(net.arithmetic, n, size, d, net.outputs(), net.outStates, net.outLine),
 		states, x, params["output.weights.states"], params["output.weights.line"], params["output.bias"])
-	g.cost = apply(lossOp[T](n, net.heads, net.focal), logits, targets, weights)
+	g.cost = apply(lossOp[T](n, net.heads, net.focal, &g.right), logits, targets, weights)
 	if err != nil {
 		return nil, fmt.Errorf("train: graph: %w", err)
 	}

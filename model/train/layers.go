@@ -2,6 +2,7 @@ package train
 
 import (
 	"math"
+	"slices"
 
 	"gorgonia.org/tensor"
 )
@@ -211,7 +212,10 @@ func headsOp[T number](a arithmetic[T], n, s, d, k int, w1, w2 *matrix[T]) *fuse
 //	inputs: logits [N, K]; target [N, heads], a column of its head; weight
 //	        [N, heads], 0 where the row has no target
 //	output: one number
-func lossOp[T number](n int, heads []int, focal []bool) *fused[T] {
+//
+// right is set to the rows whose most probable class of the first head is the
+// target.
+func lossOp[T number](n int, heads []int, focal []bool, right *int) *fused[T] {
 	k := 0
 	for _, c := range heads {
 		k += c
@@ -223,6 +227,7 @@ func lossOp[T number](n int, heads []int, focal []bool) *fused[T] {
 	o.forward = func(out []T, in [][]T) {
 		logits, target, weight := in[0], in[1], in[2]
 		clear(dlogits)
+		*right = 0
 		var sum float64
 		for r := range n {
 			first := 0
@@ -233,6 +238,9 @@ func lossOp[T number](n int, heads []int, focal []bool) *fused[T] {
 					y := int(target[r*len(heads)+j])
 					loss, slope := crossEntropy(p[:classes], logits[at:at+classes], y, focal[first+y])
 					sum += w * loss
+					if j == 0 && p[y] == slices.Max(p[:classes]) {
+						*right++
+					}
 					for c, q := range p[:classes] {
 						if c == y {
 							q--

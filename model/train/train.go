@@ -47,13 +47,28 @@ type Options struct {
 	// GOMAXPROCS.
 	Workers int
 	// EarlyStopping ends training after so many epochs without a better
-	// macro-F1 on Validation, and returns the best epoch's weights. 0 trains
-	// all epochs and returns the last one's.
+	// macro-F1 on Validation, 0 never.
 	EarlyStopping int
+	// Best returns the weights of the epoch with the highest macro-F1 on
+	// Validation, as EarlyStopping does, not those of the last one.
+	Best bool
 	// Init gives the weights to begin with, of the same sizes and classes.
 	Init *model.Weights
-	// Progress is called on Run's goroutine after each step, and after each
-	// epoch with EpochEnd.
+	// Resume is where to go on, a State of a training with the same options;
+	// nil begins anew.
+	Resume *State
+	// Checkpoint, where not nil, is given a State after each epoch, and after
+	// each CheckpointSteps steps of it where that is above 0. Its error ends
+	// the training.
+	Checkpoint      func(ctx context.Context, s *State) error
+	CheckpointSteps int
+	// Round, where not nil, takes the steps: so many of the epoch at a time,
+	// all of it where RoundSteps is 0, by Shares of Distributed workers.
+	Round       func(ctx context.Context, r Round) error
+	RoundSteps  int
+	Distributed int
+	// Progress is called on Run's goroutine after each step or round, and
+	// after each epoch with EpochEnd.
 	Progress func(Progress)
 }
 
@@ -80,7 +95,6 @@ const (
 // Run trains a model. The returned Metadata lacks only what Run cannot know:
 // Data and Commit.
 func Run(ctx context.Context, o Options) (*model.Weights, *model.Metadata, error) {
-	start := time.Now()
 	t, err := newTrainer(&o)
 	if err != nil {
 		return nil, nil, err
@@ -93,90 +107,178 @@ func Run(ctx context.Context, o Options) (*model.Weights, *model.Metadata, error
 	if err != nil {
 		return nil, nil, err
 	}
+	if len(o.Validation) > 0 && validation.lines == 0 {
+		return nil, nil, errors.New("train: no line of the validation documents has a label that is a class; give annotated documents")
+	}
+	t.identity.Validation = digest(o.Validation)
+	if o.Resume != nil {
+		if err := t.restore(o.Resume); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := t.run(ctx, &o, validation); err != nil {
+		return nil, nil, err
+	}
+	if (o.Best || o.EarlyStopping > 0) && t.position.Best > 0 {
+		copy(t.net.flat, t.bestFlat)
+		copy(t.table, t.bestTable)
+	}
+	w := t.weights()
+	if err := w.Validate(); err != nil {
+		return nil, nil, fmt.Errorf("train: training diverged, lower learning_rate: %w", err)
+	}
 	meta := &model.Metadata{
 		Seed:       t.config.Seed,
+		Epochs:     t.position.Epochs,
+		BestEpoch:  t.position.Best,
+		BatchSize:  t.config.BatchSize,
+		Precision:  "float32",
+		WorldSize:  max(1, o.Distributed),
 		Parameters: t.config.NumParameters(),
-		Device:     fmt.Sprintf("cpu, %s, %d shards, %d workers", kernel.ISA(), len(t.shards), t.workers),
+		Device:     t.position.Device,
 		Split: model.Split{
 			Train: names(o.Train), Validation: names(o.Validation), Test: names(o.Test),
 			TrainLines: t.corpus.lines, ValidationLines: validation.lines, TestLines: test.lines,
 		},
 	}
-
-	var best *model.Weights
-	var bestF1, lastF1 float64
-	bestEpoch := -1
-	for epoch := range t.config.Epochs {
-		began := time.Now()
-		ws := t.epochs[epoch]
-		var sum float64
-		lines := 0
-		p := Progress{Epoch: epoch + 1, Epochs: t.config.Epochs, Steps: t.steps, MacroF1: lastF1}
-		for i, batch := range batches(ws, t.config.BatchSize) {
-			if err := ctx.Err(); err != nil {
-				return nil, nil, fmt.Errorf("train: stopped at step %d: %w", t.step, err)
-			}
-			loss, err := t.train(batch)
-			if err != nil {
-				return nil, nil, err
-			}
-			sum += loss
-			for _, w := range batch {
-				lines += w.len
-			}
-			p.Step, p.Loss = t.step, sum/float64(i+1)
-			p.LearningRate, p.GradientNorm = t.rate.learningRate, t.norm
-			p.LinesPerSec = float64(lines) / time.Since(began).Seconds()
-			p.Left = time.Duration(float64(time.Since(start)) / float64(t.step) * float64(t.steps-t.step))
-			if o.Progress != nil {
-				o.Progress(p)
-			}
-		}
-		stats := model.EpochStats{Loss: p.Loss, LearningRate: p.LearningRate}
-		if len(o.Validation) > 0 {
-			w := t.weights()
-			counts, loss, err := judge(ctx, w, validation, t.workers)
-			if err != nil {
-				return nil, nil, err
-			}
-			lastF1 = counts.Report().MacroF1
-			p.MacroF1, stats.ValidationMacroF1, stats.ValidationLoss = lastF1, lastF1, loss
-			if o.EarlyStopping > 0 && (bestEpoch < 0 || lastF1 > bestF1) {
-				best, bestF1, bestEpoch = w, lastF1, epoch
-			}
-		}
-		stats.Seconds = time.Since(began).Seconds()
-		meta.Epochs = append(meta.Epochs, stats)
-		p.EpochEnd = true
-		if o.Progress != nil {
-			o.Progress(p)
-		}
-		if bestEpoch >= 0 && epoch-bestEpoch >= o.EarlyStopping {
-			break
-		}
-	}
-	if best == nil {
-		best = t.weights()
-	}
-	if err := best.Validate(); err != nil {
-		return nil, nil, fmt.Errorf("train: training diverged, lower learning_rate: %w", err)
-	}
+	began := time.Now()
 	for _, part := range []struct {
 		corpus *corpus
 		into   **model.Accuracy
-	}{{validation, &meta.Validation}, {test, &meta.Test}} {
+	}{{t.corpus, &meta.Training}, {validation, &meta.Validation}, {test, &meta.Test}} {
 		if len(part.corpus.docs) == 0 {
 			continue
 		}
-		counts, _, err := judge(ctx, best, part.corpus, t.workers)
+		counts, loss, err := judge(ctx, w, part.corpus, t.workers)
 		if err != nil {
 			return nil, nil, err
 		}
-		*part.into = accuracy(counts)
+		*part.into = accuracy(counts, loss)
 	}
 	meta.Time = time.Now().UTC()
-	meta.Seconds = time.Since(start).Seconds()
-	return best, meta, nil
+	meta.Seconds = t.position.Seconds + time.Since(began).Seconds()
+	return w, meta, nil
+}
+
+// run takes the steps that are left.
+func (t *trainer) run(ctx context.Context, o *Options, validation *corpus) error {
+	p := &t.position
+	device := fmt.Sprintf("cpu, %s, %d shards, %d workers", kernel.ISA(), t.identity.Shards, t.workers)
+	if p.Device != "" && p.Device != device {
+		device = p.Device + "; then " + device
+	}
+	p.Device = device
+	start, resumed := time.Now(), p.Step
+	first := 0 // step before the epoch
+	for epoch, ws := range t.epochs {
+		all := batches(ws, t.config.BatchSize)
+		if epoch < len(p.Epochs) {
+			first += len(all)
+			continue
+		}
+		if o.EarlyStopping > 0 && p.Best > 0 && epoch >= p.Best+o.EarlyStopping {
+			break
+		}
+		show := func(end bool) {
+			if o.Progress == nil {
+				return
+			}
+			sums := &p.Epoch
+			s := Progress{Epoch: epoch + 1, Epochs: t.config.Epochs, Step: p.Step, Steps: t.steps, EpochEnd: end,
+				Loss: sums.Loss / float64(max(1, sums.Steps)), LearningRate: t.learningRate(p.Step - 1), GradientNorm: t.norm,
+				LinesPerSec: float64(sums.Rows) / sums.Seconds}
+			if n := len(p.Epochs); n > 0 {
+				s.MacroF1 = p.Epochs[n-1].ValidationMacroF1
+			}
+			if taken := p.Step - resumed; taken > 0 {
+				s.Left = time.Duration(float64(time.Since(start)) / float64(taken) * float64(t.steps-p.Step))
+			}
+			o.Progress(s)
+		}
+		for p.Step-first < len(all) {
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("train: stopped at step %d: %w", p.Step, err)
+			}
+			began := time.Now()
+			before := p.Step
+			if o.Round == nil {
+				if err := t.take(all[p.Step-first]); err != nil {
+					return err
+				}
+			} else {
+				steps := len(all) - (p.Step - first)
+				if o.RoundSteps > 0 {
+					steps = min(steps, o.RoundSteps)
+				}
+				if err := t.round(ctx, o, steps); err != nil {
+					return err
+				}
+			}
+			p.Epoch.Seconds += time.Since(began).Seconds()
+			p.Seconds += time.Since(began).Seconds()
+			show(false)
+			every := o.CheckpointSteps
+			if o.Checkpoint != nil && (o.Round != nil || every > 0 && p.Step/every > before/every) {
+				if err := o.Checkpoint(ctx, t.state()); err != nil {
+					return err
+				}
+			}
+		}
+		first += len(all)
+		began := time.Now()
+		sums := &p.Epoch
+		stats := model.EpochStats{Loss: sums.Loss / float64(max(1, sums.Steps)), LearningRate: t.learningRate(p.Step - 1),
+			Accuracy: float64(sums.Right) / float64(max(1, sums.Lines))}
+		if len(o.Validation) > 0 {
+			counts, loss, err := judge(ctx, t.weights(), validation, t.workers)
+			if err != nil {
+				return err
+			}
+			r := counts.Report()
+			stats.ValidationMacroF1, stats.ValidationAccuracy, stats.ValidationLoss = r.MacroF1, r.Accuracy, loss
+			if (o.Best || o.EarlyStopping > 0) && (p.Best == 0 || r.MacroF1 > p.Epochs[p.Best-1].ValidationMacroF1) {
+				p.Best = epoch + 1
+				t.bestFlat = append(t.bestFlat[:0], t.net.flat...)
+				t.bestTable = append(t.bestTable[:0], t.table...)
+			}
+		}
+		took := time.Since(began).Seconds()
+		p.Seconds += took
+		stats.Seconds = sums.Seconds + took
+		p.Epochs = append(p.Epochs, stats)
+		show(true)
+		p.Epoch = epochSums{}
+		if o.Checkpoint != nil && len(p.Epochs) < t.config.Epochs {
+			if err := o.Checkpoint(ctx, t.state()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// take takes a step on a batch and counts it.
+func (t *trainer) take(batch []window) error {
+	loss, err := t.train(batch)
+	if err != nil {
+		return err
+	}
+	p := &t.position
+	p.Epoch.Steps++
+	p.Epoch.Loss += loss
+	for _, s := range t.shards {
+		p.Epoch.Right += s.right
+	}
+	for _, w := range batch {
+		p.Epoch.Rows += w.len
+		p.Epoch.Lines += t.corpus.labelled[w.doc][w.first+w.len] - t.corpus.labelled[w.doc][w.first]
+	}
+	return nil
+}
+
+// learningRate is that of a step.
+func (t *trainer) learningRate(step int) float64 {
+	return t.config.LearningRate * schedule(step, t.steps)
 }
 
 func names(docs []Document) (ns []string) {
@@ -195,9 +297,9 @@ func batches(ws []window, size int) (bs [][]window) {
 	return bs
 }
 
-func accuracy(c *eval.Counts) *model.Accuracy {
+func accuracy(c *eval.Counts, loss float64) *model.Accuracy {
 	r := c.Report()
-	a := &model.Accuracy{Accuracy: r.Accuracy, MacroF1: r.MacroF1, F1: map[string]float64{}}
+	a := &model.Accuracy{Loss: loss, Accuracy: r.Accuracy, MacroF1: r.MacroF1, F1: map[string]float64{}}
 	for _, cl := range r.Classes {
 		if cl.Gold > 0 {
 			a.F1[cl.Class] = cl.F1
@@ -208,11 +310,14 @@ func accuracy(c *eval.Counts) *model.Accuracy {
 
 // trainer is the state of training.
 type trainer struct {
+	identity      identity
+	position      position
 	config        model.Config
 	corpus        *corpus
 	columnWeights []float64  // of the heads' columns in the loss
 	epochs        [][]window // the windows of each epoch, in order
-	workers       int
+	workers       int        // cores
+	worker        int        // which one this is, of identity.Workers
 
 	net  *network[float32]
 	grad []float32 // of net.flat
@@ -225,10 +330,12 @@ type trainer struct {
 	slot           []int32 // [input_size], for tablePart.collect
 	parts          [tableParts]tablePart
 
-	shards      []*shard
-	step, steps int
-	rate        rate    // of the last step
-	norm        float64 // of the last step's gradient
+	bestFlat, bestTable []float32 // weights of the best epoch, once there is one
+
+	shards []*shard
+	steps  int     // of the whole training
+	rate   rate    // of the last step
+	norm   float64 // of the last step's gradient
 }
 
 func newTrainer(o *Options) (*trainer, error) {
@@ -244,18 +351,46 @@ func newTrainer(o *Options) (*trainer, error) {
 			return nil, err
 		}
 	}
-	t := &trainer{config: cfg, workers: o.Workers}
+	shards := o.Shards
+	if shards <= 0 {
+		shards = defaultShards
+	}
+	t := &trainer{config: cfg, workers: o.Workers, identity: identity{
+		Config: cfg, Train: digest(o.Train), Shards: min(shards, cfg.BatchSize),
+		Best: o.Best, EarlyStopping: o.EarlyStopping,
+	}}
+	if o.Round != nil {
+		if o.Distributed < 1 || o.Distributed > cfg.BatchSize {
+			return nil, fmt.Errorf("train: %d workers: there must be from 1 to batch_size, %d", o.Distributed, cfg.BatchSize)
+		}
+		t.identity.Workers, t.identity.RoundSteps = o.Distributed, o.RoundSteps
+	}
+	if o.Init != nil {
+		t.identity.Init = o.Init.Hash()
+	}
+	if err := t.prepare(o.Train); err != nil {
+		return nil, err
+	}
+	if o.Init != nil {
+		t.setWeights(o.Init)
+	}
+	return t, nil
+}
+
+// prepare makes all that a trainer of t.identity needs to train on docs.
+func (t *trainer) prepare(docs []Document) (err error) {
+	cfg := &t.config
 	if t.workers <= 0 {
 		t.workers = runtime.GOMAXPROCS(0)
 	}
-	if t.corpus, err = newCorpus("training", o.Train, &cfg); err != nil {
-		return nil, err
+	if t.corpus, err = newCorpus("training", docs, cfg); err != nil {
+		return err
 	}
 	if t.corpus.lines == 0 {
-		return nil, errors.New("train: no line of the training documents has a label; give annotated documents")
+		return errors.New("train: no line of the training documents has a label; give annotated documents")
 	}
-	if t.columnWeights, err = t.corpus.columnWeights(&cfg); err != nil {
-		return nil, err
+	if t.columnWeights, err = t.corpus.columnWeights(cfg); err != nil {
+		return err
 	}
 	size := cfg.WindowSize
 	if size == 0 {
@@ -271,23 +406,18 @@ func newTrainer(o *Options) (*trainer, error) {
 		longest = max(longest, len(main))
 	}
 	t.newWeights()
-	if o.Init != nil {
-		t.setWeights(o.Init)
-	}
-
-	shards := o.Shards
-	if shards <= 0 {
-		shards = defaultShards
-	}
-	shards = min(shards, cfg.BatchSize)
+	// A worker's share of a batch goes through as many shards as it is of all.
+	world := max(1, t.identity.Workers)
+	share := (cfg.BatchSize + world - 1) / world
+	shards := max(1, t.identity.Shards/world)
 	for range shards {
-		g, err := newGraph(t.net, min(size, longest), (cfg.BatchSize+shards-1)/shards)
+		g, err := newGraph(t.net, min(size, longest), (share+shards-1)/shards)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		t.shards = append(t.shards, &shard{graph: g})
 	}
-	return t, nil
+	return nil
 }
 
 // train takes one step on a batch and returns its loss.
@@ -311,7 +441,7 @@ func (t *trainer) train(batch []window) (loss float64, err error) {
 	n := len(t.shards)
 	t.parallel(n, func(i int) {
 		s := t.shards[i]
-		s.fill(t, batch[len(batch)*i/n:len(batch)*(i+1)/n], t.step, i, rowWeight)
+		s.fill(t, batch[len(batch)*i/n:len(batch)*(i+1)/n], t.position.Step, t.worker*n+i, rowWeight)
 		s.loss, s.err = s.run()
 	})
 	for _, s := range t.shards {
@@ -321,7 +451,7 @@ func (t *trainer) train(batch []window) (loss float64, err error) {
 		loss += float64(s.loss)
 	}
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
-		return 0, fmt.Errorf("train: step %d: the loss is %v; lower learning_rate", t.step+1, loss)
+		return 0, fmt.Errorf("train: step %d: the loss is %v; lower learning_rate", t.position.Step+1, loss)
 	}
 
 	params := t.net.parameters
@@ -348,7 +478,7 @@ func (t *trainer) train(batch []window) (loss float64, err error) {
 		sum += s
 	}
 	t.norm = math.Sqrt(sum)
-	t.rate = newRate(t.config.LearningRate*schedule(t.step, t.steps), t.config.WeightDecay, t.norm, t.step)
+	t.rate = newRate(t.learningRate(t.position.Step), t.config.WeightDecay, t.norm, t.position.Step)
 	t.parallel(len(norms), func(i int) {
 		if i < tableParts {
 			t.parts[i].update(&t.rate, d, t.table, t.tableM, t.tableV)
@@ -361,6 +491,6 @@ func (t *trainer) train(batch []window) (loss float64, err error) {
 		}
 		t.rate.update(p.data, t.grad[p.at:], t.m[p.at:], t.v[p.at:], decay)
 	})
-	t.step++
+	t.position.Step++
 	return loss, nil
 }

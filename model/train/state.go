@@ -1,0 +1,275 @@
+package train
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/linnet-ml/linnet/model"
+)
+
+// State is where a training stands between two steps: all that it needs to go
+// on to the same weights, bit for bit, as if it had never been interrupted.
+// Random numbers are drawn from the seed, the epoch and the step, so they need
+// no more. It is a checkpoint, and what the workers of a distributed training
+// are sent and send back.
+type State struct {
+	header
+	// The arrays: dense parameters and embedding table, the two moments of
+	// each, and the weights of the best epoch (empty before there is one).
+	flat, m, v            []float32
+	table, tableM, tableV []float32
+	bestFlat, bestTable   []float32
+	layoutMean, layoutStd []float32 // statistics of the training rows
+}
+
+// header is the part of a State that is not arrays.
+type header struct {
+	Training identity // what is trained
+	Position position
+}
+
+// identity is what a State belongs to; all of it changes the weights.
+type identity struct {
+	Config model.Config // settled
+	Train  string       // SHA-256 of documents: names, labels and features
+	// Validation is that of the documents that choose the epoch.
+	Validation    string
+	Init          string // hash of the model to begin with
+	Shards        int
+	Workers       int // of a distributed training, 0 where there is none
+	RoundSteps    int
+	Best          bool
+	EarlyStopping int
+}
+
+// position is how far a training is.
+type position struct {
+	Step    int
+	Epoch   epochSums // of the epoch that has begun
+	Epochs  []model.EpochStats
+	Best    int     // epoch with the highest macro-F1, from 1; 0 before there is one
+	Seconds float64 // of all steps and judgements
+	Device  string
+}
+
+// epochSums are sums over the steps of an epoch.
+type epochSums struct {
+	Steps        int
+	Loss         float64
+	Right, Lines int // of the main head; lines with a target
+	Rows         int // lines, context included
+	Seconds      float64
+}
+
+// Step is the number of steps that were taken.
+func (s *State) Step() int { return s.Position.Step }
+
+// Epochs is the number of whole epochs.
+func (s *State) Epochs() int { return len(s.Position.Epochs) }
+
+// ErrState is a checkpoint that is damaged, or no checkpoint.
+var ErrState = errors.New("no whole checkpoint")
+
+// ErrOther is a checkpoint of another training.
+var ErrOther = errors.New("checkpoint of another training")
+
+// stateMagic begins an encoded State and says its version.
+const stateMagic = "linnet training state 1\n"
+
+func (s *State) arrays() []*[]float32 {
+	return []*[]float32{&s.flat, &s.m, &s.v, &s.table, &s.tableM, &s.tableV, &s.bestFlat, &s.bestTable, &s.layoutMean, &s.layoutStd}
+}
+
+// Encode is the state as bytes: the header as JSON, the arrays as little-endian
+// float32, each behind its length (64 bits), and the SHA-256 of all that.
+func (s *State) Encode() []byte {
+	head, err := json.Marshal(s.header)
+	if err != nil {
+		panic("train: state: " + err.Error()) // strings and finite numbers only
+	}
+	size := len(stateMagic) + 8 + len(head) + sha256.Size
+	for _, a := range s.arrays() {
+		size += 8 + 4*len(*a)
+	}
+	b := append(make([]byte, 0, size), stateMagic...)
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(head)))
+	b = append(b, head...)
+	for _, a := range s.arrays() {
+		b = binary.LittleEndian.AppendUint64(b, uint64(len(*a)))
+		for _, x := range *a {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
+		}
+	}
+	sum := sha256.Sum256(b)
+	return append(b, sum[:]...)
+}
+
+// DecodeState reads what Encode wrote; ErrState tells that b is not that, or
+// not all of it.
+func DecodeState(b []byte) (*State, error) {
+	rest, ok := bytes.CutPrefix(b, []byte(stateMagic))
+	if !ok || len(rest) < sha256.Size {
+		return nil, fmt.Errorf("train: %w: %d bytes that do not begin like one", ErrState, len(b))
+	}
+	end := len(b) - sha256.Size
+	if sha256.Sum256(b[:end]) != [sha256.Size]byte(b[end:]) {
+		return nil, fmt.Errorf("train: %w: its %d bytes do not match their checksum", ErrState, len(b))
+	}
+	rest = rest[:len(rest)-sha256.Size]
+	take := func(width int) (part []byte) { // a length, and so many numbers behind it
+		if len(rest) < 8 {
+			ok = false
+			return nil
+		}
+		n := binary.LittleEndian.Uint64(rest)
+		if n > uint64(len(rest)-8)/uint64(width) {
+			ok = false
+			return nil
+		}
+		part = rest[8 : 8+int(n)*width]
+		rest = rest[8+len(part):]
+		return part
+	}
+	s := new(State)
+	head := take(1)
+	for _, a := range s.arrays() {
+		bits := take(4)
+		*a = make([]float32, len(bits)/4)
+		for i := range *a {
+			(*a)[i] = math.Float32frombits(binary.LittleEndian.Uint32(bits[4*i:]))
+		}
+	}
+	if !ok || len(rest) > 0 || json.Unmarshal(head, &s.header) != nil {
+		return nil, fmt.Errorf("train: %w: another version of this program wrote it", ErrState)
+	}
+	return s, nil
+}
+
+// state copies where t stands.
+func (t *trainer) state() *State {
+	return &State{
+		header: header{t.identity, t.position.clone()},
+		flat:   slices.Clone(t.net.flat), m: slices.Clone(t.m), v: slices.Clone(t.v),
+		table: slices.Clone(t.table), tableM: slices.Clone(t.tableM), tableV: slices.Clone(t.tableV),
+		bestFlat: slices.Clone(t.bestFlat), bestTable: slices.Clone(t.bestTable),
+		layoutMean: slices.Clone(t.layoutMean), layoutStd: slices.Clone(t.layoutInvStd),
+	}
+}
+
+func (p *position) clone() position {
+	c := *p
+	c.Epochs = slices.Clone(p.Epochs)
+	return c
+}
+
+// restore lets t stand where s does. ErrOther tells that s is of another
+// training, and what differs.
+func (t *trainer) restore(s *State) error {
+	if what := s.Training.difference(&t.identity); what != "" {
+		return fmt.Errorf("train: %w: %s", ErrOther, what)
+	}
+	dense, sparse, layout := len(t.net.flat), len(t.table), len(t.layoutMean)
+	for i, want := range []int{dense, dense, dense, sparse, sparse, sparse, dense, sparse, layout, layout} {
+		got := len(*s.arrays()[i])
+		if got != want && !(got == 0 && s.Position.Best == 0 && (i == 6 || i == 7)) {
+			return fmt.Errorf("train: %w: array %d has %d numbers, not %d", ErrState, i, got, want)
+		}
+	}
+	t.position = s.Position.clone()
+	copy(t.net.flat, s.flat)
+	copy(t.m, s.m)
+	copy(t.v, s.v)
+	copy(t.table, s.table)
+	copy(t.tableM, s.tableM)
+	copy(t.tableV, s.tableV)
+	t.bestFlat, t.bestTable = slices.Clone(s.bestFlat), slices.Clone(s.bestTable)
+	t.layoutMean, t.layoutInvStd = slices.Clone(s.layoutMean), slices.Clone(s.layoutStd)
+	return nil
+}
+
+// difference names what tells a from b, "" where nothing does.
+func (a *identity) difference(b *identity) string {
+	fields := func(c *model.Config) (m map[string]json.RawMessage) {
+		text, err := json.Marshal(c)
+		if err != nil || json.Unmarshal(text, &m) != nil {
+			panic("train: a config that is no JSON")
+		}
+		return m
+	}
+	was, is := fields(&a.Config), fields(&b.Config)
+	var names []string
+	for name := range was {
+		names = append(names, name)
+	}
+	for name := range is {
+		if was[name] == nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if !bytes.Equal(was[name], is[name]) {
+			return fmt.Sprintf("%s was %s, not %s", name, orNone(was[name]), orNone(is[name]))
+		}
+	}
+	switch {
+	case a.Train != b.Train:
+		return "the training documents are others"
+	case a.Validation != b.Validation:
+		return "the validation documents are others"
+	case a.Init != b.Init:
+		return "init_model is another"
+	case a.Shards != b.Shards:
+		return fmt.Sprintf("shards were %d, not %d", a.Shards, b.Shards)
+	case a.Workers != b.Workers:
+		return fmt.Sprintf("workers were %d, not %d", a.Workers, b.Workers)
+	case a.RoundSteps != b.RoundSteps:
+		return fmt.Sprintf("round_steps was %d, not %d", a.RoundSteps, b.RoundSteps)
+	case a.Best != b.Best:
+		return "whether the best epoch is kept differs"
+	case a.EarlyStopping != b.EarlyStopping:
+		return fmt.Sprintf("early_stopping was %d, not %d", a.EarlyStopping, b.EarlyStopping)
+	}
+	return ""
+}
+
+func orNone(b []byte) string {
+	if b == nil {
+		return "none"
+	}
+	return string(b)
+}
+
+// digest is the SHA-256 of documents: names, labels and features.
+func digest(docs []Document) string {
+	if len(docs) == 0 {
+		return ""
+	}
+	h := sha256.New()
+	var b []byte
+	for _, d := range docs {
+		b = b[:0]
+		b = fmt.Appendf(b, "%q %q ", d.Name, d.Labels)
+		for _, n := range [][]uint32{d.Features.IDs, d.Features.GroupEnd} {
+			b = binary.LittleEndian.AppendUint64(b, uint64(len(n)))
+			for _, x := range n {
+				b = binary.LittleEndian.AppendUint32(b, x)
+			}
+		}
+		for _, n := range [][]float32{d.Features.GroupScale, d.Features.Layout} {
+			b = binary.LittleEndian.AppendUint64(b, uint64(len(n)))
+			for _, x := range n {
+				b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
+			}
+		}
+		h.Write(b)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

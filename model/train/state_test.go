@@ -1,0 +1,300 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/linnet-ml/linnet/model"
+)
+
+// resumable is a training with everything that a checkpoint has to carry.
+func resumable() Options {
+	cfg := smallConfig()
+	cfg.Epochs, cfg.WindowSize, cfg.LearningRate = 4, 10, .03
+	return Options{Config: cfg, Train: annotated(12, cfg.InputSize, 1), Validation: annotated(3, cfg.InputSize, 2), Best: true, CheckpointSteps: 3}
+}
+
+// steps are the epochs' lengths.
+func epochLengths(t *testing.T, o Options) (n []int) {
+	tr, err := newTrainer(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ws := range tr.epochs {
+		n = append(n, len(batches(ws, o.Config.BatchSize)))
+	}
+	return n
+}
+
+var errKilled = errors.New("killed")
+
+// killed trains until so many steps are taken, and returns the last checkpoint
+// as it would lie on a disk.
+func killed(t *testing.T, o Options, after int) []byte {
+	t.Helper()
+	var last []byte
+	o.Checkpoint = func(_ context.Context, s *State) error { last = s.Encode(); return nil }
+	ctx, cancel := context.WithCancelCause(context.Background())
+	o.Progress = func(p Progress) {
+		if p.Step >= after && !p.EpochEnd {
+			cancel(errKilled)
+		}
+	}
+	if _, _, err := Run(ctx, o); err == nil {
+		t.Fatalf("ended, though it was to stop after step %d", after)
+	}
+	if last == nil {
+		t.Fatalf("no checkpoint in %d steps", after)
+	}
+	return last
+}
+
+func resume(t *testing.T, o Options, checkpoint []byte) (*model.Weights, *model.Metadata) {
+	t.Helper()
+	var err error
+	if o.Resume, err = DecodeState(checkpoint); err != nil {
+		t.Fatal(err)
+	}
+	return run(t, o)
+}
+
+// A training that was ended at any point, in the middle of an epoch too, and
+// resumed, ends with the weights and the figures of one that was not.
+func TestResume(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Options)
+	}{
+		{"best epoch", func(*Options) {}},
+		{"last epoch", func(o *Options) { o.Best = false }},
+		{"begins with a model", func(o *Options) {
+			o.Init, _ = run(t, Options{Config: o.Config, Train: o.Train[:6]})
+			o.Config.FullClasses = o.Init.Config.FullClasses
+		}},
+		{"early stopping", func(o *Options) { o.Best, o.EarlyStopping, o.Config.Epochs = false, 1, 30 }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := resumable()
+			c.change(&o)
+			w, m := run(t, o)
+			n := epochLengths(t, o)
+			if n[0] < 7 || len(m.Epochs) < 2 {
+				t.Fatalf("epochs of %d steps, %d of them: too few to stop inside", n, len(m.Epochs))
+			}
+			for name, after := range map[string]int{
+				"inside the first epoch": 5, "at the end of the first epoch": n[0], "right behind it": n[0] + 1, "inside the second epoch": n[0] + 5,
+			} {
+				got, meta := resume(t, o, killed(t, o, after))
+				if fingerprint(got) != fingerprint(w) {
+					t.Errorf("%s: other weights", name)
+				}
+				if a, b := figures(m), figures(meta); a != b {
+					t.Errorf("%s: figures\n%s, want\n%s", name, b, a)
+				}
+			}
+		})
+	}
+}
+
+// figures is what of the metadata does not depend on the clock.
+func figures(m *model.Metadata) string {
+	c := *m
+	c.Seconds, c.Epochs = 0, slices.Clone(m.Epochs)
+	for i := range c.Epochs {
+		c.Epochs[i].Seconds = 0
+	}
+	return fmt.Sprint(c.Epochs, c.BestEpoch, *c.Training, *c.Validation)
+}
+
+// A checkpoint is refused where the training is another one, and what differs
+// is said.
+func TestResumeRefuses(t *testing.T) {
+	o := resumable()
+	checkpoint := killed(t, o, 8)
+	for _, c := range []struct {
+		name   string
+		change func(*Options)
+		want   string
+	}{
+		{"config", func(o *Options) { o.Config.LearningRate = .02 }, "learning_rate was 0.03, not 0.02"},
+		{"seed", func(o *Options) { o.Config.Seed = 5 }, "seed was 1, not 5"},
+		{"label map", func(o *Options) { o.Config.LabelMap = map[string]string{"Key": "Description"} }, "label_map was none"},
+		{"label", func(o *Options) {
+			o.Train = annotated(12, o.Config.InputSize, 1)
+			o.Train[3].Labels[2] = "Description"
+		}, "training documents"},
+		{"feature", func(o *Options) {
+			o.Train = annotated(12, o.Config.InputSize, 1)
+			o.Train[11].Features.Layout[0]++
+		}, "training documents"},
+		{"document", func(o *Options) { o.Train = o.Train[1:] }, "training documents"},
+		{"validation", func(o *Options) { o.Validation = o.Validation[1:] }, "validation documents"},
+		{"shards", func(o *Options) { o.Shards = 2 }, "shards were 4, not 2"},
+		{"best", func(o *Options) { o.Best = false }, "best epoch"},
+		{"early stopping", func(o *Options) { o.EarlyStopping = 2 }, "early_stopping was 0, not 2"},
+		{"init", func(o *Options) { o.Init, _ = run(t, Options{Config: o.Config, Train: o.Train}) }, "init_model"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := resumable()
+			c.change(&o)
+			o.Resume, _ = DecodeState(checkpoint)
+			_, _, err := Run(context.Background(), o)
+			if !errors.Is(err, ErrOther) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got %v, want ErrOther with %q", err, c.want)
+			}
+		})
+	}
+}
+
+// A checkpoint that is cut off or changed anywhere is no checkpoint.
+func TestDecodeState(t *testing.T) {
+	o := resumable()
+	b := killed(t, o, 14)
+	s, err := DecodeState(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Step() < 12 || s.Step() > 14 || !slices.Equal(s.Encode(), b) {
+		t.Errorf("step %d; encoded again it is the same: %v", s.Step(), slices.Equal(s.Encode(), b))
+	}
+	for _, n := range []int{0, 5, len(stateMagic), len(stateMagic) + 40, len(b) / 2, len(b) - 1} {
+		if _, err := DecodeState(b[:n]); !errors.Is(err, ErrState) {
+			t.Errorf("%d of %d bytes: %v", n, len(b), err)
+		}
+	}
+	for _, at := range []int{3, len(stateMagic) + 2, len(stateMagic) + 100, len(b) / 2, len(b) - 3} {
+		damaged := slices.Clone(b)
+		damaged[at] ^= 4
+		if _, err := DecodeState(damaged); !errors.Is(err, ErrState) {
+			t.Errorf("byte %d changed: %v", at, err)
+		}
+	}
+}
+
+// rounds shares each round out to workers, by way of bytes.
+func rounds(docs []Document) func(context.Context, Round) error {
+	return func(ctx context.Context, r Round) error {
+		for i := range r.Workers {
+			s, err := DecodeState(r.State.Encode())
+			if err != nil {
+				return err
+			}
+			if s, err = Share(ctx, docs, s, i, r.Workers, r.Steps, 1+i%2); err != nil {
+				return err
+			}
+			if err := r.Merge(s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// One worker is the same as none, bit for bit, however long a round is.
+func TestOneWorker(t *testing.T) {
+	o := resumable()
+	w, m := run(t, o)
+	for _, steps := range []int{0, 5} {
+		d := o
+		d.Distributed, d.RoundSteps, d.Round = 1, steps, rounds(o.Train)
+		got, meta := run(t, d)
+		if fingerprint(got) != fingerprint(w) || figures(meta) != figures(m) {
+			t.Errorf("rounds of %d steps: other weights or figures:\n%s, want\n%s", steps, figures(meta), figures(m))
+		}
+		if meta.WorldSize != 1 {
+			t.Errorf("world size %d", meta.WorldSize)
+		}
+	}
+}
+
+// Several workers learn as well, always come to the same, and go on from the
+// last round.
+func TestWorkers(t *testing.T) {
+	o := resumable()
+	o.Train, o.CheckpointSteps = annotated(40, o.Config.InputSize, 1), 0
+	o.Config.Epochs = 12
+	_, alone := run(t, o)
+	for _, workers := range []int{2, 3} {
+		d := o
+		d.Distributed, d.RoundSteps, d.Round = workers, 4, rounds(o.Train)
+		w, m := run(t, d)
+		if m.Validation.MacroF1 < alone.Validation.MacroF1-.05 || m.WorldSize != workers {
+			t.Errorf("%d workers: macro-F1 %.3f, alone %.3f; world size %d", workers, m.Validation.MacroF1, alone.Validation.MacroF1, m.WorldSize)
+		}
+		if m.Epochs[0].Loss <= 0 || m.Epochs[11].Loss >= m.Epochs[0].Loss || m.Epochs[11].Accuracy <= m.Epochs[0].Accuracy || m.Epochs[11].Accuracy > 1 {
+			t.Errorf("%d workers: epochs %+v", workers, m.Epochs)
+		}
+		got, _ := resume(t, d, killed(t, d, 18))
+		if fingerprint(got) != fingerprint(w) {
+			t.Errorf("%d workers: resumed, other weights", workers)
+		}
+	}
+}
+
+// The mean of two workers, by hand: dense numbers over both, a row of the table
+// over those that used it.
+func TestAverage(t *testing.T) {
+	o := resumable()
+	tr, err := newTrainer(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := o.Config.EmbeddingSize
+	for i := range tr.table {
+		tr.table[i] = 8
+	}
+	a, b := tr.state(), tr.state()
+	a.flat[3], b.flat[3] = 1, 4
+	a.table[2*d], b.table[2*d+1] = 2, 4 // both use row 2
+	b.tableV[5*d+2] = 6                 // one uses row 5
+	sum := average{t: tr, before: tr.position.clone()}
+	for _, s := range []*State{a, b} {
+		if err := sum.add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sum.finish(7)
+	for _, c := range []struct {
+		name      string
+		got, want float32
+	}{
+		{"dense", tr.net.flat[3], 2.5}, {"row of both", tr.table[2*d], 5}, {"row of both", tr.table[2*d+1], 6},
+		{"row of one", tr.tableV[5*d+2], 6}, {"row of one", tr.table[5*d+2], 8}, {"row of none", tr.table[7*d], 8},
+	} {
+		if math.Float32bits(c.got) != math.Float32bits(c.want) {
+			t.Errorf("%s: %v, want %v", c.name, c.got, c.want)
+		}
+	}
+	if tr.position.Step != 7 {
+		t.Errorf("step %d", tr.position.Step)
+	}
+}
+
+// Wrong workers and documents are refused.
+func TestShareErrors(t *testing.T) {
+	o := resumable()
+	o.Distributed, o.Round = 2, func(context.Context, Round) error { return nil }
+	if _, _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), "0 of 2 workers came back") {
+		t.Errorf("no worker came back: %v", err)
+	}
+	o.Distributed = 7
+	if _, _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), "7 workers: there must be from 1 to batch_size, 6") {
+		t.Errorf("more workers than windows: %v", err)
+	}
+	o.Distributed = 2
+	tr, err := newTrainer(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Share(context.Background(), o.Train[1:], tr.state(), 0, 2, 1, 1); !errors.Is(err, ErrOther) {
+		t.Errorf("other documents: %v", err)
+	}
+	if _, err := Share(context.Background(), o.Train, tr.state(), 2, 2, 1, 1); err == nil {
+		t.Error("worker 2 of 2 went to work")
+	}
+}
