@@ -9,10 +9,15 @@ package runners
 
 import (
 	"context"
+	"debug/elf"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -22,11 +27,9 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/metrics"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/util/hooks"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/log"
-	jobpb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/jobmanagement_v1"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/gcpopts"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/jobopts"
 	beamrunners "github.com/apache/beam/sdks/v2/go/pkg/beam/runners"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/util/grpcx"
 
 	// Each registers its runner and its flags.
 	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/runners/dataflow"
@@ -55,10 +58,10 @@ var names = map[string]string{
 }
 
 // Flags are those of package flag that belong to --help of every pipeline.
-var Flags = []string{"runner"}
+var Flags = []string{"runner", "flink_rest", "worker_pool"}
 
 // Later are flags of all remote pipelines that are not built yet.
-var Later = []string{"worker_gpu", "worker_gpu_type", "worker_pool", "flink_rest"}
+var Later = []string{"worker_gpu", "worker_gpu_type"}
 
 // Define sets what --runner is without one, in fs, which is flag.CommandLine
 // with Beam's flags on it.
@@ -141,12 +144,23 @@ func checkEnvironment(name string) error {
 		return fmt.Errorf("runners: --runner=%s needs --environment_type: loopback, process, external or docker", name)
 	case !slices.Contains([]string{"loopback", "process", "external", "docker"}, env):
 		return fmt.Errorf("runners: --environment_type=%s is none; it must be loopback, process, external or docker", *jobopts.EnvironmentType)
-	case env == "process" && config == "":
-		return fmt.Errorf(`runners: --environment_type=process needs --environment_config={"command":"/path/of/the/worker"}`)
+	case env == "process" && command(config) == "":
+		return fmt.Errorf(`runners: --environment_type=process needs --environment_config='{"command":"/path/of/this/program"}', where the workers find it`)
 	case env == "external" && config == "":
-		return fmt.Errorf("runners: --environment_type=external needs --environment_config=host:port of the worker pool")
+		return fmt.Errorf("runners: --environment_type=external needs --environment_config=host:port of a worker pool, which this program is with --worker_pool")
+	case env == "loopback" && *jobopts.Async:
+		return fmt.Errorf("runners: --async and --environment_type=loopback: the workers would end with this program; leave one out")
 	}
 	return nil
+}
+
+// command is that of an --environment_config for processes, or "".
+func command(config string) string {
+	var c struct{ Command string }
+	if json.Unmarshal([]byte(config), &c) != nil {
+		return ""
+	}
+	return c.Command
 }
 
 // Result is what a finished run tells.
@@ -161,29 +175,58 @@ type Result struct {
 
 // Run runs p to its end, or only submits it with --async, and counts the
 // metrics of namespace. Its error is one line; with verbosity 2 all of Beam's
-// is logged before.
+// is logged before. When ctx ends a job elsewhere is cancelled; what runs in
+// this process is the caller's to stop.
 func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int) (*Result, error) {
 	name, err := Name()
 	if err != nil {
 		return nil, err
 	}
-	watch := &watcher{quiet: verbosity < 2, announce: !Local() && verbosity >= 1}
+	local := Local() // before prism fills in its own address
+	watch := &watcher{quiet: verbosity < 2, announce: !local && verbosity >= 1, submitted: make(chan struct{})}
 	log.SetLogger(watch)
-	defer ownTempDir()()
-	if Local() {
-		// Prism fills in the address of the server that it starts here.
-		endpoint, environment := *jobopts.Endpoint, *jobopts.EnvironmentType
-		defer func() { *jobopts.Endpoint, *jobopts.EnvironmentType = endpoint, environment }()
+	dir, done := ownTempDir()
+	defer done()
+	flags := [...]*string{jobopts.Endpoint, jobopts.EnvironmentType, jobopts.WorkerBinary}
+	for _, f := range flags {
+		defer func(before string) { *f = before }(*f)
 	}
+	service := !local && name != Dataflow // a job service other than prism's in this process
+	if service {
+		if err := reach(*jobopts.Endpoint); err != nil {
+			return nil, err
+		}
+	}
+	if !local {
+		if err := workerBinary(dir); err != nil {
+			return nil, err
+		}
+	}
+	over := make(chan struct{})
+	var cancelled sync.WaitGroup
+	if service && !*jobopts.Async {
+		cancelled.Go(func() { cancelAtEnd(ctx, watch, over) })
+	}
+	ctx, interrupted := context.WithoutCancel(ctx), ctx
 	res, err := beam.Run(ctx, name, p)
+	close(over)
+	cancelled.Wait()
 	log.SetLogger(watch) // an in-process worker put its own there
+	out := &Result{JobID: watch.jobID(), Counters: map[string]int64{}}
+	if service && out.JobID != "" && interrupted.Err() != nil {
+		return nil, fmt.Errorf("%w: job %s is cancelled; run again to go on", context.Cause(interrupted), out.JobID)
+	}
 	if err != nil {
 		if verbosity >= 2 {
 			log.Error(ctx, err.Error())
 		}
+		if name == Flink && out.JobID != "" {
+			if cause := flinkCause(ctx, out.JobID); cause != "" {
+				return nil, fmt.Errorf("%s", cause)
+			}
+		}
 		return nil, fmt.Errorf("%s", Cause(err.Error()))
 	}
-	out := &Result{JobID: watch.jobID(), Counters: map[string]int64{}}
 	if res != nil && out.JobID == "" {
 		out.JobID = res.JobID()
 	}
@@ -192,7 +235,7 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 		return out, nil
 	}
 	if name != Direct && name != Dataflow {
-		if err := judge(ctx, out.JobID); err != nil {
+		if err := judge(ctx, name, out.JobID); err != nil {
 			return nil, err
 		}
 	}
@@ -203,16 +246,72 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 	return out, nil
 }
 
+// reach says at once what Beam's client takes two minutes to find out.
+func reach(endpoint string) error {
+	conn, err := net.DialTimeout("tcp", endpoint, 10*time.Second)
+	if err != nil {
+		return fmt.Errorf("runners: no job server at --endpoint=%s: %w", endpoint, err)
+	}
+	return conn.Close()
+}
+
+// cancelAtEnd cancels the job that watch hears of when ctx ends before the run
+// is over.
+func cancelAtEnd(ctx context.Context, watch *watcher, over chan struct{}) {
+	select {
+	case <-over:
+		return
+	case <-ctx.Done():
+	}
+	select {
+	case <-over:
+		return
+	case <-watch.submitted:
+	}
+	ctx = context.WithoutCancel(ctx)
+	if err := Cancel(ctx, watch.jobID()); err != nil {
+		fmt.Fprintf(os.Stderr, "linnet: %v\n", err)
+	}
+}
+
+// workerBinary sets --worker_binary where the command line does not, for
+// without it Beam compiles the program anew for every job. Workers that run it
+// in its place need none: they get an empty file in dir. Containers get this
+// very program where it suits them: statically linked, for linux on amd64.
+func workerBinary(dir string) error {
+	switch env := strings.ToLower(*jobopts.EnvironmentType); {
+	case *jobopts.WorkerBinary != "" || env == "loopback":
+		return nil
+	case env == "process" || env == "external":
+		empty := filepath.Join(dir, "worker")
+		*jobopts.WorkerBinary = empty
+		return os.WriteFile(empty, nil, 0o666)
+	}
+	self, err := os.Executable()
+	if err != nil || runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+		return nil
+	}
+	program, err := elf.Open(self)
+	if err != nil {
+		return nil
+	}
+	defer program.Close()
+	if libraries, err := program.ImportedLibraries(); err == nil && len(libraries) == 0 {
+		*jobopts.WorkerBinary = self
+	}
+	return nil
+}
+
 // ownTempDir lets Beam leave its temporary files, such as an empty worker
 // binary for every job, in a folder that the function it returns removes.
-func ownTempDir() func() {
+func ownTempDir() (string, func()) {
 	before, was := os.LookupEnv("TMPDIR")
 	dir, err := os.MkdirTemp("", "linnet-")
 	if err != nil {
-		return func() {}
+		return os.TempDir(), func() {}
 	}
 	os.Setenv("TMPDIR", dir)
-	return func() {
+	return dir, func() {
 		if was {
 			os.Setenv("TMPDIR", before)
 		} else {
@@ -220,24 +319,6 @@ func ownTempDir() func() {
 		}
 		os.RemoveAll(dir)
 	}
-}
-
-// judge asks the job service how the job ended, because Beam's client reports
-// a cancelled one as a success.
-func judge(ctx context.Context, job string) error {
-	cc, err := grpcx.Dial(ctx, *jobopts.Endpoint, time.Minute)
-	if err != nil {
-		return fmt.Errorf("runners: job %s: how it ended is not known: %w", job, err)
-	}
-	defer cc.Close()
-	state, err := jobpb.NewJobServiceClient(cc).GetState(ctx, &jobpb.GetJobStateRequest{JobId: job})
-	if err != nil {
-		return fmt.Errorf("runners: job %s: how it ended is not known: %w", job, err)
-	}
-	if s := state.GetState(); s != jobpb.JobState_DONE {
-		return fmt.Errorf("runners: job %s ended %s; the runner's log has the reason", job, s)
-	}
-	return nil
 }
 
 // mark begins the errors of this project's DoFns, wherever they stand in what
@@ -278,15 +359,19 @@ func Cause(text string) string {
 // under --async (nor does Airflow find it elsewhere).
 type watcher struct {
 	quiet, announce bool
+	submitted       chan struct{} // closed when job is known; may be nil
 	mu              sync.Mutex
 	job             string
 }
 
-const submitted = "Submitted job: "
+const submittedJob = "Submitted job: "
 
 func (w *watcher) Log(ctx context.Context, sev log.Severity, depth int, msg string) {
-	if id, ok := strings.CutPrefix(msg, submitted); ok {
+	if id, ok := strings.CutPrefix(msg, submittedJob); ok {
 		w.mu.Lock()
+		if w.job == "" && w.submitted != nil {
+			close(w.submitted)
+		}
 		w.job = id
 		w.mu.Unlock()
 		if w.announce {

@@ -187,7 +187,7 @@ func TestJudge(t *testing.T) {
 			go srv.Serve(lis)
 			defer srv.Stop()
 			set(t, map[string]string{"endpoint": lis.Addr().String()})
-			err = judge(context.Background(), "job-1")
+			err = judge(context.Background(), Universal, "job-1")
 			if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "job job-1 ended "+state.String()) {
 				t.Errorf("got %v, want an error: %t", err, !ok)
 			}

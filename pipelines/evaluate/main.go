@@ -76,6 +76,9 @@ func run(ctx context.Context) error {
 		return err
 	}
 	cli.Verbosity = o.verbosity
+	if done, err := runners.Boot(ctx); done {
+		return err
+	}
 	if !f.Worker() {
 		if err := o.check(); err != nil {
 			return err
@@ -200,7 +203,7 @@ func (o *options) evaluate(ctx context.Context) error {
 	defer context.AfterFunc(ctx, progress.Stop)()
 	p, s := beam.NewPipelineWithRoot()
 	pipeline(s, opts, set, score)
-	run, err := runners.Run(context.WithoutCancel(ctx), p, transforms.Namespace, o.verbosity)
+	run, err := runners.Run(ctx, p, transforms.Namespace, o.verbosity)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)

@@ -85,6 +85,9 @@ func run(ctx context.Context) error {
 		return err
 	}
 	cli.Verbosity = o.verbosity
+	if done, err := runners.Boot(ctx); done {
+		return err
+	}
 	if !f.Worker() {
 		if err := o.check(f); err != nil {
 			return err
@@ -267,8 +270,8 @@ func (o *options) label(ctx context.Context) error {
 	ticker := o.show(bar, progress, begin)
 	p, s := beam.NewPipelineWithRoot()
 	pipeline(s, opts, set)
-	// The run does not see the interrupt: it finishes what it has read.
-	result, err := runners.Run(context.WithoutCancel(ctx), p, transforms.Namespace, o.verbosity)
+	// At an interrupt a run in this process finishes what it has read.
+	result, err := runners.Run(ctx, p, transforms.Namespace, o.verbosity)
 	ticker()
 	bar.Close()
 	took := time.Since(begin)
