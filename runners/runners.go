@@ -60,9 +60,6 @@ var names = map[string]string{
 // Flags are those of package flag that belong to --help of every pipeline.
 var Flags = []string{"runner", "flink_rest", "worker_pool"}
 
-// Later are flags of all remote pipelines that are not built yet.
-var Later = []string{"worker_gpu", "worker_gpu_type"}
-
 // Define sets what --runner is without one, in fs, which is flag.CommandLine
 // with Beam's flags on it.
 func Define(fs *flag.FlagSet) {
@@ -70,6 +67,7 @@ func Define(fs *flag.FlagSet) {
 	f.Usage = "`name` of the runner: direct or prism in this process, flink, dataflow or universal elsewhere"
 	f.DefValue = Direct
 	*beamrunners.Runner = Direct
+	defineGPU(fs)
 }
 
 // Name is the runner that the flags chose, by its short name, or an error that
@@ -107,14 +105,21 @@ func Init(verbosity int) {
 	log.SetLogger(&watcher{quiet: quiet})
 }
 
+// DryRun says whether --dry_run asks only for the job that Dataflow would be
+// sent: Run prints it as JSON, on standard output, and starts nothing.
+func DryRun() bool { return value("dry_run") == "true" }
+
 // Check says which flag the chosen runner still needs, before anything starts.
 func Check() error {
 	name, err := Name()
 	if err != nil {
 		return err
 	}
-	if name != Dataflow && flag.Lookup("dry_run").Value.String() == "true" {
+	if name != Dataflow && DryRun() {
 		return fmt.Errorf("runners: --dry_run is for --runner=dataflow; --runner=%s would run all the same", name)
+	}
+	if name != Dataflow && GPUWorkers() {
+		return fmt.Errorf("runners: --worker_gpu is for --runner=dataflow; elsewhere the cluster's own settings give a worker its GPU")
 	}
 	switch name {
 	case Flink, Universal:
@@ -123,7 +128,7 @@ func Check() error {
 		}
 		return checkEnvironment(name)
 	case Dataflow:
-		project, region, staging := *gcpopts.Project, *gcpopts.Region, flag.Lookup("staging_location").Value.String()
+		project, region, staging := *gcpopts.Project, *gcpopts.Region, value("staging_location")
 		switch {
 		case project == "":
 			return fmt.Errorf("runners: --runner=dataflow needs --project")
@@ -132,6 +137,7 @@ func Check() error {
 		case !strings.HasPrefix(staging, "gs://"):
 			return fmt.Errorf("runners: --runner=dataflow needs --staging_location=gs://bucket/folder")
 		}
+		return fillGPU()
 	}
 	return nil
 }
@@ -378,6 +384,10 @@ func (w *watcher) Log(ctx context.Context, sev log.Severity, depth int, msg stri
 			fmt.Fprintln(os.Stderr, msg)
 			return
 		}
+	}
+	if DryRun() && strings.HasPrefix(msg, "{") { // the job that Dataflow would be sent
+		fmt.Println(msg)
+		return
 	}
 	if !w.quiet {
 		(&log.Structural{}).Log(ctx, sev, depth+1, msg)

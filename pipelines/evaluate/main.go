@@ -64,7 +64,6 @@ func define(f *cli.Flags) *options {
 	f.Var(&o.maxDocumentBytes, "max_document_bytes", "largest document that is read, in `bytes` (64MiB)")
 	f.IntVar(&o.status, "rejected_exit_status", 3, "exit `status` when some documents could not be judged")
 	f.IntVar(&o.verbosity, "verbosity", 1, "`level` of detail: 0 errors and the table, 1 progress, 2 devices and Beam's log")
-	f.Later(runners.Later...)
 	return o
 }
 
@@ -86,7 +85,7 @@ func run(ctx context.Context) error {
 		if err := runners.Check(); err != nil {
 			return cli.Usagef("%w", err)
 		}
-		if o.verbosity > 0 {
+		if o.verbosity > 0 && !runners.DryRun() {
 			fmt.Fprintf(os.Stderr, "evaluating on %s …\n", strings.Join(o.input, ", "))
 		}
 	}
@@ -133,6 +132,9 @@ func (o *options) evaluate(ctx context.Context) error {
 	if err != nil {
 		return cli.Usagef("%w", err)
 	}
+	if err := runners.CheckPaths(append(slices.Clone(o.input), o.modelURI, o.predictions, o.report)...); err != nil {
+		return cli.Usagef("%w", err)
+	}
 	opts := transforms.Options{
 		Run: fmt.Sprintf("evaluate-%d-%d", os.Getpid(), begin.UnixNano()), Verbosity: o.verbosity,
 		Base: transforms.Path(set.Base), MaxDocumentBytes: int64(o.maxDocumentBytes),
@@ -156,7 +158,11 @@ func (o *options) evaluate(ctx context.Context) error {
 			}
 			opts.ModelURI = transforms.Path(uri)
 		}
-		m, err := transforms.LoadModel(ctx, opts)
+		here := opts
+		if !runners.Local() {
+			here.Device = "cpu" // the workers' devices are no matter of this machine's
+		}
+		m, err := transforms.LoadModel(ctx, here)
 		if err != nil {
 			return err
 		}
@@ -183,7 +189,9 @@ func (o *options) evaluate(ctx context.Context) error {
 	result.LabelSet = score.LabelSet
 
 	var files int64
-	err = set.Walk(ctx, func(input.File) error { files++; return nil })
+	if !runners.DryRun() {
+		err = set.Walk(ctx, func(input.File) error { files++; return nil })
+	}
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -193,7 +201,7 @@ func (o *options) evaluate(ctx context.Context) error {
 		return err
 	}
 
-	if o.report != "" {
+	if o.report != "" && !runners.DryRun() {
 		if err := beginParts(ctx, string(score.Parts)); err != nil {
 			return err
 		}
@@ -211,6 +219,8 @@ func (o *options) evaluate(ctx context.Context) error {
 		return progress.Err() // as it was, not as it came through a runner
 	case err != nil:
 		return err
+	case runners.DryRun():
+		return nil
 	case run.Running:
 		fmt.Printf("job %s is submitted; its counters hold the result\n", run.JobID)
 		return nil

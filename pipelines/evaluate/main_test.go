@@ -1,17 +1,15 @@
 package main
 
 import (
-	"errors"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/fsouza/fake-gcs-server/fakestorage"
+	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -32,12 +30,13 @@ func TestScripts(t *testing.T) {
 		return testdata(env)
 	}
 	testscript.Run(t, testscript.Params{
-		Dir:   "testdata/script",
-		Setup: setup,
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"status": status, "golden": golden, "alike": alike, "page": wellFormed,
+		Dir:           "testdata/script",
+		UpdateScripts: os.Getenv("LINNET_UPDATE") != "", // goldens, with a new Beam
+		Setup:         setup,
+		Cmds: clitest.With("evaluating ", map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"golden": golden, "alike": alike, "page": wellFormed,
 			"objects": func(ts *testscript.TestScript, neg bool, args []string) { objects(ts, server, args) },
-		},
+		}),
 	})
 }
 
@@ -56,27 +55,5 @@ func objects(ts *testscript.TestScript, server *fakestorage.Server, want []strin
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
 		ts.Fatalf("the bucket holds %q, want %q", got, want)
-	}
-}
-
-// status runs a command and wants an exit status of it, and no stack.
-func status(ts *testscript.TestScript, neg bool, args []string) {
-	want, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	got := 0
-	if err := ts.Exec(args[1], args[2:]...); err != nil {
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) {
-			ts.Fatalf("%v", err)
-		}
-		got = exit.ExitCode()
-	}
-	if got != want {
-		ts.Fatalf("exit status %d, want %d", got, want)
-	}
-	for _, line := range strings.Split(strings.TrimSpace(ts.ReadFile("stderr")), "\n") {
-		if line != "" && !strings.HasPrefix(line, "linnet: ") && !strings.HasPrefix(line, "evaluating ") {
-			ts.Fatalf("the line %q does not begin with linnet: ", line)
-		}
 	}
 }

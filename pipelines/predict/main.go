@@ -73,7 +73,6 @@ func define(f *cli.Flags) *options {
 	f.Var(&o.memoryLimit, "memory_limit", "`bytes` of memory that the program aims to stay below (its own 70 MB come on top), 0 for no limit; documents in flight take a quarter of it at most")
 	f.IntVar(&o.verbosity, "verbosity", 1, "`level` of detail: 0 errors, 1 progress and summary, 2 devices and Beam's log, 3 batches")
 	f.Later(later...)
-	f.Later(runners.Later...)
 	return o
 }
 
@@ -95,7 +94,7 @@ func run(ctx context.Context) error {
 		if err := runners.Check(); err != nil {
 			return cli.Usagef("%w", err)
 		}
-		if o.verbosity > 0 && !o.plan {
+		if o.verbosity > 0 && !o.plan && !runners.DryRun() {
 			fmt.Fprintf(os.Stderr, "labelling %s into %s …\n", o.what(), o.output)
 		}
 	}
@@ -127,6 +126,9 @@ func (o *options) check(f *cli.Flags) error {
 		return cli.Usagef("--output: name a folder to write to")
 	case o.force && o.retryRejected:
 		return cli.Usagef("--force and --retry_rejected: what was rejected is not done anyway; leave one out")
+	}
+	if runners.GPUWorkers() && !f.Given("device") {
+		o.device = "auto"
 	}
 	if err := cmp.Or(cli.CheckVerbosity(o.verbosity), cli.CheckStatus(o.rejectedStatus), cli.CheckDevice(o.device, o.windowSize, o.stride)); err != nil {
 		return err
@@ -213,6 +215,9 @@ func (o *options) label(ctx context.Context) error {
 			return cli.Usagef("%w", err)
 		}
 	}
+	if err := runners.CheckPaths(append(slices.Clone(o.input), o.output, o.modelURI)...); err != nil {
+		return cli.Usagef("%w", err)
+	}
 	opts := transforms.Options{
 		Run: fmt.Sprintf("predict-%d-%d", os.Getpid(), begin.UnixNano()), Verbosity: o.verbosity, InFlight: inFlight,
 		Base: transforms.Path(set.Base), Output: transforms.Path(output),
@@ -221,7 +226,11 @@ func (o *options) label(ctx context.Context) error {
 		WindowSize: o.windowSize, PredictionStride: o.stride, PredictionBatchSize: o.batchSize,
 		Formats: o.formats, Probabilities: o.probabilities, MaxRejected: o.maxRejected,
 	}
-	m, err := transforms.LoadModel(ctx, opts)
+	here := opts
+	if !runners.Local() {
+		here.Device = "cpu" // the workers' devices are no matter of this machine's
+	}
+	m, err := transforms.LoadModel(ctx, here)
 	if err != nil {
 		return err
 	}
@@ -237,7 +246,9 @@ func (o *options) label(ctx context.Context) error {
 	// The listing, before anything starts: how much there is, and whether two
 	// inputs have one output.
 	var files, size int64
-	err = set.Walk(ctx, func(f input.File) error { files++; size += f.Size; return nil })
+	if !runners.DryRun() {
+		err = set.Walk(ctx, func(f input.File) error { files++; size += f.Size; return nil })
+	}
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -246,8 +257,14 @@ func (o *options) label(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	if o.plan {
+	p, s := beam.NewPipelineWithRoot()
+	pipeline(s, opts, set)
+	switch {
+	case o.plan:
 		return o.tellPlan(ctx, opts, set, files, size)
+	case runners.DryRun():
+		_, err := runners.Run(ctx, p, transforms.Namespace, o.verbosity)
+		return err
 	}
 
 	st, err := store.For(ctx, output)
@@ -268,8 +285,6 @@ func (o *options) label(ctx context.Context) error {
 	defer stop()
 	bar := cli.NewBar(files, o.verbosity == 0)
 	ticker := o.show(bar, progress, begin)
-	p, s := beam.NewPipelineWithRoot()
-	pipeline(s, opts, set)
 	// At an interrupt a run in this process finishes what it has read.
 	result, err := runners.Run(ctx, p, transforms.Namespace, o.verbosity)
 	ticker()

@@ -20,6 +20,7 @@ import (
 
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/bundled"
+	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
 	"github.com/linnet-ml/linnet/transforms"
 	"github.com/linnet-ml/linnet/transforms/store"
 	"github.com/linnet-ml/linnet/transforms/yedda"
@@ -31,55 +32,20 @@ func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"predict": ma
 
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
+		Dir:           "testdata/script",
+		UpdateScripts: os.Getenv("LINNET_UPDATE") != "", // goldens, with a new Beam
 		Setup: func(env *testscript.Env) error {
 			bundled, err := filepath.Abs(filepath.Join("..", "..", "model", "bundled"))
 			env.Setenv("MODEL", bundled)
 			return err
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"status":    status,
+		Cmds: clitest.With("labelling ", map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"sametree":  sameTree,
 			"strip":     strip,
 			"truncate":  truncate,
 			"linecount": lineCount,
-		},
+		}),
 	})
-}
-
-// status runs a command and wants an exit status of it: status 3 predict ….
-// Whatever the status, no stack, dump or second line of an error may show.
-func status(ts *testscript.TestScript, neg bool, args []string) {
-	want, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	got := 0
-	if err := ts.Exec(args[1], args[2:]...); err != nil {
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) {
-			ts.Fatalf("%v", err)
-		}
-		got = exit.ExitCode()
-	}
-	if got != want {
-		ts.Fatalf("exit status %d, want %d", got, want)
-	}
-	errors := ts.ReadFile("stderr")
-	for _, bad := range []string{"goroutine", "panic", "Plan[", "level=", "DoFn["} {
-		if strings.Contains(errors, bad) {
-			ts.Fatalf("%q shows", bad)
-		}
-	}
-	told := 0 // an error is one line, behind the first words at most
-	for _, line := range strings.Split(strings.TrimSpace(errors), "\n") {
-		if strings.HasPrefix(line, "linnet: ") {
-			told++
-		} else if line != "" && !strings.HasPrefix(line, "labelling ") {
-			ts.Fatalf("the line %q does not begin with linnet: ", line)
-		}
-	}
-	if failed := want == 1 || want == 2; failed && told != 1 {
-		ts.Fatalf("%d lines begin with linnet: at exit status %d", told, want)
-	}
 }
 
 // sametree compares two output folders, without records.

@@ -3,18 +3,16 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
 )
 
 // TestMain lets the test's own binary be the command train.
@@ -26,31 +24,8 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			return writeCorpus(filepath.Join(env.WorkDir, "corpus"))
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"status": status},
+		Cmds: clitest.Commands(""),
 	})
-}
-
-// status runs a command and wants an exit status of it, and no stack.
-func status(ts *testscript.TestScript, neg bool, args []string) {
-	want, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	got := 0
-	if err := ts.Exec(args[1], args[2:]...); err != nil {
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) {
-			ts.Fatalf("%v", err)
-		}
-		got = exit.ExitCode()
-	}
-	if got != want {
-		ts.Fatalf("exit status %d, want %d", got, want)
-	}
-	errors := ts.ReadFile("stderr")
-	for _, bad := range []string{"goroutine", "panic"} {
-		if strings.Contains(errors, bad) {
-			ts.Fatalf("%q shows", bad)
-		}
-	}
 }
 
 // writeCorpus writes four documents that a model can learn: 1.txt.ann …

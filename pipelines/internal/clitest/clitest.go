@@ -1,0 +1,97 @@
+// Package clitest has commands for the testscripts of the pipelines: status
+// and job.
+package clitest
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// Commands are status and job, for a pipeline whose first words on standard
+// error begin with firstWords:
+//
+//	status 2 predict --format=pdf    runs it and wants that exit status
+//	job FILE                         writes the job that --dry_run printed to FILE,
+//	                                 less what changes from run to run
+func Commands(firstWords string) map[string]func(ts *testscript.TestScript, neg bool, args []string) {
+	return map[string]func(ts *testscript.TestScript, neg bool, args []string){
+		"status": func(ts *testscript.TestScript, _ bool, args []string) { status(ts, firstWords, args) },
+		"job":    job,
+	}
+}
+
+// With is Commands and more of a pipeline's own.
+func With(firstWords string, own map[string]func(ts *testscript.TestScript, neg bool, args []string)) map[string]func(ts *testscript.TestScript, neg bool, args []string) {
+	all := Commands(firstWords)
+	maps.Copy(all, own)
+	return all
+}
+
+// status runs a command. Whatever its status, no stack and no dump of Beam's
+// may show; at 1 and 2 there is one line that begins "linnet: ", and nothing
+// else but the first words.
+func status(ts *testscript.TestScript, firstWords string, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit status %d, want %d", got, want)
+	}
+	errors := ts.ReadFile("stderr")
+	for _, bad := range []string{"goroutine", "panic", "Plan[", "level=", "DoFn["} {
+		if strings.Contains(errors, bad) {
+			ts.Fatalf("%q shows", bad)
+		}
+	}
+	told := 0
+	for line := range strings.Lines(errors) {
+		if strings.HasPrefix(line, "linnet: ") {
+			told++
+		} else if strings.TrimSpace(line) != "" && !strings.HasPrefix(line, firstWords) {
+			ts.Fatalf("the line %q does not begin with linnet: ", line)
+		}
+	}
+	if failed := want == 1 || want == 2; failed && told != 1 {
+		ts.Fatalf("%d lines begin with linnet: at exit status %d", told, want)
+	}
+}
+
+var (
+	jobName  = regexp.MustCompile(`go-job-\d+-\d+`)
+	jobStage = regexp.MustCompile(`go-\d+-\d{10,}`)
+)
+
+// job writes what the last command printed to the file named, sorted, without
+// numbers of that run and without the SDK's lists.
+func job(ts *testscript.TestScript, _ bool, args []string) {
+	text := jobStage.ReplaceAllString(jobName.ReplaceAllString(ts.ReadFile("stdout"), "go-job-N"), "go-N")
+	var whole map[string]any
+	ts.Check(json.Unmarshal([]byte(text), &whole))
+	environment := whole["environment"].(map[string]any)
+	options := environment["sdkPipelineOptions"].(map[string]any)
+	delete(options, "display_data") // the same options once more, in any order
+	delete(options["options"].(map[string]any), "pipelineProtoHash")
+	for _, pool := range environment["workerPools"].([]any) {
+		for _, image := range pool.(map[string]any)["sdkHarnessContainerImages"].([]any) {
+			delete(image.(map[string]any), "capabilities")
+		}
+	}
+	out, err := json.MarshalIndent(whole, "", "  ")
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), append(out, '\n'), 0o666))
+}
