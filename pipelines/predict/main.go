@@ -258,11 +258,11 @@ func (o *options) label(ctx context.Context) error {
 		return err
 	}
 	p, s := beam.NewPipelineWithRoot()
-	pipeline(s, opts, set)
 	switch {
 	case o.plan:
 		return o.tellPlan(ctx, opts, set, files, size)
 	case runners.DryRun():
+		pipeline(s, opts, set)
 		_, err := runners.Run(ctx, p, transforms.Namespace, o.verbosity)
 		return err
 	}
@@ -285,6 +285,7 @@ func (o *options) label(ctx context.Context) error {
 	defer stop()
 	bar := cli.NewBar(files, o.verbosity == 0)
 	ticker := o.show(bar, progress, begin)
+	pipeline(s, opts, set)
 	// At an interrupt a run in this process finishes what it has read.
 	result, err := runners.Run(ctx, p, transforms.Namespace, o.verbosity)
 	ticker()
