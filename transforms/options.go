@@ -38,6 +38,8 @@ type Options struct {
 
 	// Base is the folder that names of documents are relative to (Read).
 	Base Path
+	// Annotated takes the spans of brat's pairs, X.txt with X.ann (Read).
+	Annotated bool
 	// Output is the folder of outputs and records (Read, Write). Read without
 	// it skips nothing.
 	Output Path

@@ -23,7 +23,8 @@ import (
 // Rejections of what could not be read.
 //
 // A document is read whole. One whose name ends in .ann is YEDDA, and its
-// markup becomes spans; all others are text as it stands. With Options.Output,
+// markup becomes spans; all others are text as it stands, or with
+// Options.Annotated that of a pair of brat's. With Options.Output,
 // a document whose record says that the same bytes were labelled by the same
 // model under the same settings is passed over, unless Options.Force.
 func Read(s beam.Scope, opts Options, paths beam.PCollection) (docs, rejected beam.PCollection) {
@@ -132,17 +133,17 @@ func (f *readFn) read(ctx context.Context, uri []byte) (*Document, *Rejection, e
 			return done, nil, nil
 		}
 	}
-	if !input.Annotated(string(uri)) {
-		d.Text = data
-	} else {
-		if yedda.IsBrat(data) {
-			return nil, d.reject("read", errors.New("brat standoff, which is not YEDDA; give the .txt beside it")), nil
+	parsed, at, err := input.Parse(ctx, string(uri), data, o.Annotated, o.maxDocumentBytes())
+	d.Name = []byte(input.Name(string(o.Base), at))
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
 		}
-		parsed := yedda.Parse(data)
-		d.Text, d.Spans, d.Warnings = parsed.Text, parsed.Spans, parsed.NumWarnings
-		for _, w := range parsed.Warnings {
-			logf(ctx, o.Verbosity, 3, "%s:%d: %s", uri, w.Line, w.What)
-		}
+		return nil, d.reject("read", advise(err)), nil
+	}
+	d.Text, d.Spans, d.Warnings = parsed.Text, parsed.Spans, parsed.NumWarnings
+	for _, w := range parsed.Warnings {
+		logf(ctx, o.Verbosity, 3, "%s:%d: %s", uri, w.Line, w.What)
 	}
 	d.Rows = yedda.Rows(d.Text)
 	return d, nil, nil

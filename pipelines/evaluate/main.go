@@ -137,7 +137,7 @@ func (o *options) evaluate(ctx context.Context) error {
 	}
 	opts := transforms.Options{
 		Run: fmt.Sprintf("evaluate-%d-%d", os.Getpid(), begin.UnixNano()), Verbosity: o.verbosity,
-		Base: transforms.Path(set.Base), MaxDocumentBytes: int64(o.maxDocumentBytes),
+		Base: transforms.Path(set.Base), Annotated: true, MaxDocumentBytes: int64(o.maxDocumentBytes),
 		Device: o.device, LabelSet: o.labelSet,
 		WindowSize: o.windowSize, PredictionStride: o.stride, PredictionBatchSize: o.batchSize,
 	}

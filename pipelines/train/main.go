@@ -357,10 +357,10 @@ func (o *options) document(ctx context.Context, uri, name string) (train.Documen
 	if err != nil {
 		return train.Document{}, err
 	}
-	if input.Annotated(uri) && yedda.IsBrat(data) {
-		return train.Document{}, fmt.Errorf("%s: brat standoff, which is not YEDDA; leave it out", uri)
+	parsed, _, err := input.Parse(ctx, uri, data, true, 0)
+	if err != nil {
+		return train.Document{}, fmt.Errorf("%s: %w", uri, err)
 	}
-	parsed := yedda.Parse(data)
 	rows := yedda.Rows(parsed.Text)
 	return train.Document{
 		Name:     name,

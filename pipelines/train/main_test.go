@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
+	"github.com/linnet-ml/linnet/transforms/yedda"
 )
 
 // TestMain lets the test's own binary be the command train.
@@ -22,7 +24,8 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
-			return writeCorpus(filepath.Join(env.WorkDir, "corpus"))
+			err := os.WriteFile(filepath.Join(env.WorkDir, "utf16.txt"), []byte("\xff\xfeA\x00g\x00"), 0o666)
+			return errors.Join(err, writeCorpus(filepath.Join(env.WorkDir, "corpus")))
 		},
 		Cmds: clitest.Commands(""),
 	})
@@ -52,8 +55,13 @@ var small = []string{"--input_size=512", "--embedding_size=8", "--hidden_size=6"
 // trained runs train with small and more flags, and returns the model.
 func trained(t *testing.T, corpus string, more ...string) *model.Weights {
 	t.Helper()
+	return trainedOn(t, corpus, filepath.Join(corpus, "4.txt.ann"), more...)
+}
+
+func trainedOn(t *testing.T, input, validation string, more ...string) *model.Weights {
+	t.Helper()
 	out := filepath.Join(t.TempDir(), "model")
-	args := append([]string{"--input=" + corpus, "--validation=" + filepath.Join(corpus, "4.txt.ann"), "--model_out=" + out, "--verbosity=0"}, small...)
+	args := append([]string{"--input=" + input, "--validation=" + validation, "--model_out=" + out, "--verbosity=0"}, small...)
 	cmd := exec.Command("train", append(args, more...)...)
 	if said, err := cmd.CombinedOutput(); err != nil || len(said) > 0 {
 		t.Fatalf("train %q: %v: %s", more, err, said)
@@ -63,6 +71,33 @@ func trained(t *testing.T, corpus string, more ...string) *model.Weights {
 		t.Fatal(err)
 	}
 	return w
+}
+
+// TestBrat trains on the corpus as YEDDA and as brat's pairs, listed as a folder
+// and by patterns: it is one model.
+func TestBrat(t *testing.T) {
+	corpus, pairs := t.TempDir(), t.TempDir()
+	if err := writeCorpus(corpus); err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i <= 4; i++ {
+		src, err := os.ReadFile(filepath.Join(corpus, fmt.Sprintf("%d.txt.ann", i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := yedda.Parse(src)
+		stem := filepath.Join(pairs, fmt.Sprint(i))
+		err = errors.Join(os.WriteFile(stem+".txt", d.Text, 0o666), os.WriteFile(stem+".ann", yedda.WriteBrat(d.Text, d.Spans), 0o666))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := trained(t, corpus).Hash()
+	for _, names := range [][2]string{{"", "4.txt"}, {"*.ann", "4.ann"}, {"*", "4.*"}} {
+		if got := trainedOn(t, filepath.Join(pairs, names[0]), filepath.Join(pairs, names[1])).Hash(); got != want {
+			t.Errorf("%q give another model than YEDDA", names)
+		}
+	}
 }
 
 // TestFlags checks that every flag of the config is in the model's config and

@@ -35,7 +35,7 @@ type Set struct {
 	Args [][]byte // absolute paths, gs:// addresses and patterns
 	Base []byte   // the deepest folder common to Args
 	Not  [][]byte // folders where nothing is read: the output folder, under each of its names
-	// Annotated takes X.txt.ann where both X.txt and X.txt.ann are there;
+	// Annotated takes X.txt.ann, or X.ann, where both X.txt and it are there;
 	// otherwise X.txt is taken.
 	Annotated bool
 	// Brat is for outputs in brat, where X and X.txt are twins: both would be
@@ -171,9 +171,15 @@ func (s *Set) walk(ctx context.Context, f func(File) error) error {
 	seed := maphash.MakeSeed()
 	taken := map[uint64]uint64{} // hash of name → hash of URI
 	stems := map[uint64]uint64{} // hash of name without .txt → hash of name
+	pairs := map[uint64]bool{}   // hash of X.txt, for X.ann
 	var waiting []File
 	take := func(file File) (bool, error) {
 		name, uri := maphash.String(seed, file.Name), maphash.String(seed, file.URI)
+		if s.Annotated && Annotated(file.URI) && !strings.HasSuffix(file.Name, ".txt") {
+			pairs[maphash.String(seed, file.Name+".txt")] = true
+		} else if pairs[name] && !Annotated(file.URI) {
+			return false, nil // X.txt and X.ann
+		}
 		if s.Brat {
 			text := strings.TrimSuffix(file.Name, ".txt")
 			stem := maphash.String(seed, text)

@@ -2,6 +2,9 @@ package yedda
 
 import (
 	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
 	"strconv"
 	"unicode"
 	"unicode/utf8"
@@ -85,6 +88,117 @@ func appendFragments(out []Line, text []byte, start, end int) []Line {
 
 func isLineBreak(r rune) bool {
 	return '\n' <= r && r <= '\r' || 0x1c <= r && r <= 0x1e || r == 0x85 || r == 0x2028 || r == 0x2029
+}
+
+// ParseBrat reads the text-bound annotations ("T1…") of brat's standoff format,
+// ann, over text; others say nothing of text and are passed over. ann is the
+// contents of X.ann, text those of X.txt, and the Document's Text is text.
+//
+// An annotation becomes a span from its first fragment to its last, as WriteBrat
+// makes them, but for fragments with more than white space between: those
+// become spans of their own. Spans of brat may cross; where two do, the one that
+// begins later loses its part inside the other, and that is a Warning with its
+// line in ann. A line that cannot be read, or whose text is not what stands at
+// its offsets, is an error: offsets are in characters of this very text.
+func ParseBrat(text, ann []byte) (*Document, error) {
+	var (
+		d      = &Document{Text: text[:len(text):len(text)]}
+		chars  = newCharacters(text)
+		lines  []int // of the spans, in ann
+		labels interner
+		number = 0
+	)
+	ann = bytes.TrimPrefix(ann, []byte("\ufeff"))
+	for line := range bytes.Lines(ann) {
+		number++
+		line = bytes.TrimRight(line, "\r\n")
+		id, rest, _ := bytes.Cut(line, []byte("\t"))
+		if len(id) == 0 || id[0] != 'T' {
+			continue
+		}
+		data, quote, ok := bytes.Cut(rest, []byte("\t"))
+		words := bytes.Split(data, []byte(" "))
+		if !ok || !isBratID(id) || len(words[0]) == 0 || !isOffsets(words[1:]) {
+			return nil, fmt.Errorf("brat: line %d is no annotation such as: T1, tab, Label 0 5, tab, text", number)
+		}
+		var (
+			label = labels.intern(words[0])
+			said  []byte
+			first = len(d.Spans)
+		)
+		for f := range bytes.SplitSeq(bytes.Join(words[1:], []byte(" ")), []byte(";")) {
+			a, b, _ := bytes.Cut(f, []byte(" "))
+			start, err1 := strconv.Atoi(string(a))
+			end, err2 := strconv.Atoi(string(b))
+			if err1 != nil || err2 != nil || end < start || end > chars.total() {
+				return nil, fmt.Errorf("brat: line %d: %s lies outside the text, which has %d characters; is it the text of this annotation?", number, f, chars.total())
+			}
+			s := Span{chars.offset(start), chars.offset(end), label}
+			said = append(said, text[s.Start:s.End]...)
+			if n := len(d.Spans); n > first && s.Start >= d.Spans[n-1].End && !hasInk(text[d.Spans[n-1].End:s.Start]) {
+				d.Spans[n-1].End = s.End
+				continue
+			}
+			d.Spans = append(d.Spans, s)
+			lines = append(lines, number)
+		}
+		if !equalInk(said, quote) {
+			return nil, fmt.Errorf("brat: line %d: its text is not what stands at its offsets, which count characters; is it the text of this annotation?", number)
+		}
+	}
+	d.nest(lines)
+	return d, nil
+}
+
+// nest puts spans that came in any order, of lines of their source, in order,
+// and cuts those that cross.
+func (d *Document) nest(lines []int) {
+	type marked struct {
+		Span
+		line int
+	}
+	outside := func(a, b marked) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End)) }
+	waiting := make([]marked, len(d.Spans))
+	for i, s := range d.Spans {
+		waiting[i] = marked{s, lines[i]}
+	}
+	slices.SortStableFunc(waiting, outside)
+	var open []Span
+	d.Spans = d.Spans[:0]
+	for len(waiting) > 0 {
+		s := waiting[0]
+		waiting = waiting[1:]
+		for len(open) > 0 && open[len(open)-1].End <= s.Start {
+			open = open[:len(open)-1]
+		}
+		if len(open) > 0 && s.End > open[len(open)-1].End {
+			if d.NumWarnings++; len(d.Warnings) < MaxWarnings {
+				d.Warnings = append(d.Warnings, Warning{Line: s.line, What: s.Label + " crosses another span and loses the part inside it"})
+			}
+			s.Start = open[len(open)-1].End // its turn may come later now
+			i, _ := slices.BinarySearchFunc(waiting, s, func(a, b marked) int { return cmp.Or(outside(a, b), -1) })
+			waiting = slices.Insert(waiting, i, s)
+			continue
+		}
+		d.Spans = append(d.Spans, s.Span)
+		open = append(open, s.Span)
+	}
+}
+
+// equalInk says whether a and b differ in white space and separators only.
+func equalInk(a, b []byte) bool {
+	space := func(r rune) bool { return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f }
+	for {
+		a, b = bytes.TrimLeftFunc(a, space), bytes.TrimLeftFunc(b, space)
+		if len(a) == 0 || len(b) == 0 {
+			return len(a) == len(b)
+		}
+		_, n := utf8.DecodeRune(a)
+		if len(b) < n || !bytes.Equal(a[:n], b[:n]) {
+			return false
+		}
+		a, b = a[n:], b[n:]
+	}
 }
 
 // IsBrat says whether src is brat's standoff format, and so no text at all: it

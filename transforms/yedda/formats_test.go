@@ -367,9 +367,16 @@ func FuzzFormats(f *testing.F) {
 		f.Add([]byte(c.src))
 	}
 	f.Add([]byte("T1\tX 0 5;7 8\tab c"))
+	f.Add([]byte("T1\tX 0 2\tT1\nT2\tY 1 4\t1\tX\nT3\tZ 1 2;3 4\t1 X\n"))
 	f.Fuzz(func(t *testing.T, src []byte) {
 		IsBrat(src)
 		d := Parse(src)
+		if back, err := ParseBrat(d.Text, WriteBrat(d.Text, d.Spans)); err != nil || len(back.Spans) > len(d.Spans) {
+			t.Fatalf("brat does not come back: %v", err)
+		}
+		if back, err := ParseBrat(d.Text, src); err == nil {
+			Format(back.Text, back.Spans) // panics where spans cross
+		}
 		table := testTable(d)
 		WriteTSV(d.Text, d.Spans)
 		if _, err := csv.NewReader(bytes.NewReader(WriteCSV(table, true))).ReadAll(); err != nil {

@@ -2,6 +2,7 @@ package yedda
 
 import (
 	"bytes"
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -104,6 +105,23 @@ func (c *characters) of(offset int) int {
 	offset = characterStart(c.text, offset)
 	m := c.marks[offset/charStep] // not behind offset, where a character begins
 	return m.char + countCharacters(c.text[m.byte:offset])
+}
+
+// total is the number of characters of the text.
+func (c *characters) total() int { return c.of(len(c.text)) }
+
+// offset is where the character of a number begins, in bytes: of undoes it.
+func (c *characters) offset(char int) int {
+	i, exact := slices.BinarySearchFunc(c.marks, char, func(m mark, char int) int { return cmp.Compare(m.char, char) })
+	if !exact {
+		i--
+	}
+	at := c.marks[i].byte
+	for n := c.marks[i].char; n < char; n++ {
+		_, size := utf8.DecodeRune(c.text[at:])
+		at += size
+	}
+	return at
 }
 
 // countCharacters is utf8.RuneCount, which in Go 1.26 copies what is not ASCII.

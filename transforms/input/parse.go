@@ -1,0 +1,88 @@
+package input
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/linnet-ml/linnet/transforms/store"
+	"github.com/linnet-ml/linnet/transforms/yedda"
+)
+
+// Parse makes a document of data, which was read at uri. One whose name ends in
+// .ann is YEDDA, all others are text as they stand.
+//
+// With annotated, brat's pairs are annotation too: X.txt gets the spans of an
+// X.ann beside it that is brat standoff, and where uri is such an X.ann, the
+// text is that of X.txt. At is where the text stands. An X.ann is read up to
+// limit bytes, 0 for no limit. Without annotated brat standoff is an error, and
+// so is UTF-16, for text and markup would be mistaken for other bytes.
+func Parse(ctx context.Context, uri string, data []byte, annotated bool, limit int64) (d *yedda.Document, at string, err error) {
+	if order := utf16(data); order != "" {
+		return nil, uri, fmt.Errorf("UTF-16, which is not read; convert it with: iconv -f UTF-16%s -t UTF-8", order)
+	}
+	stem, text := strings.CutSuffix(uri, ".txt")
+	switch {
+	case Annotated(uri) && !yedda.IsBrat(data):
+		return yedda.Parse(data), uri, nil
+	case Annotated(uri) && !annotated:
+		return nil, uri, errors.New("brat standoff, which is not YEDDA; give the .txt beside it")
+	case Annotated(uri):
+		at = strings.TrimSuffix(uri, ".ann")
+		if !strings.HasSuffix(at, ".txt") {
+			at += ".txt"
+		}
+		of, err := read(ctx, at, limit)
+		if errors.Is(err, store.ErrNotExist) {
+			return nil, at, fmt.Errorf("brat standoff without its text; put %s beside it", at)
+		}
+		if err != nil {
+			return nil, at, err
+		}
+		d, err = yedda.ParseBrat(of, data)
+		return d, at, err
+	case annotated && text:
+		ann, err := read(ctx, stem+".ann", limit)
+		if err == nil && yedda.IsBrat(ann) {
+			if d, err = yedda.ParseBrat(data, ann); err != nil {
+				err = fmt.Errorf("%s: %w", stem+".ann", err)
+			}
+			return d, uri, err
+		}
+		if err != nil && !errors.Is(err, store.ErrNotExist) {
+			return nil, uri, err
+		}
+	}
+	return &yedda.Document{Text: data}, uri, nil
+}
+
+func read(ctx context.Context, uri string, limit int64) ([]byte, error) {
+	st, err := store.For(ctx, uri)
+	if err != nil {
+		return nil, err
+	}
+	return st.Read(ctx, uri, limit)
+}
+
+// utf16 says whether data is UTF-16, "LE" or "BE", or "" where it is not: it
+// begins with a byte order mark, or every other byte of its begin is 0 in most
+// places, as in no text of one byte a letter.
+func utf16(data []byte) string {
+	begin := data[:min(len(data), 1024)]
+	var zero [2]int
+	for i, c := range begin {
+		if c == 0 {
+			zero[i%2]++
+		}
+	}
+	most := len(begin) / 4 // half of the characters
+	switch {
+	case len(begin) < 2 || len(data)%2 != 0:
+	case begin[0] == 0xff && begin[1] == 0xfe, len(begin) >= 8 && zero[1] > most && zero[0] == 0:
+		return "LE"
+	case begin[0] == 0xfe && begin[1] == 0xff, len(begin) >= 8 && zero[0] > most && zero[1] == 0:
+		return "BE"
+	}
+	return ""
+}

@@ -1,0 +1,85 @@
+package input
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/linnet-ml/linnet/transforms/store"
+)
+
+func TestParse(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"pair.txt":        "Agaricus é\n",
+		"pair.ann":        "T1\tN 0 10\tAgaricus é\n",
+		"empty.txt":       "Agaricus\n",
+		"empty.ann":       "",
+		"both.txt":        "Agaricus\n",
+		"both.ann":        "[@Boletus#N*]\n",
+		"both.txt.ann":    "T1\tN 0 8\tAgaricus\n",
+		"alone.ann":       "T1\tN 0 8\tAgaricus\n",
+		"wrong.txt":       "Aga\n",
+		"wrong.ann":       "T1\tN 0 8\tAgaricus\n",
+		"plain.txt":       "[@Agaricus#N*]\n",
+		"yedda.txt.ann":   "[@Agaricus#N*]\n",
+		"utf16":           "\xff\xfeA\x00",
+		"utf16be.txt":     "\xfe\xff\x00A",
+		"utf16.txt.ann":   "A\x00g\x00a\x00r\x00i\x00c\x00u\x00s\x00",
+		"utf16be.txt.ann": "\x00A\x00g\x00a\x00r\x00i\x00c\x00u\x00s",
+		"zeros.txt":       "A\x00\x00\x00\x00\x00\x00\x00",
+		"latin1.txt":      "\xff\xfe\xe9",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name, annotated, want string // what with annotated, what without; "" is the same
+	}{
+		{"pair.txt", "pair.txt [{0 11 N}]", "pair.txt []"},
+		{"pair.ann", "pair.txt [{0 11 N}]", "brat standoff, which is not YEDDA; give the .txt beside it"},
+		{"empty.txt", "empty.txt []", ""},
+		{"both.txt", "both.txt []", ""},
+		{"both.ann", "both.ann [{0 7 N}]", ""},
+		{"both.txt.ann", "both.txt [{0 8 N}]", "brat standoff, which"},
+		{"alone.ann", "brat standoff without its text; put ", "brat standoff, which"},
+		{"wrong.txt", filepath.Join(dir, "wrong.ann") + ": brat: line 1: 0 8 lies outside", "wrong.txt []"},
+		{"wrong.ann", "brat: line 1: 0 8 lies outside", "brat standoff, which"},
+		{"plain.txt", "plain.txt []", ""},
+		{"yedda.txt.ann", "yedda.txt.ann [{0 8 N}]", ""},
+		{"utf16", "UTF-16, which is not read; convert it with: iconv -f UTF-16LE -t UTF-8", ""},
+		{"utf16be.txt", "UTF-16, which is not read; convert it with: iconv -f UTF-16BE", ""},
+		{"utf16.txt.ann", "UTF-16, which is not read; convert it with: iconv -f UTF-16LE", ""},
+		{"utf16be.txt.ann", "UTF-16, which is not read; convert it with: iconv -f UTF-16BE", ""},
+		{"zeros.txt", "zeros.txt []", ""},
+		{"latin1.txt", "latin1.txt []", ""},
+	} {
+		uri := filepath.Join(dir, c.name)
+		data, err := os.ReadFile(uri)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, annotated := range []bool{true, false} {
+			want := c.annotated
+			if !annotated && c.want != "" {
+				want = c.want
+			}
+			d, at, err := Parse(t.Context(), uri, data, annotated, 0)
+			got := fmt.Sprint(err)
+			if err == nil {
+				got = fmt.Sprint(filepath.Base(at), " ", d.Spans)
+			}
+			if !strings.HasPrefix(got, want) {
+				t.Errorf("%s, annotated %t: got %s, want %s", c.name, annotated, got, want)
+			}
+		}
+	}
+	_, _, err := Parse(t.Context(), filepath.Join(dir, "pair.txt"), []byte("Agaricus é\n"), true, 3)
+	if !errors.Is(err, store.ErrTooLarge) {
+		t.Errorf("an annotation above the limit: %v", err)
+	}
+}
