@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"html"
 	"net/url"
@@ -33,55 +32,52 @@ thead th,tfoot th,tfoot td{background:var(--bar)}
 a{color:var(--link)}
 a:focus-visible{outline:3px solid var(--link);outline-offset:2px}`
 
-// index writes IndexFile from the manifest, in order of the names, where any
-// document has a review page.
-func (o *Options) index(ctx context.Context) error {
+// index holds what IndexFile says: the documents with a review page.
+type index struct{ docs []indexed }
+
+type indexed struct {
+	Done
+	path string // of its review page
+}
+
+// add takes a Done record in if its document has a review page.
+func (x *index) add(record []byte) {
+	if !bytes.Contains(record, []byte(`"html/`)) {
+		return
+	}
+	d := indexed{}
+	if json.Unmarshal(record, &d.Done) != nil {
+		return
+	}
+	name := d.Document
+	if b, err := base64.StdEncoding.DecodeString(d.Bytes); err == nil && len(b) > 0 {
+		name = string(b)
+	}
+	d.path = htmlFile(name)[0]
+	if slices.Contains(d.Outputs, strings.ToValidUTF8(d.path, "\ufffd")) || d.Bytes != "" {
+		x.docs = append(x.docs, d)
+	}
+}
+
+// writeIndex writes IndexFile in order of the names, where any document has a
+// review page.
+func (o *Options) writeIndex(ctx context.Context, x *index) error {
+	docs := x.docs
+	if len(docs) == 0 {
+		return nil
+	}
 	st, err := o.outputStore(ctx)
 	if err != nil {
 		return err
 	}
-	data, err := st.Read(ctx, store.Join(string(o.Output), ManifestFile), 0)
-	if errors.Is(err, store.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("transforms: %s: %w", IndexFile, err)
-	}
-	type document struct {
-		Done
-		path string // of its review page
-	}
-	var (
-		docs   []document
-		labels = map[string]int64{}
-		lines  int
-	)
-	for line := range bytes.Lines(data) {
-		if !bytes.Contains(line, []byte(`"html/`)) {
-			continue
-		}
-		d := document{}
-		if json.Unmarshal(line, &d.Done) != nil {
-			continue
-		}
-		name := d.Document
-		if b, err := base64.StdEncoding.DecodeString(d.Bytes); err == nil && len(b) > 0 {
-			name = string(b)
-		}
-		d.path = htmlFile(name)[0]
-		if !slices.Contains(d.Outputs, strings.ToValidUTF8(d.path, "\ufffd")) && d.Bytes == "" {
-			continue
-		}
-		docs = append(docs, d)
+	labels, lines := map[string]int64{}, 0
+	for _, d := range docs {
 		lines += d.Lines
 		for label, n := range d.Labels {
 			labels[label] += n
 		}
 	}
-	if len(docs) == 0 {
-		return nil
-	}
-	slices.SortFunc(docs, func(a, b document) int { return strings.Compare(a.path, b.path) })
+	slices.SortFunc(docs, func(a, b indexed) int { return strings.Compare(a.path, b.path) })
 	columns := make([]string, 0, len(labels))
 	for label := range labels {
 		columns = append(columns, label)

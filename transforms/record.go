@@ -9,10 +9,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/linnet-ml/linnet/transforms/internal/pipe"
 	"github.com/linnet-ml/linnet/transforms/store"
 )
 
@@ -136,21 +138,28 @@ func exists(ctx context.Context, uri string) (bool, error) {
 	return err == nil, err
 }
 
-// Merge writes the records of a finished run into the two files that people
-// read: Done records into ManifestFile, Reject records into RejectedFile, each
-// in the order of the store's listing; writes IndexFile; and cleans up.
+// Merge ends a run: it gathers the records and cleans up.
 func Merge(ctx context.Context, output string) error {
-	o := Options{Output: Path(output)}
-	if err := o.merge(ctx, DoneFolder, ManifestFile); err != nil {
-		return err
-	}
-	if err := o.merge(ctx, RejectedFolder, RejectedFile); err != nil {
-		return err
-	}
-	if err := o.index(ctx); err != nil {
+	if err := Gather(ctx, output); err != nil {
 		return err
 	}
 	return Clean(ctx, output)
+}
+
+// Gather writes the records into the two files that people read: Done records
+// into ManifestFile, Reject records into RejectedFile, each in the order of the
+// store's listing; and writes IndexFile. It may be called while a run goes on,
+// and holds a few MiB, whatever the number of records.
+func Gather(ctx context.Context, output string) error {
+	o := Options{Output: Path(output)}
+	var index index
+	if err := o.gather(ctx, DoneFolder, ManifestFile, &index); err != nil {
+		return err
+	}
+	if err := o.gather(ctx, RejectedFolder, RejectedFile, nil); err != nil {
+		return err
+	}
+	return o.writeIndex(ctx, &index)
 }
 
 // Clean removes the folder of temporary files, which holds some after a run
@@ -189,35 +198,73 @@ func HasRejected(ctx context.Context, output string) (bool, error) {
 	return false, err
 }
 
-func (o *Options) merge(ctx context.Context, folder, file string) error {
+// errEmpty says that there was nothing to write.
+var errEmpty = errors.New("empty")
+
+// gathering bounds the bytes of records in flight.
+const gathering = 4 << 20
+
+// gather writes the records of a folder into one file, a line each. A record
+// that is not whole, cut short by a full disk, say, is left out: its document
+// will be done again.
+func (o *Options) gather(ctx context.Context, folder, file string, index *index) error {
 	st, err := o.outputStore(ctx)
 	if err != nil {
 		return err
 	}
-	var all bytes.Buffer
-	err = st.List(ctx, store.Join(string(o.Output), folder)+"/", func(obj store.Object) error {
-		if !strings.HasSuffix(obj.Path, ".json") {
-			return nil
+	path := store.Join(string(o.Output), file)
+	err = st.Create(ctx, path, func(w io.Writer) error {
+		records := pipe.NewIO(gathering, func(ctx context.Context, uri string) ([]byte, error) {
+			data, err := st.Read(ctx, uri, recordLimit)
+			if errors.Is(err, store.ErrNotExist) || errors.Is(err, store.ErrChanged) {
+				return nil, nil // made anew this moment; the next gathering has it
+			}
+			return data, err
+		})
+		defer records.Reset()
+		if index != nil {
+			index.docs = nil // it may be another try
 		}
-		data, err := st.Read(ctx, obj.Path, recordLimit)
-		if errors.Is(err, store.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
+		var line bytes.Buffer
+		empty := true
+		add := func(data []byte, err error) error {
+			line.Reset()
+			if err != nil || json.Compact(&line, data) != nil {
+				return err
+			}
+			empty = false
+			if index != nil {
+				index.add(line.Bytes())
+			}
+			line.WriteByte('\n')
+			_, err = w.Write(line.Bytes())
 			return err
 		}
-		if json.Compact(&all, data) != nil {
-			return nil // cut short by a full disk, say; its document will be done again
+		err := st.List(ctx, store.Join(string(o.Output), folder)+"/", func(obj store.Object) error {
+			if !strings.HasSuffix(obj.Path, ".json") {
+				return nil
+			}
+			return records.Push(ctx, obj.Path, obj.Size+recordRoom, add)
+		})
+		if err != nil && !errors.Is(err, store.ErrNotExist) {
+			return err
 		}
-		all.WriteByte('\n')
+		if err := records.Drain(ctx, add); err != nil {
+			return err
+		}
+		if empty {
+			return errEmpty
+		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, store.ErrNotExist) {
+	switch {
+	case errors.Is(err, errEmpty):
+		return st.Delete(ctx, path)
+	case err != nil:
 		return fmt.Errorf("transforms: %s: %w", file, err)
 	}
-	path := store.Join(string(o.Output), file)
-	if all.Len() == 0 {
-		return st.Delete(ctx, path)
-	}
-	return st.Write(ctx, path, all.Bytes())
+	return nil
 }
+
+// recordRoom is what a record in flight takes beside its bytes.
+const recordRoom = 1 << 10

@@ -2,6 +2,7 @@
 // writes annotated copies below --output, and skips what an earlier run did.
 //
 //	predict --input=journals --output=annotated
+//	predict --input=journals --output=annotated --runner=prism --watch
 //
 // Exit statuses: 0 done; 1 failed; 2 wrong use; --rejected_exit_status (3) done,
 // but some documents were rejected.
@@ -40,7 +41,8 @@ type options struct {
 	precision                             string
 	windowSize, stride, batchSize, sample int
 	probabilities, force, plan            bool
-	retryRejected                         bool
+	retryRejected, watch                  bool
+	watchInterval                         time.Duration
 	maxRejected                           float64
 	rejectedStatus, verbosity             int
 	maxDocumentBytes, memoryLimit         cli.Bytes
@@ -48,7 +50,7 @@ type options struct {
 }
 
 // later are flags of the design that this version does not have.
-var later = []string{"watch", "watch_interval", "hybrid", "gpu_memory_limit", "workers_per_gpu", "cancel_on_exit"}
+var later = []string{"hybrid", "gpu_memory_limit", "workers_per_gpu", "cancel_on_exit"}
 
 func define(f *cli.Flags) *options {
 	o := &options{maxDocumentBytes: transforms.DefaultMaxDocumentBytes}
@@ -67,6 +69,8 @@ func define(f *cli.Flags) *options {
 	f.BoolVar(&o.plan, "plan", false, "only say what would be done and how long it would take")
 	f.IntVar(&o.sample, "sample", 0, "label `N` documents only, always the same ones; 0 for all")
 	f.BoolVar(&o.retryRejected, "retry_rejected", false, "take only documents that an earlier run rejected")
+	f.BoolVar(&o.watch, "watch", false, "go on until interrupted: label documents as they come and as they change (needs a runner that streams, such as prism)")
+	f.DurationVar(&o.watchInterval, "watch_interval", 5*time.Second, "`time` between two looks at the input; a document is taken when it stood still for so long")
 	f.Float64Var(&o.maxRejected, "max_rejected", 0.1, "`share` of rejected documents above which the run fails, from 100 documents on")
 	f.IntVar(&o.rejectedStatus, "rejected_exit_status", 3, "exit `status` when some documents were rejected")
 	f.Var(&o.maxDocumentBytes, "max_document_bytes", "largest document that is read, in `bytes` (64MiB)")
@@ -95,7 +99,11 @@ func run(ctx context.Context) error {
 			return cli.Usagef("%w", err)
 		}
 		if o.verbosity > 0 && !o.plan && !runners.DryRun() {
-			fmt.Fprintf(os.Stderr, "labelling %s into %s …\n", o.what(), o.output)
+			more := ""
+			if o.watch {
+				more = ", as it comes, until interrupted"
+			}
+			fmt.Fprintf(os.Stderr, "labelling %s into %s%s …\n", o.what(), o.output, more)
 		}
 	}
 	runners.Init(o.verbosity) // a worker stays in here
@@ -104,8 +112,12 @@ func run(ctx context.Context) error {
 
 // check finds wrong use, and fills in what has to be looked for.
 func (o *options) check(f *cli.Flags) error {
-	if _, err := runners.Name(); err != nil {
+	name, err := runners.Name()
+	if err != nil {
 		return cli.Usagef("%w", err)
+	}
+	if o.watch && !f.Given("max_rejected") {
+		o.maxRejected = 1 // a stream does not end for it
 	}
 	switch {
 	case o.labelSet != "" && o.labelSet != model.Collapsed && o.labelSet != model.Full:
@@ -124,6 +136,12 @@ func (o *options) check(f *cli.Flags) error {
 		return cli.Usagef("--memory_limit=%s: it must be 128MiB or more", &o.memoryLimit)
 	case o.output == "":
 		return cli.Usagef("--output: name a folder to write to")
+	case o.watchInterval <= 0:
+		return cli.Usagef("--watch_interval=%v: it must be above 0", o.watchInterval)
+	case o.watch && name == runners.Direct:
+		return cli.Usagef("--watch: --runner=direct ends with its input; use --runner=prism in this process, or flink or dataflow")
+	case o.watch && (o.force || o.plan || o.retryRejected || o.sample > 0):
+		return cli.Usagef("--watch goes with none of --force, --plan, --sample and --retry_rejected; leave it out")
 	case o.force && o.retryRejected:
 		return cli.Usagef("--force and --retry_rejected: what was rejected is not done anyway; leave one out")
 	}
@@ -246,8 +264,14 @@ func (o *options) label(ctx context.Context) error {
 	// The listing, before anything starts: how much there is, and whether two
 	// inputs have one output.
 	var files, size int64
-	if !runners.DryRun() {
-		err = set.Walk(ctx, func(f input.File) error { files++; size += f.Size; return nil })
+	var twins error
+	count := func(f input.File) error { files++; size += f.Size; return nil }
+	switch {
+	case runners.DryRun():
+	case o.watch:
+		err = cmp.Or(set.WalkOn(ctx, count, func(err error) { twins = err }), twins)
+	default:
+		err = set.Walk(ctx, count)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -257,13 +281,20 @@ func (o *options) label(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	p, s := beam.NewPipelineWithRoot()
+	build := func() *beam.Pipeline {
+		p, s := beam.NewPipelineWithRoot()
+		if o.watch {
+			pipeline(s, opts, transforms.Watch(s, opts, set, o.watchInterval))
+		} else {
+			pipeline(s, opts, transforms.List(s, opts, set))
+		}
+		return p
+	}
 	switch {
 	case o.plan:
 		return o.tellPlan(ctx, opts, set, files, size)
 	case runners.DryRun():
-		pipeline(s, opts, set)
-		_, err := runners.Run(ctx, p, transforms.Namespace, o.verbosity)
+		_, err := runners.Run(ctx, build(), transforms.Namespace, o.verbosity)
 		return err
 	}
 
@@ -279,18 +310,32 @@ func (o *options) label(ctx context.Context) error {
 	if opts.Rejections, err = transforms.HasRejected(ctx, output); err != nil {
 		return err
 	}
+	opts.Rejections = opts.Rejections || o.watch // they may come and go
 
 	progress := transforms.ProgressOf(opts.Run)
 	stop := context.AfterFunc(ctx, progress.Stop)
 	defer stop()
 	bar := cli.NewBar(files, o.verbosity == 0)
 	ticker := o.show(bar, progress, begin)
-	pipeline(s, opts, set)
+	gathered := func() {}
+	if o.watch {
+		gathered = o.gather(output)
+	}
 	// At an interrupt a run in this process finishes what it has read.
-	result, err := runners.Run(ctx, p, transforms.Namespace, o.verbosity)
+	result, err := runners.Run(ctx, build(), transforms.Namespace, o.verbosity)
+	gathered()
 	ticker()
 	bar.Close()
 	took := time.Since(begin)
+	if cause := context.Cause(ctx); o.watch && cause != nil && errors.Is(err, cause) { // a job elsewhere is cancelled
+		if err := transforms.Merge(context.WithoutCancel(ctx), output); err != nil {
+			return err
+		}
+		if o.verbosity > 0 {
+			fmt.Printf("%s: no longer watching; %s lists what is done\n", o.output, store.Join(o.output, transforms.ManifestFile))
+		}
+		return nil
+	}
 	if err != nil {
 		if e := progress.Err(); e != nil {
 			err = e // as it was, not as it came through a runner
@@ -305,7 +350,7 @@ func (o *options) label(ctx context.Context) error {
 	if err := transforms.Merge(context.WithoutCancel(ctx), output); err != nil {
 		return err
 	}
-	if cause := context.Cause(ctx); cause != nil {
+	if cause := context.Cause(ctx); cause != nil && !o.watch { // which an interrupt ends in order
 		return fmt.Errorf("%w: %s labelled and kept; run again to go on", cause, cli.Plural(result.Counters["documents"], "document"))
 	}
 	if o.verbosity > 0 {
@@ -314,9 +359,33 @@ func (o *options) label(ctx context.Context) error {
 	return o.judge(result.Counters, progress.Noted())
 }
 
-// pipeline is predict as a pipeline.
-func pipeline(s beam.Scope, opts transforms.Options, set *input.Set) {
-	paths := transforms.List(s, opts, set)
+// gather gathers the records of a watch now and then: often while there are few
+// of them, and so that it takes no more than a twentieth of the time. The
+// function it returns ends that.
+func (o *options) gather(output string) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		const least, share = 10 * time.Second, 20
+		for pause := least; ; {
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+				return
+			}
+			begin := time.Now()
+			if err := transforms.Gather(ctx, output); err != nil && ctx.Err() == nil && o.verbosity > 0 {
+				fmt.Fprintf(os.Stderr, "linnet: %v; trying again\n", err)
+			}
+			pause = max(least, share*time.Since(begin))
+		}
+	}()
+	return func() { cancel(); <-over }
+}
+
+// pipeline is what predict does with the documents of paths.
+func pipeline(s beam.Scope, opts transforms.Options, paths beam.PCollection) {
 	docs, r1 := transforms.Read(s, opts, paths)
 	examples, r2 := transforms.Featurize(s, opts, docs)
 	labelled, r3 := transforms.Predict(s, opts, examples)
@@ -368,10 +437,13 @@ func (o *options) show(bar *cli.Bar, p *transforms.Progress, begin time.Time) fu
 			case <-tick.C:
 				seen := p.Seen()
 				text := fmt.Sprintf("%s of %s, %s lines/s", cli.Count(seen), cli.Plural(total, "document"), cli.Rate(p.Lines.Load(), time.Since(begin)))
+				if o.watch {
+					text = fmt.Sprintf("%s, %s; watching", cli.Plural(p.Labelled.Load(), "document"), cli.Plural(p.Lines.Load(), "line"))
+				}
 				if n := p.Rejected.Load(); n > 0 {
 					text += ", " + cli.Count(n) + " rejected"
 				}
-				if seen > 0 {
+				if seen > 0 && !o.watch {
 					left := time.Duration(float64(time.Since(begin)) / float64(seen) * float64(max(0, total-seen)))
 					text += ", " + left.Round(time.Second).String() + " left"
 				}
@@ -437,7 +509,7 @@ func (o *options) judge(n map[string]int64, example string) error {
 		example = ", such as " + example
 	}
 	say := fmt.Errorf("%s of %s rejected%s; %s has them all", cli.Count(rejected), cli.Plural(seen, "document"), example, store.Join(o.output, transforms.RejectedFile))
-	if rejected == seen || seen >= 100 && float64(rejected) > o.maxRejected*float64(seen) {
+	if !o.watch && rejected == seen || seen >= 100 && float64(rejected) > o.maxRejected*float64(seen) {
 		return say
 	}
 	if o.verbosity > 0 {

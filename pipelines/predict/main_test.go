@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -44,6 +45,8 @@ func TestScripts(t *testing.T) {
 			"strip":     strip,
 			"truncate":  truncate,
 			"linecount": lineCount,
+			"await":     await,
+			"killall":   killAll,
 		}),
 	})
 }
@@ -80,6 +83,26 @@ func lineCount(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	if got := strings.Count(ts.ReadFile(args[1]), "\n"); got != want {
 		ts.Fatalf("%s has %d lines, want %d", args[1], got, want)
+	}
+}
+
+// await waits until a file is there and matches a pattern: await PATTERN FILE.
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	want := regexp.MustCompile(args[0])
+	for until := time.Now().Add(2 * time.Minute); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
+		if data, err := os.ReadFile(ts.MkAbs(args[1])); err == nil && want.Match(data) {
+			return
+		}
+	}
+	ts.Fatalf("%s has no %s", args[1], args[0])
+}
+
+// killAll kills, by SIGKILL, what runs in the background, and waits for its end.
+func killAll(ts *testscript.TestScript, neg bool, args []string) {
+	for _, cmd := range ts.BackgroundCmds() {
+		for cmd.Process.Kill() == nil { // until it is told that there is none
+			time.Sleep(10 * time.Millisecond)
+		}
 	}
 }
 

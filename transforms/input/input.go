@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/linnet-ml/linnet/transforms/store"
 )
@@ -48,9 +49,10 @@ type Set struct {
 
 // File is one document of a Set.
 type File struct {
-	URI  string // where to read it
-	Name string // Set.Name(URI)
-	Size int64  // bytes, from the listing
+	URI      string    // where to read it
+	Name     string    // Set.Name(URI)
+	Size     int64     // bytes, from the listing
+	Modified time.Time // from the listing
 }
 
 // Split splits the value of one --input at its commas; `\,` is a comma.
@@ -162,10 +164,27 @@ func (s *Set) Walk(ctx context.Context, f func(File) error) error {
 	if s.Sample > 0 {
 		return s.sample(ctx, f)
 	}
-	return s.walk(ctx, f)
+	return s.walk(ctx, f, func(err error) error { return err })
 }
 
-func (s *Set) walk(ctx context.Context, f func(File) error) error {
+// WalkOn is Walk where more is to come: a folder or pattern that has none yet is
+// no error, and of two inputs with one name the first is passed on, and twins is
+// called with the error that tells of both.
+func (s *Set) WalkOn(ctx context.Context, f func(File) error, twins func(error)) error {
+	return s.walk(ctx, f, func(err error) error {
+		switch {
+		case errors.Is(err, ErrTwins):
+			twins(err)
+		case errors.Is(err, fs.ErrNotExist):
+			return err
+		}
+		return nil
+	})
+}
+
+// walk asks bad what to make of an error that wraps ErrNone or ErrTwins: it goes
+// on where that is nil.
+func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) error) error {
 	// Of two files with one name, one may be annotated: the preferred kind is
 	// passed on at once, the other kind waits until all names are known.
 	seed := maphash.MakeSeed()
@@ -184,7 +203,7 @@ func (s *Set) walk(ctx context.Context, f func(File) error) error {
 			text := strings.TrimSuffix(file.Name, ".txt")
 			stem := maphash.String(seed, text)
 			if other, ok := stems[stem]; ok && other != name {
-				return false, fmt.Errorf("input: %w: brat/%s.txt of %s and its twin; leave one of them out", ErrTwins, text, file.URI)
+				return false, bad(fmt.Errorf("input: %w: brat/%s.txt of %s and its twin; leave one of them out", ErrTwins, text, file.URI))
 			}
 			stems[stem] = name
 		}
@@ -198,7 +217,7 @@ func (s *Set) walk(ctx context.Context, f func(File) error) error {
 		case strings.HasSuffix(file.Name, ".txt"):
 			return false, nil // X.txt and X.txt.ann
 		}
-		return false, fmt.Errorf("input: %w: %s.ann of %s and its twin; leave one of them out", ErrTwins, file.Name, file.URI)
+		return false, bad(fmt.Errorf("input: %w: %s.ann of %s and its twin; leave one of them out", ErrTwins, file.Name, file.URI))
 	}
 	for _, arg := range s.Args {
 		found, inside := 0, 0
@@ -226,7 +245,13 @@ func (s *Set) walk(ctx context.Context, f func(File) error) error {
 			if inside > 0 {
 				hint = "what there is lies in the output folder, where nothing is read"
 			}
-			return fmt.Errorf("input: %w in %s; %s", ErrNone, arg, hint)
+			err := fmt.Errorf("input: %w in %s; %s", ErrNone, arg, hint)
+			if _, missing := os.Stat(string(arg)); missing != nil && !remote(string(arg)) && !pattern(string(arg)) {
+				err = fmt.Errorf("%w (%w)", err, fs.ErrNotExist)
+			}
+			if err := bad(err); err != nil {
+				return err
+			}
 		}
 	}
 	for _, file := range waiting {
@@ -255,7 +280,7 @@ func (s *Set) list(ctx context.Context, arg string, f func(File) error) error {
 		if o.InFolder && !text && !errors.Is(o.Err, fs.ErrPermission) {
 			return nil // a folder's other files; a folder that cannot be read is told of by who tries
 		}
-		return f(File{URI: o.Path, Name: s.Name(o.Path), Size: o.Size})
+		return f(File{URI: o.Path, Name: s.Name(o.Path), Size: o.Size, Modified: o.Modified})
 	})
 	if errors.Is(err, store.ErrNotExist) {
 		return nil // told as ErrNone
@@ -288,7 +313,7 @@ func (s *Set) sample(ctx context.Context, f func(File) error) error {
 		best = slices.Insert(best, i, r)
 		best = best[:min(len(best), s.Sample)]
 		return nil
-	})
+	}, func(err error) error { return err })
 	if err != nil {
 		return err
 	}

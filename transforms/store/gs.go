@@ -287,15 +287,43 @@ func (g *gs) Read(ctx context.Context, uri string, limit int64) ([]byte, error) 
 }
 
 func (g *gs) Write(ctx context.Context, uri string, data []byte) error {
+	return g.replace(ctx, uri, func(o *storage.ObjectHandle, generation int64) error {
+		_, err := g.put(ctx, o, data, generation)
+		return err
+	})
+}
+
+// Create sends the object in pieces of 16 MiB; it is there when the last one
+// is. The client sends a lost piece again.
+func (g *gs) Create(ctx context.Context, uri string, write func(io.Writer) error) error {
+	var failed error // of write, which is no error of the store's
+	err := g.replace(ctx, uri, func(o *storage.ObjectHandle, generation int64) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		w := o.If(generationIs(generation)).NewWriter(ctx)
+		w.ContentType = "application/octet-stream"
+		if failed = write(w); failed != nil {
+			cancel() // Close alone would store what was sent so far
+		}
+		return errors.Join(failed, w.Close())
+	})
+	if failed != nil {
+		return failed
+	}
+	return err
+}
+
+// replace has an object written, on condition that it is of the generation that
+// was looked at, 0 for none. Most are new; another writer in between means to
+// look again.
+func (g *gs) replace(ctx context.Context, uri string, write func(o *storage.ObjectHandle, generation int64) error) error {
 	o, err := g.object(uri)
 	if err != nil {
 		return err
 	}
-	// Most outputs are new. Where there is one, replace just that one; another
-	// writer in between means to look again.
 	var generation int64
 	for range g.attempts {
-		_, err = g.put(ctx, o, data, generation)
+		err = write(o, generation)
 		if statusOf(err) != http.StatusPreconditionFailed {
 			break
 		}
@@ -312,14 +340,17 @@ func (g *gs) Write(ctx context.Context, uri string, data []byte) error {
 	return errGS(uri, err)
 }
 
+func generationIs(generation int64) storage.Conditions {
+	return storage.Conditions{GenerationMatch: generation, DoesNotExist: generation == 0}
+}
+
 // put writes an object in one request, in place of the given generation, or
 // where there is none (0). Trying again after a lost answer may find the
 // generation gone, by its own doing: then the status is 412 too.
 func (g *gs) put(ctx context.Context, o *storage.ObjectHandle, data []byte, generation int64) (int64, error) {
-	conditions := storage.Conditions{GenerationMatch: generation, DoesNotExist: generation == 0}
 	backoff := g.backoff
 	for attempt := 1; ; attempt++ {
-		written, err := g.putOnce(ctx, o.If(conditions), data)
+		written, err := g.putOnce(ctx, o.If(generationIs(generation)), data)
 		if err == nil || attempt >= g.attempts || !storage.ShouldRetry(err) {
 			return written, err
 		}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bufio"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -143,13 +144,31 @@ func (w *walker) root(path string, info fs.FileInfo) error {
 	return nil
 }
 
+// pageNames is how many names of a folder are held at a time, or twice as many
+// for a moment. A folder of more is read once for each page.
+var pageNames = 1 << 17
+
 func (w *walker) folder(f folder) error {
-	names, err := readNames(f.path)
-	if err != nil {
-		if err := w.report(Object{Path: f.path, InFolder: w.pattern == nil, Err: localError(f.path, err)}); err != nil {
+	after := ""
+	for {
+		names, err := namesAfter(f.path, after, pageNames)
+		if err != nil {
+			if err := w.report(Object{Path: f.path, InFolder: w.pattern == nil, Err: localError(f.path, err)}); err != nil {
+				return err
+			}
+		}
+		if err := w.names(f, names); err != nil {
 			return err
 		}
+		if err != nil || len(names) < pageNames {
+			return nil
+		}
+		after = names[len(names)-1]
 	}
+}
+
+// names lists some of the names in a folder.
+func (w *walker) names(f folder, names []string) error {
 	for _, name := range names {
 		if err := w.ctx.Err(); err != nil {
 			return err
@@ -210,16 +229,42 @@ func (w *walker) report(o Object) error {
 	return w.fn(o)
 }
 
-// readNames returns the sorted names in a folder; with an error, some of them.
-func readNames(path string) ([]string, error) {
+// namesAfter returns the first count names behind after in a folder, sorted;
+// with an error, some of them.
+func namesAfter(path, after string, count int) ([]string, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	names, err := f.Readdirnames(-1)
-	slices.Sort(names)
-	return names, err
+	var names []string
+	last := "" // with count names in hand, the largest that can be one of the first
+	first := func() {
+		slices.Sort(names)
+		if len(names) >= count {
+			clear(names[count:])
+			names = names[:count]
+			last = names[count-1]
+		}
+	}
+	for {
+		some, err := f.Readdirnames(1024)
+		for _, name := range some {
+			if name > after && (last == "" || name < last) {
+				names = append(names, name)
+			}
+		}
+		if err != nil {
+			first()
+			if err == io.EOF {
+				err = nil
+			}
+			return names, err
+		}
+		if len(names) >= 2*count {
+			first()
+		}
+	}
 }
 
 // linkError explains why a name that exists cannot be followed.
@@ -291,15 +336,29 @@ func (local) Read(ctx context.Context, uri string, limit int64) ([]byte, error) 
 }
 
 func (l local) Write(ctx context.Context, uri string, data []byte) error {
+	return l.create(ctx, uri, func(f *os.File) error { _, err := f.Write(data); return err })
+}
+
+func (l local) Create(ctx context.Context, uri string, write func(io.Writer) error) error {
+	return l.create(ctx, uri, func(f *os.File) error {
+		b := bufio.NewWriterSize(f, 64<<10)
+		if err := write(b); err != nil {
+			return err
+		}
+		return b.Flush()
+	})
+}
+
+func (l local) create(ctx context.Context, uri string, write func(*os.File) error) error {
 	target := filepath.Clean(uri)
 	beside := filepath.Dir(target)
 	dir := l.tempDir
 	if dir == "" {
 		dir = beside
 	}
-	err := writeBy(ctx, dir, target, data)
+	err := writeBy(ctx, dir, target, write)
 	if errors.Is(err, syscall.EXDEV) && dir != beside { // another disk
-		err = writeBy(ctx, beside, target, data)
+		err = writeBy(ctx, beside, target, write)
 	}
 	if errors.Is(err, fs.ErrExist) { // what os.Rename says of a folder
 		if info, e := os.Stat(target); e == nil && info.IsDir() {
@@ -312,9 +371,9 @@ func (l local) Write(ctx context.Context, uri string, data []byte) error {
 	return nil
 }
 
-// writeBy writes a temporary file in dir and renames it to target. A folder is
-// made when its lack was noticed, which saves the calls for all other files.
-func writeBy(ctx context.Context, dir, target string, data []byte) (err error) {
+// writeBy has a temporary file written in dir and renames it to target. A folder
+// is made when its lack was noticed, which saves the calls for all other files.
+func writeBy(ctx context.Context, dir, target string, write func(*os.File) error) (err error) {
 	temp := filepath.Join(dir, "."+rand.Text()+".tmp")
 	var f *os.File
 	err = inFolder(dir, func() (err error) {
@@ -329,7 +388,7 @@ func writeBy(ctx context.Context, dir, target string, data []byte) (err error) {
 			os.Remove(temp)
 		}
 	}()
-	_, err = f.Write(data)
+	err = write(f)
 	if e := f.Close(); err == nil {
 		err = e
 	}

@@ -228,6 +228,32 @@ func TestLocalLinks(t *testing.T) {
 	}
 }
 
+// TestLocalPages lists folders of more names than a page holds, in order.
+func TestLocalPages(t *testing.T) {
+	defer func(n int) { pageNames = n }(pageNames)
+	dir := t.TempDir()
+	var want []string
+	for i := range 3000 { // more than the system hands out at a time
+		want = append(want, fmt.Sprintf("%d.txt", i*7919%10007))
+	}
+	files(t, dir, want...)
+	files(t, dir, "sub/1", "sub/2", "sub/3")
+	want = append(want, "sub/1", "sub/2", "sub/3")
+	slices.Sort(want)
+	for _, pageNames = range []int{1 << 17, 2999, 1000, 7, 3} {
+		var got []string
+		if err := localStore(t).List(t.Context(), dir, func(o Object) error {
+			got = append(got, o.Path[len(dir)+1:])
+			return o.Err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("with pages of %d names: %d files of %d, or not in order", pageNames, len(got), len(want))
+		}
+	}
+}
+
 // TestLocalWriteIsWhole has readers look while writers replace a file.
 func TestLocalWriteIsWhole(t *testing.T) {
 	dir := t.TempDir()

@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"strings"
@@ -68,6 +69,10 @@ type Store interface {
 	Read(ctx context.Context, uri string, limit int64) ([]byte, error)
 	// Write makes uri hold data, all or nothing, with the folders above.
 	Write(ctx context.Context, uri string, data []byte) error
+	// Create is Write for what is too large to hold: uri gets what write writes,
+	// or stays as it was where write returns an error. After a first try that
+	// was in vain write is called again.
+	Create(ctx context.Context, uri string, write func(io.Writer) error) error
 	// Delete deletes a file, or an empty local folder. It is no error when
 	// there is none.
 	Delete(ctx context.Context, uri string) error

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"slices"
 	"strings"
@@ -86,6 +87,7 @@ func testReadWrite(t *testing.T, s Store, base string) {
 	if o, err := s.Stat(t.Context(), uri); err != nil || o.Path != uri || o.Size != int64(len(big)) || time.Since(o.Modified) > time.Minute {
 		t.Errorf("Stat: %+v, %v", o, err)
 	}
+	testCreate(t, s, uri, big)
 	// Names that are not there, but would be patterns.
 	_, err := s.Stat(t.Context(), Join(base, "out", "[x].txt"))
 	wantError(t, err, ErrNotExist, "[x].txt")
@@ -118,6 +120,42 @@ func testReadWrite(t *testing.T, s Store, base string) {
 	}
 	if _, err := s.Read(t.Context(), uri, 0); !errors.Is(err, ErrNotExist) {
 		t.Errorf("Read after Delete: %v", err)
+	}
+}
+
+// testCreate creates what takes several requests on gs://, and fails to.
+func testCreate(t *testing.T, s Store, uri, content string) {
+	t.Helper()
+	const times = 20
+	pieces := func(w io.Writer) error {
+		for range times {
+			if _, err := io.WriteString(w, content); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	full := errors.New("no more")
+	for _, there := range []string{content, ""} { // over an object, and over none
+		if there == "" {
+			if err := s.Delete(t.Context(), uri); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := s.Create(t.Context(), uri, func(w io.Writer) error { return errors.Join(pieces(w), full) })
+		if !errors.Is(err, full) {
+			t.Errorf("Create: %v, want the writer's error", err)
+		}
+		if there != "" {
+			wantContent(t, s, uri, there)
+		} else if _, err := s.Read(t.Context(), uri, 0); !errors.Is(err, ErrNotExist) {
+			t.Errorf("half an object is there: %v", err)
+		}
+		if err := s.Create(t.Context(), uri, pieces); err != nil {
+			t.Fatal(err)
+		}
+		wantContent(t, s, uri, strings.Repeat(content, times))
+		mustWrite(t, s, uri, content)
 	}
 }
 

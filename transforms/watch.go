@@ -1,0 +1,238 @@
+package transforms
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"math"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/sdf"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/log"
+
+	"github.com/linnet-ml/linnet/transforms/input"
+)
+
+// Watch is an unbounded PCollection<[]byte>: the address of every document of
+// set, those that come later included. A document is passed on when its size
+// and time have stood still for one interval, and again each time that they
+// changed and stood still. Its event time is that of the look that took it, in
+// the global window.
+//
+// What was passed on is remembered in the worker's memory, some 60 bytes a
+// document. A worker that starts anew passes every document on again, and Read
+// skips those that are done. The runner must stream: direct does not.
+func Watch(s beam.Scope, opts Options, set *input.Set, interval time.Duration) beam.PCollection {
+	s = s.Scope("linnet.Watch")
+	if interval <= 0 {
+		panic("transforms: Watch: the interval must be above 0")
+	}
+	encoded, err := json.Marshal(set)
+	if err != nil {
+		panic("transforms: Watch: " + err.Error())
+	}
+	fn := &watchFn{Run: opts.Run, Verbosity: opts.Verbosity, Interval: interval}
+	return beam.Reshuffle(s, beam.ParDo(s, fn, beam.Create(s, encoded)))
+}
+
+// watchFn is a splittable DoFn over an input.Set, as JSON. Its restriction
+// counts the looks at the set; between two of them it hands back to the runner,
+// which may write a checkpoint there.
+type watchFn struct {
+	Run       string
+	Verbosity int
+	Interval  time.Duration
+}
+
+// looks is a restriction: looks number Next, Next+1, … below End.
+type looks struct{ Next, End int64 }
+
+func (*watchFn) CreateInitialRestriction([]byte) looks          { return looks{0, math.MaxInt64} }
+func (*watchFn) SplitRestriction(_ []byte, all looks) []looks   { return []looks{all} }
+func (*watchFn) RestrictionSize([]byte, looks) float64          { return 1 }
+func (*watchFn) CreateTracker(l looks) *lookTracker             { return &lookTracker{left: l} }
+func (*watchFn) TruncateRestriction(*lookTracker, []byte) looks { return looks{} } // a drain is the end
+func (*watchFn) CreateWatermarkEstimator() *sdf.ManualWatermarkEstimator {
+	return new(sdf.ManualWatermarkEstimator)
+}
+
+// stopEvery is how often a watch asks whether it is to stop.
+const stopEvery = time.Second
+
+func (f *watchFn) ProcessElement(ctx context.Context, marks *sdf.ManualWatermarkEstimator, tracker *lookTracker, encoded []byte, emit func(beam.EventTime, []byte)) (sdf.ProcessContinuation, error) {
+	p := ProgressOf(f.Run)
+	w := watchedOf(f.Run)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now().Truncate(time.Millisecond) // event times have no more
+	marks.UpdateWatermark(now)
+	if p.Stopped() {
+		tracker.TryClaim(end)
+		return sdf.StopProcessing(), nil
+	}
+	pause := min(f.Interval, stopEvery)
+	number := tracker.left.Next
+	if !w.due(f.Interval) {
+		return sdf.ResumeProcessingIn(pause), nil
+	}
+	if !tracker.TryClaim(number) {
+		return sdf.StopProcessing(), nil
+	}
+	set := new(input.Set)
+	if err := json.Unmarshal(encoded, set); err != nil {
+		return sdf.StopProcessing(), p.fail("watch", err)
+	}
+	t := mtime.FromTime(now)
+	failed, err := w.look(ctx, set, number, f.Interval, func(file input.File) {
+		if !p.Stopped() {
+			emit(t, []byte(file.URI))
+		}
+	})
+	if failed != nil && err == nil {
+		log.Warnf(ctx, "linnet: watch: %v", failed)
+	}
+	return sdf.ResumeProcessingIn(pause), p.fail("watch", err)
+}
+
+// watched is what a process remembers of the files that a run watches.
+//
+// It may outlive the bundle that it served: a bundle fails, or a whole job goes
+// back to a checkpoint, and the process goes on. So it keeps which look took a
+// file: a restriction that begins with look n says that the runner has what the
+// looks before n emitted, and nothing of n and later ones.
+type watched struct {
+	mu     sync.Mutex
+	begin  time.Time
+	ended  time.Duration // when the last look did, since begin; times are monotonic
+	failed int           // looks in a row
+	seed   maphash.Seed
+	files  map[uint64]sighting // by the hash of the address
+}
+
+type sighting struct {
+	print uint64        // hash of size and time
+	since time.Duration // when the file was first seen so
+	taken int64         // the look that passed it on so, or never
+	look  int64         // the last that saw it
+}
+
+const never = math.MaxInt64
+
+var watches sync.Map // Options.Run → *watched
+
+func watchedOf(run string) *watched {
+	w, ok := watches.Load(run)
+	if !ok {
+		w, _ = watches.LoadOrStore(run, newWatched())
+	}
+	return w.(*watched)
+}
+
+func newWatched() *watched {
+	return &watched{begin: time.Now(), ended: -1, seed: maphash.MakeSeed(), files: map[uint64]sighting{}}
+}
+
+// due says whether an interval has gone by since the last look.
+func (w *watched) due(interval time.Duration) bool {
+	return w.ended < 0 || time.Since(w.begin)-w.ended >= interval
+}
+
+// patience is how many looks in a row may fail before the run does.
+const patience = 10
+
+// look lists the set once and takes what has stood still. Where the listing
+// fails, as storage does at times, failed says why and the next look goes on;
+// err is for the run.
+func (w *watched) look(ctx context.Context, set *input.Set, number int64, interval time.Duration, take func(input.File)) (failed, err error) {
+	begin := time.Since(w.begin)
+	var passedOver error
+	failed = set.WalkOn(ctx, func(file input.File) error {
+		key := maphash.String(w.seed, file.URI)
+		print := maphash.Comparable(w.seed, [2]int64{file.Size, file.Modified.UnixNano()})
+		s, known := w.files[key]
+		if !known || s.print != print {
+			s = sighting{print: print, since: time.Since(w.begin), taken: never}
+		}
+		if s.taken >= number && begin-s.since >= interval {
+			s.taken = number
+			take(file)
+		}
+		s.look = number
+		w.files[key] = s
+		return nil
+	}, func(err error) { passedOver = err })
+	w.ended = time.Since(w.begin)
+	if failed != nil {
+		w.failed++
+		if ctx.Err() != nil || w.failed >= patience {
+			return nil, failed
+		}
+		return fmt.Errorf("%w; looking again in %v", failed, interval), nil
+	}
+	w.failed = 0
+	maps.DeleteFunc(w.files, func(_ uint64, s sighting) bool { return s.look != number })
+	return passedOver, nil
+}
+
+// lookTracker tracks looks. It is split where the DoFn hands back, and nowhere
+// else: two watches of one set would do everything twice.
+type lookTracker struct {
+	mu   sync.Mutex
+	left looks // not claimed yet
+}
+
+// end is the position that a watch claims to stop.
+const end = int64(math.MaxInt64)
+
+func (t *lookTracker) TryClaim(position any) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	number := position.(int64)
+	if number >= t.left.End {
+		t.left.Next = t.left.End
+		return false
+	}
+	t.left.Next = number + 1
+	return true
+}
+
+func (t *lookTracker) TrySplit(fraction float64) (primary, residual any, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if fraction > 0 || t.left.Next >= t.left.End {
+		return t.left, nil, nil
+	}
+	rest := t.left
+	t.left.End = t.left.Next
+	return t.left, rest, nil
+}
+
+func (t *lookTracker) GetError() error { return nil }
+
+func (t *lookTracker) GetProgress() (done, remaining float64) { return 0, 1 }
+
+func (t *lookTracker) IsDone() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.left.Next >= t.left.End
+}
+
+func (t *lookTracker) GetRestriction() any {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.left
+}
+
+// IsBounded implements sdf.BoundableRTracker.
+func (t *lookTracker) IsBounded() bool { return false }
+
+func init() {
+	beam.RegisterDoFn(&watchFn{})
+	beam.RegisterType(reflect.TypeFor[looks]())
+}

@@ -1,0 +1,214 @@
+package transforms
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"github.com/linnet-ml/linnet/transforms/input"
+)
+
+// TestWatchLooks follows the looks at a folder one by one: what each of them
+// takes. An interval of 0 lets a file stand still between any two looks.
+func TestWatchLooks(t *testing.T) {
+	dir := write(t, map[string]string{"a.txt": "one\n"})
+	set, err := input.New([]string{dir}, "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWatched()
+	at := func(number int64, interval time.Duration, want ...string) {
+		t.Helper()
+		var got []string
+		failed, err := w.look(t.Context(), set, number, interval, func(f input.File) { got = append(got, f.Name) })
+		if failed != nil || err != nil {
+			t.Fatal(failed, err)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("look %d takes %q, want %q", number, got, want)
+		}
+	}
+	put := func(name, text string, second int64) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, time.Time{}, time.Unix(second, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at(0, 0) // never at first sight
+	at(1, time.Hour)
+	at(2, 0, "a.txt")
+	at(3, 0)
+	put("b.txt", "half", 1)
+	at(4, 0)
+	put("b.txt", "half written", 1) // the size differs
+	at(5, 0)
+	put("b.txt", "half-written", 2) // the time differs
+	at(6, 0)
+	at(7, 0, "b.txt")
+	put("a.txt", "two\n", 3)
+	at(8, 0)
+	at(9, 0, "a.txt")
+	if err := os.Remove(filepath.Join(dir, "a.txt")); err != nil {
+		t.Fatal(err)
+	}
+	at(10, 0)
+	equal(t, "files remembered", len(w.files), 1)
+	put("a.txt", "two\n", 3) // the very one, back again
+	at(11, 0)
+	at(12, 0, "a.txt")
+
+	// The runner goes back to look 9, whose outputs are lost: a.txt, which look
+	// 12 took, is taken again, and b.txt, which look 7 took, is not.
+	at(9, 0, "a.txt")
+	at(10, 0)
+}
+
+// TestWatchGoesOn checks what a watch survives: no file, twins, and a listing
+// that fails now and then, but not always.
+func TestWatchGoesOn(t *testing.T) {
+	dir := t.TempDir()
+	set, err := input.New([]string{dir + "/*.md", dir + "/*.ann"}, "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWatched()
+	none := func(input.File) { t.Error("takes something") }
+	if failed, err := w.look(t.Context(), set, 0, 0, none); failed != nil || err != nil {
+		t.Fatalf("an empty folder: %v, %v", failed, err)
+	}
+	for _, name := range []string{"x.md", "x.md.ann", "y.md"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for number := range int64(2) {
+		failed, err := w.look(t.Context(), set, number, 0, func(f input.File) { got = append(got, f.URI[len(dir)+1:]) })
+		if !errors.Is(failed, input.ErrTwins) || err != nil {
+			t.Fatalf("twins: %v, %v", failed, err)
+		}
+	}
+	if want := []string{"x.md", "y.md"}; !slices.Equal(got, want) {
+		t.Errorf("takes %q, want %q", got, want)
+	}
+
+	set.Args = [][]byte{[]byte(dir + "/gone")}
+	for i := range patience {
+		failed, err := w.look(t.Context(), set, 2, 0, none)
+		if last := i == patience-1; (err != nil) != last || (failed != nil) == last {
+			t.Fatalf("failure %d: %v, %v", i+1, failed, err)
+		}
+	}
+}
+
+// TestLookTracker checks the splits: only where the DoFn hands back, and all of
+// the rest then.
+func TestLookTracker(t *testing.T) {
+	tracker := (*watchFn)(nil).CreateTracker(looks{3, end})
+	if !tracker.TryClaim(int64(3)) || tracker.IsDone() {
+		t.Fatal("look 3 cannot be claimed, or is all")
+	}
+	if _, residual, err := tracker.TrySplit(0.5); residual != nil || err != nil {
+		t.Errorf("split in the middle: %v, %v", residual, err)
+	}
+	primary, residual, err := tracker.TrySplit(0)
+	if primary != (looks{4, 4}) || residual != (looks{4, end}) || err != nil || !tracker.IsDone() {
+		t.Errorf("handing back: %v and %v, %v", primary, residual, err)
+	}
+	tracker = (*watchFn)(nil).CreateTracker(residual.(looks))
+	if tracker.TryClaim(end) || !tracker.IsDone() {
+		t.Error("claiming the end does not end")
+	}
+}
+
+// TestWatch watches a folder on prism, from before it has its files until it is
+// told to stop: each document comes once, a changed one twice.
+func TestWatch(t *testing.T) {
+	const interval = 60 * time.Millisecond
+	dir := write(t, map[string]string{"first.txt": "one\n", "\xff.txt": "no UTF-8\n", "other.md": "x"})
+	set, err := input.New([]string{dir}, "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := Options{Run: t.Name(), Base: Path(set.Base)}
+	progress := ProgressOf(opts.Run)
+	defer ForgetProgress(opts.Run)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := runOn("prism", func(s beam.Scope) {
+			docs, rejected := Read(s, opts, Watch(s, opts, set, interval))
+			collect(s, t.Name(), beam.ParDo(s, textOf, docs))
+			collect(s, t.Name()+" rejected", rejected)
+		})
+		ended <- err
+	}()
+	seen := func() []string {
+		got, ok := collected.Load(t.Name())
+		if !ok {
+			return nil
+		}
+		b := got.(*bag)
+		b.Lock()
+		defer b.Unlock()
+		var texts []string
+		for i, x := range b.elements {
+			texts = append(texts, string(x.([]byte)))
+			if age := time.Since(b.times[i].ToTime()); age < 0 || age > time.Hour {
+				t.Errorf("%q has the event time %v", x, b.times[i].ToTime())
+			}
+		}
+		slices.Sort(texts)
+		return texts
+	}
+	wait := func(want ...string) {
+		t.Helper()
+		for until := time.Now().Add(time.Minute); !slices.Equal(seen(), want); time.Sleep(interval / 4) {
+			select {
+			case err := <-ended:
+				t.Fatalf("it ended: %v", err)
+			default:
+			}
+			if time.Now().After(until) {
+				t.Fatalf("got %q, want %q", seen(), want)
+			}
+		}
+	}
+	wait("no UTF-8\n", "one\n")
+
+	if err := os.WriteFile(filepath.Join(dir, "late.txt"), []byte("late\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	wait("late\n", "no UTF-8\n", "one\n")
+	if err := os.WriteFile(filepath.Join(dir, "first.txt"), []byte("two\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	wait("late\n", "no UTF-8\n", "one\n", "two\n")
+
+	progress.Stop()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it does not stop")
+	}
+	equal(t, "all documents", len(gather[[]byte](t.Name())), 4)
+	equal(t, "rejected", len(gather[Rejection](t.Name()+" rejected")), 0)
+}
+
+func textOf(_ context.Context, t beam.EventTime, d Document) (beam.EventTime, []byte) {
+	return t, d.Text
+}
+
+func init() { beam.RegisterFunction(textOf) }
