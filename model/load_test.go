@@ -313,20 +313,59 @@ func TestLoadUnaligned(t *testing.T) {
 	}
 }
 
-// FuzzLoad holds Load to an error or valid weights for any files: no panic,
-// and no allocation beyond what the sizes of the files explain.
-func FuzzLoad(f *testing.F) {
+// FuzzConfig holds the reading of config.json to one line of error, or to a
+// Config that is valid, bounded and the same when it is written and read again.
+func FuzzConfig(f *testing.F) {
+	good := saved(f, testWeights(testConfig()))[configFile].Data
+	f.Add(good)
+	f.Add([]byte(`{"format":1}`))
+	f.Add(bytes.Replace(good, []byte(`"hidden_size": 3`), []byte(`"hidden_size": 4096`), 1))
+	f.Add(bytes.Replace(good, []byte(`"input_size": 50`), []byte(`"input_size": 1e30`), 1))
+	f.Add([]byte("[[[[[[[[[[[["))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		w := new(Weights)
+		if err := decodeConfig(text, &w.Config); err != nil {
+			if msg := err.Error(); strings.ContainsAny(msg, "\n\r") || msg == "" {
+				t.Errorf("error %q is not one line", msg)
+			}
+			return
+		}
+		if err := w.Config.Validate(); err != nil {
+			t.Errorf("it was read, and Validate refuses it: %v", err)
+		}
+		if limit := weightsLimit(w.tensors()); limit < 0 || limit > 2*maxBytes {
+			t.Errorf("it allows %d bytes of weights", limit)
+		}
+		again, err := json.Marshal(&w.Config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var c Config
+		if err := decodeConfig(again, &c); err != nil {
+			t.Fatalf("written again as %s: %v", again, err)
+		}
+		twice, err := json.Marshal(&c)
+		if err != nil || !bytes.Equal(again, twice) {
+			t.Errorf("written again as %s, then as %s, %v", again, twice, err)
+		}
+	})
+}
+
+// FuzzWeights holds Load to an error or valid weights, whatever
+// weights.safetensors holds: no panic, no memory that the file does not explain.
+func FuzzWeights(f *testing.F) {
 	c := testConfig()
 	c.InputSize, c.NumLayers = 3, 1
 	good := saved(f, testWeights(c))
-	config, weights := good[configFile].Data, good[weightsFile].Data
-	f.Add(config, weights)
-	f.Add([]byte(`{"format":1}`), weights[:100])
-	f.Add(bytes.Replace(config, []byte(`"hidden_size": 3`), []byte(`"hidden_size": 4096`), 1), weights)
-	f.Add(config, bytes.Replace(weights, []byte(`"shape":[3,5]`), []byte(`"shape":[9,9]`), 1))
-	f.Add(config, []byte("\x02\x00\x00\x00\x00\x00\x00\x00{}"))
-	f.Fuzz(func(t *testing.T, config, weights []byte) {
-		w, err := Load(fstest.MapFS{configFile: &fstest.MapFile{Data: config}, weightsFile: &fstest.MapFile{Data: weights}})
+	config, weights := good[configFile], good[weightsFile].Data
+	f.Add(weights)
+	f.Add(weights[:100])
+	f.Add(bytes.Replace(weights, []byte(`"shape":[3,5]`), []byte(`"shape":[9,9]`), 1))
+	f.Add(bytes.Replace(weights, []byte(`"shape":[3,5]`), []byte(`"shape":[4294967296,4294967296]`), 1))
+	f.Add([]byte("\x02\x00\x00\x00\x00\x00\x00\x00{}"))
+	f.Add([]byte("\xff\xff\xff\xff\xff\xff\xff\xff{}"))
+	f.Fuzz(func(t *testing.T, weights []byte) {
+		w, err := Load(fstest.MapFS{configFile: config, weightsFile: &fstest.MapFile{Data: weights}})
 		if err != nil {
 			if msg := err.Error(); strings.ContainsAny(msg, "\n\r") || !strings.HasPrefix(msg, "model: ") {
 				t.Errorf("error %q is not one line of package model", msg)

@@ -54,22 +54,29 @@ func (x *index) add(record []byte) {
 		name = string(b)
 	}
 	d.path = htmlFile(name)[0]
+	if !strings.HasPrefix(d.path, "html/") { // not of ours: it leads elsewhere
+		return
+	}
 	if slices.Contains(d.Outputs, strings.ToValidUTF8(d.path, "\ufffd")) || d.Bytes != "" {
 		x.docs = append(x.docs, d)
 	}
 }
 
-// writeIndex writes IndexFile in order of the names, where any document has a
-// review page.
+// writeIndex writes IndexFile where any document has a review page.
 func (o *Options) writeIndex(ctx context.Context, x *index) error {
-	docs := x.docs
-	if len(docs) == 0 {
+	if len(x.docs) == 0 {
 		return nil
 	}
 	st, err := o.outputStore(ctx)
 	if err != nil {
 		return err
 	}
+	return st.Write(ctx, store.Join(string(o.Output), IndexFile), x.page())
+}
+
+// page is IndexFile, in order of the names.
+func (x *index) page() []byte {
+	docs := x.docs
 	labels, lines := map[string]int64{}, 0
 	for _, d := range docs {
 		lines += d.Lines
@@ -117,7 +124,7 @@ func (o *Options) writeIndex(ctx context.Context, x *index) error {
 		fmt.Fprintf(&out, "<td>%d</td>", labels[label])
 	}
 	out.WriteString("</tr></tfoot>\n</table>\n</div>\n</body>\n</html>\n")
-	return st.Write(ctx, store.Join(string(o.Output), IndexFile), out.Bytes())
+	return out.Bytes()
 }
 
 // escapePath is a path as a URL below the page's own.

@@ -171,11 +171,16 @@ func (f *readFn) readTries(ctx context.Context, uri string) (data []byte, err er
 			}
 		}
 		data, err = st.Read(ctx, uri, f.Options.maxDocumentBytes())
-		if err == nil || errors.Is(err, store.ErrTooLarge) || errors.Is(err, store.ErrName) || ctx.Err() != nil {
+		if err == nil || hopeless(err) || ctx.Err() != nil {
 			break
 		}
 	}
 	return data, err
+}
+
+// hopeless says that another try cannot help.
+func hopeless(err error) bool {
+	return errors.Is(err, store.ErrTooLarge) || errors.Is(err, store.ErrName) || errors.Is(err, store.ErrNotFile) || errors.Is(err, fs.ErrPermission)
 }
 
 // advise adds what to do about a document that cannot be read.
@@ -183,6 +188,10 @@ func advise(err error) error {
 	switch {
 	case errors.Is(err, store.ErrTooLarge):
 		return fmt.Errorf("%w; raise --max_document_bytes or split the document", err)
+	case errors.Is(err, store.ErrNotFile):
+		return fmt.Errorf("%w; name regular files, or leave it out", err)
+	case errors.Is(err, store.ErrChanged):
+		return fmt.Errorf("%w; run again with --retry_rejected when it is complete", err)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w; allow reading it", err)
 	case errors.Is(err, fs.ErrNotExist):

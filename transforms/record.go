@@ -98,13 +98,12 @@ func (o *Options) isDone(ctx context.Context, name, hash string) (bool, error) {
 	}
 	data, err := st.Read(ctx, o.donePath(name), recordLimit)
 	switch {
-	case errors.Is(err, store.ErrNotExist) || errors.Is(err, store.ErrTooLarge) || badName(err):
+	case noRecord(err):
 		return false, nil
 	case err != nil:
 		return false, err
 	}
-	var r Done
-	if json.Unmarshal(data, &r) != nil || r.InputSHA256 != hash || r.Model != o.ModelHash || r.Settings != o.Settings {
+	if !o.holds(data, hash) {
 		return false, nil
 	}
 	for _, out := range o.outputs(name) {
@@ -113,6 +112,19 @@ func (o *Options) isDone(ctx context.Context, name, hash string) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// holds says whether a Done record, as JSON, is of these bytes, this model and
+// these settings.
+func (o *Options) holds(record []byte, hash string) bool {
+	var r Done
+	return json.Unmarshal(record, &r) == nil && r.InputSHA256 == hash && r.Model == o.ModelHash && r.Settings == o.Settings
+}
+
+// noRecord says that a record cannot be read for what lies in its place, not
+// for what the store does: it is not there, is no file, or far too large.
+func noRecord(err error) bool {
+	return errors.Is(err, store.ErrNotExist) || errors.Is(err, store.ErrTooLarge) || errors.Is(err, store.ErrNotFile) || badName(err)
 }
 
 // wasRejected says whether there is a record of the document's rejection.
@@ -204,9 +216,16 @@ var errEmpty = errors.New("empty")
 // gathering bounds the bytes of records in flight.
 const gathering = 4 << 20
 
+// compact writes a record as one line without its end, and says whether it is a
+// JSON object at all.
+func compact(line *bytes.Buffer, record []byte) bool {
+	record = bytes.TrimSpace(record)
+	return bytes.HasPrefix(record, []byte("{")) && json.Compact(line, record) == nil
+}
+
 // gather writes the records of a folder into one file, a line each. A record
-// that is not whole, cut short by a full disk, say, is left out: its document
-// will be done again.
+// that is not whole, such as the rest of one that a power cut left, is left out:
+// its document will be done again.
 func (o *Options) gather(ctx context.Context, folder, file string, index *index) error {
 	st, err := o.outputStore(ctx)
 	if err != nil {
@@ -216,8 +235,8 @@ func (o *Options) gather(ctx context.Context, folder, file string, index *index)
 	err = st.Create(ctx, path, func(w io.Writer) error {
 		records := pipe.NewIO(gathering, func(ctx context.Context, uri string) ([]byte, error) {
 			data, err := st.Read(ctx, uri, recordLimit)
-			if errors.Is(err, store.ErrNotExist) || errors.Is(err, store.ErrChanged) {
-				return nil, nil // made anew this moment; the next gathering has it
+			if noRecord(err) || errors.Is(err, store.ErrChanged) {
+				return nil, nil // made anew this moment, and the next gathering has it, or no record
 			}
 			return data, err
 		})
@@ -229,7 +248,7 @@ func (o *Options) gather(ctx context.Context, folder, file string, index *index)
 		empty := true
 		add := func(data []byte, err error) error {
 			line.Reset()
-			if err != nil || json.Compact(&line, data) != nil {
+			if err != nil || !compact(&line, data) {
 				return err
 			}
 			empty = false

@@ -279,7 +279,7 @@ func notRegular(path string, info fs.FileInfo) error {
 	what := "special file"
 	switch mode := info.Mode(); {
 	case mode.IsDir():
-		return fmt.Errorf("store: %s: %w, not a file", quote(path), ErrFolder)
+		return fmt.Errorf("store: %s: %w, %w", quote(path), ErrFolder, ErrNotFile)
 	case mode&fs.ModeNamedPipe != 0:
 		what = "pipe"
 	case mode&fs.ModeSocket != 0:
@@ -287,7 +287,7 @@ func notRegular(path string, info fs.FileInfo) error {
 	case mode&fs.ModeDevice != 0:
 		what = "device"
 	}
-	return fmt.Errorf("store: %s: is a %s, not a file", quote(path), what)
+	return fmt.Errorf("store: %s: is a %s, %w", quote(path), what, ErrNotFile)
 }
 
 func (local) Stat(_ context.Context, uri string) (Object, error) {

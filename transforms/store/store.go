@@ -29,6 +29,7 @@ var (
 	ErrLocked   = errors.New("locked by another run")
 	ErrChanged  = errors.New("changed while it was read")
 	ErrFolder   = errors.New("is a folder") // a local one, where a file should be
+	ErrNotFile  = errors.New("not a file")  // a local pipe, socket, device or folder; no retry helps
 	// ErrName is a name that the store cannot hold, such as bytes that are no
 	// UTF-8 on gs://. No retry helps.
 	ErrName = errors.New("impossible name")
