@@ -131,7 +131,7 @@ func (c *Config) checkClasses() error {
 	}
 	for _, l := range c.FocalClasses() {
 		if !c.isClass(l) {
-			return fmt.Errorf("focal_labels: %s is not in classes", quote(l))
+			return fmt.Errorf("focal_labels: %s is not in classes: %s", quote(l), c.classNames())
 		}
 	}
 	return nil
@@ -189,7 +189,7 @@ func (c *Config) classWeights() (map[string]float64, error) {
 		}
 		label = strings.TrimSpace(label)
 		if !c.isClass(label) {
-			return nil, fmt.Errorf("class_weights: %s is not in classes", quote(label))
+			return nil, fmt.Errorf("class_weights: %s is not in classes: %s", quote(label), c.classNames())
 		}
 		if _, twice := weights[label]; twice {
 			return nil, fmt.Errorf("class_weights: %s stands there twice; name each class once", label)
@@ -205,6 +205,22 @@ func (c *Config) classWeights() (map[string]float64, error) {
 
 func (c *Config) isClass(label string) bool {
 	return index(c.Classes, label) >= 0 || index(c.FullClasses, label) >= 0
+}
+
+// classNames lists the classes of both heads, the first ones where they are
+// many.
+func (c *Config) classNames() string {
+	const many = 40
+	names := append([]string(nil), c.Classes...)
+	for _, l := range c.FullClasses {
+		if index(names, l) < 0 {
+			names = append(names, l)
+		}
+	}
+	if len(names) > many {
+		names = append(names[:many], "…")
+	}
+	return strings.Join(names, ", ")
 }
 
 // parameterBytes is the size of all parameters as they stand in the file.

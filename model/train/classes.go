@@ -18,7 +18,8 @@ const minLines = 20
 //
 //   - Classes of the full label set are the raw labels with at least 20 lines,
 //     and OtherClass, by name. Those of the collapsed set are cfg.Classes; where
-//     that is empty, those that LabelMap maps to, and OtherClass.
+//     that is empty, those that LabelMap maps to, and OtherClass
+//     unless LabelMap leaves no label of docs to it: then there is none.
 //   - Where NumClasses is not 0 and smaller than that, the commonest
 //     NumClasses−1 stay and the rest fold into OtherClass, which stays too.
 //   - FullClasses, the second head of a model with collapsed labels, are the
@@ -49,6 +50,13 @@ func Classes(docs []Document, cfg model.Config) (model.Config, error) {
 		cfg.FullClasses = nil
 	case len(classes) == 0:
 		classes = slices.Compact(slices.Sorted(maps.Values(cfg.LabelMap)))
+		rest := false
+		for l := range raw {
+			rest = rest || cfg.LabelMap[l] == "" && !slices.Contains(classes, l)
+		}
+		if !rest {
+			cfg.OtherClass = ""
+		}
 	}
 	if other := cfg.OtherClass; other != "" && !slices.Contains(classes, other) {
 		classes = append(classes, other)

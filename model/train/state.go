@@ -71,8 +71,10 @@ type epochSums struct {
 // Step is the number of steps that were taken.
 func (s *State) Step() int { return s.Position.Step }
 
-// Epochs is the number of whole epochs.
-func (s *State) Epochs() int { return len(s.Position.Epochs) }
+// Epochs is the number of whole epochs, EpochSteps that of the steps behind
+// them.
+func (s *State) Epochs() int     { return len(s.Position.Epochs) }
+func (s *State) EpochSteps() int { return s.Position.Epoch.Steps }
 
 // ErrState is a checkpoint that is damaged, or no checkpoint.
 var ErrState = errors.New("no whole checkpoint")

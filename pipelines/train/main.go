@@ -1,47 +1,65 @@
-// Command train makes a model from annotated documents, on this machine.
+// Command train makes a model from annotated documents, in this process or, by
+// --runner and --workers, as Beam pipelines.
 //
 //	train --input=corpus --validation=corpus/Vol119 --model_out=model
+//
+// Where it stands lies in model_out/_training until the model is written, so
+// that --resume goes on after a kill.
 //
 // Exit statuses: 0 done; 1 failed; 2 wrong use.
 package main
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/jobopts"
+
 	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/bundled"
 	"github.com/linnet-ml/linnet/model/train"
 	"github.com/linnet-ml/linnet/pipelines/internal/cli"
-	"github.com/linnet-ml/linnet/transforms/feature"
+	"github.com/linnet-ml/linnet/pipelines/internal/curve"
+	"github.com/linnet-ml/linnet/runners"
+	"github.com/linnet-ml/linnet/transforms"
+	"github.com/linnet-ml/linnet/transforms/averaging"
 	"github.com/linnet-ml/linnet/transforms/input"
 	"github.com/linnet-ml/linnet/transforms/store"
-	"github.com/linnet-ml/linnet/transforms/yedda"
 )
 
 func main() { cli.Main(run) }
 
 // options are the flags of train.
 type options struct {
-	config                                       model.Config
-	input, validation, test, labelMap            cli.Strings
-	runner, modelOut, initModel, device, comment string
-	earlyStopping, verbosity                     int
+	config                            model.Config
+	input, validation, test, labelMap cli.Strings
+	modelOut, initModel, device, keep string
+	comment                           string
+	earlyStopping, checkpointSteps    int
+	workers, roundSteps, cores        int
+	resume                            bool
+	verbosity                         int
+
+	documents []averaging.Document // of --input, as read
 }
 
 // later are flags of the design that this version does not have.
-var later = []string{"resume", "mixed_precision", "worker_gpu", "worker_gpu_type", "worker_pool", "flink_rest"}
+var later = []string{"mixed_precision"}
 
 // configFlags are the fields of model.Config that are flags, by the same name.
 var configFlags = []string{"input_size", "embedding_size", "hidden_size", "num_layers", "num_classes", "dropout",
@@ -51,15 +69,14 @@ var configFlags = []string{"input_size", "embedding_size", "hidden_size", "num_l
 func define(f *cli.Flags) *options {
 	o := &options{config: model.DefaultConfig()}
 	c := &o.config
-	f.StringVar(&o.runner, "runner", "direct", "`direct`: training works in this process")
-	f.Var(&o.input, "input", "annotated `files`, folders and patterns to train on, separated by commas or repeated;\nwhat --validation and --test name is left out")
+	f.Var(&o.input, "input", "annotated `files`, folders and patterns to train on, separated by commas or repeated;\nwhat --validation and --test name is left out, with a warning")
 	f.Var(&o.validation, "validation", "annotated `files`, folders and patterns, judged after each epoch")
-	f.Var(&o.test, "test", "annotated `files`, folders and patterns, judged at the end")
+	f.Var(&o.test, "test", "annotated `files`, folders and patterns, judged once, at the end")
 	f.StringVar(&o.modelOut, "model_out", "", "`folder` or gs://bucket/prefix to write the model to")
-	f.StringVar(&o.initModel, "init_model", "", "`folder` or gs://bucket/prefix of a model to begin with; flags not given are as it has them")
+	f.StringVar(&o.initModel, "init_model", "", "`folder` or gs://bucket/prefix of a model to begin with, or bundled; flags not given are as it has them")
 	f.StringVar(&o.comment, "description", "", "what the documents are, with source and licence, for the model's metadata")
 	f.StringVar(&c.LabelSet, "label_set", model.Collapsed, "`collapsed` (Nomenclature, Description, Misc-exposition) or full (every label with 20 lines)")
-	f.Var(&o.labelMap, "label_map", "`Label=Class` pairs, separated by commas or repeated, or a .json file with an object of them;\nwhat it does not name becomes Misc-exposition")
+	f.Var(&o.labelMap, "label_map", "`Label=Class` pairs, separated by commas or repeated, or a .json file with an object of them;\nwhat it does not name becomes what it has for *, or Misc-exposition")
 	f.IntVar(&c.InputSize, "input_size", c.InputSize, "`rows` of the embedding table")
 	f.IntVar(&c.EmbeddingSize, "embedding_size", c.EmbeddingSize, "`numbers` a row")
 	f.IntVar(&c.HiddenSize, "hidden_size", c.HiddenSize, "`units` of an LSTM in one direction")
@@ -77,7 +94,13 @@ func define(f *cli.Flags) *options {
 	f.StringVar(&c.ClassWeights, "class_weights", c.ClassWeights, "`none`, balanced, or Label=weight,… for the loss")
 	f.StringVar(&c.FocalLabels, "focal_labels", c.FocalLabels, "`labels` trained with focal loss, separated by commas")
 	f.Int64Var(&c.Seed, "seed", c.Seed, "`seed` of weights, order and dropout")
-	f.IntVar(&o.earlyStopping, "early_stopping", 0, "stop after so many `epochs` without a better macro-F1 on --validation, and keep the best; 0 for never")
+	f.IntVar(&o.earlyStopping, "early_stopping", 0, "stop after so many `epochs` without a better macro-F1 on --validation; 0 for never")
+	f.StringVar(&o.keep, "keep", "best", "`best` keeps the epoch with the highest macro-F1 on --validation, last the last one")
+	f.BoolVar(&o.resume, "resume", false, "go on from the checkpoint in --model_out, where there is one; all other flags as before")
+	f.IntVar(&o.checkpointSteps, "checkpoint_steps", 200, "`steps` from one checkpoint to the next, beside that of each epoch; 0 for these alone")
+	f.IntVar(&o.workers, "workers", 0, "`workers` that share each batch as a Beam pipeline a round, their weights averaged after it;\n0 trains in this process, or by one worker with a --runner given")
+	f.IntVar(&o.roundSteps, "round_steps", 0, "`steps` of a round of --workers; 0 for an epoch")
+	f.IntVar(&o.cores, "worker_cores", 0, "`cores` that each of --workers uses; 0 for all of its machine")
 	f.StringVar(&o.device, "device", "cpu", "`cpu`")
 	f.IntVar(&o.verbosity, "verbosity", 1, "`level` of detail: 0 errors, 1 progress and summary")
 	f.Later(later...)
@@ -85,17 +108,26 @@ func define(f *cli.Flags) *options {
 }
 
 func run(ctx context.Context) error {
-	f := cli.NewFlags("train", "Trains a model on annotated documents.")
+	f := cli.NewFlags("train", "Trains a model on annotated documents.", runners.Flags...)
+	runners.Define(f.FlagSet)
 	o := define(f)
 	if err := f.Parse(os.Args[1:]); err != nil {
 		return err
 	}
 	cli.Verbosity = o.verbosity
-	if err := o.check(f); err != nil {
+	if done, err := runners.Boot(ctx); done {
 		return err
 	}
-	if o.verbosity > 0 {
-		fmt.Fprintf(os.Stderr, "training on %s …\n", strings.Join(o.input, ", "))
+	if !f.Worker() {
+		if err := o.check(f); err != nil {
+			return err
+		}
+		if o.verbosity > 0 {
+			fmt.Fprintf(os.Stderr, "training on %s …\n", strings.Join(o.input, ", "))
+		}
+	}
+	if f.Worker() || o.workers > 0 {
+		runners.Init(o.verbosity) // a worker stays in here
 	}
 	return o.train(ctx, f)
 }
@@ -103,9 +135,25 @@ func run(ctx context.Context) error {
 // check finds wrong use.
 func (o *options) check(f *cli.Flags) error {
 	o.input, o.validation, o.test = splitAll(o.input), splitAll(o.validation), splitAll(o.test)
+	if o.workers == 0 && f.Given("runner") {
+		o.workers = 1
+	}
+	if _, err := runners.Name(); err != nil {
+		return cli.Usagef("%w", err)
+	}
 	switch {
-	case !strings.EqualFold(o.runner, "direct") && !strings.EqualFold(o.runner, "DirectRunner"):
-		return cli.Usagef("--runner=%s: this version trains on one machine; use --runner=direct", o.runner)
+	case o.workers < 0:
+		return cli.Usagef("--workers=%d: it must be 0 or more", o.workers)
+	case o.workers == 0 && (o.roundSteps != 0 || o.cores != 0):
+		return cli.Usagef("--round_steps and --worker_cores are for --workers; name how many")
+	case o.roundSteps < 0 || o.cores < 0 || o.checkpointSteps < 0:
+		return cli.Usagef("--round_steps, --worker_cores and --checkpoint_steps must be 0 or more")
+	case o.workers > 0 && *jobopts.Async:
+		return cli.Usagef("--async: each round needs the end of the one before; leave it out")
+	case o.keep != "best" && o.keep != "last":
+		return cli.Usagef("--keep=%s is none; it must be best or last", o.keep)
+	case o.keep == "last" && o.earlyStopping > 0:
+		return cli.Usagef("--keep=last and --early_stopping: the last epochs are the ones that got no better; leave one out")
 	case len(o.input) == 0:
 		return cli.Usagef("no --input: name annotated files, folders or patterns")
 	case o.modelOut == "":
@@ -126,6 +174,17 @@ func (o *options) check(f *cli.Flags) error {
 	if _, err := store.For(context.Background(), o.modelOut); err != nil {
 		return cli.Usagef("--model_out: %w", err)
 	}
+	if o.workers > 0 {
+		if err := runners.Check(); err != nil {
+			return cli.Usagef("%w", err)
+		}
+		if runners.DryRun() {
+			return cli.Usagef("--dry_run: a training is a job a round, each from what the one before came to; leave it out")
+		}
+		if err := runners.CheckPaths(append(slices.Concat(o.input, o.validation, o.test), o.modelOut)...); err != nil {
+			return cli.Usagef("%w", err)
+		}
+	}
 	if err := cli.CheckVerbosity(o.verbosity); err != nil {
 		return err
 	}
@@ -143,6 +202,10 @@ func (o *options) checkConfig() error {
 		labels, err := parseLabelMap(o.labelMap)
 		if err != nil {
 			return err
+		}
+		if other, ok := labels["*"]; ok {
+			c.OtherClass = other
+			delete(labels, "*")
 		}
 		c.LabelMap, c.Classes = labels, nil
 	}
@@ -214,21 +277,56 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 	}
 	options := train.Options{
 		Config: o.config, Train: parts[0], Validation: parts[1], Test: parts[2],
-		EarlyStopping: o.earlyStopping, Init: weights,
+		Best: o.keep == "best", EarlyStopping: o.earlyStopping, CheckpointSteps: o.checkpointSteps, Init: weights,
+	}
+	if options.Config, err = train.Classes(parts[0], o.config); err != nil {
+		return err
+	}
+	if o.verbosity > 0 {
+		o.warn(parts, &options.Config)
+		o.say(&options.Config)
+	}
+	folder, err := input.Absolute(store.Join(o.modelOut, trainingFolder))
+	if err != nil {
+		return err
+	}
+	at := checkpoint{path: store.Join(folder, checkpointFile)}
+	if options.Resume, err = at.find(ctx, o.resume, o.verbosity); err != nil {
+		return told(ctx, err)
+	}
+	options.Checkpoint = at.write
+	job := &averaging.Job{Folder: transforms.Path(folder), InputSize: options.Config.InputSize, Cores: o.cores, Verbosity: o.verbosity}
+	if o.workers > 0 {
+		if err := job.Begin(ctx, o.documents, parts[0]); err != nil {
+			return told(ctx, err)
+		}
+		options.Distributed, options.RoundSteps = o.workers, o.roundSteps
+		options.Round = func(ctx context.Context, r train.Round) error {
+			return job.Round(ctx, r, func(p *beam.Pipeline) error {
+				_, err := runners.Run(ctx, p, transforms.Namespace, o.verbosity)
+				return cmp.Or(context.Cause(ctx), err)
+			})
+		}
 	}
 	bar := newProgress(o.verbosity == 0, len(parts[1]) > 0)
 	options.Progress = bar.show
 	w, meta, err := train.Run(ctx, options)
 	bar.close()
+	if errors.Is(err, train.ErrOther) && o.resume {
+		return fmt.Errorf("--resume: %s: %w; give the flags and documents it was begun with, or leave out --resume to begin anew", at.path, err)
+	}
 	if err != nil {
-		return told(ctx, err)
+		return at.told(ctx, err)
 	}
 	meta.Data, meta.Commit = o.comment, commit()
 	if meta.Data == "" {
 		meta.Data = fmt.Sprintf("%d documents", len(parts[0]))
 	}
 	if err := save(ctx, o.modelOut, w, meta); err != nil {
-		return told(ctx, err)
+		return at.told(ctx, err)
+	}
+	if err := errors.Join(job.End(ctx), at.remove(ctx, folder)); err != nil {
+		return err
 	}
 	if o.verbosity > 0 {
 		o.summary(w, meta)
@@ -246,9 +344,12 @@ func told(ctx context.Context, err error) error {
 
 // loadInit loads --init_model; what no flag says is as that model has it.
 func (o *options) loadInit(ctx context.Context, f *cli.Flags) (*model.Weights, error) {
-	fsys, err := store.Sub(ctx, o.initModel)
-	if err != nil {
-		return nil, fmt.Errorf("--init_model: no model there: %w", err)
+	fsys := bundled.FS()
+	if o.initModel != "bundled" {
+		var err error
+		if fsys, err = store.Sub(ctx, o.initModel); err != nil {
+			return nil, fmt.Errorf("--init_model: no model there: %w", err)
+		}
 	}
 	w, err := model.Load(fsys)
 	if err != nil {
@@ -305,11 +406,12 @@ func (o *options) read(ctx context.Context) (parts [3][]train.Document, err erro
 			return parts, cli.Usagef("%w", err)
 		}
 		var files []input.File
-		listed := 0
+		var left []string
 		err = set.Walk(ctx, func(file input.File) error {
-			listed++
 			if !taken[file.URI] {
 				files = append(files, file)
+			} else {
+				left = append(left, file.URI)
 			}
 			taken[file.URI] = true
 			return nil
@@ -322,14 +424,21 @@ func (o *options) read(ctx context.Context) (parts [3][]train.Document, err erro
 		}
 		what := [3]string{"--input", "--validation", "--test"}[i]
 		others := [3]string{"--validation or --test", "--test"}[i]
-		if listed > 0 && len(files) == 0 {
+		if len(left) > 0 && len(files) == 0 {
 			return parts, cli.Usagef("%s: all that it names is in %s too, so nothing is left; name other documents", what, others)
+		}
+		if len(left) > 0 && o.verbosity > 0 {
+			warnf("%s: left out as %s too: %s", what, [3]string{"--validation or --test name them", "--test names them"}[i], some(left))
 		}
 		labelled := 0
 		for _, file := range files {
-			d, err := o.document(ctx, file.URI, all.Name(file.URI))
+			where := averaging.Document{URI: transforms.Path(file.URI), Name: transforms.Path(all.Name(file.URI))}
+			d, err := averaging.Read(ctx, where, o.config.InputSize)
 			if err != nil {
 				return parts, err
+			}
+			if i == 0 {
+				o.documents = append(o.documents, where)
 			}
 			for _, l := range d.Labels {
 				if l != "" {
@@ -339,7 +448,7 @@ func (o *options) read(ctx context.Context) (parts [3][]train.Document, err erro
 			parts[i] = append(parts[i], d)
 		}
 		if labelled == 0 {
-			return parts, fmt.Errorf("%s has no annotated line; name files with YEDDA annotation (*.txt.ann)", what)
+			return parts, fmt.Errorf("%s has no annotated line in %s; name files with YEDDA annotation (*.txt.ann)", what, some(uris(files)))
 		}
 		if o.verbosity > 0 {
 			fmt.Fprintf(os.Stderr, "%s: %s, %s with a label\n", what, cli.Plural(int64(len(files)), "document"), cli.Plural(int64(labelled), "line"))
@@ -348,25 +457,190 @@ func (o *options) read(ctx context.Context) (parts [3][]train.Document, err erro
 	return parts, nil
 }
 
-func (o *options) document(ctx context.Context, uri, name string) (train.Document, error) {
-	st, err := store.For(ctx, uri)
-	if err != nil {
-		return train.Document{}, err
+func uris(files []input.File) (all []string) {
+	for _, f := range files {
+		all = append(all, f.URI)
 	}
-	data, err := st.Read(ctx, uri, 0)
-	if err != nil {
-		return train.Document{}, err
+	return all
+}
+
+// some names the first few.
+func some(names []string) string {
+	const few = 3
+	if len(names) <= few {
+		return strings.Join(names, ", ")
 	}
-	parsed, _, err := input.Parse(ctx, uri, data, true, 0)
-	if err != nil {
-		return train.Document{}, fmt.Errorf("%s: %w", uri, err)
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+}
+
+func warnf(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "linnet: warning: "+format+"\n", args...)
+}
+
+// warn tells what in the documents looks like a mistake, but need not be one.
+func (o *options) warn(parts [3][]train.Document, c *model.Config) {
+	names := [3]string{"--input", "--validation", "--test"}
+	texts := map[[sha256.Size]byte]string{} // of --input, by what their lines say
+	lines := map[string]int{}               // of --input, by label
+	for i, docs := range parts {
+		var bare, twice []string
+		for _, d := range docs {
+			labelled := false
+			for _, l := range d.Labels {
+				labelled = labelled || l != ""
+				if i == 0 && l != "" {
+					lines[l]++
+				}
+			}
+			if !labelled {
+				bare = append(bare, d.Name)
+			}
+			const short = 5 // lines; such a document may be what it is by chance
+			text := sha256.Sum256(fmt.Append(nil, d.Features.IDs))
+			if other, ok := texts[text]; ok && i > 0 && len(d.Labels) >= short {
+				twice = append(twice, fmt.Sprintf("%s (%s)", d.Name, other))
+			} else if i == 0 {
+				texts[text] = d.Name
+			}
+		}
+		if len(bare) > 0 {
+			warnf("%s: no line has a label in %s", names[i], some(bare))
+		}
+		if len(twice) > 0 {
+			warnf("%s: the same text is trained on in --input: %s", names[i], some(twice))
+		}
 	}
-	rows := yedda.Rows(parsed.Text)
-	return train.Document{
-		Name:     name,
-		Features: feature.Extract(parsed.Text, rows, o.config.InputSize, runtime.GOMAXPROCS(0)),
-		Labels:   parsed.LineLabels(rows),
-	}, nil
+	count := make([]int, len(c.Classes))
+	var rest, unseen, empty []string
+	for _, label := range slices.Sorted(maps.Keys(lines)) {
+		class := c.Class(label)
+		if class >= 0 {
+			count[class] += lines[label]
+		}
+		if _, named := c.LabelMap[label]; !named && (class < 0 || c.Classes[class] != label) {
+			rest = append(rest, fmt.Sprintf("%s (%s)", label, cli.Plural(int64(lines[label]), "line")))
+		}
+	}
+	for label := range c.LabelMap {
+		if lines[label] == 0 {
+			unseen = append(unseen, label)
+		}
+	}
+	for i, n := range count {
+		if n == 0 {
+			empty = append(empty, c.Classes[i])
+		}
+	}
+	slices.Sort(unseen)
+	if len(o.labelMap) > 0 && len(rest) > 0 {
+		warnf("--label_map does not name %s: %s", some(rest), map[bool]string{true: "they are left out", false: "they become " + c.OtherClass}[c.OtherClass == ""])
+	}
+	if len(o.labelMap) > 0 && len(unseen) > 0 {
+		warnf("--label_map: no line of --input has the label %s", some(unseen))
+	}
+	if len(empty) > 0 {
+		warnf("--input: no line is of class %s", some(empty))
+	}
+}
+
+// say prints the configuration as flags.
+func (o *options) say(c *model.Config) {
+	text, err := json.Marshal(c)
+	var fields map[string]json.RawMessage
+	if err != nil || json.Unmarshal(text, &fields) != nil {
+		panic("a config that is no JSON")
+	}
+	var b strings.Builder
+	for _, name := range configFlags {
+		value := string(fields[name])
+		if unquoted, err := strconv.Unquote(value); err == nil {
+			value = unquoted
+		}
+		if value != "" {
+			fmt.Fprintf(&b, " --%s=%s", name, value)
+		}
+	}
+	fmt.Fprintf(os.Stderr, "configuration:%s --label_set=%s --keep=%s --early_stopping=%d --workers=%d\n", b.String(), c.LabelSet, o.keep, o.earlyStopping, o.workers)
+	fmt.Fprintf(os.Stderr, "classes: %s; %s parameters\n", strings.Join(c.Classes, ", "), cli.Count(int64(c.NumParameters())))
+}
+
+// The folder below --model_out that is there while a training runs, and the
+// file in it that says where it stands.
+const (
+	trainingFolder = "_training"
+	checkpointFile = "checkpoint.state"
+)
+
+// checkpoint is where a training's State is kept.
+type checkpoint struct {
+	path    string
+	written bool
+}
+
+// find reads the checkpoint, for --resume; nil where there is none.
+func (c *checkpoint) find(ctx context.Context, resume bool, verbosity int) (*train.State, error) {
+	st, err := store.For(ctx, c.path)
+	if err != nil {
+		return nil, err
+	}
+	if !resume {
+		if _, err := st.Stat(ctx, c.path); err == nil && verbosity > 0 {
+			warnf("%s is of an earlier training, which --resume would go on with; this one begins anew", c.path)
+		}
+		return nil, nil
+	}
+	data, err := st.Read(ctx, c.path, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		if verbosity > 0 {
+			fmt.Fprintf(os.Stderr, "--resume: no checkpoint at %s; training from the beginning\n", c.path)
+		}
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s, err := train.DecodeState(data)
+	if err != nil {
+		return nil, fmt.Errorf("--resume: %s: %w; leave out --resume to begin anew", c.path, err)
+	}
+	if verbosity > 0 {
+		fmt.Fprintf(os.Stderr, "going on from step %d, after %s\n", s.Step(), cli.Plural(int64(s.Epochs()), "whole epoch"))
+	}
+	c.written = true
+	return s, nil
+}
+
+func (c *checkpoint) write(ctx context.Context, s *train.State) error {
+	st, err := store.For(ctx, c.path)
+	if err != nil {
+		return err
+	}
+	if err := st.Write(ctx, c.path, s.Encode()); err != nil {
+		return err
+	}
+	c.written = true
+	return nil
+}
+
+// remove removes the checkpoint and, locally, its folder with what a kill left
+// half written there.
+func (c *checkpoint) remove(ctx context.Context, folder string) error {
+	st, err := store.For(ctx, c.path)
+	if err != nil {
+		return err
+	}
+	if strings.Contains(folder, "://") {
+		return st.Delete(ctx, c.path)
+	}
+	return os.RemoveAll(folder)
+}
+
+// told is err, with what an interrupted training left behind.
+func (c *checkpoint) told(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), cli.ErrInterrupted) && c.written {
+		return fmt.Errorf("%w: no model was written; the same command with --resume goes on from %s", cli.ErrInterrupted, c.path)
+	}
+	return told(ctx, err)
 }
 
 // writable finds out before the training whether a local model can be written
@@ -387,14 +661,24 @@ func writable(ctx context.Context, to string) error {
 	return st.Delete(ctx, to)
 }
 
-// save writes the model, to gs:// by way of a folder of its own.
+// plotFile shows how the training went.
+const plotFile = "training.svg"
+
+// save writes the model and its plot, to gs:// by way of a folder of its own.
 func save(ctx context.Context, to string, w *model.Weights, meta *model.Metadata) error {
-	if !strings.Contains(to, "://") {
-		return model.Save(to, w, meta)
-	}
 	st, err := store.For(ctx, to)
 	if err != nil {
 		return err
+	}
+	picture, err := curve.SVG(meta.Epochs)
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(to, "://") {
+		if err := model.Save(to, w, meta); err != nil {
+			return err
+		}
+		return st.Write(ctx, store.Join(to, plotFile), picture)
 	}
 	dir, err := os.MkdirTemp("", "linnet-")
 	if err != nil {
@@ -402,6 +686,9 @@ func save(ctx context.Context, to string, w *model.Weights, meta *model.Metadata
 	}
 	defer os.RemoveAll(dir)
 	if err := model.Save(dir, w, meta); err != nil {
+		return err
+	}
+	if err := st.Write(ctx, store.Join(to, plotFile), picture); err != nil {
 		return err
 	}
 	entries, err := os.ReadDir(dir)
@@ -438,14 +725,17 @@ func (o *options) summary(w *model.Weights, meta *model.Metadata) {
 	last := meta.Epochs[len(meta.Epochs)-1]
 	fmt.Printf("%s: %s parameters, hash %.12s, %s in %s, loss %.4f\n", o.modelOut,
 		cli.Count(int64(meta.Parameters)), w.Hash(), cli.Plural(int64(len(meta.Epochs)), "epoch"), time.Duration(meta.Seconds*float64(time.Second)).Round(time.Second), last.Loss)
+	if meta.BestEpoch > 0 {
+		fmt.Printf("epoch %d is kept, the best on --validation\n", meta.BestEpoch)
+	}
 	for _, part := range []struct {
 		name string
 		a    *model.Accuracy
-	}{{"validation", meta.Validation}, {"test", meta.Test}} {
+	}{{"training", meta.Training}, {"validation", meta.Validation}, {"test", meta.Test}} {
 		if part.a == nil {
 			continue
 		}
-		fmt.Printf("%s: macro-F1 %.4f, accuracy %.4f", part.name, part.a.MacroF1, part.a.Accuracy)
+		fmt.Printf("%s: macro-F1 %.4f, accuracy %.4f, loss %.4f", part.name, part.a.MacroF1, part.a.Accuracy, part.a.Loss)
 		for _, class := range w.Config.Classes {
 			if f1, ok := part.a.F1[class]; ok {
 				fmt.Printf(", %s %.4f", class, f1)

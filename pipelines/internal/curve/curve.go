@@ -1,0 +1,95 @@
+// Package curve draws how a training went.
+package curve
+
+import (
+	"bytes"
+	"image/color"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/linnet-ml/linnet/model"
+)
+
+var (
+	blue   = color.NRGBA{0x2f, 0x6f, 0xb5, 0xff}
+	orange = color.NRGBA{0xc9, 0x6a, 0x14, 0xff}
+	green  = color.NRGBA{0x3a, 0x8a, 0x4d, 0xff}
+)
+
+// line is one number of each epoch; epochs where all are 0 have none.
+type line struct {
+	name  string
+	color color.Color
+	of    func(*model.EpochStats) float64
+}
+
+// SVG shows, by epoch, the losses on the left and the scores on the right.
+func SVG(epochs []model.EpochStats) ([]byte, error) {
+	loss, err := newPlot("loss", epochs, []line{
+		{"training", blue, func(e *model.EpochStats) float64 { return e.Loss }},
+		{"validation", orange, func(e *model.EpochStats) float64 { return e.ValidationLoss }},
+	})
+	if err != nil {
+		return nil, err
+	}
+	score, err := newPlot("share", epochs, []line{
+		{"training accuracy", blue, func(e *model.EpochStats) float64 { return e.Accuracy }},
+		{"validation accuracy", orange, func(e *model.EpochStats) float64 { return e.ValidationAccuracy }},
+		{"validation macro-F1", green, func(e *model.EpochStats) float64 { return e.ValidationMacroF1 }},
+	})
+	if err != nil {
+		return nil, err
+	}
+	score.Legend.Top = false
+	const width, height = 22 * vg.Centimeter, 8 * vg.Centimeter
+	canvas := vgsvg.New(width, height)
+	whole := draw.New(canvas)
+	canvas.SetColor(color.White)
+	canvas.Fill(whole.Rectangle.Path())
+	tiles := draw.Tiles{Rows: 1, Cols: 2, PadX: .5 * vg.Centimeter, PadLeft: 6, PadRight: 6, PadTop: 6, PadBottom: 6}
+	loss.Draw(tiles.At(whole, 0, 0))
+	score.Draw(tiles.At(whole, 1, 0))
+	var b bytes.Buffer
+	if _, err := canvas.WriteTo(&b); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+func newPlot(y string, epochs []model.EpochStats, lines []line) (*plot.Plot, error) {
+	p := plot.New()
+	p.X.Label.Text, p.Y.Label.Text = "epoch", y
+	p.Legend.Top = true
+	sans := font.Font{Typeface: "Liberation", Variant: "Sans", Size: 10}
+	for _, style := range []*font.Font{&p.X.Label.TextStyle.Font, &p.Y.Label.TextStyle.Font,
+		&p.X.Tick.Label.Font, &p.Y.Tick.Label.Font, &p.Legend.TextStyle.Font} {
+		*style = sans
+	}
+	p.Add(plotter.NewGrid())
+	for _, l := range lines {
+		var xys plotter.XYs
+		any := false
+		for i := range epochs {
+			v := l.of(&epochs[i])
+			any = any || v != 0
+			xys = append(xys, plotter.XY{X: float64(i + 1), Y: v})
+		}
+		if !any {
+			continue
+		}
+		path, dots, err := plotter.NewLinePoints(xys)
+		if err != nil {
+			return nil, err
+		}
+		path.Color, path.Width = l.color, 1.5
+		dots.Color, dots.Shape, dots.Radius = l.color, draw.CircleGlyph{}, 2.5
+		p.Add(path, dots)
+		p.Legend.Add(l.name, path, dots)
+	}
+	return p, nil
+}

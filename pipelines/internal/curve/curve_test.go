@@ -1,0 +1,46 @@
+package curve
+
+import (
+	"encoding/xml"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/linnet-ml/linnet/model"
+)
+
+// The plot is XML with a legend for each line that has numbers.
+func TestSVG(t *testing.T) {
+	alone := []model.EpochStats{{Loss: 2, Accuracy: .5}, {Loss: 1, Accuracy: .75}}
+	judged := []model.EpochStats{{Loss: 2, Accuracy: .5, ValidationLoss: 1.5, ValidationAccuracy: .4, ValidationMacroF1: .3}}
+	for _, c := range []struct {
+		name      string
+		epochs    []model.EpochStats
+		has, hasn []string
+	}{
+		{"training alone", alone, []string{"training", "training accuracy", "epoch", "loss"}, []string{"validation", "macro-F1"}},
+		{"one epoch", judged, []string{"validation", "validation accuracy", "validation macro-F1"}, nil},
+	} {
+		b, err := SVG(c.epochs)
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		for d := xml.NewDecoder(strings.NewReader(string(b))); ; {
+			if _, err := d.Token(); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatalf("%s: %v", c.name, err)
+			}
+		}
+		for _, text := range c.has {
+			if !strings.Contains(string(b), ">"+text+"<") {
+				t.Errorf("%s: no %q", c.name, text)
+			}
+		}
+		for _, text := range c.hasn {
+			if strings.Contains(string(b), text) {
+				t.Errorf("%s: says %q", c.name, text)
+			}
+		}
+	}
+}

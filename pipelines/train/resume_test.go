@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bytes"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fsouza/fake-gcs-server/fakestorage"
+
+	"github.com/linnet-ml/linnet/model/train"
+)
+
+// medium is a training of some seconds' tenths and 100 steps and more.
+func medium(corpus, out string, more ...string) []string {
+	args := []string{"--input=" + corpus, "--validation=" + filepath.Join(corpus, "4.txt.ann"), "--model_out=" + out, "--input_size=512",
+		"--embedding_size=16", "--hidden_size=24", "--epochs=6", "--batch_size=2", "--window_size=10", "--seed=3", "--checkpoint_steps=1"}
+	return append(args, more...)
+}
+
+// weightsOf runs train to its end and returns the file of its weights.
+func weightsOf(t *testing.T, out string, args []string) (weights []byte, said string) {
+	t.Helper()
+	text, err := exec.Command("train", args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("train %q: %v: %s", args, err, text)
+	}
+	weights, err = os.ReadFile(filepath.Join(out, "weights.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.Stat(filepath.Join(out, trainingFolder)); err == nil {
+		t.Errorf("%s is still there", left.Name())
+	}
+	return weights, string(text)
+}
+
+// killAt runs train and ends it by SIGKILL as soon as its checkpoint is at the
+// point that is asked for.
+func killAt(t *testing.T, out string, args []string, point func(*train.State) bool) {
+	t.Helper()
+	cmd := exec.Command("train", args...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	path := filepath.Join(out, trainingFolder, checkpointFile)
+	for {
+		select {
+		case err := <-ended:
+			t.Fatalf("train ended before the point where it was to be killed: %v", err)
+		case <-time.After(time.Millisecond):
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		s, err := train.DecodeState(data)
+		if err != nil {
+			t.Fatalf("a checkpoint that is not whole: %v", err)
+		}
+		if point(s) {
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			<-ended
+			return
+		}
+	}
+}
+
+// TestKilled kills trainings at three points and resumes them: the weights are
+// those of one that was let alone, byte for byte.
+func TestKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short leaves out what takes seconds")
+	}
+	corpus := t.TempDir()
+	if err := writeCorpus(corpus); err != nil {
+		t.Fatal(err)
+	}
+	points := []struct {
+		name string
+		at   func(*train.State) bool
+	}{
+		{"inside the first epoch", func(s *train.State) bool { return s.EpochSteps() >= 5 }},
+		{"behind the second epoch", func(s *train.State) bool { return s.Epochs() >= 2 }},
+		{"inside the fourth epoch", func(s *train.State) bool { return s.Epochs() >= 3 && s.EpochSteps() >= 7 }},
+	}
+	for name, more := range map[string][]string{
+		"in this process": nil,
+		"early stopping":  {"--early_stopping=5", "--init_model=" + filepath.Join(t.TempDir(), "base")},
+		"two workers":     {"--workers=2", "--round_steps=3", "--runner=direct"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if strings.HasPrefix(name, "early") {
+				weightsOf(t, strings.TrimPrefix(more[1], "--init_model="), medium(corpus, strings.TrimPrefix(more[1], "--init_model="), "--epochs=1"))
+			}
+			out := filepath.Join(t.TempDir(), "model")
+			want, _ := weightsOf(t, out, medium(corpus, out, more...))
+			for _, p := range points {
+				out := filepath.Join(t.TempDir(), "model")
+				args := medium(corpus, out, more...)
+				killAt(t, out, args, p.at)
+				got, said := weightsOf(t, out, append(args, "--resume"))
+				if !bytes.Equal(got, want) {
+					t.Errorf("killed %s and resumed: other weights", p.name)
+				}
+				if !strings.Contains(said, "going on from step ") {
+					t.Errorf("killed %s: the second run says %s", p.name, said)
+				}
+			}
+		})
+	}
+}
+
+// TestResumeRefuses resumes with other flags, other documents and a damaged
+// checkpoint.
+func TestResumeRefuses(t *testing.T) {
+	corpus := t.TempDir()
+	if err := writeCorpus(corpus); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "model")
+	args := medium(corpus, out)
+	killAt(t, out, args, func(s *train.State) bool { return s.Step() > 3 })
+	refused := func(what, want string, more ...string) {
+		t.Helper()
+		text, err := exec.Command("train", append(append(args, "--resume", "--verbosity=0"), more...)...).CombinedOutput()
+		if err == nil || !strings.Contains(string(text), want) || strings.Count(string(text), "\n") != 1 {
+			t.Errorf("%s: %v: %s; want one line with %q", what, err, text, want)
+		}
+	}
+	refused("another rate", "learning_rate was 0.005, not 0.001; give the flags and documents it was begun with", "--learning_rate=0.001")
+	refused("another number of workers", "workers were 0, not 2", "--workers=2")
+	refused("fewer documents", "training documents are others", "--test="+filepath.Join(corpus, "2.txt.ann"))
+	path := filepath.Join(out, trainingFolder, checkpointFile)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data[:len(data)/2], 0o666); err != nil {
+		t.Fatal(err)
+	}
+	refused("half a checkpoint", "no whole checkpoint")
+	// Without --resume it begins anew, and says so; with it and no checkpoint
+	// as well.
+	if _, said := weightsOf(t, out, args); !strings.Contains(said, "is of an earlier training") {
+		t.Errorf("a new training says %s", said)
+	}
+	if _, said := weightsOf(t, out, append(args, "--resume")); !strings.Contains(said, "no checkpoint") {
+		t.Errorf("nothing to resume: it says %s", said)
+	}
+}
+
+// TestRunners trains by workers on each runner of this machine: one worker
+// gives the weights of a training without any, two give equal ones on both
+// runners, and so they do with all files in buckets.
+func TestRunners(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short leaves out what takes seconds")
+	}
+	corpus := t.TempDir()
+	if err := writeCorpus(corpus); err != nil {
+		t.Fatal(err)
+	}
+	trained := func(more ...string) []byte {
+		out := filepath.Join(t.TempDir(), "model")
+		w, _ := weightsOf(t, out, medium(corpus, out, append(more, "--epochs=3")...))
+		return w
+	}
+	alone := trained()
+	for _, runner := range []string{"direct", "prism"} {
+		if !bytes.Equal(trained("--runner="+runner), alone) {
+			t.Errorf("one worker on %s: other weights than without", runner)
+		}
+	}
+	two := trained("--runner=direct", "--workers=2", "--round_steps=4")
+	if bytes.Equal(two, alone) {
+		t.Error("two workers: the weights of one")
+	}
+	if !bytes.Equal(trained("--runner=prism", "--workers=2", "--round_steps=4", "--worker_cores=1"), two) {
+		t.Error("two workers: other weights on prism than on direct")
+	}
+
+	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener := httptest.NewServer(server.HTTPHandler())
+	t.Cleanup(listener.Close)
+	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(listener.URL, "http://"))
+	entries, err := os.ReadDir(corpus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		data, err := os.ReadFile(filepath.Join(corpus, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "in", Name: "docs/" + e.Name()}, Content: data})
+	}
+	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "out"})
+	args := medium("gs://in/docs", "gs://out/model", "--epochs=3", "--runner=prism", "--workers=2", "--round_steps=4", "--validation=gs://in/docs/4.txt.ann")
+	args[1] = args[0] // a local file
+	if text, err := exec.Command("train", args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	listed, err := server.ListObjectsWithOptionsPaginated("out", fakestorage.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, o := range listed.Objects {
+		names = append(names, o.Name)
+		if o.Name == "model/weights.safetensors" {
+			object, err := server.GetObject("out", o.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(object.Content, two) {
+				t.Error("two workers with files in buckets: other weights")
+			}
+		}
+	}
+	if got, want := strings.Join(names, " "), "model/config.json model/metadata.json model/training.svg model/weights.safetensors"; got != want {
+		t.Errorf("the bucket holds %s, want %s", got, want)
+	}
+}

@@ -1,0 +1,267 @@
+// Package averaging trains one model by many workers, in rounds. A round is a
+// pipeline of its own: Train hands each worker its number; the worker reads the
+// state that the round begins with from a file, takes the round's steps on its
+// share of every batch, and writes where it came to. Weights, moments and
+// documents travel as files, on disks that all share or in gs:// buckets, so
+// elements are numbers and nothing large crosses the runner.
+//
+// It promises that a worker's result depends on the state, its number and the
+// documents alone: a retried bundle writes the same file again, and every
+// runner gives the same weights on one instruction set.
+package averaging
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/log"
+
+	"github.com/linnet-ml/linnet/model/train"
+	"github.com/linnet-ml/linnet/transforms"
+	"github.com/linnet-ml/linnet/transforms/feature"
+	"github.com/linnet-ml/linnet/transforms/input"
+	"github.com/linnet-ml/linnet/transforms/store"
+	"github.com/linnet-ml/linnet/transforms/yedda"
+)
+
+// Job is what the workers of a training need to know, beside the state that a
+// round begins with.
+type Job struct {
+	// Folder is where the files of the training lie; launcher and workers
+	// reach it by the same name.
+	Folder transforms.Path
+	// InputSize is the number of rows of the embedding table.
+	InputSize int
+	// Cores that each worker uses, 0 for all of its machine.
+	Cores int
+	// Verbosity of what workers log: 2 adds a line a share.
+	Verbosity int
+}
+
+// Document is one annotated document of the training.
+type Document struct {
+	URI  transforms.Path // where it is read
+	Name transforms.Path
+}
+
+// File names below Job.Folder.
+const (
+	documentsFile = "documents.json"
+	stateFile     = "round.state"
+)
+
+func (j *Job) file(name string) string { return store.Join(string(j.Folder), name) }
+
+// shareFile is where a worker writes what it came to by the end of a round.
+func (j *Job) shareFile(end, worker int) string {
+	return j.file(fmt.Sprintf("share-%d-%d.state", end, worker))
+}
+
+// Begin writes the list of the documents for the workers. Those in this process
+// take them from docs, which are the same ones, read.
+func (j *Job) Begin(ctx context.Context, list []Document, docs []train.Document) error {
+	data, err := json.Marshal(list)
+	if err != nil {
+		return err
+	}
+	kept.Lock()
+	kept.key, kept.docs = key(data, j.InputSize), docs
+	kept.Unlock()
+	return write(ctx, j.file(documentsFile), data)
+}
+
+// Round runs one round: it writes r's state, lets run run the pipeline to its
+// end, and merges what the workers wrote, in their order.
+func (j *Job) Round(ctx context.Context, r train.Round, run func(*beam.Pipeline) error) error {
+	if err := write(ctx, j.file(stateFile), r.State.Encode()); err != nil {
+		return err
+	}
+	end := r.State.Step() + r.Steps
+	p, s := beam.NewPipelineWithRoot()
+	numbers := make([]int, r.Workers)
+	for i := range numbers {
+		numbers[i] = i
+	}
+	Train(s, *j, r.Workers, r.Steps, beam.CreateList(s, numbers))
+	if err := run(p); err != nil {
+		return err
+	}
+	for i := range r.Workers {
+		path := j.shareFile(end, i)
+		s, err := readState(ctx, path)
+		if errors.Is(err, store.ErrNotExist) {
+			return fmt.Errorf("averaging: worker %d left no %s; name a folder that workers share with this program, such as gs://bucket/model", i, path)
+		}
+		if err != nil {
+			return err
+		}
+		if s.Step() != end {
+			return fmt.Errorf("averaging: %s: it ends at step %d, not %d; is another training writing there?", path, s.Step(), end)
+		}
+		if err := r.Merge(s); err != nil {
+			return err
+		}
+	}
+	for i := range r.Workers {
+		if err := remove(ctx, j.shareFile(end, i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// End removes what Begin and Round wrote.
+func (j *Job) End(ctx context.Context) error {
+	kept.Lock()
+	kept.docs = nil
+	kept.Unlock()
+	return errors.Join(remove(ctx, j.file(stateFile)), remove(ctx, j.file(documentsFile)))
+}
+
+// Train is PCollection<int> of the workers' numbers, from 0, to no elements:
+// each worker takes steps from the state in j.Folder and leaves a file there.
+func Train(s beam.Scope, j Job, workers, steps int, numbers beam.PCollection) {
+	s = s.Scope("linnet.Train")
+	// Without it one worker would get all numbers, as the one that made them.
+	numbers = beam.Reshuffle(s, numbers)
+	beam.ParDo0(s, &shareFn{Job: j, Workers: workers, Steps: steps}, numbers)
+}
+
+type shareFn struct {
+	Job            Job
+	Workers, Steps int
+}
+
+var sharesCounter = beam.NewCounter(transforms.Namespace, "shares")
+
+func (f *shareFn) ProcessElement(ctx context.Context, worker int) error {
+	if err := f.share(ctx, worker); err != nil {
+		return fmt.Errorf("linnet: %w", err) // the mark that runners look for
+	}
+	sharesCounter.Inc(ctx, 1)
+	return nil
+}
+
+func (f *shareFn) share(ctx context.Context, worker int) error {
+	s, err := readState(ctx, f.Job.file(stateFile))
+	if err != nil {
+		return err
+	}
+	docs, err := f.Job.documents(ctx)
+	if err != nil {
+		return err
+	}
+	end := s.Step() + f.Steps
+	if s, err = train.Share(ctx, docs, s, worker, f.Workers, f.Steps, f.Job.Cores); err != nil {
+		return err
+	}
+	if f.Job.Verbosity >= 2 {
+		log.Infof(ctx, "worker %d of %d: at step %d", worker, f.Workers, end)
+	}
+	return write(ctx, f.Job.shareFile(end, worker), s.Encode())
+}
+
+// kept are the documents of the last training that this process worked for.
+var kept struct {
+	sync.Mutex
+	key  [sha256.Size]byte
+	docs []train.Document
+}
+
+func key(list []byte, inputSize int) [sha256.Size]byte {
+	return sha256.Sum256(fmt.Appendf(nil, "%d %s", inputSize, list))
+}
+
+// documents reads the documents of the training, once a process.
+func (j *Job) documents(ctx context.Context) ([]train.Document, error) {
+	st, err := store.For(ctx, j.file(documentsFile))
+	if err != nil {
+		return nil, err
+	}
+	data, err := st.Read(ctx, j.file(documentsFile), 0)
+	if err != nil {
+		return nil, err
+	}
+	kept.Lock()
+	defer kept.Unlock()
+	if k := key(data, j.InputSize); k != kept.key || kept.docs == nil {
+		var list []Document
+		if err := json.Unmarshal(data, &list); err != nil {
+			return nil, fmt.Errorf("averaging: %s: %w", j.file(documentsFile), err)
+		}
+		kept.docs = nil
+		var docs []train.Document
+		for _, d := range list {
+			doc, err := Read(ctx, d, j.InputSize)
+			if err != nil {
+				return nil, err
+			}
+			docs = append(docs, doc)
+		}
+		kept.key, kept.docs = k, docs
+	}
+	return kept.docs, nil
+}
+
+// Read reads an annotated document and extracts its features.
+func Read(ctx context.Context, d Document, inputSize int) (train.Document, error) {
+	uri := string(d.URI)
+	st, err := store.For(ctx, uri)
+	if err != nil {
+		return train.Document{}, err
+	}
+	data, err := st.Read(ctx, uri, 0)
+	if err != nil {
+		return train.Document{}, err
+	}
+	parsed, _, err := input.Parse(ctx, uri, data, true, 0)
+	if err != nil {
+		return train.Document{}, fmt.Errorf("%s: %w", uri, err)
+	}
+	rows := yedda.Rows(parsed.Text)
+	return train.Document{
+		Name:     string(d.Name),
+		Features: feature.Extract(parsed.Text, rows, inputSize, runtime.GOMAXPROCS(0)),
+		Labels:   parsed.LineLabels(rows),
+	}, nil
+}
+
+func readState(ctx context.Context, path string) (*train.State, error) {
+	st, err := store.For(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	data, err := st.Read(ctx, path, 0)
+	if err != nil {
+		return nil, err
+	}
+	s, err := train.DecodeState(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+func write(ctx context.Context, path string, data []byte) error {
+	st, err := store.For(ctx, path)
+	if err != nil {
+		return err
+	}
+	return st.Write(ctx, path, data)
+}
+
+func remove(ctx context.Context, path string) error {
+	st, err := store.For(ctx, path)
+	if err != nil {
+		return err
+	}
+	return st.Delete(ctx, path)
+}
+
+func init() { beam.RegisterDoFn(&shareFn{}) }
