@@ -1,20 +1,175 @@
-// Package gpuinit finds NVIDIA GPUs and prepares them for the device packages.
-// This build has no CUDA support, so that it needs no driver, no toolkit and
-// no cgo: Probe reports ErrNoDevice.
+// Package gpuinit finds NVIDIA GPUs and starts CUDA on those that this process
+// may use. It promises never to exit the process, never to wait for a driver
+// that does not answer, and to name the remedy in each of its errors.
+//
+// Only a build with -tags cuda (and cgo) can use a GPU. Importing the package
+// touches no driver in any build: libcuda and libnvidia-ml are opened by the
+// first call of Probe or Init, and no binary is linked with them, so that one
+// binary runs with and without a GPU.
 package gpuinit
 
-import "errors"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
 
-// ErrNoDevice is what Probe returns where no GPU can be used.
-var ErrNoDevice = errors.New("gpuinit: no usable GPU: this build has no CUDA support; run with --device=cpu")
+	"github.com/dustin/go-humanize"
+)
 
-// Device is a GPU that can be used.
-type Device struct {
-	Index  int
-	Name   string
-	Memory uint64 // bytes
+// What the PTX of model/cuda asks for.
+const (
+	MinMajor, MinMinor = 7, 0  // compute capability: Volta, and T4
+	MinCUDA            = 12000 // as cuDriverGetVersion counts: CUDA 12.0, Linux driver 525
+)
+
+// Kinds of failure, for errors.Is. Each error of Probe, Init and Explain is one
+// of them, and ErrNoDevice too.
+var (
+	ErrNoDevice   = errors.New("no usable GPU")
+	ErrNotBuilt   = errors.New("built without CUDA")
+	ErrNoDriver   = errors.New("no driver")
+	ErrOldDriver  = errors.New("driver too old")
+	ErrBroken     = errors.New("broken driver or device")
+	ErrHangs      = errors.New("driver does not answer")
+	ErrInvisible  = errors.New("GPU hidden")
+	ErrCapability = errors.New("GPU not supported")
+	ErrBusy       = errors.New("GPU busy")
+	ErrMemory     = errors.New("GPU out of memory")
+)
+
+// Error is a failure in one line: what is wrong and what to do about it.
+type Error struct {
+	Kind         error // one of the Err values
+	What, Remedy string
+	Cause        error // what CUDA returned; nil where it was not asked
 }
 
-// Probe lists the GPUs that this process can use. The error says why there
-// are none and what to do; errors.Is(err, ErrNoDevice).
-func Probe() ([]Device, error) { return nil, ErrNoDevice }
+func (e *Error) Error() string { return fmt.Sprintf("gpuinit: %s; %s", e.What, e.Remedy) }
+
+// Is reports the kind. Memory may come back and a card may become free, but
+// until then no device is there to be used either.
+func (e *Error) Is(target error) bool { return target == e.Kind || target == ErrNoDevice }
+
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Device is a GPU, or one MIG instance of a GPU.
+type Device struct {
+	Index        int    // of the card among the machine's, in PCI order, as nvidia-smi counts
+	Ordinal      int    // CUDA's number for it in this process after Init; -1 before and where it is not used
+	Name, UUID   string // "NVIDIA A100-SXM4-40GB", "GPU-4404…" or "MIG-…"
+	Memory, Free uint64 // bytes
+	Major, Minor int    // compute capability
+	MIG          bool   // an instance: CUDA gives a process no more than one
+	Exclusive    bool   // compute mode: one process at a time
+	Processes    []Process
+	Err          error // why this process cannot use it; nil where it can
+}
+
+// Process is another process that computes on a device.
+type Process struct {
+	PID    int
+	Memory uint64 // bytes that it holds there; 0 where the driver does not say
+}
+
+// Held is the memory that other processes hold on d, in bytes.
+func (d *Device) Held() (n uint64) {
+	for _, p := range d.Processes {
+		n += p.Memory
+	}
+	return n
+}
+
+// String describes d in one line.
+func (d *Device) String() string {
+	s := fmt.Sprintf("%d %s, %s of %s free, compute %d.%d", d.Index, d.Name, humanize.IBytes(d.Free), humanize.IBytes(d.Memory), d.Major, d.Minor)
+	if d.MIG {
+		s += ", a MIG instance"
+	}
+	if d.Exclusive {
+		s += ", one process at a time"
+	}
+	if n := len(d.Processes); n > 0 {
+		s += fmt.Sprintf(", %d other process(es) hold %s", n, humanize.IBytes(d.Held()))
+	}
+	return s
+}
+
+// Machine is what the driver says about this machine.
+type Machine struct {
+	Driver  string // version of the driver, "550.54.15"
+	CUDA    int    // newest CUDA that it speaks, 12040 for 12.4
+	MPS     bool   // a Multi-Process Service shares the GPUs
+	Visible string // CUDA_VISIBLE_DEVICES where it is set
+	Devices []Device
+}
+
+// Usable are the devices that this process can use.
+func (m *Machine) Usable() (out []Device) {
+	for _, d := range m.Devices {
+		if d.Err == nil {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// String is the line that logs are searched for.
+func (m *Machine) String() string {
+	usable := m.Usable()
+	parts := make([]string, len(usable))
+	for i := range usable {
+		parts[i] = usable[i].String()
+	}
+	s := fmt.Sprintf("%d GPU(s) available, driver %s (CUDA %d.%d)", len(usable), m.Driver, m.CUDA/1000, m.CUDA%1000/10)
+	if m.MPS {
+		s += ", shared by MPS"
+	}
+	if len(parts) > 0 {
+		s += ": " + strings.Join(parts, "; ")
+	}
+	return s
+}
+
+// Options of Init.
+type Options struct {
+	// WorkersPerGPU is how many processes may share a device; 0 means 1.
+	WorkersPerGPU int
+	// Devices is how many devices this process takes at most; 0 means all
+	// that no other process holds.
+	Devices int
+	// Wait is for a process that has no other device: it waits until another
+	// one gives a GPU back, rather than return ErrBusy.
+	Wait bool
+	// Timeout is how long the driver may take to answer; 0 means 30 s.
+	Timeout time.Duration
+	// Log takes lines for the user; nil drops them.
+	Log func(format string, args ...any)
+}
+
+// GPUs are the devices of this process. They stay its own until Close.
+type GPUs struct {
+	Machine *Machine
+	Devices []Device // at least one; Ordinal counts from 0
+
+	release func() error
+}
+
+// Close lets other processes have the devices. Whatever was made on them was
+// freed before.
+func (g *GPUs) Close() error { return g.release() }
+
+// Probe asks the driver what is there, and starts nothing on any device. The
+// error says why no GPU can be used and what to do; the Machine comes with it
+// as far as it is known, which may be nil.
+func Probe(ctx context.Context, timeout time.Duration) (*Machine, error) { return probe(ctx, timeout) }
+
+// Init takes devices for this process, sharing them fairly with other
+// processes that call it, and starts CUDA on them. CUDA is started once a
+// process, so a later call gets the devices that the first one got.
+func Init(ctx context.Context, o Options) (*GPUs, error) { return initialise(ctx, o) }
+
+// Explain is err, which CUDA returned for work on d, with what it means and
+// what to do.
+func Explain(err error, d *Device) error { return explain(err, d) }

@@ -250,7 +250,7 @@ func LoadModel(ctx context.Context, opts Options) (*Model, error) {
 			return nil, err
 		}
 		m := &Model{Config: &w.Config, Hash: w.Hash(), key: key, bytes: int64(len(w.Table))}
-		if m.scorer, m.Reason, err = backend.New(device, w); err != nil {
+		if m.scorer, m.Reason, err = backend.New(ctx, backend.Options{Device: device}, w); err != nil {
 			return nil, err
 		}
 		if m.Reason != "" {

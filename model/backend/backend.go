@@ -4,10 +4,11 @@
 package backend
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"strconv"
 
+	"github.com/linnet-ml/linnet/gpuinit"
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/cpu"
 )
@@ -19,8 +20,11 @@ const (
 	CUDA = "cuda" // a GPU or an error
 )
 
-// ErrNoCUDA is why a build has no CUDA devices.
-var ErrNoCUDA = errors.New("this build has no CUDA support")
+// Options of New.
+type Options struct {
+	Device string          // CPU, Auto or CUDA
+	GPU    gpuinit.Options // of a GPU where there is one
+}
 
 // Check reports a device that New does not know. It needs no model, so that
 // flags can be checked before anything is loaded.
@@ -32,20 +36,22 @@ func Check(device string) error {
 	return fmt.Errorf("backend: device: %s; it must be cpu, auto or cuda", strconv.Quote(device))
 }
 
-// New makes the Scorer of device for w, which must not change while the Scorer
+// New makes the Scorer of o.Device for w, which must not change while the Scorer
 // is used. Where auto falls back on the CPU, reason is one line that says why;
-// otherwise it is empty.
-func New(device string, w *model.Weights) (s model.Scorer, reason string, err error) {
-	if err := Check(device); err != nil {
+// otherwise it is empty. With cuda, New waits for a GPU that other processes
+// hold.
+func New(ctx context.Context, o Options, w *model.Weights) (s model.Scorer, reason string, err error) {
+	if err := Check(o.Device); err != nil {
 		return nil, "", err
 	}
-	if device != CPU {
-		s, err := newCUDA(w)
+	if o.Device != CPU {
+		o.GPU.Wait = o.Device == CUDA
+		s, err := newCUDA(ctx, o, w)
 		if err == nil {
 			return s, "", nil
 		}
-		if device == CUDA {
-			return nil, "", fmt.Errorf("backend: device cuda: %w; use --device=cpu or --device=auto", err)
+		if o.Device == CUDA || ctx.Err() != nil {
+			return nil, "", fmt.Errorf("backend: device %s: %w", o.Device, err)
 		}
 		reason = fmt.Sprintf("device auto: %v; using the CPU", err)
 	}

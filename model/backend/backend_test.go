@@ -1,3 +1,5 @@
+//go:build !cuda || !cgo
+
 package backend
 
 import (
@@ -5,6 +7,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/linnet-ml/linnet/gpuinit"
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/modeltest"
 )
@@ -13,27 +16,28 @@ func TestNew(t *testing.T) {
 	valid := modeltest.Weights(modeltest.Config(20, 4, 3, 5, 1, 3, 0), 1)
 	invalid := *valid
 	invalid.OutputBias = nil
+	noGPU := `gpuinit: this build has no CUDA; make one with: eval "$(scripts/cuda-env)" && go build -tags cuda -o bin/ ./pipelines/predict`
 	cases := map[string]struct {
 		device      string
 		w           *model.Weights
 		reason, err string
 	}{
 		"cpu":     {CPU, valid, "", ""},
-		"auto":    {Auto, valid, "device auto: this build has no CUDA support; using the CPU", ""},
-		"cuda":    {CUDA, valid, "", "backend: device cuda: this build has no CUDA support; use --device=cpu or --device=auto"},
+		"auto":    {Auto, valid, "device auto: " + noGPU + "; using the CPU", ""},
+		"cuda":    {CUDA, valid, "", "backend: device cuda: " + noGPU},
 		"unknown": {"tpu", valid, "", `backend: device: "tpu"; it must be cpu, auto or cuda`},
 		"empty":   {"", valid, "", `backend: device: ""; it must be cpu, auto or cuda`},
 		"invalid": {CPU, &invalid, "", "model: output.bias: 0 numbers; the config asks for 3"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			s, reason, err := New(tc.device, tc.w)
+			s, reason, err := New(t.Context(), Options{Device: tc.device}, tc.w)
 			if tc.err != "" {
 				if err == nil || err.Error() != tc.err || s != nil {
 					t.Fatalf("New() = %v, error %v, want no Scorer and %q", s, err, tc.err)
 				}
-				if got, want := errors.Is(err, ErrNoCUDA), tc.device == CUDA; got != want {
-					t.Errorf("errors.Is(err, ErrNoCUDA) = %v, want %v", got, want)
+				if got, want := errors.Is(err, gpuinit.ErrNotBuilt), tc.device == CUDA; got != want {
+					t.Errorf("errors.Is(err, gpuinit.ErrNotBuilt) = %v, want %v", got, want)
 				}
 				return
 			}

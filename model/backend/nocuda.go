@@ -1,5 +1,15 @@
+//go:build !cuda || !cgo
+
 package backend
 
-import "github.com/linnet-ml/linnet/model"
+import (
+	"context"
 
-func newCUDA(*model.Weights) (model.Scorer, error) { return nil, ErrNoCUDA }
+	"github.com/linnet-ml/linnet/gpuinit"
+	"github.com/linnet-ml/linnet/model"
+)
+
+func newCUDA(ctx context.Context, o Options, _ *model.Weights) (model.Scorer, error) {
+	_, err := gpuinit.Init(ctx, o.GPU)
+	return nil, err
+}

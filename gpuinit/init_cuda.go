@@ -1,0 +1,247 @@
+//go:build cuda && cgo
+
+package gpuinit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/dustin/go-humanize"
+	"gorgonia.org/cu"
+)
+
+// process is what Init did in this process.
+var process struct {
+	sync.Mutex
+	gpus    *GPUs // nil when nobody has them
+	users   int
+	started []Device // what CUDA was started with, which cannot be changed
+}
+
+// given is the user's CUDA_VISIBLE_DEVICES, once Init has set another.
+var given struct {
+	sync.Mutex
+	visible       string
+	wasSet, taken bool
+}
+
+// visible is the user's CUDA_VISIBLE_DEVICES.
+func visible() (string, bool) {
+	given.Lock()
+	defer given.Unlock()
+	if given.taken {
+		return given.visible, given.wasSet
+	}
+	return os.LookupEnv("CUDA_VISIBLE_DEVICES")
+}
+
+func initialise(ctx context.Context, o Options) (*GPUs, error) {
+	process.Lock()
+	defer process.Unlock()
+	if process.gpus == nil {
+		gpus, err := start(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		process.gpus = gpus
+	}
+	process.users++
+	g := *process.gpus
+	g.release = sync.OnceValue(release)
+	return &g, nil
+}
+
+// release gives the leases back when the last one closes.
+func release() error {
+	process.Lock()
+	defer process.Unlock()
+	if process.users--; process.users > 0 {
+		return nil
+	}
+	err := process.gpus.release()
+	process.gpus = nil
+	return err
+}
+
+func start(ctx context.Context, o Options) (*GPUs, error) {
+	timeout, logf := cmp.Or(o.Timeout, answers), o.Log
+	if logf == nil {
+		logf = func(string, ...any) {}
+	}
+	m, err := probe(ctx, timeout)
+	if errors.Is(err, ErrNoDriver) && process.started == nil {
+		// Some machines have CUDA without NVML.
+		if m, err = askCUDA(ctx, o); err != nil {
+			return nil, err
+		}
+	}
+	if m != nil && len(m.Devices) > 0 {
+		logf("%v", m)
+		for _, d := range m.Devices {
+			if d.Err != nil {
+				logf("not used: %v", d.Err)
+			}
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	devices := m.Usable()
+	if process.started != nil {
+		devices = slices.DeleteFunc(devices, func(d Device) bool {
+			return !slices.ContainsFunc(process.started, func(s Device) bool { return s.UUID == d.UUID })
+		})
+		if len(devices) == 0 {
+			return nil, &Error{Kind: ErrBroken, What: "the GPU of this process is gone", Remedy: "start the program again"}
+		}
+	}
+	devices, unlock, err := lease(ctx, leases(), devices, o, logf)
+	if err != nil {
+		return nil, err
+	}
+	if process.started == nil {
+		if err := startOn(ctx, o, devices); err != nil {
+			unlock()
+			return nil, err
+		}
+	}
+	for i := range devices {
+		d := &devices[i]
+		d.Ordinal = slices.IndexFunc(process.started, func(s Device) bool { return s.UUID == d.UUID })
+		logf("using GPU %d %s (%s)", d.Index, d.Name, d.UUID)
+	}
+	return &GPUs{Machine: m, Devices: devices, release: unlock}, nil
+}
+
+// startOn starts CUDA with devices alone, so that it makes nothing on others.
+func startOn(ctx context.Context, o Options, devices []Device) error {
+	uuids := make([]string, len(devices))
+	for i, d := range devices {
+		uuids[i] = d.UUID
+	}
+	before, set := visible()
+	given.Lock()
+	given.visible, given.wasSet, given.taken = before, set, true
+	os.Setenv("CUDA_VISIBLE_DEVICES", strings.Join(uuids, ","))
+	given.Unlock()
+	n, err := within(ctx, cmp.Or(o.Timeout, answers), "starting CUDA", func() (int, error) {
+		if err := libcuda.Open(); err != nil {
+			return 0, errNoDriver(err)
+		}
+		if code := startCUDA(); code != 0 {
+			return 0, errCUDA(code)
+		}
+		return cu.NumDevices()
+	})
+	if err != nil {
+		var e *Error
+		if !errors.As(err, &e) && ctx.Err() == nil {
+			err = explain(err, &devices[0])
+		}
+		return err
+	}
+	if n != len(devices) {
+		return &Error{Kind: ErrBroken, What: fmt.Sprintf("CUDA sees %d of %d GPUs (CUDA_VISIBLE_DEVICES=%s)", n, len(devices), strings.Join(uuids, ",")),
+			Remedy: "name one GPU by CUDA_VISIBLE_DEVICES; under MPS, start its daemon with all"}
+	}
+	process.started = slices.Clone(devices)
+	return nil
+}
+
+// askCUDA describes a machine without NVML. CUDA is started on all it shows.
+func askCUDA(ctx context.Context, o Options) (*Machine, error) {
+	return within(ctx, cmp.Or(o.Timeout, answers), "starting CUDA", func() (*Machine, error) {
+		if err := libcuda.Open(); err != nil {
+			return nil, errNoDriver(err)
+		}
+		if code := startCUDA(); code != 0 {
+			return nil, errCUDA(code)
+		}
+		m := &Machine{Driver: "unknown", CUDA: cu.Version(), Visible: os.Getenv("CUDA_VISIBLE_DEVICES"), MPS: mpsRuns()}
+		n, err := cu.NumDevices()
+		if err != nil {
+			return nil, explain(err, &Device{Name: "GPU"})
+		}
+		for i := range min(n, maxDevices) {
+			d := Device{Index: i, Ordinal: i, Name: "GPU"}
+			dev := cu.Device(i)
+			id, err1 := dev.UUID()
+			name, err2 := dev.Name()
+			memory, err3 := dev.TotalMem()
+			major, minor, err4 := dev.ComputeCapability()
+			if err := cmp.Or(err1, err2, err3, err4); err != nil {
+				d.Err = explain(err, &d)
+			} else {
+				d.UUID, d.Name, d.Major, d.Minor = "GPU-"+id.String(), line(name), major, minor
+				d.Memory, d.Free = uint64(memory), uint64(memory) // nobody says what is free
+				d.Err = m.assess(&d)
+			}
+			m.Devices = append(m.Devices, d)
+		}
+		process.started = slices.Clone(m.Devices)
+		return m, m.check()
+	})
+}
+
+// errCUDA is a code of cuInit.
+func errCUDA(code int) error {
+	switch code {
+	case 100: // no device
+		return &Error{Kind: ErrNoDevice, What: "CUDA sees no GPU", Remedy: "look at nvidia-smi; a container needs --gpus=all; or use --device=cpu"}
+	case 803, 804: // of two versions
+		return &Error{Kind: ErrBroken, What: fmt.Sprintf("CUDA does not start: its library and the kernel module are of two versions (CUDA %d)", code), Remedy: "reboot after the upgrade; a container's own libcuda must fit the host's driver"}
+	case 500: // cuInit is missing
+		return &Error{Kind: ErrBroken, What: "libcuda.so.1 is no CUDA driver", Remedy: reinstall}
+	}
+	return &Error{Kind: ErrBroken, What: fmt.Sprintf("CUDA does not start (CUDA %d)", code), Remedy: reinstall}
+}
+
+func explain(err error, d *Device) error {
+	var known *Error
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	where := fmt.Sprintf("GPU %d %s", d.Index, d.Name)
+	e := &Error{Kind: ErrBroken, What: fmt.Sprintf("%s fails: %v", where, err), Remedy: "dmesg says why (Xid); reset the card (nvidia-smi --gpu-reset) or reboot; --device=cpu works meanwhile", Cause: err}
+	switch code(err) {
+	case int(cu.OutOfMemory):
+		e.Kind, e.What = ErrMemory, where+" is out of memory"
+		if n := d.Held(); n > 0 {
+			e.What += fmt.Sprintf(" (other processes hold %s)", humanize.IBytes(n))
+		}
+		e.Remedy = "take a smaller --prediction_batch_size, or end what holds it (nvidia-smi lists it)"
+	case int(cu.NoDevice), int(cu.InvalidDevice), deviceUnavailable:
+		e.Kind, e.What = ErrBusy, fmt.Sprintf("%s is busy or takes one process at a time: %v", where, err)
+		e.Remedy = fmt.Sprintf("wait for it, start MPS, or allow more with nvidia-smi -i %d -c DEFAULT", d.Index)
+	case int(cu.NoBinaryForGpu), int(cu.InvalidSource):
+		e.Kind, e.What = ErrCapability, fmt.Sprintf("%s has compute capability %d.%d, which the kernels do not suit", where, d.Major, d.Minor)
+		e.Remedy = fmt.Sprintf("use one with %d.%d or newer, or --device=cpu", MinMajor, MinMinor)
+	case int(cu.InvalidPtx), int(cu.JitCompilerNotFound), unsupportedPTX, int(cu.NotFound):
+		e.Kind, e.What = ErrOldDriver, fmt.Sprintf("the driver of %s cannot compile the kernels: %v", where, err)
+		e.Remedy = "install driver 525 or newer, with libnvidia-ptxjitcompiler"
+	}
+	return e
+}
+
+// Codes that package cu has no name for.
+const (
+	deviceUnavailable = 46
+	unsupportedPTX    = 222
+)
+
+// code is CUDA's number in err, or -1. The type of cu's errors has no name.
+func code(err error) int {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if v := reflect.ValueOf(err); v.CanInt() {
+			return int(v.Int())
+		}
+	}
+	return -1
+}
