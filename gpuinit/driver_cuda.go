@@ -17,6 +17,8 @@ import (
 	"unsafe"
 )
 
+func built() error { return nil }
+
 // library opens one of the driver's libraries, once. A failure is tried again
 // by the next call: a driver may be installed while a worker lives.
 type library struct {

@@ -144,8 +144,9 @@ type Options struct {
 	Wait bool
 	// Timeout is how long the driver may take to answer; 0 means 30 s.
 	Timeout time.Duration
-	// Log takes lines for the user; nil drops them.
-	Log func(format string, args ...any)
+	// Log takes lines for the user, of level 1 (a worker waits) and 2 (what is
+	// there); nil drops them.
+	Log func(level int, format string, args ...any)
 }
 
 // GPUs are the devices of this process. They stay its own until Close.
@@ -159,6 +160,9 @@ type GPUs struct {
 // Close lets other processes have the devices. Whatever was made on them was
 // freed before.
 func (g *GPUs) Close() error { return g.release() }
+
+// Built is nil, or the error of a build that has no CUDA.
+func Built() error { return built() }
 
 // Probe asks the driver what is there, and starts nothing on any device. The
 // error says why no GPU can be used and what to do; the Machine comes with it

@@ -73,7 +73,7 @@ func release() error {
 func start(ctx context.Context, o Options) (*GPUs, error) {
 	timeout, logf := cmp.Or(o.Timeout, answers), o.Log
 	if logf == nil {
-		logf = func(string, ...any) {}
+		logf = func(int, string, ...any) {}
 	}
 	m, err := probe(ctx, timeout)
 	if errors.Is(err, ErrNoDriver) && process.started == nil {
@@ -83,10 +83,10 @@ func start(ctx context.Context, o Options) (*GPUs, error) {
 		}
 	}
 	if m != nil && len(m.Devices) > 0 {
-		logf("%v", m)
+		logf(2, "%v", m)
 		for _, d := range m.Devices {
 			if d.Err != nil {
-				logf("not used: %v", d.Err)
+				logf(2, "not used: %v", d.Err)
 			}
 		}
 	}
@@ -115,7 +115,7 @@ func start(ctx context.Context, o Options) (*GPUs, error) {
 	for i := range devices {
 		d := &devices[i]
 		d.Ordinal = slices.IndexFunc(process.started, func(s Device) bool { return s.UUID == d.UUID })
-		logf("using GPU %d %s (%s)", d.Index, d.Name, d.UUID)
+		logf(2, "using GPU %d %s (%s)", d.Index, d.Name, d.UUID)
 	}
 	return &GPUs{Machine: m, Devices: devices, release: unlock}, nil
 }

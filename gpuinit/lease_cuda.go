@@ -31,7 +31,7 @@ const (
 // lock file each in dir. Only who holds the file next.lock may look for one; with
 // o.Wait it keeps that until a slot is free, so that nobody overtakes it. The
 // kernel frees the locks of a process that dies.
-func lease(ctx context.Context, dir string, devices []Device, o Options, logf func(string, ...any)) ([]Device, func() error, error) {
+func lease(ctx context.Context, dir string, devices []Device, o Options, logf func(int, string, ...any)) ([]Device, func() error, error) {
 	slots := max(1, o.WorkersPerGPU)
 	busy := &Error{Kind: ErrBusy, What: fmt.Sprintf("other workers hold %s (--workers_per_gpu=%d)", gpus(len(devices)), slots),
 		Remedy: "wait for them, or raise --workers_per_gpu where memory allows"}
@@ -48,7 +48,7 @@ func lease(ctx context.Context, dir string, devices []Device, o Options, logf fu
 	said := false
 	say := func() {
 		if !said {
-			logf("waiting for a GPU: %s", busy.What)
+			logf(1, "waiting for a GPU: %s", busy.What)
 		}
 		said = true
 	}

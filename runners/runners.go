@@ -389,8 +389,11 @@ func (w *watcher) Log(ctx context.Context, sev log.Severity, depth int, msg stri
 		fmt.Println(msg)
 		return
 	}
-	if !w.quiet {
+	switch {
+	case !w.quiet:
 		(&log.Structural{}).Log(ctx, sev, depth+1, msg)
+	case sev == log.SevWarn && strings.HasPrefix(msg, "linnet: "): // why nothing moves
+		fmt.Fprintln(os.Stderr, msg)
 	}
 }
 

@@ -68,6 +68,11 @@ type Options struct {
 	InputSize int
 	// Device is cpu (the default), auto or cuda (Predict).
 	Device string
+	// WorkersPerGPU is how many processes may share a GPU, 0 for 1; GPUs how
+	// many this process takes at most, 0 for all that no other holds; GPUMemory
+	// how many bytes it takes of each, 0 for what it needs (Predict).
+	WorkersPerGPU, GPUs int
+	GPUMemory           int64
 	// LabelSet is collapsed (the default) or full (Predict).
 	LabelSet string
 	// WindowSize and PredictionStride of the context windows, in lines. Where

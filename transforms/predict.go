@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/log"
 
+	"github.com/linnet-ml/linnet/gpuinit"
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/backend"
 	"github.com/linnet-ml/linnet/model/bundled"
@@ -250,7 +252,7 @@ func LoadModel(ctx context.Context, opts Options) (*Model, error) {
 			return nil, err
 		}
 		m := &Model{Config: &w.Config, Hash: w.Hash(), key: key, bytes: int64(len(w.Table))}
-		if m.scorer, m.Reason, err = backend.New(ctx, backend.Options{Device: device}, w); err != nil {
+		if m.scorer, m.Reason, err = backend.New(ctx, opts.backend(ctx), w); err != nil {
 			return nil, err
 		}
 		if m.Reason != "" {
@@ -261,6 +263,23 @@ func LoadModel(ctx context.Context, opts Options) (*Model, error) {
 		logf(ctx, opts.Verbosity, 2, "model %.12s of %s on %s, loaded in %v", m.Hash, opts.modelName(), m.Device, m.loading.Round(time.Millisecond))
 		return m, nil
 	})
+}
+
+// backend are the options of the device.
+func (o *Options) backend(ctx context.Context) backend.Options {
+	return backend.Options{
+		Device: cmp.Or(o.Device, backend.CPU),
+		Memory: o.GPUMemory,
+		GPU: gpuinit.Options{WorkersPerGPU: o.WorkersPerGPU, Devices: o.GPUs, Log: func(level int, format string, args ...any) {
+			switch {
+			case level > o.Verbosity:
+			case level == 1:
+				log.Warnf(ctx, "linnet: "+format, args...)
+			default:
+				log.Infof(ctx, "linnet: "+format, args...)
+			}
+		}},
+	}
 }
 
 func (o *Options) modelName() string {

@@ -23,7 +23,8 @@ const (
 // Options of New.
 type Options struct {
 	Device string          // CPU, Auto or CUDA
-	GPU    gpuinit.Options // of a GPU where there is one
+	GPU    gpuinit.Options // which GPUs
+	Memory int64           // bytes that the Scorer may take on each GPU; 0 for all that is free
 }
 
 // Check reports a device that New does not know. It needs no model, so that

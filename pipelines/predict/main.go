@@ -45,12 +45,14 @@ type options struct {
 	watchInterval                         time.Duration
 	maxRejected                           float64
 	rejectedStatus, verbosity             int
+	workersPerGPU                         int
+	gpuMemoryLimit                        cli.Bytes
 	maxDocumentBytes, memoryLimit         cli.Bytes
 	byDefault                             bool // --input was not given: the sample
 }
 
 // later are flags of the design that this version does not have.
-var later = []string{"hybrid", "gpu_memory_limit", "workers_per_gpu", "cancel_on_exit"}
+var later = []string{"hybrid", "cancel_on_exit"}
 
 func define(f *cli.Flags) *options {
 	o := &options{maxDocumentBytes: transforms.DefaultMaxDocumentBytes}
@@ -59,6 +61,8 @@ func define(f *cli.Flags) *options {
 	f.StringVar(&o.modelURI, "model_uri", "", "`folder` or gs://bucket/prefix of the model (default the bundled one)")
 	f.StringVar(&o.labelSet, "label_set", "", "`collapsed` (Nomenclature, Description, Misc-exposition) or full (default the model's first)")
 	f.StringVar(&o.device, "device", "cpu", "`cpu`, auto or cuda")
+	f.Var(&o.gpuMemoryLimit, "gpu_memory_limit", "`bytes` that the program may take on each GPU, 0 for what it needs")
+	f.IntVar(&o.workersPerGPU, "workers_per_gpu", 0, "how many `processes` may share a GPU, each taking one; 0 for one process, which takes\nevery GPU on this machine, and one GPU a worker elsewhere")
 	f.StringVar(&o.precision, "precision", "float32", "`float32`, the precision of the arithmetic")
 	f.IntVar(&o.windowSize, "window_size", -1, "`lines` of a context window; 0 for whole documents, -1 for the model's choice")
 	f.IntVar(&o.stride, "prediction_stride", 0, "`lines` from one context window to the next; 0 for --window_size, so that none overlap")
@@ -124,6 +128,8 @@ func (o *options) check(f *cli.Flags) error {
 		return cli.Usagef("--label_set=%s is none; it must be collapsed or full", o.labelSet)
 	case o.precision != "float32":
 		return cli.Usagef("--precision=%s is not in this version; use float32", o.precision)
+	case o.workersPerGPU < 0:
+		return cli.Usagef("--workers_per_gpu=%d: it must be 0 or more", o.workersPerGPU)
 	case o.batchSize < 0:
 		return cli.Usagef("--prediction_batch_size=%d: it must be 0 or more", o.batchSize)
 	case o.sample < 0:
@@ -241,8 +247,12 @@ func (o *options) label(ctx context.Context) error {
 		Base: transforms.Path(set.Base), Output: transforms.Path(output),
 		MaxDocumentBytes: int64(o.maxDocumentBytes), Force: o.force, RetryRejected: o.retryRejected,
 		ModelURI: transforms.Path(modelURI), Device: o.device, LabelSet: o.labelSet,
+		WorkersPerGPU: o.workersPerGPU, GPUMemory: int64(o.gpuMemoryLimit),
 		WindowSize: o.windowSize, PredictionStride: o.stride, PredictionBatchSize: o.batchSize,
 		Formats: o.formats, Probabilities: o.probabilities, MaxRejected: o.maxRejected,
+	}
+	if o.workersPerGPU > 0 || !runners.Local() {
+		opts.GPUs = 1 // beside other processes
 	}
 	here := opts
 	if !runners.Local() {

@@ -18,6 +18,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/linnet-ml/linnet/gpuinit"
 )
 
 // Exit statuses.
@@ -222,9 +224,9 @@ func CheckStatus(status int) error {
 // CheckDevice judges --device, --window_size and --prediction_stride.
 func CheckDevice(device string, windowSize, stride int) error {
 	switch {
-	case device == "cuda":
-		return Usagef("--device=cuda: this program was built without CUDA; use --device=cpu")
-	case device != "cpu" && device != "auto":
+	case device == "cuda" && gpuinit.Built() != nil:
+		return Usagef("--device=cuda: %w", gpuinit.Built())
+	case device != "cpu" && device != "auto" && device != "cuda":
 		return Usagef("--device=%s is none; it must be cpu, auto or cuda", device)
 	case windowSize < -1:
 		return Usagef("--window_size=%d: it must be 0 or more, or -1", windowSize)
