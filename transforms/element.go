@@ -30,10 +30,14 @@ type Document struct {
 
 // Example is a Document with the features of its rows. Its coder carries the
 // document, the size and the version, and makes the features again.
+//
+// A long document has no Features but a Survey, from which Predict makes those
+// of a few windows at a time: all of them would take several times the text.
 type Example struct {
 	Document
-	InputSize int          // rows of the embedding table that the features are for
-	Features  *model.Batch // a line a row, without windows
+	InputSize int             // rows of the embedding table that the features are for
+	Features  *model.Batch    // a line a row, without windows
+	Survey    *feature.Survey // in their place
 }
 
 // Labelled is a Document with a label on each of its rows.
@@ -110,7 +114,7 @@ func decodeExample(b []byte) (Example, error) {
 	if err := r.end("Example"); err != nil {
 		return e, err
 	}
-	e.Features = feature.Extract(e.Text, e.Rows, e.InputSize, runtime.GOMAXPROCS(0))
+	e.featurize(runtime.GOMAXPROCS(0))
 	return e, nil
 }
 

@@ -58,8 +58,32 @@ func (f *featurizeFn) emitter(emit func(beam.EventTime, Example)) func(beam.Even
 
 func (f *featurizeFn) featurize(_ context.Context, d Document) (*Example, *Rejection, error) {
 	e := &Example{Document: d, InputSize: f.inputSize}
-	e.Features = feature.Extract(d.Text, d.Rows, f.inputSize, workers(len(d.Rows)))
+	e.featurize(workers(len(d.Rows)))
 	return e, nil, nil
+}
+
+// surveyed is the number of rows from which on a document is surveyed: its
+// features would take 30 MB. It is a variable for tests.
+var surveyed = 1 << 16
+
+// featurize makes the features of the document, or its Survey.
+func (e *Example) featurize(workers int) {
+	if len(e.Rows) < surveyed {
+		e.Features = feature.Extract(e.Text, e.Rows, e.InputSize, workers)
+	} else {
+		e.Survey = feature.NewSurvey(e.Text, e.Rows, e.InputSize, workers)
+	}
+}
+
+// numLines is the number of rows that there are features of, -1 without any.
+func (e *Example) numLines() int {
+	switch {
+	case e.Features != nil:
+		return e.Features.NumLines()
+	case e.Survey != nil:
+		return e.Survey.NumLines()
+	}
+	return -1
 }
 
 // workers are the goroutines that share a document of so many rows: all cores
@@ -75,9 +99,12 @@ func workers(rows int) int {
 }
 
 // featureBytes is about what a document and its features take: ids four bytes
-// each, some 60 of them a line, and the layout numbers.
+// each, some 60 of them a line, and the layout numbers; or its Survey.
 func featureBytes(d *Document) int64 {
-	const row = 4*60 + 8*model.Groups + 4*feature.LayoutSize
+	row := 4*60 + 8*model.Groups + 4*feature.LayoutSize
+	if len(d.Rows) >= surveyed {
+		row = 100
+	}
 	return int64(len(d.Text) + len(d.Rows)*row)
 }
 

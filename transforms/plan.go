@@ -8,7 +8,6 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
 
-	"github.com/linnet-ml/linnet/transforms/feature"
 	"github.com/linnet-ml/linnet/transforms/input"
 )
 
@@ -48,10 +47,11 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 			return
 		}
 		begin := time.Now()
-		features := feature.Extract(d.Text, d.Rows, m.Config.InputSize, 1)
+		e := Example{Document: *d, InputSize: m.Config.InputSize}
+		e.featurize(1)
 		var items []windowItem
 		for _, w := range predict.windows(len(d.Rows)) {
-			items = append(items, windowItem{features, w})
+			items = append(items, windowItem{e.Features, e.Survey, w})
 		}
 		if _, e := (scorerHandler{model: m, count: 1}).Run(ctx, items); e != nil {
 			err = e

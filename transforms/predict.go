@@ -18,6 +18,7 @@ import (
 	"github.com/linnet-ml/linnet/model/backend"
 	"github.com/linnet-ml/linnet/model/bundled"
 	"github.com/linnet-ml/linnet/model/kernel"
+	"github.com/linnet-ml/linnet/transforms/feature"
 	"github.com/linnet-ml/linnet/transforms/inference"
 	"github.com/linnet-ml/linnet/transforms/store"
 )
@@ -84,14 +85,14 @@ func (f *predictFn) ProcessElement(ctx context.Context, t beam.EventTime, e Exam
 	if e.InputSize != f.model.Config.InputSize {
 		return f.progress.fail("predict", fmt.Errorf("features are for a table of %d rows, the model's has %d; give Featurize the model's InputSize", e.InputSize, f.model.Config.InputSize))
 	}
-	if e.Features == nil || e.Features.NumLines() != len(e.Rows) {
+	if e.numLines() != len(e.Rows) {
 		reject(t, *e.reject("predict", errors.New("it has not one line of features a row; Featurize makes them")))
 		return nil
 	}
 	windows := f.windows(len(e.Rows))
 	items := make([]windowItem, len(windows))
 	for i, w := range windows {
-		items[i] = windowItem{e.Features, w}
+		items[i] = windowItem{e.Features, e.Survey, w}
 	}
 	return f.progress.fail("predict", f.queue.Push(ctx, job[Example]{t, e}, items, featureBytes(&e.Document), f.emitter(emit)))
 }
@@ -332,6 +333,7 @@ const batchLines = 8 << 10
 // windowItem is one window of a document.
 type windowItem struct {
 	features *model.Batch
+	survey   *feature.Survey // where features is nil
 	window   model.ContextWindow
 }
 
@@ -367,7 +369,7 @@ func (h scorerHandler) Run(ctx context.Context, items []windowItem) ([][]float32
 	}
 	probs := s.probs[:steps*k]
 	begin := time.Now()
-	if err := s.score(ctx, h.model.scorer, items, probs); err != nil {
+	if err := s.score(ctx, h.model.scorer, extracted(items), probs); err != nil {
 		return nil, err
 	}
 	logf(ctx, h.verbosity, 3, "batch of %d windows, %d lines in %v", len(items), steps, time.Since(begin).Round(time.Microsecond))
@@ -384,6 +386,22 @@ func (h scorerHandler) Run(ctx context.Context, items []windowItem) ([][]float32
 		outs[i] = out
 	}
 	return outs, nil
+}
+
+// extracted are the items with the features of their windows, made here for
+// documents that were surveyed.
+func extracted(items []windowItem) []windowItem {
+	made := items
+	for i, it := range items {
+		if it.features != nil {
+			continue
+		}
+		if &made[0] == &items[0] {
+			made = slices.Clone(items)
+		}
+		made[i] = windowItem{features: it.survey.Extract(it.window.First, it.window.Len), window: model.ContextWindow{Len: it.window.Len}}
+	}
+	return made
 }
 
 func (s *scoring) score(ctx context.Context, scorer model.Scorer, items []windowItem, probs []float32) error {

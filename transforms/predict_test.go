@@ -115,7 +115,7 @@ func TestJoin(t *testing.T) {
 	} {
 		e := exampleOf("x", manyLines(i+1, 40), m.Config.InputSize)
 		for _, w := range ws {
-			items = append(items, windowItem{e.Features, w})
+			items = append(items, windowItem{e.Features, e.Survey, w})
 		}
 	}
 	h := scorerHandler{model: m, first: 1, count: 2}
@@ -157,6 +157,33 @@ func predictAll(t *testing.T, run func(func(beam.Scope)) beam.PipelineResult, op
 		out[string(l.Name)] = l
 	}
 	return out, res
+}
+
+// TestSurveyed compares documents whose features are made window by window with
+// the same ones whose features are there, and their coder with them.
+func TestSurveyed(t *testing.T) {
+	defer func(n int) { surveyed = n }(surveyed)
+	uri := testModel(t)
+	opts := Options{ModelURI: Path(uri), WindowSize: 50, PredictionStride: 30}
+	var whole, long []Example
+	for i, n := range []int{1, 60, 2500} {
+		e := exampleOf(fmt.Sprintf("%d.txt", i), manyLines(i+1, n), 256)
+		whole = append(whole, e)
+		e.Features = nil
+		surveyed = 1
+		e.featurize(2)
+		if e.Survey == nil {
+			t.Fatal("no Survey")
+		}
+		long = append(long, e)
+	}
+	onBoth(t, func(t *testing.T, run func(func(beam.Scope)) beam.PipelineResult) {
+		surveyed = 1 << 16
+		want, _ := predictAll(t, run, opts, whole)
+		surveyed = 1
+		got, _ := predictAll(t, run, opts, long)
+		equal(t, "labelled", got, want)
+	})
 }
 
 // TestPredict compares Predict with the model's own probabilities.

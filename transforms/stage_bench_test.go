@@ -150,7 +150,7 @@ func newStages(b *testing.B) *stages {
 		windows := s.predict.windows(len(s.docs[i].Rows))
 		s.outs = append(s.outs, make([][]float32, len(windows)))
 		for j, w := range windows {
-			it := windowItem{f, w}
+			it := windowItem{features: f, window: w}
 			items = append(items, it)
 			s.place[it] = [2]int{i, j}
 		}

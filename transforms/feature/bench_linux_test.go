@@ -123,7 +123,7 @@ func BenchmarkStage(b *testing.B) {
 	}))
 	run("read+count", each(func(i int, w work, p *part) {
 		p.read(texts[i], rows[i], w.e.doc.rows, w.batch, 1<<16)
-		w.e.doc.count()
+		w.e.doc.count(w.e.doc.room())
 	}))
 	run("small", each(func(_ int, w work, p *part) { w.e.doc.countSmall(p) }))
 	run("document", each(func(i int, w work, p *part) { w.e.doc.numbers(w.batch.Layout, 0, len(rows[i])) }))

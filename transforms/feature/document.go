@@ -29,8 +29,9 @@ type part struct {
 	first, end int // rows
 	line       line
 	ids        []uint32
-	words      []uint64 // keys of words in small letters
-	genera     []uint64 // keys of genera row by row, then their slots
+	words      []uint64          // keys of words in small letters
+	small      map[uint64]uint32 // and how often they were there before, see fold
+	genera     []uint64          // keys of genera row by row, then their slots
 }
 
 // wordCounts are counts of one word over a document.
@@ -108,15 +109,20 @@ func (d *document) wordSlot(key uint64) uint64 {
 	return i
 }
 
-// count fills the tables, all but the uses in small letters. It replaces keys
-// by slots.
-func (d *document) count() {
-	genera := 0
+// room is the number of words and of lines that can be distinct.
+func (d *document) room() (words, lines int) {
+	words = len(d.rows)
 	for _, p := range d.parts {
-		genera += len(p.genera)
+		words += len(p.genera)
 	}
-	d.words = slots(d.words, len(d.rows)+genera)
-	d.lines = slots(d.lines, len(d.rows))
+	return words, len(d.rows)
+}
+
+// count fills the tables, which get room for so many keys, all but the uses in
+// small letters. It replaces keys by slots.
+func (d *document) count(words, lines int) {
+	d.words = slots(d.words, words)
+	d.lines = slots(d.lines, lines)
 	lineMask := uint64(len(d.lines) - 1)
 	for _, p := range d.parts {
 		for i := p.first; i < p.end; i++ {
@@ -179,6 +185,11 @@ func (d *document) countSmall(p *part) {
 			atomic.AddUint32(&w.small, 1)
 		}
 	}
+	for key, n := range p.small {
+		if w := &d.words[d.wordSlot(key)]; w.key == key {
+			atomic.AddUint32(&w.small, n)
+		}
+	}
 }
 
 // measure finds the 85th percentile of the widths, between ranks linearly.
@@ -207,7 +218,8 @@ func (d *document) measure() {
 	d.percentile = max(20, float64(below)+(rank-float64(low))*float64(above-below))
 }
 
-// numbers writes the numbers of rows [from, to) that depend on other rows.
+// numbers writes the numbers of rows [from, to) that depend on other rows to
+// layout, which is that of these rows.
 func (d *document) numbers(layout []float32, from, to int) {
 	n := len(d.rows)
 	scale := 1 / d.percentile
@@ -221,7 +233,7 @@ func (d *document) numbers(layout []float32, from, to int) {
 		next++
 	}
 	for i := to - 1; i >= from; i-- {
-		o := layout[i*LayoutSize:][:LayoutSize]
+		o := layout[(i-from)*LayoutSize:][:LayoutSize]
 		o[tillFeed] = float32(min(next-i, 60)) / 60
 		o[beforeFeed] = flag(next-i <= 2)
 		if d.rows[i].feed {
@@ -237,7 +249,7 @@ func (d *document) numbers(layout []float32, from, to int) {
 			part++
 		}
 		r := &d.rows[i]
-		o := layout[i*LayoutSize:][:LayoutSize]
+		o := layout[(i-from)*LayoutSize:][:LayoutSize]
 		o[relLength] = float32(float64(max(1, r.length)) * scale)
 		o[blankBefore] = float32(min(r.blank, 1))
 		o[blanksBefore] = float32(min(r.blank, 3)) / 3

@@ -65,12 +65,15 @@ func (e *extractor) extract(text []byte, rows []yedda.Line, inputSize, workers i
 	b.Layout = make([]float32, n*LayoutSize)
 
 	e.doc.rows = grow(e.doc.rows, n)
-	e.divide(rows, max(1, workers))
+	for len(e.spare) < max(1, workers) {
+		e.spare = append(e.spare, new(part))
+	}
+	e.doc.divide(rows, e.spare[:max(1, workers)])
 	parts := e.doc.parts
 	each(parts, func(p *part) { p.read(text, rows, e.doc.rows, b, uint32(inputSize)) })
-	e.doc.count()
+	e.doc.count(e.doc.room())
 	each(parts, func(p *part) { e.doc.countSmall(p) })
-	each(parts, func(p *part) { e.doc.numbers(b.Layout, p.first, p.end) })
+	each(parts, func(p *part) { e.doc.numbers(b.Layout[p.first*LayoutSize:], p.first, p.end) })
 	e.join(b)
 	return b
 }
@@ -91,21 +94,18 @@ func (e *extractor) size() int {
 	return n
 }
 
-// divide makes w parts of about equally many bytes.
-func (e *extractor) divide(rows []yedda.Line, w int) {
-	for len(e.spare) < w {
-		e.spare = append(e.spare, new(part))
-	}
-	e.doc.parts = e.spare[:w]
+// divide gives the parts about equally many bytes each.
+func (d *document) divide(rows []yedda.Line, parts []*part) {
+	d.parts = parts
 	from, end := rows[0].Start, rows[len(rows)-1].End
 	i := 0
-	for k, p := range e.doc.parts {
+	for k, p := range parts {
 		p.first = i
-		border := from + int(float64(end-from)*float64(k+1)/float64(w))
+		border := from + int(float64(end-from)*float64(k+1)/float64(len(parts)))
 		for i < len(rows) && rows[i].Start < border {
 			i++
 		}
-		if k == w-1 {
+		if k == len(parts)-1 {
 			i = len(rows)
 		}
 		p.end = i
@@ -127,17 +127,28 @@ func each(parts []*part, f func(p *part)) {
 
 // read takes the rows of p apart: all that a line says alone. Group ends
 // count from the part's first id.
+//
+// Without b it keeps only what the document counts.
 func (p *part) read(text []byte, rows []yedda.Line, facts []row, b *model.Batch, inputSize uint32) {
 	p.ids, p.words, p.genera = p.ids[:0], p.words[:0], p.genera[:0]
-	ends := b.GroupEnd[p.first*model.Groups : p.first*model.Groups]
-	scales := b.GroupScale[p.first*model.Groups : p.first*model.Groups]
+	var ends []uint32
+	var scales []float32
+	if b != nil {
+		ends = b.GroupEnd[p.first*model.Groups : p.first*model.Groups]
+		scales = b.GroupScale[p.first*model.Groups : p.first*model.Groups]
+	}
 	l := &p.line
 	for i := p.first; i < p.end; i++ {
 		l.read(text[rows[i].Start:rows[i].End:len(text)])
-		p.ids, ends, scales = l.appendIDs(p.ids, ends, scales, inputSize)
 		var m marks
-		m, p.words, p.genera = l.find(p.words, p.genera)
-		l.numbers(&m, b.Layout[i*LayoutSize:])
+		if b != nil {
+			p.ids, ends, scales = l.appendIDs(p.ids, ends, scales, inputSize)
+			m, p.words, p.genera = l.find(p.words, p.genera)
+			l.numbers(&m, b.Layout[i*LayoutSize:])
+		} else {
+			m, p.words, p.genera = l.find(p.words, p.genera)
+			p.fold(foldWords)
+		}
 		blank, feed := gap(text, rows, i)
 		facts[i] = row{
 			norm: m.norm, hasNorm: m.norm != 0,
