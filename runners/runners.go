@@ -175,8 +175,10 @@ type Result struct {
 	// Running says that the job was only submitted, by --async or --dry_run;
 	// it has no numbers yet.
 	Running bool
-	// Counters of one namespace by name, all transforms together.
-	Counters map[string]int64
+	// Counters and Distributions of one namespace by name, all transforms
+	// together.
+	Counters      map[string]int64
+	Distributions map[string]metrics.DistributionValue
 }
 
 // Run runs p to its end, or only submits it with --async, and counts the
@@ -218,7 +220,7 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 	close(over)
 	cancelled.Wait()
 	log.SetLogger(watch) // an in-process worker put its own there
-	out := &Result{JobID: watch.jobID(), Counters: map[string]int64{}}
+	out := &Result{JobID: watch.jobID(), Counters: map[string]int64{}, Distributions: map[string]metrics.DistributionValue{}}
 	if service && out.JobID != "" && interrupted.Err() != nil {
 		return nil, fmt.Errorf("%w: job %s is cancelled; run again to go on", context.Cause(interrupted), out.JobID)
 	}
@@ -248,6 +250,16 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 	query := res.Metrics().Query(func(r metrics.SingleResult) bool { return r.Namespace() == namespace })
 	for _, c := range query.Counters() {
 		out.Counters[c.Name()] += c.Result()
+	}
+	for _, d := range query.Distributions() {
+		sum, more := out.Distributions[d.Name()], d.Result()
+		if sum.Count == 0 {
+			sum = more
+		} else if more.Count > 0 {
+			sum.Count, sum.Sum = sum.Count+more.Count, sum.Sum+more.Sum
+			sum.Min, sum.Max = min(sum.Min, more.Min), max(sum.Max, more.Max)
+		}
+		out.Distributions[d.Name()] = sum
 	}
 	return out, nil
 }

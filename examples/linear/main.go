@@ -1,0 +1,93 @@
+// Command linear is a second user of transforms/inference, beside predict: a
+// linear model over lines of numbers, on any runner. model.go is all that the
+// model takes; what it looks like from outside is here.
+//
+//	linear --input=rows.csv --model='models/*.json' --output=out
+//
+// It writes out/results.csv, each line with its answer, and out/failed.tsv, each
+// line that the model could not answer with the cause, and prints the metrics.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/io/filesystem/local"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/io/textio"
+
+	"github.com/linnet-ml/linnet/runners"
+	"github.com/linnet-ml/linnet/transforms/inference"
+)
+
+const namespace = "linear"
+
+func withAnswer(line string, y float64) string {
+	return line + "," + strconv.FormatFloat(y, 'g', -1, 64)
+}
+
+func withCause(line, cause string) string { return line + "\t" + cause }
+
+func init() {
+	inference.Register[string, float64, Linear]()
+	beam.RegisterFunction(withAnswer)
+	beam.RegisterFunction(withCause)
+}
+
+// pipeline answers the lines of the file input.
+func pipeline(s beam.Scope, input, output string, model Linear) {
+	lines := beam.Reshuffle(s, textio.Read(s, input))
+	options := inference.Options{
+		MaxBatchSize: 64, BucketWeights: []int64{16, 64}, // lines of like length together
+		Timeout: time.Minute, Namespace: namespace,
+	}
+	results, failed := inference.RunInference[string, float64](s, model, options, lines)
+	textio.Write(s, filepath.Join(output, "results.csv"), beam.ParDo(s, withAnswer, results))
+	textio.Write(s, filepath.Join(output, "failed.tsv"), beam.ParDo(s, withCause, failed))
+}
+
+func run(ctx context.Context) error {
+	input := flag.String("input", "", "`file` of lines of numbers with commas between")
+	output := flag.String("output", "", "`folder` to write to")
+	model := flag.String("model", "", "`pattern` of model files, of which the newest is taken, looked at once a bundle")
+	runners.Define(flag.CommandLine)
+	flag.Parse()
+	if done, err := runners.Boot(ctx); done {
+		return err
+	}
+	runners.Init(0) // a worker that Beam's own boot program started stays in here
+	if *input == "" || *output == "" || *model == "" {
+		return fmt.Errorf("name --input, --output and --model")
+	}
+	if err := runners.Check(); err != nil {
+		return err
+	}
+	p, s := beam.NewPipelineWithRoot()
+	pipeline(s, *input, *output, Linear{Pattern: *model})
+	result, err := runners.Run(ctx, p, namespace, 0)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(result.Counters)) {
+		fmt.Printf("%s %d\n", name, result.Counters[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(result.Distributions)) {
+		d := result.Distributions[name]
+		fmt.Printf("%s count %d sum %d min %d max %d\n", name, d.Count, d.Sum, d.Min, d.Max)
+	}
+	return nil
+}
+
+func main() {
+	if err := run(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, "linear:", err)
+		os.Exit(1)
+	}
+}

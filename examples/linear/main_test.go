@@ -1,0 +1,121 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestMain lets the test's own binary be the command linear, and its worker.
+func TestMain(m *testing.M) {
+	if os.Getenv("LINEAR") == "main" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// The same answers, failures and metrics on every runner. Flink is tried where
+// LINNET_FLINK names the endpoint of its job server, such as localhost:8099.
+func TestRunners(t *testing.T) {
+	dir := t.TempDir()
+	var lines, want, failed []string
+	for i := range 500 {
+		line := fmt.Sprintf("%d,%g", i, float64(i)/4)
+		switch {
+		case i%50 == 7:
+			line += ",1"
+			failed = append(failed, line+"\t3 numbers, the model takes 2")
+		case i%50 == 8:
+			line = fmt.Sprintf("%d,x", i)
+			failed = append(failed, line+"\tstrconv.ParseFloat: parsing \"x\": invalid syntax")
+		default:
+			want = append(want, fmt.Sprintf("%s,%s", line, strconv.FormatFloat(0.5+2*float64(i)-float64(i)/4, 'g', -1, 64)))
+		}
+		lines = append(lines, line)
+	}
+	input := filepath.Join(dir, "rows.csv")
+	err := errors.Join(
+		os.WriteFile(input, []byte(strings.Join(lines, "\n")+"\n"), 0o600),
+		os.WriteFile(filepath.Join(dir, "model.json"), []byte(`{"weights": [2, -1], "bias": 0.5}`), 0o600),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, args := range map[string][]string{
+		"direct": {"--runner=direct"},
+		"prism":  {"--runner=prism"},
+		"flink": {"--runner=flink", "--parallelism=2", "--environment_type=PROCESS",
+			fmt.Sprintf(`--environment_config={"command":%q,"env":{"LINEAR":"main"}}`, self)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "flink" {
+				endpoint := os.Getenv("LINNET_FLINK")
+				if endpoint == "" {
+					t.Skip("LINNET_FLINK names no job server, so Flink was not tried; see scripts/flink")
+				}
+				args = append(args, "--endpoint="+endpoint)
+			}
+			output := filepath.Join(dir, name)
+			if err := os.Mkdir(output, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			args = append(args, "--input="+input, "--output="+output, "--model="+filepath.Join(dir, "*.json"))
+			cmd := exec.Command(self, args...)
+			cmd.Env = append(os.Environ(), "LINEAR=main")
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			for file, want := range map[string][]string{"results.csv": want, "failed.tsv": failed} {
+				data, err := os.ReadFile(filepath.Join(output, file))
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
+				slices.Sort(got)
+				slices.Sort(want)
+				if !slices.Equal(got, want) {
+					t.Errorf("%s: %d lines differ from the %d wanted, first %q", file, len(got), len(want), got[0])
+				}
+			}
+			t.Logf("%s", out)
+			metric := func(name string) int {
+				m := regexp.MustCompile(`(?m)^` + name + ` (?:count \d+ sum )?(\d+)`).FindSubmatch(out)
+				if m == nil {
+					t.Errorf("no metric %s", name)
+					return -1
+				}
+				n, _ := strconv.Atoi(string(m[1]))
+				return n
+			}
+			for name, want := range map[string]int{
+				"num_inferences":                    len(want),
+				"failed_inferences_counter":         len(failed),
+				"inference_request_batch_size":      len(lines),
+				"inference_request_batch_byte_size": len(strings.Join(lines, "")),
+			} {
+				if got := metric(name); got != want {
+					t.Errorf("%s is %d, want %d", name, got, want)
+				}
+			}
+			for _, name := range []string{"inference_batch_latency_micro_secs", "model_byte_size", "load_model_latency_milli_secs"} {
+				metric(name)
+			}
+			if got := metric("model_byte_size"); got%24 != 0 || got == 0 {
+				t.Errorf("model_byte_size is %d, want 24 a load", got)
+			}
+		})
+	}
+}
