@@ -16,7 +16,7 @@ import (
 )
 
 // IndexFile is the page that names every document with a review page, with the
-// number of its lines and labels. No output of a document ends in .html outside
+// number of its lines, of those that are doubtful and of its labels. No output of a document ends in .html outside
 // of the folder html.
 const IndexFile = "index.html"
 
@@ -53,7 +53,7 @@ func (x *index) add(record []byte) {
 	if b, err := base64.StdEncoding.DecodeString(d.Bytes); err == nil && len(b) > 0 {
 		name = string(b)
 	}
-	d.path = htmlFile(name)[0]
+	d.path = reviewPage.Of(name)
 	if !strings.HasPrefix(d.path, "html/") { // not of ours: it leads elsewhere
 		return
 	}
@@ -77,9 +77,10 @@ func (o *Options) writeIndex(ctx context.Context, x *index) error {
 // page is IndexFile, in order of the names.
 func (x *index) page() []byte {
 	docs := x.docs
-	labels, lines := map[string]int64{}, 0
+	labels, lines, doubts := map[string]int64{}, 0, 0
 	for _, d := range docs {
 		lines += d.Lines
+		doubts += d.Doubtful
 		for label, n := range d.Labels {
 			labels[label] += n
 		}
@@ -106,20 +107,20 @@ func (x *index) page() []byte {
 <h1>Documents to review: %d</h1>
 <div>
 <table>
-<thead><tr><th scope="col">Document</th><th scope="col">Lines</th>`, base64.StdEncoding.EncodeToString(sum[:]), indexStyle, len(docs))
+<thead><tr><th scope="col">Document</th><th scope="col">Lines</th><th scope="col">Doubtful</th>`, base64.StdEncoding.EncodeToString(sum[:]), indexStyle, len(docs))
 	for _, label := range columns {
 		fmt.Fprintf(&out, `<th scope="col">%s</th>`, html.EscapeString(label))
 	}
 	out.WriteString("</tr></thead>\n<tbody>\n")
 	for _, d := range docs {
-		fmt.Fprintf(&out, `<tr><td><a href="%s">%s</a></td><td>%d</td>`, html.EscapeString(escapePath(d.path)), html.EscapeString(d.Document), d.Lines)
+		fmt.Fprintf(&out, `<tr><td><a href="%s">%s</a></td><td>%d</td><td>%d</td>`, html.EscapeString(escapePath(d.path)), html.EscapeString(d.Document), d.Lines, d.Doubtful)
 		for _, label := range columns {
 			fmt.Fprintf(&out, "<td>%d</td>", d.Labels[label])
 		}
 		out.WriteString("</tr>\n")
 	}
 	fmt.Fprintf(&out, `</tbody>
-<tfoot><tr><th scope="row">All</th><td>%d</td>`, lines)
+<tfoot><tr><th scope="row">All</th><td>%d</td><td>%d</td>`, lines, doubts)
 	for _, label := range columns {
 		fmt.Fprintf(&out, "<td>%d</td>", labels[label])
 	}

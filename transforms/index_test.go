@@ -24,19 +24,21 @@ func TestIndex(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(out, IndexFile)); !os.IsNotExist(err) {
 		t.Errorf("an index of no review page (%v)", err)
 	}
+	doubtful := labelledOf("\xff.txt", "one\n", "A")
+	doubtful.Probs[0] = 0.7994
 	write([]string{"html"},
 		labelledOf(`sub/b "2%#?.txt`, "one\ntwo\n\nthree\n", "A", "<B>"),
 		labelledOf("a<i>.txt", "one\n", "A"),
-		labelledOf("\xff.txt", "one\n", "A"))
+		doubtful)
 	page := read(t, out, IndexFile)
 	at := 0
 	for _, want := range []string{
 		"<h1>Documents to review: 3</h1>",
-		"<th scope=\"col\">Lines</th><th scope=\"col\">&lt;B&gt;</th><th scope=\"col\">A</th></tr>",
-		`<tr><td><a href="html/a%3Ci%3E.txt.html">a&lt;i&gt;.txt</a></td><td>1</td><td>0</td><td>1</td></tr>`,
-		`<tr><td><a href="html/sub/b%20%222%25%23%3F.txt.html">sub/b &#34;2%#?.txt</a></td><td>3</td><td>1</td><td>2</td></tr>`,
-		`<tr><td><a href="html/%FF.txt.html">` + "\ufffd" + `.txt</a></td><td>1</td><td>0</td><td>1</td></tr>`,
-		`<th scope="row">All</th><td>5</td><td>1</td><td>4</td>`,
+		"<th scope=\"col\">Lines</th><th scope=\"col\">Doubtful</th><th scope=\"col\">&lt;B&gt;</th><th scope=\"col\">A</th></tr>",
+		`<tr><td><a href="html/a%3Ci%3E.txt.html">a&lt;i&gt;.txt</a></td><td>1</td><td>0</td><td>0</td><td>1</td></tr>`,
+		`<tr><td><a href="html/sub/b%20%222%25%23%3F.txt.html">sub/b &#34;2%#?.txt</a></td><td>3</td><td>0</td><td>1</td><td>2</td></tr>`,
+		`<tr><td><a href="html/%FF.txt.html">` + "\ufffd" + `.txt</a></td><td>1</td><td>1</td><td>0</td><td>1</td></tr>`,
+		`<th scope="row">All</th><td>5</td><td>1</td><td>1</td><td>4</td>`,
 	} {
 		i := strings.Index(page[at:], want)
 		if i < 0 {

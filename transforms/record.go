@@ -37,9 +37,10 @@ type Done struct {
 	InputSHA256 string           `json:"input_sha256"`
 	Model       string           `json:"model"` // its hash
 	Settings    string           `json:"settings"`
-	Outputs     []string         `json:"outputs"` // below the output folder
-	Lines       int              `json:"lines"`   // that are not blank
-	Labels      map[string]int64 `json:"labels"`  // lines of each label
+	Outputs     []string         `json:"outputs"`  // below the output folder
+	Lines       int              `json:"lines"`    // that are not blank
+	Labels      map[string]int64 `json:"labels"`   // lines of each label
+	Doubtful    int              `json:"doubtful"` // lines whose label is less than 80 % probable
 	Warnings    int              `json:"warnings,omitempty"`
 	Versions    string           `json:"versions,omitempty"`
 	Time        time.Time        `json:"time"`

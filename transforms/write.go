@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 	"syscall"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
+	"github.com/linnet-ml/linnet/transforms/input"
 	"github.com/linnet-ml/linnet/transforms/internal/pipe"
 	"github.com/linnet-ml/linnet/transforms/store"
 	"github.com/linnet-ml/linnet/transforms/yedda"
@@ -133,8 +133,8 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 			}
 			continue
 		}
-		for i, file := range format.files(name) {
-			if err := st.Write(ctx, store.Join(string(o.Output), file), files[i]); badName(err) {
+		for i, out := range format.outputs {
+			if err := st.Write(ctx, store.Join(string(o.Output), out.Of(name)), files[i]); badName(err) {
 				return nil, l.reject("write", fmt.Errorf("%w; rename the document", err)), nil
 			} else if err != nil {
 				return nil, nil, err
@@ -169,7 +169,7 @@ func (f *writeFn) record(l *Labelled, counts []int64) ([]byte, error) {
 		Input: string(l.URI), InputSHA256: hex.EncodeToString(l.SHA256[:]),
 		Model: o.ModelHash, Settings: o.Settings,
 		Outputs: o.outputs(name), Lines: len(l.Rows), Labels: map[string]int64{},
-		Warnings: l.Warnings, Versions: o.Versions, Time: time.Now().UTC().Truncate(time.Millisecond),
+		Doubtful: l.table().Doubtful(), Warnings: l.Warnings, Versions: o.Versions, Time: time.Now().UTC().Truncate(time.Millisecond),
 	}
 	for i, n := range counts {
 		record.Labels[l.Classes[i]] = n
@@ -186,16 +186,15 @@ func badName(err error) bool {
 
 // format is one of the formats that Write knows.
 type format struct {
-	name string
-	// files are the paths of its outputs below the output folder.
-	files func(name string) []string
+	name    string
+	outputs []input.Output
 	// encode makes their contents, in the same order.
 	encode func(l *Labelled, spans []yedda.Span, probabilities bool) ([][]byte, error)
 }
 
 var formats = []format{
 	{"yedda", beside(".ann"), encodeYedda},
-	{"brat", bratFiles, func(l *Labelled, spans []yedda.Span, _ bool) ([][]byte, error) {
+	{"brat", []input.Output{{Folder: "brat", Trim: ".txt", Suffix: ".txt"}, {Folder: "brat", Trim: ".txt", Suffix: ".ann"}}, func(l *Labelled, spans []yedda.Span, _ bool) ([][]byte, error) {
 		return [][]byte{l.Text, yedda.WriteBrat(l.Text, spans)}, nil
 	}},
 	{"jsonl", beside(".jsonl"), func(l *Labelled, spans []yedda.Span, probabilities bool) ([][]byte, error) {
@@ -210,7 +209,7 @@ var formats = []format{
 	{"treatments", beside(".treatments.jsonl"), func(l *Labelled, spans []yedda.Span, _ bool) ([][]byte, error) {
 		return [][]byte{yedda.WriteTreatments(l.table(), spans)}, nil
 	}},
-	{"html", htmlFile, func(l *Labelled, _ []yedda.Span, _ bool) ([][]byte, error) {
+	{"html", []input.Output{reviewPage}, func(l *Labelled, _ []yedda.Span, _ bool) ([][]byte, error) {
 		lines, labels := l.Inked()
 		return [][]byte{yedda.WriteHTML(l.table(), lines, labels)}, nil
 	}},
@@ -226,17 +225,9 @@ func encodeYedda(l *Labelled, spans []yedda.Span, _ bool) ([][]byte, error) {
 	return [][]byte{out}, nil
 }
 
-func beside(suffix string) func(string) []string {
-	return func(name string) []string { return []string{name + suffix} }
-}
+func beside(suffix string) []input.Output { return []input.Output{{Suffix: suffix}} }
 
-// bratFiles are brat's twins: the text, and the annotation beside it.
-func bratFiles(name string) []string {
-	stem := strings.TrimSuffix(name, ".txt")
-	return []string{path.Join("brat", stem+".txt"), path.Join("brat", stem+".ann")}
-}
-
-func htmlFile(name string) []string { return []string{path.Join("html", name+".html")} }
+var reviewPage = input.Output{Folder: "html", Suffix: ".html"}
 
 // Formats are the names that Options.Formats may hold.
 func Formats() []string {
@@ -266,17 +257,24 @@ func (o *Options) formats() ([]format, error) {
 	return out, nil
 }
 
-// outputs are all files that a document has below the output folder.
-func (o *Options) outputs(name string) []string {
+// Outputs are the files that each document gets.
+func (o *Options) Outputs() (outputs []input.Output) {
 	chosen, err := o.formats()
 	if err != nil {
 		return nil // Write refused it when the pipeline was built
 	}
-	var out []string
 	for _, f := range chosen {
-		out = append(out, f.files(name)...)
+		outputs = append(outputs, f.outputs...)
 	}
-	return out
+	return outputs
+}
+
+// outputs are the paths of a document's files below the output folder.
+func (o *Options) outputs(name string) (paths []string) {
+	for _, out := range o.Outputs() {
+		paths = append(paths, out.Of(name))
+	}
+	return paths
 }
 
 func init() { beam.RegisterDoFn(&writeFn{}) }

@@ -225,7 +225,7 @@ func (o *options) label(ctx context.Context) error {
 	if err != nil {
 		return cli.Usagef("%w", err)
 	}
-	set.Sample, set.Brat = o.sample, slices.Contains(o.formats, "brat")
+	set.Sample, set.Outputs = o.sample, (&transforms.Options{Formats: o.formats}).Outputs()
 	output, err := input.Absolute(o.output)
 	if err != nil {
 		return err

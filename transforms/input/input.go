@@ -39,9 +39,9 @@ type Set struct {
 	// Annotated takes X.txt.ann, or X.ann, where both X.txt and it are there;
 	// otherwise X.txt is taken.
 	Annotated bool
-	// Brat is for outputs in brat, where X and X.txt are twins: both would be
-	// X.txt and X.ann.
-	Brat bool
+	// Outputs are what each document will have, by its name. Two documents with
+	// one output are twins, such as X and X.txt in brat.
+	Outputs []Output
 	// Sample, where not 0, takes only as many documents, spread by a hash of
 	// their names and so always the same ones.
 	Sample int
@@ -53,6 +53,27 @@ type File struct {
 	Name     string    // Set.Name(URI)
 	Size     int64     // bytes, from the listing
 	Modified time.Time // from the listing
+}
+
+// Output names a file of a document: Folder, a slash, the document's name less
+// Trim at its end, and Suffix.
+type Output struct{ Folder, Trim, Suffix string }
+
+// Of is the path, below the output folder, for the document of that name.
+func (o Output) Of(name string) string {
+	return path.Join(o.Folder, strings.TrimSuffix(name, o.Trim)+o.Suffix)
+}
+
+// clashing are the Outputs that may be one for two names.
+func (s *Set) clashing() (out []Output) {
+	for i, a := range s.Outputs {
+		if a.Trim != "" || slices.ContainsFunc(slices.Concat(s.Outputs[:i], s.Outputs[i+1:]), func(b Output) bool {
+			return strings.HasSuffix(a.Suffix, b.Suffix) || strings.HasSuffix(b.Suffix, a.Suffix)
+		}) {
+			out = append(out, a)
+		}
+	}
+	return out
 }
 
 // Split splits the value of one --input at its commas; `\,` is a comma.
@@ -188,9 +209,10 @@ func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) erro
 	// Of two files with one name, one may be annotated: the preferred kind is
 	// passed on at once, the other kind waits until all names are known.
 	seed := maphash.MakeSeed()
-	taken := map[uint64]uint64{} // hash of name → hash of URI
-	stems := map[uint64]uint64{} // hash of name without .txt → hash of name
-	pairs := map[uint64]bool{}   // hash of X.txt, for X.ann
+	taken := map[uint64]uint64{}   // hash of name → hash of URI
+	written := map[uint64]uint64{} // hash of output → hash of name
+	pairs := map[uint64]bool{}     // hash of X.txt, for X.ann
+	outputs := s.clashing()
 	var waiting []File
 	take := func(file File) (bool, error) {
 		name, uri := maphash.String(seed, file.Name), maphash.String(seed, file.URI)
@@ -199,13 +221,13 @@ func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) erro
 		} else if pairs[name] && !Annotated(file.URI) {
 			return false, nil // X.txt and X.ann
 		}
-		if s.Brat {
-			text := strings.TrimSuffix(file.Name, ".txt")
-			stem := maphash.String(seed, text)
-			if other, ok := stems[stem]; ok && other != name {
-				return false, bad(fmt.Errorf("input: %w: brat/%s.txt of %s and its twin; leave one of them out", ErrTwins, text, file.URI))
+		for _, o := range outputs {
+			path := o.Of(file.Name)
+			h := maphash.String(seed, path)
+			if other, ok := written[h]; ok && other != name {
+				return false, bad(fmt.Errorf("input: %w: %s of %s and its twin; leave one of them out", ErrTwins, path, file.URI))
 			}
-			stems[stem] = name
+			written[h] = name
 		}
 		other, ok := taken[name]
 		switch {

@@ -22,6 +22,7 @@ func WriteCSV(t *Table, probabilities bool) []byte {
 		}
 	}
 	record := []string{"line", "label", "confidence", "text"}
+	probabilities = probabilities && t.hasProbs()
 	if probabilities {
 		record = append(record, t.Classes...)
 	}

@@ -333,9 +333,13 @@ func TestNoProbabilities(t *testing.T) {
 	if got, want := string(WriteJSONL(table, []Span{{0, 1, "X"}}, true)), `{"uri":"a","text":"a\n\n<b>\n","label":[[0,1,"X"]]}`+"\n"; got != want {
 		t.Errorf("JSONL: got %q, want %q", got, want)
 	}
+	table.Classes, table.Stride = []string{"X"}, 1 // and still no probabilities
+	if got, want := string(WriteCSV(table, true)), "line,label,confidence,text\n1,X,,a\n3,,,<b>\n"; got != want || table.Doubtful() != 0 {
+		t.Errorf("CSV: got %q, want %q; %d doubtful", got, want, table.Doubtful())
+	}
 	for want, table := range map[string]*Table{
 		"yedda: rows and labels differ in number": {Rows: []Line{{0, 0}}},
-		"yedda: short probs":                      {Rows: []Line{{0, 0}}, Labels: []string{"X"}, Classes: []string{"X"}, Stride: 2, Probs: []float32{1}},
+		"yedda: short probs":                      {Rows: []Line{{0, 0}, {0, 0}}, Labels: []string{"X", "X"}, Classes: []string{"X"}, Stride: 2, Probs: []float32{1}},
 	} {
 		func() {
 			defer func() {

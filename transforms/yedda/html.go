@@ -52,6 +52,32 @@ func reviewNames(classes []string) []string {
 	return names
 }
 
+// doubt is the probability, in thousandths, below which a line is doubtful: the
+// page begins with it.
+const doubt = 800
+
+// sure is the probability of a row's label in thousandths; -1 where there is
+// none.
+func (t *Table) sure(row int) int {
+	if p, ok := t.confidence(row); ok && p >= 0 && p <= 1 {
+		return int(math.Round(float64(p) * 1000))
+	}
+	return -1
+}
+
+// Doubtful is the number of rows that the page of WriteHTML begins by calling
+// doubtful: their labels are less than 80 % probable.
+func (t *Table) Doubtful() int {
+	t.check()
+	n := 0
+	for row := range t.Rows {
+		if sure := t.sure(row); sure >= 0 && sure < doubt {
+			n++
+		}
+	}
+	return n
+}
+
 // WriteHTML writes a page to review a labelled document and correct it in a
 // browser. It needs nothing else: style, script and the bytes of the document
 // are inside, and it works from a file. lines are Inked(t.Text, t.Rows) and
@@ -84,9 +110,7 @@ func WriteHTML(t *Table, lines []Line, labels []string) []byte {
 		}
 		doc.Labels[i] = k
 		if row < len(t.Rows) && t.Rows[row] == line {
-			if p, ok := t.confidence(row); ok && p >= 0 && p <= 1 {
-				doc.Sure[i] = int(math.Round(float64(p) * 1000))
-			}
+			doc.Sure[i] = t.sure(row)
 			row++
 		}
 	}

@@ -64,7 +64,7 @@ func WriteJSONL(t *Table, spans []Span, probabilities bool) []byte {
 	for i, s := range spans {
 		doc.Label[i] = [3]any{chars.of(s.Start), chars.of(s.End), s.Label}
 	}
-	if probabilities && len(t.Classes) > 0 {
+	if probabilities && len(t.Classes) > 0 && t.hasProbs() {
 		doc.Classes = t.Classes
 		doc.Lines = make([]jsonLine, len(t.Rows))
 		numbers := lineNumbers{text: t.Text}

@@ -18,7 +18,7 @@ type Table struct {
 	Labels []string // of Rows
 
 	// Probs is [len(Rows), Stride], row-major; the probability of Classes[k]
-	// is in column First+k. Classes is empty where there are none.
+	// is in column First+k. Probs is empty where there are none.
 	Classes       []string
 	Probs         []float32
 	First, Stride int
@@ -28,10 +28,13 @@ func (t *Table) check() {
 	if len(t.Rows) != len(t.Labels) {
 		panic("yedda: rows and labels differ in number")
 	}
-	if len(t.Classes) > 0 && (t.First < 0 || t.Stride < t.First+len(t.Classes) || len(t.Probs) < len(t.Rows)*t.Stride) {
+	if len(t.Probs) > 0 && (t.First < 0 || t.Stride < t.First+len(t.Classes) || len(t.Probs) < len(t.Rows)*t.Stride) {
 		panic("yedda: short probs")
 	}
 }
+
+// hasProbs says whether there are any, or no row that could have some.
+func (t *Table) hasProbs() bool { return len(t.Probs) > 0 || len(t.Rows) == 0 }
 
 // probs are the probabilities of Classes for a row.
 func (t *Table) probs(row int) []float32 {
@@ -43,7 +46,7 @@ func (t *Table) probs(row int) []float32 {
 // is none.
 func (t *Table) confidence(row int) (p float32, ok bool) {
 	k := slices.Index(t.Classes, t.Labels[row])
-	if k < 0 {
+	if k < 0 || len(t.Probs) == 0 {
 		return 0, false
 	}
 	return t.probs(row)[k], true
