@@ -77,9 +77,9 @@ func start(ctx context.Context, o Options) (*GPUs, error) {
 	}
 	m, err := probe(ctx, timeout)
 	if errors.Is(err, ErrNoDriver) && process.started == nil {
-		// Some machines have CUDA without NVML.
-		if m, err = askCUDA(ctx, o); err != nil {
-			return nil, err
+		// Some machines have CUDA without NVML. Otherwise NVML's error says more.
+		if asked, why := askCUDA(ctx, o); why == nil || errors.Is(why, ErrHangs) || asked != nil {
+			m, err = asked, why
 		}
 	}
 	if m != nil && len(m.Devices) > 0 {

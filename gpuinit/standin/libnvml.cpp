@@ -1,0 +1,78 @@
+// A libnvidia-ml.so.1 for tests, of the machine that machine.h makes up.
+#include "machine.h"
+
+extern "C" {
+struct Memory {
+  unsigned long long total, free, used;
+};
+struct Memory2 {
+  unsigned version;
+  unsigned long long total, reserved, free, used;
+};
+struct ProcessInfo {
+  unsigned pid;
+  unsigned long long used;
+  unsigned gpu_instance, compute_instance;
+};
+// A handle is a card and an instance of it, or -1.
+struct Handle {
+  int card, instance;
+};
+
+#define ENTER                                      \
+  if (int failure = enter(__func__)) return failure
+enum { INVALID = 2, UNSUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7 };
+
+static int text(char *to, unsigned n, const std::string &s) {
+  if (s.size() + 1 > n) return TOO_SMALL;
+  strcpy(to, s.c_str());
+  return 0;
+}
+
+int nvmlInit_v2() { ENTER; return 0; }
+int nvmlShutdown() { ENTER; return 0; }
+const char *nvmlErrorString(int code) {
+  static thread_local char s[32];
+  snprintf(s, sizeof s, "stand-in error %d", code);
+  return s;
+}
+int nvmlSystemGetDriverVersion(char *s, unsigned n) { ENTER; return text(s, n, setting("STANDIN_DRIVER", "550.54.15")); }
+int nvmlSystemGetCudaDriverVersion(int *v) { ENTER; *v = machine().cuda; return 0; }
+int nvmlSystemGetCudaDriverVersion_v2(int *v) { ENTER; *v = machine().cuda; return 0; }
+int nvmlDeviceGetCount_v2(unsigned *n) { ENTER; *n = machine().devices; return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned i, Handle **h) {
+  ENTER;
+  if ((int)i >= machine().devices) return INVALID;
+  *h = new Handle{(int)i, -1};
+  return 0;
+}
+int nvmlDeviceGetName(Handle *, char *s, unsigned n) { ENTER; return text(s, n, setting("STANDIN_NAME", "Stand-in GPU")); }
+int nvmlDeviceGetUUID(Handle *h, char *s, unsigned n) { ENTER; return text(s, n, uuid(h->card, h->instance)); }
+int nvmlDeviceGetMemoryInfo_v2(Handle *h, Memory2 *m) {
+  ENTER;
+  m->total = machine().memory / (h->instance < 0 ? 1 : machine().mig);
+  m->used = std::min<unsigned long long>(m->total, machine().held(h->card));
+  m->free = m->total - m->used;
+  m->reserved = 0;
+  return 0;
+}
+int nvmlDeviceGetCudaComputeCapability(Handle *, int *major, int *minor) { ENTER; *major = machine().major; *minor = machine().minor; return 0; }
+int nvmlDeviceGetComputeMode(Handle *, int *mode) { ENTER; *mode = machine().mode; return 0; }
+int nvmlDeviceGetComputeRunningProcesses_v3(Handle *h, unsigned *n, ProcessInfo *p) {
+  ENTER;
+  unsigned all = h->card == 0 ? machine().others.size() : 0, room = *n;
+  *n = all;
+  if (all > room) return TOO_SMALL;
+  for (unsigned i = 0; i < all; i++) p[i] = {machine().others[i].pid, machine().others[i].bytes, ~0u, ~0u};
+  return 0;
+}
+int nvmlDeviceGetMPSComputeRunningProcesses_v3(Handle *, unsigned *n, ProcessInfo *) { ENTER; *n = 0; return 0; }
+int nvmlDeviceGetMigMode(Handle *, unsigned *now, unsigned *next) { ENTER; *now = *next = machine().mig > 0; return 0; }
+int nvmlDeviceGetMaxMigDeviceCount(Handle *, unsigned *n) { ENTER; *n = 7; return 0; }
+int nvmlDeviceGetMigDeviceHandleByIndex(Handle *h, unsigned i, Handle **out) {
+  ENTER;
+  if ((int)i >= machine().mig) return NOT_FOUND;
+  *out = new Handle{h->card, (int)i};
+  return 0;
+}
+}
