@@ -35,7 +35,8 @@ type message struct {
 	} `json:"error"`
 }
 
-// openBrowser starts Chromium on a file; what the page saves goes to downloads.
+// openBrowser starts Chromium on a file, or on nothing yet; what the page saves
+// goes to downloads.
 func openBrowser(t *testing.T, file, downloads string) *browser {
 	t.Helper()
 	var program string
@@ -46,6 +47,9 @@ func openBrowser(t *testing.T, file, downloads string) *browser {
 		}
 	}
 	if program == "" {
+		if os.Getenv("LINNET_BROWSER") == "required" {
+			t.Fatal("chromium is not installed")
+		}
 		t.Skip("chromium is not installed, so the page was opened in no browser")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -91,7 +95,9 @@ func openBrowser(t *testing.T, file, downloads string) *browser {
 	b.call("Runtime.enable", nil, nil)
 	b.call("Log.enable", nil, nil)
 	b.size(1280, 800)
-	b.open(file)
+	if file != "" {
+		b.open(file)
+	}
 	return b
 }
 
@@ -290,6 +296,127 @@ const worstContrast = `(() => {
   return worst;
 })()`
 
+// command builds one of the pipelines and returns how to run it.
+func command(t *testing.T, name string) func(args ...string) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), name)
+	if out, err := exec.Command("go", "build", "-o", program, "../../pipelines/"+name).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return func(args ...string) string {
+		t.Helper()
+		out, err := exec.Command(program, args...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+		}
+		return string(out)
+	}
+}
+
+// small makes a training of a moment.
+var small = []string{"--input_size=512", "--embedding_size=8", "--hidden_size=6", "--epochs=1"}
+
+// exported waits for a file that the page saves, of want's length.
+func exported(t *testing.T, file string, want []byte) {
+	t.Helper()
+	var got []byte
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end) && len(got) < len(want); time.Sleep(50 * time.Millisecond) {
+		got, _ = os.ReadFile(file)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s: the export has %d bytes and differs, want %d", filepath.Base(file), len(got), len(want))
+	}
+}
+
+// From documents to a model by way of a curator: predict writes the pages and
+// their index, someone opens it, goes to a document, to its next doubtful
+// line, corrects it and exports, and train takes the file.
+func TestReviewEndToEnd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a browser")
+	}
+	dir := t.TempDir()
+	out, downloads := filepath.Join(dir, "out"), filepath.Join(dir, "downloads")
+	b := openBrowser(t, "", downloads)
+	said := command(t, "predict")("--input=../../testdata/sample", "--output="+out, "--format=html,yedda,csv")
+	t.Logf("%s", said)
+	b.call("Page.navigate", map[string]any{"url": "file://" + filepath.Join(out, "index.html")}, nil)
+	b.wait(`document.readyState === "complete" && document.querySelector("tbody a")`)
+	for _, scheme := range []string{"light", "dark"} {
+		b.scheme(scheme)
+		for look, width := range map[string]int{"wide": 1280, "narrow": 360} {
+			b.size(width, 740)
+			var over int
+			if b.eval(`document.documentElement.scrollWidth - innerWidth`, &over); over > 0 {
+				t.Errorf("index, %s, %s: %d pixels stand out", look, scheme, over)
+			}
+			b.shoot("index-" + look + "-" + scheme)
+		}
+	}
+	b.scheme("light")
+	b.size(1280, 800)
+
+	// The index counts what the pages count.
+	var rows [][]string
+	b.eval(`[...document.querySelectorAll("tbody tr")].map((r) => [...r.children].map((c) => c.textContent))`, &rows)
+	if len(rows) != 5 {
+		t.Fatalf("the index has %d documents, want 5", len(rows))
+	}
+	const name = "protologue.txt"
+	var doubts string
+	for _, r := range rows {
+		if r[0] == name {
+			doubts = fmt.Sprintf("%s lines, %s doubtful, 0 changed", r[1], r[2])
+		}
+	}
+	b.eval(fmt.Sprintf(`[...document.querySelectorAll("tbody a")].find((a) => a.textContent === %q).click() || true`, name), new(bool))
+	b.wait(`document.getElementById("status") && document.getElementById("status").textContent !== ""`)
+	var counts string
+	if b.eval(`document.getElementById("counts").textContent`, &counts); counts != doubts {
+		t.Errorf("the page counts %q, the index %q", counts, doubts)
+	}
+	b.press("g", "n")
+	var at int
+	if b.eval(current, &at); at < 0 {
+		t.Fatal("no doubtful line in view")
+	}
+	b.press("1")
+	b.shoot("corrected")
+
+	src, err := os.ReadFile(filepath.Join(out, name+".ann"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := Parse(src)
+	rowsOf := Rows(d.Text)
+	labels := d.LineLabels(rowsOf)
+	changed := false
+	for i, row := range rowsOf {
+		if row == Lines(d.Text)[at] {
+			changed = labels[i] != "Nomenclature"
+			labels[i] = "Nomenclature"
+		}
+	}
+	if !changed {
+		t.Errorf("line %d was called a name before", at+1)
+	}
+	b.press("e")
+	exported(t, filepath.Join(downloads, name+".ann"), Format(d.Text, SpansOf(d.Text, rowsOf, labels)))
+	if len(b.events) > 0 {
+		t.Errorf("the page complains: %s", b.events)
+	}
+
+	model := filepath.Join(dir, "model")
+	said = command(t, "train")(append([]string{"--input=" + filepath.Join(downloads, name+".ann"), "--model_out=" + model}, small...)...)
+	t.Logf("%s", said)
+	if want := fmt.Sprintf("--input: 1 document, %d lines with a label", len(rowsOf)); !strings.Contains(said, want) {
+		t.Errorf("train does not say %q", want)
+	}
+	if !exists(filepath.Join(model, "weights.safetensors")) {
+		t.Error("no model")
+	}
+}
+
 // reviewLong is a document of 20,000 lines, every seventh of them blank, every
 // 50th of the others doubtful.
 func reviewLong() (c reviewCase, doubtful []int) {
@@ -420,12 +547,10 @@ func TestHTMLInBrowser(t *testing.T) {
 	b.press("e")
 	saved := filepath.Join(dir, "long.txt.ann")
 	want := Format(c.table.Text, SpansOf(c.table.Text, c.lines, labels))
-	var got []byte
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end) && len(got) < len(want); time.Sleep(50 * time.Millisecond) {
-		got, _ = os.ReadFile(saved)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("the export has %d bytes and differs, want %d", len(got), len(want))
+	exported(t, saved, want)
+	said := command(t, "train")(append([]string{"--input=" + saved, "--model_out=" + filepath.Join(dir, "model")}, small...)...)
+	if want := fmt.Sprintf("--input: 1 document, %d,%03d lines with a label", len(labels)/1000, len(labels)%1000); !strings.Contains(said, want) {
+		t.Errorf("train says %s, want %s", said, want)
 	}
 
 	// Every look is wide enough for its text and has contrast enough to read.
