@@ -9,6 +9,10 @@ import (
 // batch; half of it may fit.
 var ErrOutOfMemory = errors.New("model: out of memory")
 
+// ErrDeviceLost is what a Scorer returns, from then on, when its device stopped
+// working. Another Scorer can score the batch.
+var ErrDeviceLost = errors.New("model: device lost")
+
 // Scorer computes probabilities on one device. It is safe for concurrent use.
 type Scorer interface {
 	// Score writes the probabilities of every line of every window of b, in

@@ -73,6 +73,9 @@ type Options struct {
 	// how many bytes it takes of each, 0 for what it needs (Predict).
 	WorkersPerGPU, GPUs int
 	GPUMemory           int64
+	// Precision of the products on a GPU: float16, which "" stands for, with
+	// sums in float32, or float32 (Predict). The CPU computes in float32.
+	Precision string
 	// LabelSet is collapsed (the default) or full (Predict).
 	LabelSet string
 	// WindowSize and PredictionStride of the context windows, in lines. Where

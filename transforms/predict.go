@@ -225,6 +225,7 @@ type Model struct {
 	Reason string // why --device=auto took no GPU, in one line; otherwise empty
 
 	key     string
+	gpu     bool
 	scorer  model.Scorer
 	bytes   int64
 	loading time.Duration
@@ -244,7 +245,7 @@ var loads atomic.Int64
 // that failed is tried again by the next call.
 func LoadModel(ctx context.Context, opts Options) (*Model, error) {
 	device := cmp.Or(opts.Device, backend.CPU)
-	key := device + " " + string(opts.ModelURI)
+	key := device + " " + opts.Precision + " " + string(opts.ModelURI)
 	return models.Get(ctx, key, func(ctx context.Context) (*Model, error) {
 		begin := time.Now()
 		loads.Add(1)
@@ -260,6 +261,9 @@ func LoadModel(ctx context.Context, opts Options) (*Model, error) {
 			logf(ctx, opts.Verbosity, 1, "%s", m.Reason)
 		}
 		m.Device = "cpu, float32, " + kernel.ISA()
+		if gpu, ok := m.scorer.(fmt.Stringer); ok {
+			m.gpu, m.Device = true, gpu.String()
+		}
 		m.loading = time.Since(begin)
 		logf(ctx, opts.Verbosity, 2, "model %.12s of %s on %s, loaded in %v", m.Hash, opts.modelName(), m.Device, m.loading.Round(time.Millisecond))
 		return m, nil
@@ -269,8 +273,9 @@ func LoadModel(ctx context.Context, opts Options) (*Model, error) {
 // backend are the options of the device.
 func (o *Options) backend(ctx context.Context) backend.Options {
 	return backend.Options{
-		Device: cmp.Or(o.Device, backend.CPU),
-		Memory: o.GPUMemory,
+		Device:    cmp.Or(o.Device, backend.CPU),
+		Memory:    o.GPUMemory,
+		Precision: o.Precision,
 		GPU: gpuinit.Options{WorkersPerGPU: o.WorkersPerGPU, Devices: o.GPUs, Log: func(level int, format string, args ...any) {
 			switch {
 			case level > o.Verbosity:
@@ -308,17 +313,23 @@ func (o *Options) loadWeights(ctx context.Context) (*model.Weights, error) {
 // engine batches windows for columns first … first+count of the model's
 // probabilities.
 func (m *Model) engine(ctx context.Context, o *Options, first, count int) (*inference.Engine[windowItem, []float32], error) {
-	size := o.PredictionBatchSize
+	size, lines, spread := o.PredictionBatchSize, int64(batchLines), int64(longWindow)
 	if size <= 0 {
 		size = m.Config.WindowsPerBatch()
+		if m.gpu {
+			size *= 8
+		}
+	}
+	if m.gpu {
+		lines, spread = 8*batchLines, 0
 	}
 	key := fmt.Sprintf("%d %d %d %d %s", size, o.inFlight(), first, count, m.key)
 	return engines.Get(ctx, key, func(context.Context) (*inference.Engine[windowItem, []float32], error) {
 		return inference.NewEngine(scorerHandler{m, first, count, o.Verbosity}, inference.Options{
 			MaxBatchSize:   size,
-			MaxBatchWeight: batchLines,
+			MaxBatchWeight: lines,
 			BucketWeights:  []int64{32, 64, 128, 256, 512, 1024},
-			SpreadWeight:   longWindow,
+			SpreadWeight:   spread,
 			MaxInFlight:    o.inFlight(),
 			ModelBytes:     m.bytes,
 			LoadTime:       m.loading,
@@ -327,7 +338,8 @@ func (m *Model) engine(ctx context.Context, o *Options, first, count int) (*infe
 }
 
 // batchLines bounds a batch. Larger ones are no faster on a processor, and leave
-// cores without work where few documents are in flight.
+// cores without work where few documents are in flight; a GPU takes eight times
+// that.
 const batchLines = 8 << 10
 
 // windowItem is one window of a document.

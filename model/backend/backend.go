@@ -22,9 +22,10 @@ const (
 
 // Options of New.
 type Options struct {
-	Device string          // CPU, Auto or CUDA
-	GPU    gpuinit.Options // which GPUs
-	Memory int64           // bytes that the Scorer may take on each GPU; 0 for all that is free
+	Device    string          // CPU, Auto or CUDA
+	GPU       gpuinit.Options // which GPUs
+	Memory    int64           // bytes that the Scorer may take on each GPU; 0 for all that is free
+	Precision string          // of a GPU's products: float16, which "" stands for, or float32
 }
 
 // Check reports a device that New does not know. It needs no model, so that
@@ -39,8 +40,9 @@ func Check(device string) error {
 
 // New makes the Scorer of o.Device for w, which must not change while the Scorer
 // is used. Where auto falls back on the CPU, reason is one line that says why;
-// otherwise it is empty. With cuda, New waits for a GPU that other processes
-// hold.
+// otherwise it is empty. Later, too, auto goes to the CPU when the GPUs are lost
+// or have no room for a window, which it tells o.GPU.Log; with cuda these are
+// the Scorer's errors. With cuda, New waits for a GPU that other processes hold.
 func New(ctx context.Context, o Options, w *model.Weights) (s model.Scorer, reason string, err error) {
 	if err := Check(o.Device); err != nil {
 		return nil, "", err
@@ -48,7 +50,10 @@ func New(ctx context.Context, o Options, w *model.Weights) (s model.Scorer, reas
 	if o.Device != CPU {
 		o.GPU.Wait = o.Device == CUDA
 		s, err := newCUDA(ctx, o, w)
-		if err == nil {
+		switch {
+		case err == nil && o.Device == Auto:
+			return newWithSpare(s, w, o.GPU.Log), "", nil
+		case err == nil:
 			return s, "", nil
 		}
 		if o.Device == CUDA || ctx.Err() != nil {

@@ -4,18 +4,36 @@ package backend
 
 import (
 	"context"
-	"errors"
 
 	"github.com/linnet-ml/linnet/gpuinit"
 	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/cuda"
 )
 
 // newCUDA makes the Scorer on the GPUs of this process.
-func newCUDA(ctx context.Context, o Options, w *model.Weights) (model.Scorer, error) {
+func newCUDA(ctx context.Context, o Options, w *model.Weights) (model.MultiScorer, error) {
 	gpus, err := gpuinit.Init(ctx, o.GPU)
 	if err != nil {
 		return nil, err
 	}
-	defer gpus.Close()
-	return nil, errors.New("this version has no kernels for it yet")
+	s, err := cuda.New(w, cuda.Options{Devices: gpus.Devices, Precision: o.Precision, MemoryLimit: o.Memory})
+	if err != nil {
+		gpus.Close()
+		return nil, err
+	}
+	return &onGPUs{s, gpus}, nil
+}
+
+// onGPUs holds the GPUs for as long as it is used.
+type onGPUs struct {
+	*cuda.Scorer
+	gpus *gpuinit.GPUs
+}
+
+func (s *onGPUs) Close() error {
+	err := s.Scorer.Close()
+	if e := s.gpus.Close(); err == nil {
+		err = e
+	}
+	return err
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/linnet-ml/linnet/model"
 )
 
-func newCUDA(ctx context.Context, o Options, _ *model.Weights) (model.Scorer, error) {
+func newCUDA(ctx context.Context, o Options, _ *model.Weights) (model.MultiScorer, error) {
 	_, err := gpuinit.Init(ctx, o.GPU)
 	return nil, err
 }

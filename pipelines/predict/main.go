@@ -25,6 +25,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/cuda"
 	"github.com/linnet-ml/linnet/pipelines/internal/cli"
 	"github.com/linnet-ml/linnet/runners"
 	"github.com/linnet-ml/linnet/transforms"
@@ -63,7 +64,7 @@ func define(f *cli.Flags) *options {
 	f.StringVar(&o.device, "device", "cpu", "`cpu`, auto or cuda")
 	f.Var(&o.gpuMemoryLimit, "gpu_memory_limit", "`bytes` that the program may take on each GPU, 0 for what it needs")
 	f.IntVar(&o.workersPerGPU, "workers_per_gpu", 0, "how many `processes` may share a GPU, each taking one; 0 for one process, which takes\nevery GPU on this machine, and one GPU a worker elsewhere")
-	f.StringVar(&o.precision, "precision", "float32", "`float32`, the precision of the arithmetic")
+	f.StringVar(&o.precision, "precision", "", "of products on a GPU: `float16` (the default; sums in float32) or float32; the CPU takes float32")
 	f.IntVar(&o.windowSize, "window_size", -1, "`lines` of a context window; 0 for whole documents, -1 for the model's choice")
 	f.IntVar(&o.stride, "prediction_stride", 0, "`lines` from one context window to the next; 0 for --window_size, so that none overlap")
 	f.IntVar(&o.batchSize, "prediction_batch_size", 0, "context `windows` in a batch; 0 for the model's choice")
@@ -126,8 +127,8 @@ func (o *options) check(f *cli.Flags) error {
 	switch {
 	case o.labelSet != "" && o.labelSet != model.Collapsed && o.labelSet != model.Full:
 		return cli.Usagef("--label_set=%s is none; it must be collapsed or full", o.labelSet)
-	case o.precision != "float32":
-		return cli.Usagef("--precision=%s is not in this version; use float32", o.precision)
+	case o.precision != "" && o.precision != cuda.Float32 && (o.precision != cuda.Float16 || o.device == "cpu"):
+		return cli.Usagef("--precision=%s with --device=%s: it must be float32, or float16 on a GPU", o.precision, o.device)
 	case o.workersPerGPU < 0:
 		return cli.Usagef("--workers_per_gpu=%d: it must be 0 or more", o.workersPerGPU)
 	case o.batchSize < 0:
@@ -247,7 +248,7 @@ func (o *options) label(ctx context.Context) error {
 		Base: transforms.Path(set.Base), Output: transforms.Path(output),
 		MaxDocumentBytes: int64(o.maxDocumentBytes), Force: o.force, RetryRejected: o.retryRejected,
 		ModelURI: transforms.Path(modelURI), Device: o.device, LabelSet: o.labelSet,
-		WorkersPerGPU: o.workersPerGPU, GPUMemory: int64(o.gpuMemoryLimit),
+		WorkersPerGPU: o.workersPerGPU, GPUMemory: int64(o.gpuMemoryLimit), Precision: o.precision,
 		WindowSize: o.windowSize, PredictionStride: o.stride, PredictionBatchSize: o.batchSize,
 		Formats: o.formats, Probabilities: o.probabilities, MaxRejected: o.maxRejected,
 	}

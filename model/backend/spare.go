@@ -1,0 +1,74 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/cpu"
+)
+
+// withSpare is a Scorer on GPUs with the CPU to fall back on, for auto: what the
+// GPUs cannot score is scored there, whole, before anyone hears of it.
+type withSpare struct {
+	model.MultiScorer
+	spare func() (*cpu.Scorer, error)
+	log   func(level int, format string, args ...any)
+	lost  atomic.Bool
+	small sync.Once // one line on windows that do not fit
+}
+
+func newWithSpare(s model.MultiScorer, w *model.Weights, log func(level int, format string, args ...any)) *withSpare {
+	if log == nil {
+		log = func(int, string, ...any) {}
+	}
+	return &withSpare{MultiScorer: s, log: log, spare: sync.OnceValues(func() (*cpu.Scorer, error) { return cpu.New(w) })}
+}
+
+// Score implements model.Scorer.
+func (s *withSpare) Score(ctx context.Context, b *model.Batch, probs []float32) error {
+	return s.ScoreAll(ctx, []*model.Batch{b}, probs)
+}
+
+// ScoreAll implements model.MultiScorer.
+func (s *withSpare) ScoreAll(ctx context.Context, batches []*model.Batch, probs []float32) error {
+	if !s.lost.Load() {
+		err := s.MultiScorer.ScoreAll(ctx, batches, probs)
+		switch {
+		case errors.Is(err, model.ErrDeviceLost):
+			if !s.lost.Swap(true) {
+				s.log(1, "device auto: %v; using the CPU from here on", err)
+			}
+		case errors.Is(err, model.ErrOutOfMemory) && windows(batches) <= 1:
+			// No half of it can be tried. The GPU goes on with the others.
+			s.small.Do(func() { s.log(1, "device auto: %v; using the CPU for windows that large", err) })
+		default:
+			return err
+		}
+	}
+	onCPU, err := s.spare()
+	if err != nil {
+		return err
+	}
+	return onCPU.ScoreAll(ctx, batches, probs)
+}
+
+// String says where the Scorer computes.
+func (s *withSpare) String() string {
+	if s.lost.Load() {
+		return "cpu, after the GPU was lost"
+	}
+	return fmt.Sprint(s.MultiScorer)
+}
+
+func windows(batches []*model.Batch) (n int) {
+	for _, b := range batches {
+		for _, w := range b.Windows {
+			n += min(w.Len, 1)
+		}
+	}
+	return n
+}

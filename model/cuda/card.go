@@ -1,0 +1,386 @@
+//go:build cuda && cgo
+
+package cuda
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"github.com/dustin/go-humanize"
+	"gorgonia.org/cu"
+
+	"github.com/linnet-ml/linnet/gpuinit"
+	"github.com/linnet-ml/linnet/model"
+)
+
+var (
+	//go:embed kernels_70.ptx
+	ptx70 string
+	//go:embed kernels_80.ptx
+	ptx80 string
+	//go:embed kernels_90.ptx
+	ptx90 string
+)
+
+// code is what a device of a compute capability runs.
+func code(major, minor int) (ptx string, of order, maxResident int) {
+	switch {
+	case major >= 9:
+		return ptx90, orderMMA, 8
+	case major == 8:
+		return ptx80, orderMMA, 8
+	}
+	return ptx70, orderWMMA, 6
+}
+
+// Launch bounds and shapes of kernels.cu.
+const (
+	linesThreads   = 128
+	projectRows    = 64
+	projectTiles   = 8
+	projectThreads = 256
+	stepRows       = 32
+	stepTiles      = 4
+	stepThreads    = 128
+	outputLines    = 32
+	outputThreads  = 128
+)
+
+// slots is how many batches a device has at a time, each on its own stream: one
+// is copied while the other is computed.
+const slots = 2
+
+// card is one device: its context, its copy of the weights and its memory. Only
+// the goroutine that runs serve uses it.
+type card struct {
+	device gpuinit.Device
+	limit  int64
+	sizes  sizes
+
+	context cu.CUContext
+	module  cu.Module
+	lines, project, step, output,
+	resident cu.Function
+
+	packed  *packed
+	weights cu.DevicePtr
+	slots   [slots]slot
+	used    int64 // bytes of the context, the weights and the slots
+}
+
+// slot is the stream and the memory of a batch.
+type slot struct {
+	stream cu.Stream
+	at     cu.DevicePtr
+	size   int64
+	job    *job // nil where the slot is free
+	mem    memory
+}
+
+// job is a Score call on its way through a card.
+type job struct {
+	plan  *plan
+	probs []float32
+	done  chan error // of one error
+}
+
+// failure is err of the driver, in words: ErrOutOfMemory where memory is what is
+// missing and ErrDeviceLost otherwise, for a context that failed once stays so.
+func (c *card) failure(doing string, err error) error {
+	if errors.Is(err, cu.OutOfMemory) {
+		return fmt.Errorf("%w: GPU %d, %s: %s", model.ErrOutOfMemory, c.device.Index, doing, err)
+	}
+	return fmt.Errorf("%w: GPU %d (%s), %s: %w", model.ErrDeviceLost, c.device.Index, c.device.Name, doing, gpuinit.Explain(err, &c.device))
+}
+
+// open takes the device. The goroutine stays on its thread until close.
+func (c *card) open(w *model.Weights, half bool) (err error) {
+	runtime.LockOSThread()
+	defer func() {
+		if err != nil {
+			c.close()
+		}
+	}()
+	dev, err := cu.GetDevice(c.device.Ordinal)
+	if err != nil {
+		return c.failure("opening it", err)
+	}
+	if c.context, err = dev.MakeContext(cu.SchedBlockingSync); err != nil {
+		return c.failure("making a context", err)
+	}
+	if free, total, err := cu.MemInfo(); err == nil && c.device.Free > 0 {
+		c.used = max(0, int64(c.device.Free)-free-max(0, int64(c.device.Memory)-total)) // what the context itself takes
+	}
+	ptx, of, maxResident := code(c.device.Major, c.device.Minor)
+	if c.module, err = cu.LoadData(ptx); err != nil {
+		return c.failure("loading its kernels", err)
+	}
+	s := &c.sizes
+	s.fill(&w.Config)
+	s.half, s.element = half, 4
+	kind := "float"
+	if half {
+		kind, s.element = "half", 2
+		if k := s.u / tileRows; k <= maxResident {
+			s.residesK = k
+		}
+	} else {
+		of = orderFloat
+	}
+	kernels := map[string]*cu.Function{"lines_" + kind: &c.lines, "project_" + kind: &c.project, "step_" + kind: &c.step, "output_" + kind: &c.output}
+	if s.residesK > 0 {
+		kernels[fmt.Sprintf("resident_%d", s.residesK)] = &c.resident
+	}
+	for name, f := range kernels {
+		if *f, err = c.module.Function(name); err != nil {
+			return c.failure("looking for kernel "+name, err)
+		}
+	}
+	for i := range c.slots {
+		if c.slots[i].stream, err = cu.MakeStream(cu.NonBlocking); err != nil {
+			return c.failure("making a stream", err)
+		}
+	}
+	c.packed = pack(w, s, of)
+	bytes := c.packed.bytes
+	c.packed.bytes = nil
+	if need := c.used + int64(len(bytes)); c.limit > 0 && need > c.limit {
+		return fmt.Errorf("%w: GPU %d: CUDA and the model's weights take %s and gpu_memory_limit is %s", model.ErrOutOfMemory, c.device.Index, size(need), size(c.limit))
+	}
+	if c.weights, err = cu.MemAlloc(int64(len(bytes))); err != nil {
+		return c.failure(fmt.Sprintf("taking %s for the model's weights", size(int64(len(bytes)))), err)
+	}
+	c.used += int64(len(bytes))
+	if err := cu.MemcpyHtoD(c.weights, unsafe.Pointer(&bytes[0]), int64(len(bytes))); err != nil {
+		return c.failure("copying the weights", err)
+	}
+	return nil
+}
+
+// close gives back what open and serve took. Errors tell nothing new: of a lost
+// device all calls fail.
+func (c *card) close() {
+	defer runtime.UnlockOSThread()
+	if c.context == (cu.CUContext{}) {
+		return
+	}
+	for i := range c.slots {
+		c.free(&c.slots[i])
+		if c.slots[i].stream != (cu.Stream{}) {
+			_ = c.slots[i].stream.Destroy()
+		}
+	}
+	if c.weights != 0 {
+		_ = cu.MemFree(c.weights)
+	}
+	if c.module != (cu.Module{}) {
+		_ = c.module.Unload()
+	}
+	_ = c.context.Destroy()
+}
+
+func (c *card) free(s *slot) {
+	if s.at != 0 {
+		_ = cu.MemFree(s.at)
+		c.used -= s.size
+		s.at, s.size = 0, 0
+	}
+}
+
+// serve runs jobs until the channel is closed or the device is lost; then it
+// returns why. Every job that it took is done by then.
+func (c *card) serve(jobs <-chan *job) error {
+	oldest, running := 0, 0
+	finish := func() error { // the oldest
+		s := &c.slots[oldest]
+		err := c.finish(s)
+		s.job.done <- err
+		s.job = nil
+		oldest, running = (oldest+1)%slots, running-1
+		return err
+	}
+	lost := func(err error) error {
+		for ; running > 0; running-- {
+			c.slots[oldest].job.done <- err
+			c.slots[oldest].job = nil
+			oldest = (oldest + 1) % slots
+		}
+		return err
+	}
+	open := true
+	for open || running > 0 {
+		var j *job
+		if running == 0 {
+			j, open = <-jobs
+		} else if running < slots && open {
+			select {
+			case j, open = <-jobs:
+			default:
+			}
+		}
+		if j == nil {
+			if running > 0 {
+				if err := finish(); err != nil {
+					return lost(err)
+				}
+			}
+			continue
+		}
+		s := &c.slots[(oldest+running)%slots]
+		err := c.begin(s, j)
+		for errors.Is(err, model.ErrOutOfMemory) && running > 0 {
+			// With the device to itself it may fit.
+			if err := finish(); err != nil {
+				j.done <- err
+				return lost(err)
+			}
+			err = c.begin(s, j)
+		}
+		if err != nil {
+			j.done <- err
+			if errors.Is(err, model.ErrOutOfMemory) {
+				continue
+			}
+			return lost(err)
+		}
+		s.job = j
+		running++
+	}
+	return nil
+}
+
+// fit makes room for n bytes in s. Slots without a job give theirs where it does
+// not fit otherwise.
+func (c *card) fit(s *slot, n int64) error {
+	if n <= s.size {
+		return nil
+	}
+	c.free(s)
+	var err error
+	for _, ask := range []int64{n + n/4, n, n} {
+		if c.limit > 0 && c.used+ask > c.limit {
+			err = cu.OutOfMemory
+		} else if s.at, err = cu.MemAlloc(ask); err == nil {
+			s.size = ask
+			c.used += ask
+			return nil
+		} else if !errors.Is(err, cu.OutOfMemory) {
+			break
+		}
+		if ask == n { // and once more after this
+			for i := range c.slots {
+				if c.slots[i].job == nil {
+					c.free(&c.slots[i])
+				}
+			}
+		}
+	}
+	return c.failure("taking "+size(n), err)
+}
+
+// noRoom says what one window needs and what there is.
+func (c *card) noRoom(p *plan, need int64) error {
+	free, total, err := cu.MemInfo()
+	if err != nil {
+		return c.failure("asking for its memory", err)
+	}
+	text := fmt.Sprintf("%s of %s are free, other processes hold %s", size(free), size(total), size(max(0, total-free-c.used)))
+	if c.limit > 0 {
+		text += ", gpu_memory_limit is " + size(c.limit)
+	}
+	windows := "one window"
+	if n := len(p.windows); n > 1 {
+		windows = fmt.Sprintf("%d windows", n)
+	}
+	return fmt.Errorf("%w: GPU %d: %s of at most %s lines take %s; %s; lower prediction_batch_size, then window_size, or take a model of smaller hidden_size than %d",
+		model.ErrOutOfMemory, c.device.Index, windows, humanize.Comma(int64(p.windows[0].len)), size(need), text, c.sizes.hidden)
+}
+
+func size(n int64) string { return humanize.IBytes(uint64(n)) }
+
+// begin starts a job on s, whose copies and kernels then run by themselves.
+func (c *card) begin(s *slot, j *job) error {
+	p := j.plan
+	s.mem = p.memory(&c.sizes)
+	if err := c.fit(s, int64(s.mem.total)); err != nil {
+		if errors.Is(err, model.ErrOutOfMemory) {
+			return c.noRoom(p, int64(s.mem.total))
+		}
+		return err
+	}
+	if err := cu.MemcpyHtoDAsync(s.at, unsafe.Pointer(&p.upload[0]), int64(4*len(p.upload)), s.stream); err != nil {
+		return c.failure("copying a batch", err)
+	}
+	return c.launch(s, p)
+}
+
+// finish waits for s and takes its probabilities.
+func (c *card) finish(s *slot) error {
+	probs := s.job.probs
+	if err := cu.MemcpyDtoHAsync(unsafe.Pointer(&probs[0]), c.in(s, s.mem.probs), int64(4*len(probs)), s.stream); err != nil {
+		return c.failure("copying probabilities", err)
+	}
+	if err := s.stream.Synchronize(); err != nil {
+		return c.failure("computing", err)
+	}
+	return nil
+}
+
+func (c *card) in(s *slot, at int) cu.DevicePtr { return s.at + cu.DevicePtr(at) }
+func (c *card) weight(at int) cu.DevicePtr      { return c.weights + cu.DevicePtr(at) }
+func ceil(n, by int) int                        { return (n + by - 1) / by }
+
+// launch launches the kernels of a batch.
+func (c *card) launch(s *slot, p *plan) error {
+	z, m, w := &c.sizes, &s.mem, c.packed
+	var failed error
+	run := func(name string, f cu.Function, x, y, depth, threads int, args ...any) {
+		if failed != nil {
+			return
+		}
+		// cu reads 8 bytes of each argument, however large it is.
+		var values [16]uint64
+		var pointers [16]unsafe.Pointer
+		for i, a := range args {
+			switch a := a.(type) {
+			case int:
+				values[i] = uint64(uint32(a))
+			case cu.DevicePtr:
+				values[i] = uint64(a)
+			}
+			pointers[i] = unsafe.Pointer(&values[i])
+		}
+		if err := f.Launch(x, y, depth, threads, 1, 1, 0, s.stream, pointers[:len(args)]); err != nil {
+			failed = c.failure("launching kernel "+name, err)
+		}
+	}
+	in, weight := func(at int) cu.DevicePtr { return c.in(s, at) }, c.weight
+
+	run("lines", c.lines, ceil(p.lines*(z.e/4), linesThreads), 1, 1, linesThreads,
+		in(0), in(m.ends), in(m.scale), in(m.layout), p.lines,
+		weight(w.table), weight(w.tableScale), weight(w.mean), weight(w.invStd), weight(w.layoutWeights), weight(w.layoutBias),
+		in(m.x), z.d4, z.layouts, z.e)
+	input, rows, byLine := m.x, p.lines, 1
+	states := m.states[0]
+	for i, l := range w.layers {
+		states = m.states[i%2]
+		run("project", c.project, ceil(rows, projectRows), ceil(z.tiles, projectTiles), 1, projectThreads,
+			in(input), rows, l.kTiles, weight(l.input), weight(l.bias), in(m.z), z.tiles)
+		if z.residesK > 0 {
+			run("resident", c.resident, ceil(len(p.windows), tileRows), 2, 1, z.u/tileUnits*32,
+				weight(l.recurrent), in(m.z), byLine, in(m.windows), in(states), len(p.windows))
+		} else {
+			for t, active := range p.active {
+				run("step", c.step, ceil(z.u/tileUnits, stepTiles), ceil(active, stepRows), 2, stepThreads,
+					weight(l.recurrent), in(m.z), byLine, in(m.windows), in(states), in(m.c), t, active, len(p.windows), z.u)
+			}
+		}
+		input, rows, byLine = states, p.steps, 0
+	}
+	run("output", c.output, len(p.windows), ceil(int(p.windows[0].len), outputLines), 1, outputThreads,
+		in(states), in(m.x), in(m.windows), weight(w.outputWeights), weight(w.outputBias), in(m.probs), z.u, z.e, z.k, z.classes)
+	return failed
+}

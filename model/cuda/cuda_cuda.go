@@ -1,0 +1,141 @@
+//go:build cuda && cgo
+
+package cuda
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/linnet-ml/linnet/model"
+)
+
+// Scorer implements model.MultiScorer on one or more devices. A goroutine with
+// a thread of its own holds each device's context; calls go to whichever is
+// free first. A call that a lost device held goes to the others; when all are
+// lost calls return model.ErrDeviceLost.
+type Scorer struct {
+	sizes sizes
+	rows  int // of the table
+	text  string
+
+	jobs  chan *job
+	cards sync.WaitGroup
+	plans sync.Pool // of *plan
+
+	mu    sync.Mutex
+	alive int
+	dead  chan struct{} // closed when alive is 0
+	why   error         // of the last device that was lost
+}
+
+// New puts w on the devices. Where only some of them have room, it uses those.
+func New(w *model.Weights, o Options) (*Scorer, error) {
+	if err := w.Validate(); err != nil {
+		return nil, err
+	}
+	if len(o.Devices) == 0 {
+		return nil, errors.New("cuda: no devices")
+	}
+	half := false
+	switch o.Precision {
+	case "", Float16:
+		half = halfFits(w)
+	case Float32:
+	default:
+		return nil, fmt.Errorf("cuda: precision: %s; it must be %s or %s", strconv.Quote(o.Precision), Float16, Float32)
+	}
+	s := &Scorer{rows: w.Config.InputSize, jobs: make(chan *job), dead: make(chan struct{})}
+	s.plans.New = func() any { return new(plan) }
+	s.sizes.fill(&w.Config)
+	s.text = "cuda, " + Float32
+	if half {
+		s.text = "cuda, " + Float16
+	}
+	for _, d := range o.Devices {
+		s.text += fmt.Sprintf(", GPU %d %s", d.Index, d.Name)
+	}
+	opened := make(chan error)
+	for _, device := range o.Devices {
+		s.cards.Go(func() {
+			c := &card{device: device, limit: o.MemoryLimit}
+			err := c.open(w, half)
+			opened <- err
+			if err != nil {
+				return
+			}
+			defer c.close()
+			if err := c.serve(s.jobs); err != nil {
+				s.lose(err)
+			}
+		})
+	}
+	var failed error
+	for range o.Devices {
+		if err := <-opened; err != nil {
+			failed = err
+		} else {
+			s.mu.Lock()
+			s.alive++
+			s.mu.Unlock()
+		}
+	}
+	if s.alive == 0 {
+		s.cards.Wait()
+		return nil, failed
+	}
+	return s, nil
+}
+
+// lose counts a device out.
+func (s *Scorer) lose(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.why = err
+	if s.alive--; s.alive == 0 {
+		close(s.dead)
+	}
+}
+
+// String says where the Scorer computes and how.
+func (s *Scorer) String() string { return s.text }
+
+// Close waits for calls that run and gives the devices' memory back.
+func (s *Scorer) Close() error {
+	close(s.jobs)
+	s.cards.Wait()
+	return nil
+}
+
+// Score implements model.Scorer. Once a batch is on its way to a device, Score
+// waits for it whatever becomes of ctx.
+func (s *Scorer) Score(ctx context.Context, b *model.Batch, probs []float32) error {
+	return s.ScoreAll(ctx, []*model.Batch{b}, probs)
+}
+
+// ScoreAll implements model.MultiScorer, as Score does model.Scorer.
+func (s *Scorer) ScoreAll(ctx context.Context, batches []*model.Batch, probs []float32) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	p := s.plans.Get().(*plan)
+	defer s.plans.Put(p)
+	if err := p.lay(&s.sizes, s.rows, batches, probs); err != nil || p.steps == 0 {
+		return err
+	}
+	j := &job{p, probs, make(chan error, 1)}
+	for {
+		select {
+		case s.jobs <- j:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.dead:
+			return s.why
+		}
+		if err := <-j.done; !errors.Is(err, model.ErrDeviceLost) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,202 @@
+//go:build cuda && cgo
+
+package cuda
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"unsafe"
+
+	"github.com/linnet-ml/linnet/model"
+)
+
+// plan is a Score call as the device gets it: one piece of memory to copy there,
+// and where everything stands. It is made by the caller's goroutine and used
+// again.
+type plan struct {
+	upload  []uint32 // ids, ends, scales, layout and windows, one after the other
+	ids     int      // of each
+	lines   int
+	windows []window // from the longest
+	steps   int
+	active  []int // windows that have step t
+
+	runs []lineRun
+}
+
+// window is a window as the kernels see it (kernels.cu).
+type window struct{ first, out, len int32 }
+
+// lineRun is some lines of a batch, which stand in x from row at on.
+type lineRun struct {
+	batch          *model.Batch
+	first, len, at int
+}
+
+// maxSteps bounds a batch so that its rows can be counted in 32 bits; maxWindow
+// is what the grid of kernel output has room for.
+const (
+	maxSteps  = math.MaxInt32 / 64
+	maxWindow = 65535 * outputLines
+)
+
+// lay fills p. Windows that overlap and follow each other share their lines.
+func (p *plan) lay(s *sizes, rows int, batches []*model.Batch, probs []float32) error {
+	p.ids, p.lines, p.steps = 0, 0, 0
+	p.windows, p.runs, p.active = p.windows[:0], p.runs[:0], p.active[:0]
+	for _, b := range batches {
+		if err := checkSizes(b, s.layouts); err != nil {
+			return err
+		}
+		first, end := 0, -1 // of the batch's last run
+		for _, w := range b.Windows {
+			if w.Len == 0 {
+				continue
+			}
+			if w.Len > maxWindow || p.steps+w.Len > maxSteps {
+				return fmt.Errorf("cuda: batch: more than %d lines in a window or %d in all; set window_size", maxWindow, maxSteps)
+			}
+			if w.First < first || w.First > end {
+				first, end = w.First, w.First
+				p.runs = append(p.runs, lineRun{b, first, 0, p.lines})
+			}
+			run := &p.runs[len(p.runs)-1]
+			if more := w.First + w.Len - end; more > 0 {
+				end += more
+				run.len += more
+				p.lines += more
+			}
+			p.windows = append(p.windows, window{int32(run.at + w.First - first), int32(p.steps), int32(w.Len)})
+			p.steps += w.Len
+		}
+	}
+	if len(probs) != p.steps*s.k {
+		return fmt.Errorf("cuda: batch: room for %d probabilities; %d steps need %d", len(probs), p.steps, p.steps*s.k)
+	}
+	if p.steps == 0 {
+		return nil
+	}
+	slices.SortFunc(p.windows, func(a, b window) int { return cmp.Or(cmp.Compare(b.len, a.len), cmp.Compare(a.out, b.out)) })
+	n := len(p.windows)
+	for t := range p.windows[0].len {
+		for p.windows[n-1].len <= t {
+			n--
+		}
+		p.active = append(p.active, n)
+	}
+	return p.fill(s, rows)
+}
+
+// fill copies what the device needs of the runs' lines. An id must be one of
+// the table's rows, as the device would read anywhere.
+func (p *plan) fill(s *sizes, rows int) error {
+	for _, r := range p.runs {
+		from, to := firstID(r.batch, r.first), firstID(r.batch, r.first+r.len)
+		if to < from || int64(to) > int64(len(r.batch.IDs)) {
+			return fmt.Errorf("cuda: batch: lines %d to %d: their ids are %d to %d of %d", r.first, r.first+r.len, from, to, len(r.batch.IDs))
+		}
+		p.ids += int(to - from)
+	}
+	u := p.upload[:0]
+	for _, r := range p.runs {
+		u = append(u, r.batch.IDs[firstID(r.batch, r.first):firstID(r.batch, r.first+r.len)]...)
+	}
+	for _, id := range u {
+		if int64(id) >= int64(rows) {
+			return fmt.Errorf("cuda: batch: id %d; the table has %d rows", id, rows)
+		}
+	}
+	before := uint32(0)
+	for _, r := range p.runs {
+		shift := before - firstID(r.batch, r.first) // wraps around, as does the sum below
+		for i, end := range r.batch.GroupEnd[r.first*model.Groups : (r.first+r.len)*model.Groups] {
+			if end+shift < before || int64(end+shift) > int64(p.ids) {
+				return fmt.Errorf("cuda: batch: line %d: a group of ids ends at %d, before it begins", r.first+i/model.Groups, end)
+			}
+			before = end + shift
+			u = append(u, before)
+		}
+	}
+	for _, r := range p.runs {
+		u = append(u, words(r.batch.GroupScale[r.first*model.Groups:(r.first+r.len)*model.Groups])...)
+	}
+	for _, r := range p.runs {
+		u = append(u, words(r.batch.Layout[r.first*s.layouts:(r.first+r.len)*s.layouts])...)
+	}
+	u = append(u, words(p.windows)...)
+	p.upload = u
+	clear(p.runs) // let the batches go
+	return nil
+}
+
+// words is v's own memory; T is made of numbers of 32 bits.
+func words[T float32 | window](v []T) []uint32 {
+	b := bytesOf(v)
+	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
+}
+
+// firstID is where the ids of line l begin.
+func firstID(b *model.Batch, l int) uint32 {
+	if l == 0 {
+		return 0
+	}
+	return b.GroupEnd[l*model.Groups-1]
+}
+
+// checkSizes reports a batch that is not of this model's sizes.
+func checkSizes(b *model.Batch, layouts int) error {
+	lines := b.NumLines()
+	if len(b.GroupEnd)%model.Groups != 0 || len(b.GroupScale) != len(b.GroupEnd) {
+		return fmt.Errorf("cuda: batch: %d ends and %d scales of groups; there must be %d of each a line",
+			len(b.GroupEnd), len(b.GroupScale), model.Groups)
+	}
+	if len(b.Layout) != lines*layouts {
+		return fmt.Errorf("cuda: batch: %d layout numbers for %d lines; the model has %d a line: make the features of its version",
+			len(b.Layout), lines, layouts)
+	}
+	for i, w := range b.Windows {
+		if w.First < 0 || w.Len < 0 || w.First > lines || w.Len > lines-w.First {
+			return fmt.Errorf("cuda: batch: window %d: lines %d to %d of %d; it must lie among them", i, w.First, w.First+w.Len, lines)
+		}
+	}
+	return nil
+}
+
+// memory is where the parts of a batch stand in a slot's memory, in bytes.
+type memory struct {
+	ends, scale, layout, windows int // behind the ids, all in plan.upload
+	x, z, c, probs               int
+	states                       [2]int // of a layer and of the one below
+	total                        int
+}
+
+func (p *plan) memory(s *sizes) (m memory) {
+	m.ends = 4 * p.ids
+	m.scale = m.ends + 4*model.Groups*p.lines
+	m.layout = m.scale + 4*model.Groups*p.lines
+	m.windows = m.layout + 4*s.layouts*p.lines
+	at := align(m.windows + 12*len(p.windows))
+	part := func(bytes int) int {
+		from := at
+		at = align(at + bytes)
+		return from
+	}
+	m.x = part(p.lines * s.e * s.element)
+	rows := p.lines
+	if s.layers > 1 {
+		rows = max(rows, p.steps)
+	}
+	m.z = part(rows * s.tiles * tileCols * 4)
+	m.states[0] = part(p.steps * 2 * s.u * s.element)
+	if m.states[1] = m.states[0]; s.layers > 1 {
+		m.states[1] = part(p.steps * 2 * s.u * s.element)
+	}
+	if s.residesK == 0 {
+		m.c = part(2 * len(p.windows) * s.u * 4)
+	}
+	m.probs = part(p.steps * s.k * 4)
+	m.total = at
+	return m
+}
