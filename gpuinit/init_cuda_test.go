@@ -1,0 +1,358 @@
+//go:build cuda && cgo
+
+package gpuinit
+
+import (
+	"context"
+	"debug/elf"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"gorgonia.org/cu"
+)
+
+// A test of Init is a process of its own, since CUDA starts once a process: the
+// test's program again, with the libraries of scripts/standin before the real
+// ones. What it is to do and what came of it travel as JSON.
+type (
+	task struct {
+		Options Options
+		Twice   bool          // Init, Close, Init
+		Hold    time.Duration // between Init and Close
+	}
+	outcome struct {
+		Devices []Device
+		Err     string
+		Kinds   []string
+		Log     []string
+		Took    time.Duration
+	}
+)
+
+var kinds = map[string]error{"none": ErrNoDevice, "driver": ErrNoDriver, "old": ErrOldDriver, "broken": ErrBroken, "hangs": ErrHangs,
+	"invisible": ErrInvisible, "capability": ErrCapability, "busy": ErrBusy, "memory": ErrMemory}
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv("GPUINIT_TASK"); text != "" {
+		var job task
+		if err := json.Unmarshal([]byte(text), &job); err != nil {
+			panic(err)
+		}
+		if err := json.NewEncoder(os.Stdout).Encode(job.do()); err != nil {
+			panic(err)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func (j task) do() (out outcome) {
+	var mu sync.Mutex
+	j.Options.Log = func(level int, format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		out.Log = append(out.Log, fmt.Sprintf(format, args...))
+	}
+	begin := time.Now()
+	gpus, err := Init(context.Background(), j.Options)
+	if err == nil && j.Twice {
+		if err := gpus.Close(); err != nil {
+			panic(err)
+		}
+		gpus, err = Init(context.Background(), j.Options)
+	}
+	out.Took = time.Since(begin)
+	if err != nil {
+		out.Err = err.Error()
+		for name, kind := range kinds {
+			if errors.Is(err, kind) {
+				out.Kinds = append(out.Kinds, name)
+			}
+		}
+		return out
+	}
+	for i, d := range gpus.Devices {
+		ctx, err := cu.Device(d.Ordinal).MakeContext(cu.SchedAuto)
+		if err != nil {
+			out.Err = Explain(err, &gpus.Devices[i]).Error()
+			return out
+		}
+		id, err := cu.Device(d.Ordinal).UUID()
+		if err != nil || !strings.HasSuffix(d.UUID, id.String()[1:]) { // GPU-… or MIG-…
+			out.Err = fmt.Sprintf("device %d is %s, not %s (%v)", d.Ordinal, id, d.UUID, err)
+		}
+		ctx.Destroy()
+	}
+	out.Devices = gpus.Devices
+	time.Sleep(j.Hold)
+	if err := gpus.Close(); err != nil {
+		out.Err = err.Error()
+	}
+	return out
+}
+
+// standin is the folder of the libraries that stand in for the driver's.
+var standin = sync.OnceValues(func() (string, error) {
+	if _, err := exec.LookPath("g++"); err != nil {
+		return "", errors.New("no g++ in PATH to build the driver that stands in")
+	}
+	out, err := exec.Command("../scripts/standin").Output()
+	if err != nil {
+		return "", fmt.Errorf("scripts/standin: %w", err)
+	}
+	match := regexp.MustCompile(`(?m)^export LD_LIBRARY_PATH=(.*)$`).FindSubmatch(out)
+	if match == nil {
+		return "", fmt.Errorf("scripts/standin printed %q", out)
+	}
+	return string(match[1]), nil
+})
+
+// run does j on a machine that env makes up; locks is the folder of leases.
+func run(t *testing.T, j task, locks string, env ...string) outcome {
+	t.Helper()
+	dir, err := standin()
+	if err != nil {
+		t.Skip(err)
+	}
+	return runWith(t, j, append([]string{"LD_LIBRARY_PATH=" + dir, "TMPDIR=" + locks}, env...)...)
+}
+
+func runWith(t *testing.T, j task, env ...string) outcome {
+	t.Helper()
+	text, err := json.Marshal(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Env = append(os.Environ(), append([]string{"GPUINIT_TASK=" + string(text)}, env...)...)
+	cmd.Stderr = os.Stderr
+	stdout, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v", env, err)
+	}
+	var out outcome
+	if err := json.Unmarshal(stdout, &out); err != nil {
+		t.Fatalf("%q: %v", stdout, err)
+	}
+	return out
+}
+
+// MarshalJSON leaves out what only a process of its own can have.
+func (o Options) MarshalJSON() ([]byte, error) {
+	return json.Marshal(map[string]any{"WorkersPerGPU": o.WorkersPerGPU, "Devices": o.Devices, "Wait": o.Wait, "Timeout": o.Timeout})
+}
+
+func TestInit(t *testing.T) {
+	cases := map[string]struct {
+		job   task
+		env   []string
+		uuids string // ends of the devices' UUIDs
+		kind  string
+		err   string
+		log   string
+	}{
+		"one":             {env: []string{"STANDIN_DEVICES=1"}, uuids: "00/0", log: "1 GPU(s) available"},
+		"eight":           {env: []string{"STANDIN_DEVICES=8"}, uuids: "00/0 01/1 02/2 03/3 04/4 05/5 06/6 07/7", log: "8 GPU(s) available"},
+		"two of eight":    {job: task{Options: Options{Devices: 2}}, env: []string{"STANDIN_DEVICES=8"}, uuids: "00/0 01/1"},
+		"visible":         {env: []string{"STANDIN_DEVICES=8", "CUDA_VISIBLE_DEVICES=6,3"}, uuids: "03/0 06/1", log: "GPU 0 Stand-in GPU is hidden"},
+		"MIG":             {env: []string{"STANDIN_DEVICES=2", "STANDIN_MIG=3"}, uuids: "00/0"},
+		"twice":           {job: task{Twice: true}, env: []string{"STANDIN_DEVICES=2"}, uuids: "00/0 01/1"},
+		"none":            {env: []string{"STANDIN_DEVICES=0"}, kind: "none", err: "sees no GPU"},
+		"no NVML":         {env: []string{"STANDIN_DEVICES=2", "STANDIN_FAIL=nvmlInit_v2:9"}, uuids: "00/0 01/1", log: "driver unknown (CUDA 12.4)"},
+		"no module":       {env: []string{"STANDIN_FAIL=nvmlInit_v2:9,cuInit:100"}, kind: "driver", err: "modprobe nvidia"},
+		"broken CUDA":     {env: []string{"STANDIN_FAIL=cuInit:999"}, kind: "broken", err: "CUDA 999"},
+		"two versions":    {env: []string{"STANDIN_FAIL=cuInit:803"}, kind: "broken", err: "of two versions"},
+		"NVML hangs":      {job: task{Options: Options{Timeout: time.Second / 2}}, env: []string{"STANDIN_HANG=nvmlInit_v2"}, kind: "hangs", err: "does not answer (asking what GPUs there are, waited 500ms)"},
+		"CUDA hangs":      {job: task{Options: Options{Timeout: time.Second / 2}}, env: []string{"STANDIN_HANG=cuInit"}, kind: "hangs", err: "starting CUDA"},
+		"impossible":      {env: []string{"STANDIN_FAIL=nvmlDeviceGetUUID:31337"}, kind: "broken", err: "NVML 31337"},
+		"no context":      {env: []string{"STANDIN_FAIL=cuCtxCreate_v2:46"}, err: "busy or takes one process at a time"},
+		"no memory":       {env: []string{"STANDIN_FAIL=cuCtxCreate_v2:2", "STANDIN_PROCESSES=7:1073741824"}, err: "out of memory (other processes hold 1.0 GiB)"},
+		"CUDA sees fewer": {env: []string{"STANDIN_FAIL=cuDeviceGetCount:3"}, kind: "broken", err: "GPU 0"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out := run(t, tc.job, t.TempDir(), tc.env...)
+			if tc.err == "" && out.Err != "" || !strings.Contains(out.Err, tc.err) {
+				t.Errorf("error %q, want %q", out.Err, tc.err)
+			}
+			if tc.kind != "" && !strings.Contains(strings.Join(out.Kinds, " "), tc.kind) {
+				t.Errorf("kinds %v, want %v", out.Kinds, tc.kind)
+			}
+			var uuids []string
+			for _, d := range out.Devices {
+				uuids = append(uuids, fmt.Sprintf("%s/%d", d.UUID[10:12], d.Ordinal))
+			}
+			if got := strings.Join(uuids, " "); got != tc.uuids {
+				t.Errorf("devices %q, want %q", got, tc.uuids)
+			}
+			if log := strings.Join(out.Log, "\n"); !strings.Contains(log, tc.log) {
+				t.Errorf("log %q lacks %q", log, tc.log)
+			}
+		})
+	}
+}
+
+// TestLease: four processes at once share two cards, and wait in turn where
+// each card takes one.
+func TestLease(t *testing.T) {
+	cases := map[string]struct {
+		options   Options
+		processes int
+		perCard   map[string]int // processes by card; the others find all busy
+		waited    int
+	}{
+		"two a card":        {Options{WorkersPerGPU: 2, Devices: 1}, 4, map[string]int{"00": 2, "01": 2, "busy": 0}, 0},
+		"one a card":        {Options{WorkersPerGPU: 1, Devices: 1}, 4, map[string]int{"00": 1, "01": 1, "busy": 2}, 0},
+		"the first has all": {Options{}, 2, map[string]int{"00": 1, "01": 1, "busy": 1}, 0},
+		"waiting":           {Options{WorkersPerGPU: 1, Devices: 1, Wait: true}, 4, map[string]int{"busy": 0}, 2},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			locks := t.TempDir()
+			outs := make([]outcome, tc.processes)
+			var all sync.WaitGroup
+			for i := range outs {
+				all.Go(func() {
+					outs[i] = run(t, task{Options: tc.options, Hold: 4 * time.Second}, locks, "STANDIN_DEVICES=2")
+				})
+			}
+			all.Wait()
+			got, waited := map[string]int{}, 0
+			for _, out := range outs {
+				if strings.Contains(strings.Join(out.Log, "\n"), "waiting for a GPU: other workers hold the 2 GPUs (--workers_per_gpu=1)") {
+					waited++
+				}
+				for _, d := range out.Devices {
+					got[d.UUID[10:12]]++
+				}
+				if len(out.Devices) == 0 {
+					got["busy"]++
+					if !strings.Contains(out.Err, "other workers hold") {
+						t.Errorf("error %q", out.Err)
+					}
+				}
+			}
+			for card, n := range tc.perCard {
+				if got[card] != n {
+					t.Errorf("%s: %d, want %d", card, got[card], n)
+				}
+			}
+			if waited != tc.waited {
+				t.Errorf("%d waited, want %d", waited, tc.waited)
+			}
+			if rest, _ := filepath.Glob(filepath.Join(locks, "linnet-gpu", "*.lock")); len(rest) == 0 {
+				t.Error("no locks in TMPDIR")
+			}
+		})
+	}
+}
+
+// TestLeaseOfTheDead: a process that is killed leaves nothing behind.
+func TestLeaseOfTheDead(t *testing.T) {
+	dir := t.TempDir()
+	devices := []Device{{UUID: "GPU-1"}, {UUID: "GPU-2"}}
+	logf := func(int, string, ...any) {}
+	first, release, err := lease(t.Context(), dir, devices, Options{}, logf)
+	if err != nil || len(first) != 2 {
+		t.Fatal(first, err)
+	}
+	if _, _, err := lease(t.Context(), dir, devices, Options{}, logf); !errors.Is(err, ErrBusy) {
+		t.Fatalf("error %v, want %v", err, ErrBusy)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+	defer cancel()
+	if _, _, err := lease(ctx, dir, devices, Options{Wait: true}, logf); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("error %v, want that of the context", err)
+	}
+	if err := release(); err != nil { // as the kernel does for a process that ends
+		t.Fatal(err)
+	}
+	second, release, err := lease(t.Context(), dir, devices[:1], Options{}, logf)
+	if err != nil || len(second) != 1 {
+		t.Fatal(second, err)
+	}
+	defer release()
+	third, release3, err := lease(t.Context(), dir, devices, Options{Devices: 1, WorkersPerGPU: 2}, logf)
+	if err != nil || len(third) != 1 || third[0].UUID != "GPU-2" {
+		t.Fatalf("%v, %v, want the card that nobody has", third, err)
+	}
+	defer release3()
+}
+
+// TestNoDriver: without libraries Init fails in one line and the process lives.
+func TestNoDriver(t *testing.T) {
+	if err := libnvml.Open(); err == nil {
+		t.Skip("this machine has a driver")
+	}
+	for _, env := range []string{"A=1", "LD_BIND_NOW=1"} {
+		out := runWith(t, task{}, env, "TMPDIR="+t.TempDir())
+		if !strings.Contains(out.Err, "no NVIDIA driver") || strings.Contains(out.Err, "\n") || !strings.Contains(out.Err, "--device=cpu") {
+			t.Errorf("%s: error %q", env, out.Err)
+		}
+	}
+}
+
+// TestSymbols: the program asks the loader for nothing of the driver.
+func TestSymbols(t *testing.T) {
+	file, err := elf.Open(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	imported, err := file.DynamicSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	driver := regexp.MustCompile(`^(cu|nvml)[A-Z]`)
+	for _, s := range imported {
+		if s.Section == elf.SHN_UNDEF && driver.MatchString(s.Name) {
+			t.Errorf("%s is asked of the loader; run go generate ./gpuinit", s.Name)
+		}
+	}
+	libs, err := file.ImportedLibraries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, lib := range libs {
+		if strings.Contains(lib, "cuda") || strings.Contains(lib, "nvidia") {
+			t.Errorf("linked with %s", lib)
+		}
+	}
+}
+
+func TestExplain(t *testing.T) {
+	d := &Device{Index: 3, Name: "T4", Major: 7, Minor: 5, Processes: []Process{{7, 2 << 30}}}
+	for _, tc := range []struct {
+		err  error
+		kind error
+		text string
+	}{
+		{cu.OutOfMemory, ErrMemory, "GPU 3 T4 is out of memory (other processes hold 2.0 GiB); take a smaller --prediction_batch_size"},
+		{fmt.Errorf("opening: %w", cu.InvalidDevice), ErrBusy, "nvidia-smi -i 3"},
+		{cu.NoBinaryForGpu, ErrCapability, "7.5"},
+		{cu.InvalidPtx, ErrOldDriver, "install driver 525"},
+		{cu.LaunchFailed, ErrBroken, "Xid"},
+		{errors.New("other"), ErrBroken, "other"},
+	} {
+		err := Explain(tc.err, d)
+		if !errors.Is(err, tc.kind) || !errors.Is(err, tc.err) || !strings.Contains(err.Error(), tc.text) {
+			t.Errorf("Explain(%v) = %v, want %v and %q", tc.err, err, tc.kind, tc.text)
+		}
+		if again := Explain(fmt.Errorf("x: %w", err), d); !errors.Is(again, tc.kind) {
+			t.Errorf("explained twice: %v", again)
+		}
+	}
+}
