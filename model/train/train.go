@@ -8,6 +8,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,7 +51,8 @@ type Options struct {
 	// macro-F1 on Validation, 0 never.
 	EarlyStopping int
 	// Best returns the weights of the epoch with the highest macro-F1 on
-	// Validation, as EarlyStopping does, not those of the last one.
+	// Validation (of equal ones, the lowest loss), as EarlyStopping does, not
+	// those of the last one.
 	Best bool
 	// Init gives the weights to begin with, of the same sizes and classes.
 	Init *model.Weights
@@ -236,7 +238,7 @@ func (t *trainer) run(ctx context.Context, o *Options, validation *corpus) error
 			}
 			r := counts.Report()
 			stats.ValidationMacroF1, stats.ValidationAccuracy, stats.ValidationLoss = r.MacroF1, r.Accuracy, loss
-			if (o.Best || o.EarlyStopping > 0) && (p.Best == 0 || r.MacroF1 > p.Epochs[p.Best-1].ValidationMacroF1) {
+			if (o.Best || o.EarlyStopping > 0) && (p.Best == 0 || better(&stats, &p.Epochs[p.Best-1])) {
 				p.Best = epoch + 1
 				t.bestFlat = append(t.bestFlat[:0], t.net.flat...)
 				t.bestTable = append(t.bestTable[:0], t.table...)
@@ -255,6 +257,11 @@ func (t *trainer) run(ctx context.Context, o *Options, validation *corpus) error
 		}
 	}
 	return nil
+}
+
+// better compares epochs by macro-F1 on validation, and equal ones by the loss.
+func better(a, b *model.EpochStats) bool {
+	return cmp.Or(cmp.Compare(a.ValidationMacroF1, b.ValidationMacroF1), cmp.Compare(b.ValidationLoss, a.ValidationLoss)) > 0
 }
 
 // take takes a step on a batch and counts it.
