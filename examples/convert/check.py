@@ -1,0 +1,54 @@
+"""Checks the conversions against predict's own YEDDA: check.py FOLDER, where
+FOLDER has annotated/*.txt.jsonl and *.ann of predict, out.spacy and corrected/ of the two
+scripts beside this one, brat/ of predict. Prints what it compared."""
+import glob
+import json
+import os
+import re
+import sys
+
+import spacy
+from spacy.tokens import DocBin
+
+os.chdir(sys.argv[1])
+paths = sorted(glob.glob("annotated/*.txt.jsonl"))
+documents = [json.loads(open(p, encoding="utf-8", newline="\n").read()) for p in paths]
+
+# YEDDA that came back by way of JSONL.
+for path in paths:
+    name = os.path.basename(path)[:-len(".jsonl")] + ".ann"
+    want = open("annotated/" + name, "rb").read().decode("utf-8", "replace")
+    got = open("corrected/" + name, encoding="utf-8", newline="").read()
+    assert got == want, name
+
+# spaCy's spans hold the text that the offsets name.
+spans = 0
+for doc, d in zip(DocBin().from_disk("out.spacy").get_docs(spacy.blank("en").vocab), documents, strict=True):
+    assert doc.text == d["text"]
+    for span, (start, end, label) in zip(doc.spans["linnet"], d["label"], strict=True):
+        assert span.label_ == label and span.start_char <= start and span.end_char >= end
+        assert span.text.find(d["text"][start:end]) >= 0
+        spans += 1
+
+# brat's rules, as its server reads a pair: lines by every line break, numbers
+# that occur once, fragments in order inside the text, and their texts with a
+# blank between.
+annotations = 0
+for path in sorted(glob.glob("annotated/brat/*.ann")):
+    text = open(path[:-len(".ann")] + ".txt", "rb").read().decode("utf-8", "surrogateescape")
+    seen = set()
+    for line in open(path, "rb").read().decode("utf-8", "surrogateescape").splitlines():
+        number, data, tail = line.split("\t", 2)
+        assert re.fullmatch(r"T[0-9]+", number) and number not in seen, number
+        seen.add(number)
+        label, offsets = data.split(" ", 1)
+        assert re.fullmatch(r"[A-Za-z0-9_-]+", label), label
+        fragments = [tuple(map(int, f.split(" "))) for f in offsets.split(";")]
+        last = 0
+        for start, end in fragments:
+            assert last <= start < end <= len(text), number
+            last = end
+        assert tail == " ".join(text[start:end] for start, end in fragments), number
+        annotations += 1
+assert documents and spans and annotations
+print(f"{len(documents)} documents, {spans} spans in spaCy, {annotations} annotations by brat's rules, YEDDA came back")

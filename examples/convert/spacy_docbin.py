@@ -1,0 +1,24 @@
+"""JSONL of predict to spaCy: python spacy_docbin.py out.spacy annotated/*.txt.jsonl
+
+Each document gets its spans in doc.spans["linnet"]. Offsets count code points,
+as Python does. A border inside a token goes to the token's end or begin.
+"""
+import json
+import sys
+
+import spacy
+from spacy.tokens import DocBin
+
+nlp = spacy.blank("en")
+docs = DocBin()
+for path in sys.argv[2:]:
+    with open(path, encoding="utf-8", newline="\n") as lines:
+        for line in lines:
+            document = json.loads(line)
+            nlp.max_length = max(nlp.max_length, len(document["text"]))
+            doc = nlp.make_doc(document["text"])
+            doc.spans["linnet"] = [doc.char_span(start, end, label, alignment_mode="expand")
+                                   for start, end, label in document["label"]]
+            docs.add(doc)
+docs.store_user_data = False
+docs.to_disk(sys.argv[1])
