@@ -2,13 +2,16 @@ package transforms_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"github.com/linnet-ml/linnet/transforms"
+	"github.com/linnet-ml/linnet/transforms/input"
 	"github.com/linnet-ml/linnet/transforms/yedda"
 )
 
@@ -33,6 +36,8 @@ func printLabelled(l transforms.Labelled) {
 
 func printName(name []byte) { fmt.Printf("%s is written\n", name) }
 
+func printBase(path []byte) { fmt.Println(filepath.Base(string(path))) }
+
 func printRejection(r transforms.Rejection) { fmt.Printf("%s: rejected by %s\n", r.Name, r.Stage) }
 
 func init() {
@@ -40,6 +45,7 @@ func init() {
 	beam.RegisterFunction(printExample)
 	beam.RegisterFunction(printLabelled)
 	beam.RegisterFunction(printName)
+	beam.RegisterFunction(printBase)
 	beam.RegisterFunction(printRejection)
 }
 
@@ -56,6 +62,84 @@ func run(p *beam.Pipeline) {
 	if _, err := beam.Run(context.Background(), "direct", p); err != nil {
 		fmt.Println(err)
 	}
+}
+
+func ExampleList() {
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	for _, name := range []string{"b.txt", "a.txt", "a.pdf"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o666); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	set, err := input.New([]string{dir}, "", false)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	p, s := beam.NewPipelineWithRoot()
+	beam.ParDo0(s, printBase, transforms.List(s, transforms.Options{}, set))
+	run(p)
+	// Unordered output:
+	// a.txt
+	// b.txt
+}
+
+// What comes into a folder is labelled until the job is cancelled.
+func ExampleWatch() {
+	set, err := input.New([]string{"journals"}, "annotated", false)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	opts := transforms.Options{Base: transforms.Path(set.Base), Output: "annotated"}
+	p, s := beam.NewPipelineWithRoot()
+	paths := transforms.Watch(s, opts, set, 5*time.Second)
+	docs, r1 := transforms.Read(s, opts, paths)
+	examples, r2 := transforms.Featurize(s, opts, docs)
+	labelled, r3 := transforms.Predict(s, opts, examples)
+	_, r4 := transforms.Write(s, opts, labelled)
+	transforms.WriteRejected(s, opts, r1, r2, r3, r4)
+	if _, err := beam.Run(context.Background(), "prism", p); err != nil {
+		fmt.Println(err)
+	}
+}
+
+func ExampleWriteRejected() {
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+
+	p, s := beam.NewPipelineWithRoot()
+	opts := transforms.Options{Output: transforms.Path(dir), Tries: 1}
+	docs, rejected := transforms.Read(s, opts, beam.Create(s, []byte("/nowhere/lost.txt")))
+	beam.ParDo0(s, printDocument, docs)
+	transforms.WriteRejected(s, opts, rejected)
+	run(p)
+
+	// The launcher gathers the records of all workers.
+	if err := transforms.Merge(context.Background(), dir); err != nil {
+		fmt.Println(err)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, transforms.RejectedFile))
+	if err != nil {
+		fmt.Println(err)
+	}
+	var r transforms.Reject
+	if err := json.Unmarshal(data, &r); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Printf("%s was rejected by %s\n", r.Input, r.Stage)
+	// Output: /nowhere/lost.txt was rejected by read
 }
 
 func ExampleRead() {

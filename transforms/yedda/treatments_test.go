@@ -226,18 +226,30 @@ func TestWriteTreatments(t *testing.T) {
 	}
 }
 
-// Every row of Nomenclature is in one treatment, whatever the document.
+// corpusTreatments is testdata/goldens/treatments.json: what the annotated
+// corpus has, by volume. No text of it.
+type corpusTreatments struct {
+	Documents  int `json:"documents"`
+	Treatments int `json:"treatments"`
+	Described  int `json:"described"` // treatments with a Description
+}
+
+// Every row of Nomenclature is in one treatment, whatever the document; and
+// there are as many treatments as the labels of lines have runs, counted apart,
+// and as the record says.
 func TestWriteTreatmentsCorpus(t *testing.T) {
-	documents, treatments, described := 0, 0, 0
+	counts := map[string]corpusTreatments{}
 	corpus(t, func(t *testing.T, name string, src []byte) {
 		d := Parse(src)
 		rows := Rows(d.Text)
 		table := &Table{URI: name, Text: d.Text, Rows: rows, Labels: d.LineLabels(rows)}
 		got := readTreatments(t, table)
-		documents++
-		treatments += len(got)
+		c := counts[filepath.ToSlash(filepath.Dir(name))]
+		c.Documents++
+		c.Treatments += len(got)
 		covered, i := 0, 0
 		var passages []readPassage
+		described := 0
 		for _, g := range got {
 			passages = append(passages, g.Nomenclature...)
 			if len(g.Descriptions) > 0 {
@@ -247,9 +259,26 @@ func TestWriteTreatmentsCorpus(t *testing.T) {
 				t.Errorf("%s: byte %d is on page %d, want %d", name, g.Start, g.Page, want)
 			}
 		}
-		names := 0
+		c.Described += described
+		counts[filepath.ToSlash(filepath.Dir(name))] = c
+
+		names, runs, runsDescribed := 0, 0, 0
+		last, open := "", false // the last label, and a run that waits for a description
 		for k, row := range rows {
-			if table.Labels[k] != nomenclature {
+			label := table.Labels[k]
+			if label == "" {
+				continue
+			}
+			switch {
+			case label == nomenclature && last != nomenclature:
+				runs++
+				open = true
+			case label == description && open:
+				runsDescribed++
+				open = false
+			}
+			last = label
+			if label != nomenclature {
 				continue
 			}
 			names++
@@ -263,6 +292,23 @@ func TestWriteTreatmentsCorpus(t *testing.T) {
 		if covered != names {
 			t.Errorf("%s: %d of %d lines of Nomenclature are in treatments", name, covered, names)
 		}
+		if len(got) != runs || described != runsDescribed {
+			t.Errorf("%s: %d treatments, %d described; its lines have %d runs, %d described", name, len(got), described, runs, runsDescribed)
+		}
 	})
-	t.Logf("%d documents have %d treatments, %d with a description", documents, treatments, described)
+	file := filepath.Join("..", "..", "testdata", "goldens", "treatments.json")
+	got, err := json.MarshalIndent(counts, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = append(got, '\n')
+	if os.Getenv("LINNET_RECORD") != "" {
+		if err := os.WriteFile(file, got, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("the corpus has %s\n%s has %s (%v); LINNET_RECORD=1 writes it", got, file, want, err)
+	}
 }
