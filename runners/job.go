@@ -15,7 +15,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/util/grpcx"
 )
 
-var flinkREST = flag.String("flink_rest", "localhost:8081", "`address` of Flink's web page, asked why a job failed")
+var flinkREST = flag.String("flink_rest", "localhost:8081", "`address` of Flink's web page, asked why a job failed, and to cancel it")
 
 // onJob calls f with the job service that --endpoint names.
 func onJob(ctx context.Context, f func(jobpb.JobServiceClient) error) error {
@@ -27,15 +27,22 @@ func onJob(ctx context.Context, f func(jobpb.JobServiceClient) error) error {
 	return f(jobpb.NewJobServiceClient(cc))
 }
 
-// Cancel asks the job service to end a job, by the number in Result.JobID, and
-// returns once it said that it will.
+// Cancel asks the runner to end a job, by the number in Result.JobID, and
+// returns once it said that it will. Beam's job server for Flink only forgets a
+// batch job, so Flink is asked as well.
 func Cancel(ctx context.Context, job string) error {
 	err := onJob(ctx, func(c jobpb.JobServiceClient) error {
 		_, err := c.Cancel(ctx, &jobpb.CancelJobRequest{JobId: job})
 		return err
 	})
+	if name, _ := Name(); err == nil && name == Flink {
+		var id string
+		if id, err = flinkJob(ctx, job); err == nil {
+			err = flinkCall(ctx, http.MethodPatch, "/jobs/"+url.PathEscape(id)+"?mode=cancel", nil)
+		}
+	}
 	if err != nil {
-		return fmt.Errorf("runners: job %s cannot be cancelled: %w", job, err)
+		return fmt.Errorf("runners: job %s may still run, it cannot be cancelled: %w", job, err)
 	}
 	return nil
 }
@@ -67,8 +74,8 @@ func judge(ctx context.Context, name, job string) error {
 // flinkCause is why Flink says that a job failed, in one line; "" where it does
 // not say.
 func flinkCause(ctx context.Context, job string) string {
-	id := flinkJob(ctx, job)
-	if id == "" {
+	id, err := flinkJob(ctx, job)
+	if err != nil {
 		return ""
 	}
 	var exceptions struct {
@@ -77,7 +84,7 @@ func flinkCause(ctx context.Context, job string) string {
 			Entries []struct{ Stacktrace string }
 		} `json:"exceptionHistory"`
 	}
-	if err := flinkGet(ctx, "/jobs/"+url.PathEscape(id)+"/exceptions", &exceptions); err != nil {
+	if err := flinkCall(ctx, http.MethodGet, "/jobs/"+url.PathEscape(id)+"/exceptions", &exceptions); err != nil {
 		return ""
 	}
 	// The last failure comes first; of a lost connection an older one may know more.
@@ -98,7 +105,7 @@ func flinkCause(ctx context.Context, job string) string {
 
 // flinkJob is Flink's own number of a job of the job service: its name is the
 // number's part before the last underscore.
-func flinkJob(ctx context.Context, job string) string {
+func flinkJob(ctx context.Context, job string) (string, error) {
 	name := job
 	if i := strings.LastIndex(job, "_"); i >= 0 {
 		name = job[:i]
@@ -110,8 +117,8 @@ func flinkJob(ctx context.Context, job string) string {
 			Start int64 `json:"start-time"`
 		}
 	}
-	if err := flinkGet(ctx, "/jobs/overview", &all); err != nil {
-		return ""
+	if err := flinkCall(ctx, http.MethodGet, "/jobs/overview", &all); err != nil {
+		return "", err
 	}
 	id, start := "", int64(-1)
 	for _, j := range all.Jobs {
@@ -119,27 +126,34 @@ func flinkJob(ctx context.Context, job string) string {
 			id, start = j.ID, j.Start
 		}
 	}
-	return id
+	if id == "" {
+		return "", fmt.Errorf("--flink_rest=%s knows no job of the name %s", *flinkREST, name)
+	}
+	return id, nil
 }
 
-func flinkGet(ctx context.Context, path string, into any) error {
+// flinkCall calls Flink's REST interface; into may be nil.
+func flinkCall(ctx context.Context, method, path string, into any) error {
 	base := *flinkREST
 	if !strings.Contains(base, "://") {
 		base = "http://" + base
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+path, nil)
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(base, "/")+path, nil)
 	if err != nil {
 		return err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return err
+		return fmt.Errorf("--flink_rest: %w", err)
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", req.URL, resp.Status)
+	if resp.StatusCode >= 300 {
+		return fmt.Errorf("--flink_rest: %s: %s", req.URL, resp.Status)
+	}
+	if into == nil {
+		return nil
 	}
 	return json.NewDecoder(resp.Body).Decode(into)
 }

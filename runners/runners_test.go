@@ -5,13 +5,21 @@ import (
 	"errors"
 	"flag"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	fnpb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/fnexecution_v1"
 	jobpb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/jobmanagement_v1"
+	pipepb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/pipeline_v1"
 	"google.golang.org/grpc"
 )
 
@@ -44,24 +52,27 @@ func TestCheck(t *testing.T) {
 		flags flags
 		want  string // of the error; "" for none
 	}{
-		"default":                {flags{}, ""},
-		"direct":                 {flags{"runner": "DirectRunner"}, ""},
-		"prism":                  {flags{"runner": "prism"}, ""},
-		"unknown":                {flags{"runner": "spark"}, "--runner=spark"},
-		"flink alone":            {flags{"runner": "flink"}, "--endpoint"},
-		"flink, no environment":  {flags{"runner": "FlinkRunner", "endpoint": "x:1"}, "--environment_type"},
-		"flink, mistyped":        {flags{"runner": "flink", "endpoint": "x:1", "environment_type": "lopback"}, "--environment_type=lopback"},
-		"flink, loopback":        {flags{"runner": "flink", "endpoint": "x:1", "environment_type": "LOOPBACK"}, ""},
-		"universal, process":     {flags{"runner": "PortableRunner", "endpoint": "x:1", "environment_type": "process"}, "--environment_config"},
-		"universal, external":    {flags{"runner": "universal", "endpoint": "x:1", "environment_type": "external"}, "worker pool"},
-		"universal, configured":  {flags{"runner": "universal", "endpoint": "x:1", "environment_type": "external", "environment_config": "x:2"}, ""},
-		"dataflow alone":         {flags{"runner": "dataflow"}, "--project"},
-		"dataflow, no region":    {flags{"runner": "dataflow", "project": "p"}, "--region"},
-		"dataflow, no staging":   {flags{"runner": "dataflow", "project": "p", "region": "r"}, "--staging_location"},
-		"dataflow, local folder": {flags{"runner": "dataflow", "project": "p", "region": "r", "staging_location": "/tmp"}, "--staging_location"},
-		"dataflow":               {flags{"runner": "DataflowRunner", "project": "p", "region": "r", "staging_location": "gs://b/x"}, ""},
-		"dry run, dataflow":      {flags{"runner": "dataflow", "project": "p", "region": "r", "staging_location": "gs://b/x", "dry_run": "true"}, ""},
-		"dry run, direct":        {flags{"dry_run": "true"}, "--dry_run"},
+		"default":                    {flags{}, ""},
+		"direct":                     {flags{"runner": "DirectRunner"}, ""},
+		"prism":                      {flags{"runner": "prism"}, ""},
+		"unknown":                    {flags{"runner": "spark"}, "--runner=spark"},
+		"flink alone":                {flags{"runner": "flink"}, "--endpoint"},
+		"flink, no environment":      {flags{"runner": "FlinkRunner", "endpoint": "x:1"}, "--environment_type"},
+		"flink, mistyped":            {flags{"runner": "flink", "endpoint": "x:1", "environment_type": "lopback"}, "--environment_type=lopback"},
+		"flink, loopback":            {flags{"runner": "flink", "endpoint": "x:1", "environment_type": "LOOPBACK"}, ""},
+		"universal, process":         {flags{"runner": "PortableRunner", "endpoint": "x:1", "environment_type": "process"}, "--environment_config"},
+		"universal, external":        {flags{"runner": "universal", "endpoint": "x:1", "environment_type": "external"}, "worker pool"},
+		"flink, process, no command": {flags{"runner": "flink", "endpoint": "x:1", "environment_type": "process", "environment_config": "/bin/predict"}, `{"command":`},
+		"flink, process":             {flags{"runner": "flink", "endpoint": "x:1", "environment_type": "PROCESS", "environment_config": `{"command":"/bin/predict"}`}, ""},
+		"flink, loopback, async":     {flags{"runner": "flink", "endpoint": "x:1", "environment_type": "loopback", "async": "true"}, "--async"},
+		"universal, configured":      {flags{"runner": "universal", "endpoint": "x:1", "environment_type": "external", "environment_config": "x:2"}, ""},
+		"dataflow alone":             {flags{"runner": "dataflow"}, "--project"},
+		"dataflow, no region":        {flags{"runner": "dataflow", "project": "p"}, "--region"},
+		"dataflow, no staging":       {flags{"runner": "dataflow", "project": "p", "region": "r"}, "--staging_location"},
+		"dataflow, local folder":     {flags{"runner": "dataflow", "project": "p", "region": "r", "staging_location": "/tmp"}, "--staging_location"},
+		"dataflow":                   {flags{"runner": "DataflowRunner", "project": "p", "region": "r", "staging_location": "gs://b/x"}, ""},
+		"dry run, dataflow":          {flags{"runner": "dataflow", "project": "p", "region": "r", "staging_location": "gs://b/x", "dry_run": "true"}, ""},
+		"dry run, direct":            {flags{"dry_run": "true"}, "--dry_run"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -165,33 +176,191 @@ func TestRun(t *testing.T) {
 // jobs is a job service whose jobs ended so.
 type jobs struct {
 	jobpb.UnimplementedJobServiceServer
-	state jobpb.JobState_Enum
+	state     jobpb.JobState_Enum
+	cancelled []string
 }
 
 func (j *jobs) GetState(context.Context, *jobpb.GetJobStateRequest) (*jobpb.JobStateEvent, error) {
 	return &jobpb.JobStateEvent{State: j.state}, nil
 }
 
-// TestJudge checks that only DONE is no error.
+func (j *jobs) Cancel(_ context.Context, req *jobpb.CancelJobRequest) (*jobpb.CancelJobResponse, error) {
+	j.cancelled = append(j.cancelled, req.JobId)
+	return &jobpb.CancelJobResponse{State: jobpb.JobState_CANCELLED}, nil
+}
+
+// serveJobs serves j at --endpoint, and page at --flink_rest, until the test
+// ends.
+func serveJobs(t *testing.T, j *jobs, page http.Handler) {
+	t.Helper()
+	lis, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := grpc.NewServer()
+	jobpb.RegisterJobServiceServer(srv, j)
+	go srv.Serve(lis)
+	t.Cleanup(srv.Stop)
+	web := httptest.NewServer(page)
+	t.Cleanup(web.Close)
+	set(t, map[string]string{"runner": "flink", "endpoint": lis.Addr().String(), "flink_rest": strings.TrimPrefix(web.URL, "http://")})
+}
+
+// flinkPage is Flink's REST interface with two jobs of one name, of which the
+// later one failed.
+func flinkPage(cancelled *[]string) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /jobs/overview", func(w http.ResponseWriter, r *http.Request) {
+		w.Write([]byte(`{"jobs":[{"jid":"old","name":"my_job","start-time":1},{"jid":"new","name":"my_job","start-time":2},{"jid":"x","name":"my","start-time":3}]}`))
+	})
+	mux.HandleFunc("GET /jobs/new/exceptions", func(w http.ResponseWriter, r *http.Request) {
+		w.Write([]byte(`{"root-exception":"java.io.IOException: lost\n\tat a.b(C.java:1)\nCaused by: Connection reset\n",
+			"exceptionHistory":{"entries":[{"stacktrace":"x\ncaused by:\nlinnet: write: no space left\nFull error:\ny"}]}}`))
+	})
+	mux.HandleFunc("PATCH /jobs/{id}", func(w http.ResponseWriter, r *http.Request) {
+		*cancelled = append(*cancelled, r.PathValue("id")+"?"+r.URL.RawQuery)
+		w.WriteHeader(http.StatusAccepted)
+	})
+	return mux
+}
+
+// TestJudge checks that only DONE is no error, and that Flink is asked why.
 func TestJudge(t *testing.T) {
 	for state, ok := range map[jobpb.JobState_Enum]bool{
 		jobpb.JobState_DONE: true, jobpb.JobState_CANCELLED: false, jobpb.JobState_FAILED: false, jobpb.JobState_RUNNING: false,
 	} {
 		t.Run(state.String(), func(t *testing.T) {
-			lis, err := net.Listen("tcp", "localhost:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			srv := grpc.NewServer()
-			jobpb.RegisterJobServiceServer(srv, &jobs{state: state})
-			go srv.Serve(lis)
-			defer srv.Stop()
-			set(t, map[string]string{"endpoint": lis.Addr().String()})
-			err = judge(context.Background(), Universal, "job-1")
-			if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "job job-1 ended "+state.String()) {
-				t.Errorf("got %v, want an error: %t", err, !ok)
+			serveJobs(t, &jobs{state: state}, flinkPage(nil))
+			for job, cause := range map[string]string{"my_job_1-2-3": "write: no space left", "other_1": "the runner's log has the reason"} {
+				err := judge(context.Background(), Flink, job)
+				if want := "runners: job " + job + " ended " + state.String() + ": " + cause; (err == nil) != ok || err != nil && err.Error() != want {
+					t.Errorf("got %v, want an error: %t: %s", err, !ok, want)
+				}
 			}
 		})
+	}
+}
+
+func TestCancel(t *testing.T) {
+	var j jobs
+	var patched []string
+	serveJobs(t, &j, flinkPage(&patched))
+	if err := Cancel(context.Background(), "my_job_1-2-3"); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(j.cancelled, []string{"my_job_1-2-3"}) || !slices.Equal(patched, []string{"new?mode=cancel"}) {
+		t.Errorf("cancelled %q in the job service, %q in Flink", j.cancelled, patched)
+	}
+	if err := Cancel(context.Background(), "none_1"); err == nil || !strings.Contains(err.Error(), "may still run") || !strings.Contains(err.Error(), "--flink_rest") {
+		t.Errorf("got %v, want that Flink knows no such job", err)
+	}
+}
+
+// TestReach wants an error at once where no job server listens.
+func TestReach(t *testing.T) {
+	set(t, map[string]string{"runner": "flink", "endpoint": "localhost:1", "environment_type": "loopback"})
+	p, s := beam.NewPipelineWithRoot()
+	beam.ParDo0(s, countFn, beam.Create(s, 1))
+	_, err := Run(context.Background(), p, "runners_test", 1)
+	if err == nil || !strings.Contains(err.Error(), "no job server at --endpoint=localhost:1") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWorkerBinary(t *testing.T) {
+	for env, empty := range map[string]bool{"process": true, "EXTERNAL": true, "loopback": false} {
+		set(t, map[string]string{"environment_type": env, "worker_binary": ""})
+		if err := workerBinary(t.TempDir()); err != nil {
+			t.Fatal(err)
+		}
+		binary := flag.Lookup("worker_binary").Value.String()
+		info, err := os.Stat(binary)
+		if empty != (err == nil) || err == nil && info.Size() > 0 {
+			t.Errorf("%s: worker binary %q: %v", env, binary, err)
+		}
+		set(t, map[string]string{"worker_binary": "/mine"})
+		if err := workerBinary("/none"); err != nil || flag.Lookup("worker_binary").Value.String() != "/mine" {
+			t.Errorf("%s: --worker_binary is not kept: %v", env, err)
+		}
+	}
+}
+
+func TestAddress(t *testing.T) {
+	for in, want := range map[string]string{"true": "localhost:50000", "false": "", "50001": "localhost:50001", ":50001": ":50001", "10.0.0.1:5": "10.0.0.1:5", "a:b:c": "error"} {
+		var a address
+		if err := a.Set(in); err != nil {
+			a = "error"
+		}
+		if string(a) != want {
+			t.Errorf("%s: got %q, want %q", in, a, want)
+		}
+	}
+}
+
+// TestPool has a pool start sleeping programs: each once, and none outlives it.
+func TestPool(t *testing.T) {
+	dir := t.TempDir()
+	script := filepath.Join(dir, "worker")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\necho \"$@\" > "+dir+"/$$\nexec sleep 1000\n"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	started := func() (ids []int) {
+		files, _ := filepath.Glob(dir + "/[0-9]*")
+		for _, f := range files {
+			id, _ := strconv.Atoi(filepath.Base(f))
+			ids = append(ids, id)
+		}
+		return ids
+	}
+	wait := func(what string, ok func() bool) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal(what)
+			}
+		}
+	}
+	alive := func(id int) bool {
+		p, err := os.FindProcess(id)
+		return err == nil && p.Signal(syscall.Signal(0)) == nil
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &pool{ctx: ctx, program: script, workers: map[string]context.CancelFunc{}}
+	ask := func(id, endpoint string) string {
+		resp, err := p.StartWorker(ctx, &fnpb.StartWorkerRequest{WorkerId: id, ProvisionEndpoint: &pipepb.ApiServiceDescriptor{Url: endpoint}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.Error
+	}
+	if e := ask("1", "h:1") + ask("2", "h:2"); e != "" {
+		t.Fatal(e)
+	}
+	if e := ask("1", "h:1"); !strings.Contains(e, "there already") {
+		t.Errorf("a second worker 1: %q", e)
+	}
+	if e := ask("3", ""); !strings.Contains(e, "no provision endpoint") {
+		t.Errorf("without an endpoint: %q", e)
+	}
+	wait("two workers do not start", func() bool { return len(started()) == 2 })
+	first := started()[0]
+	wait("no arguments", func() bool { data, _ := os.ReadFile(filepath.Join(dir, strconv.Itoa(first))); return len(data) > 0 })
+	data, _ := os.ReadFile(filepath.Join(dir, strconv.Itoa(first)))
+	if got := string(data); got != "--id=1 --provision_endpoint=h:1\n" && got != "--id=2 --provision_endpoint=h:2\n" {
+		t.Errorf("a worker's arguments are %q", got)
+	}
+	for _, id := range []string{"1", "none"} {
+		if resp, err := p.StopWorker(ctx, &fnpb.StopWorkerRequest{WorkerId: id}); err != nil || resp.Error != "" {
+			t.Errorf("stopping %s: %v %v", id, resp, err)
+		}
+	}
+	wait("worker 1 is still there", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return len(p.workers) == 1 })
+	cancel()
+	p.running.Wait()
+	for _, id := range started() {
+		if alive(id) {
+			t.Errorf("process %d outlives its pool", id)
+		}
 	}
 }
 

@@ -240,7 +240,7 @@ func (o *options) evaluate(ctx context.Context) error {
 		}
 	}
 	if result.Rejected > 0 {
-		err := fmt.Errorf("%s could not be judged, such as %s", cli.Plural(result.Rejected, "document"), firstReason(opts.Run))
+		err := fmt.Errorf("%s could not be judged, such as %s", cli.Plural(result.Rejected, "document"), firstReason(opts.Run, run.Counters))
 		if result.Documents == 0 {
 			return err
 		}
@@ -371,12 +371,24 @@ type rejectedFn struct{ Run string }
 
 func (f *rejectedFn) ProcessElement(ctx context.Context, r transforms.Rejection) {
 	beam.NewCounter(transforms.Namespace, "rejected").Inc(ctx, 1)
-	transforms.ProgressOf(f.Run).Note(fmt.Sprintf("%s: %s", r.URI, r.Reason))
+	if p := transforms.ProgressOf(f.Run); p.Noted() == "" {
+		p.Note(fmt.Sprintf("%s: %s", r.URI, r.Reason))
+		beam.NewCounter(transforms.Namespace, reasonCounter+strings.ToValidUTF8(p.Noted(), "\uFFFD")).Inc(ctx, 1)
+	}
 }
 
-func firstReason(run string) string {
+// reasonCounter begins the name of a counter that tells the launcher the first
+// reason that a worker met.
+const reasonCounter = "reason: "
+
+func firstReason(run string, counters map[string]int64) string {
 	if note := transforms.ProgressOf(run).Noted(); note != "" {
 		return note
+	}
+	for name := range counters {
+		if reason, ok := strings.CutPrefix(name, reasonCounter); ok {
+			return reason
+		}
 	}
 	return "what the workers' log says"
 }
@@ -410,7 +422,7 @@ func gather(counters map[string]int64, f *scoreFn) *eval.Report {
 	}
 	lines := sums{}
 	for name, n := range counters {
-		if gold, predicted, ok := strings.Cut(name, pairSeparator); ok {
+		if gold, predicted, ok := strings.Cut(name, pairSeparator); ok && !strings.HasPrefix(name, reasonCounter) {
 			lines[[2]string{gold, predicted}] += n
 		}
 	}

@@ -9,8 +9,10 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -367,7 +369,29 @@ func (o *options) label(ctx context.Context) error {
 	if o.verbosity > 0 {
 		o.summary(os.Stdout, m.Config, result.Counters, took)
 	}
-	return o.judge(result.Counters, progress.Noted())
+	example := progress.Noted()
+	if example == "" && result.Counters["rejected"] > 0 { // workers elsewhere noted it
+		example = firstRejected(ctx, output)
+	}
+	return o.judge(result.Counters, example)
+}
+
+// firstRejected is the first of the merged records of rejections, or "".
+func firstRejected(ctx context.Context, output string) string {
+	st, err := store.For(ctx, output)
+	if err != nil {
+		return ""
+	}
+	data, err := st.Read(ctx, store.Join(output, transforms.RejectedFile), 0)
+	if err != nil {
+		return ""
+	}
+	line, _, _ := bytes.Cut(data, []byte("\n"))
+	var r transforms.Reject
+	if json.Unmarshal(line, &r) != nil {
+		return ""
+	}
+	return fmt.Sprintf("%s: %s: %s", r.Input, r.Stage, r.Reason)
 }
 
 // gather gathers the records of a watch now and then: often while there are few

@@ -1,0 +1,535 @@
+// Package pipelines tests the built programs on a real Flink, which
+// scripts/check.d/flink starts.
+package pipelines
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"github.com/linnet-ml/linnet/runners"
+	"github.com/linnet-ml/linnet/transforms"
+)
+
+// bin is the folder of the built programs, flinkHome that of scripts/flink.
+var bin, flinkHome string
+
+func TestMain(m *testing.M) {
+	runners.Define(flag.CommandLine)
+	flag.Parse()
+	runners.Init(1)
+	bin, flinkHome = os.Getenv("LINNET_BIN"), os.Getenv("LINNET_FLINK_HOME")
+	if bin == "" || flinkHome == "" {
+		fmt.Println("skipped: no Flink; scripts/check.d/flink starts one")
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+const (
+	endpoint = "localhost:8099"
+	rest     = "http://localhost:8081"
+)
+
+// environments are the flags with which workers of a program run.
+func environments(t *testing.T, program string) map[string][]string {
+	t.Helper()
+	flags := func(kind, config string) []string {
+		return []string{"--runner=flink", "--endpoint=" + endpoint, "--parallelism=2", "--environment_type=" + kind, "--environment_config=" + config}
+	}
+	return map[string][]string{
+		"loopback": flags("LOOPBACK", ""),
+		"process":  flags("PROCESS", fmt.Sprintf(`{"command":%q}`, filepath.Join(bin, program))),
+		"external": flags("EXTERNAL", startPool(t, program)),
+	}
+}
+
+// startPool starts a worker pool of a program until the test ends, and returns
+// its address.
+func startPool(t *testing.T, program string) string {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(bin, program), "--worker_pool=localhost:0")
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stderr)
+	lines.Scan()
+	_, address, ok := strings.Cut(lines.Text(), "--environment_config=")
+	if !ok || !strings.HasPrefix(address, "127.0.0.1:") {
+		t.Fatalf("the pool says %q, want an address on loopback", lines.Text())
+	}
+	go func() {
+		for lines.Scan() {
+			t.Log(lines.Text())
+		}
+	}()
+	t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the pool ended with %v", err)
+		}
+		noWorkers(t, program)
+	})
+	return address
+}
+
+// run runs a program to its end.
+func run(t *testing.T, program string, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	j := start(t, program, args...)
+	return j.wait(t)
+}
+
+type job struct {
+	cmd            *exec.Cmd
+	stdout, stderr bytes.Buffer
+}
+
+func start(t *testing.T, program string, args ...string) *job {
+	t.Helper()
+	j := &job{cmd: exec.Command(filepath.Join(bin, program), args...)}
+	j.cmd.Dir = ".." // where the sample is
+	j.cmd.Stdout, j.cmd.Stderr = &j.stdout, &j.stderr
+	if err := j.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { j.cmd.Process.Kill() })
+	return j
+}
+
+func (j *job) wait(t *testing.T) (stdout, stderr string, status int) {
+	t.Helper()
+	err := j.cmd.Wait()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return j.stdout.String(), j.stderr.String(), j.cmd.ProcessState.ExitCode()
+}
+
+// must is run for a program that has to succeed.
+func must(t *testing.T, program string, args ...string) string {
+	t.Helper()
+	stdout, stderr, status := run(t, program, args...)
+	if status != 0 {
+		t.Fatalf("%s %q: exit status %d: %s%s", program, args, status, stdout, stderr)
+	}
+	return stdout
+}
+
+type process struct{ id, parent int }
+
+// workers are the processes that work for a program's jobs.
+func workers(t *testing.T, program string) (all []process) {
+	t.Helper()
+	out, err := exec.Command("ps", "-axww", "-o", "pid=,ppid=,args=").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		f := strings.Fields(line)
+		if len(f) < 3 || f[2] != filepath.Join(bin, program) || !strings.Contains(line, "--provision_endpoint=") {
+			continue
+		}
+		id, _ := strconv.Atoi(f[0])
+		parent, _ := strconv.Atoi(f[1])
+		all = append(all, process{id, parent})
+	}
+	return all
+}
+
+// noWorkers waits until no worker is left.
+func noWorkers(t *testing.T, program string) {
+	t.Helper()
+	var left []process
+	eventually(t, func() bool { left = workers(t, program); return len(left) == 0 }, func() string { return fmt.Sprintf("workers are left: %v", left) })
+}
+
+func eventually(t *testing.T, ok func() bool, failure func() string) {
+	t.Helper()
+	for end := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal(failure())
+		}
+	}
+}
+
+// documents writes n documents of lines each, from the sample's words.
+func documents(t *testing.T, n, lines int) string {
+	t.Helper()
+	var words []string
+	paths, err := filepath.Glob("../testdata/sample/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		words = append(words, strings.Split(string(data), "\n")...)
+	}
+	random, dir := rand.New(rand.NewPCG(1, 2)), t.TempDir()
+	for i := range n {
+		var text bytes.Buffer
+		for range lines {
+			fmt.Fprintf(&text, "%s %d\n", words[random.IntN(len(words))], random.IntN(1e6))
+		}
+		path := filepath.Join(dir, strconv.Itoa(i%10), fmt.Sprintf("%04d.txt", i))
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, text.Bytes(), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// files are all files below dir but records and what the launcher made, by
+// their names.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case strings.HasPrefix(d.Name(), "_") && d.IsDir():
+			return fs.SkipDir
+		case d.IsDir() || strings.HasPrefix(d.Name(), "_"):
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		rel, _ := filepath.Rel(dir, path)
+		all[rel] = string(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func same(t *testing.T, got, want map[string]string) {
+	t.Helper()
+	if len(got) != len(want) || len(want) == 0 {
+		t.Errorf("%d files, want %d", len(got), len(want))
+	}
+	for name, text := range want {
+		if got[name] != text {
+			t.Errorf("%q differs: %d bytes, want %d", name, len(got[name]), len(text))
+			return
+		}
+	}
+}
+
+// done is when each document's record was written.
+func done(t *testing.T, output string) map[string]time.Time {
+	t.Helper()
+	times := map[string]time.Time{}
+	err := filepath.WalkDir(filepath.Join(output, transforms.DoneFolder), func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".json") {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			times[path] = info.ModTime()
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return times
+}
+
+// TestPredict compares the outputs of Flink's workers with those of direct:
+// bytes that are no UTF-8, in texts and in names, among them.
+func TestPredict(t *testing.T) {
+	in := documents(t, 20, 50)
+	odd := map[string]string{"plain.txt": "Agaricus \xff\xfe nov.\r\n\f\xc3\n\xef\xbf\xbd\n", "é \xe2\x80\x8b.txt": "Pileus 3–5 cm latus"}
+	if runtime.GOOS == "linux" { // other systems refuse such names
+		odd["a\xff\xfeb.txt"] = "Boletus \x80 Fr.\n"
+	}
+	for name, text := range odd {
+		if err := os.WriteFile(filepath.Join(in, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := []string{"--input=" + in, "--format=yedda,brat,jsonl,csv,tsv,treatments,html"}
+	direct := filepath.Join(t.TempDir(), "direct")
+	wantSays := must(t, "predict", append(args, "--output="+direct)...)
+	want := files(t, direct)
+	for name, flags := range environments(t, "predict") {
+		t.Run(name, func(t *testing.T) {
+			output := filepath.Join(t.TempDir(), "out")
+			says := must(t, "predict", slices.Concat(args, flags, []string{"--output=" + output})...)
+			same(t, files(t, output), want)
+			if got, want := counts(says), counts(wantSays); got != want {
+				t.Errorf("it says\n%s\nwant\n%s", got, want)
+			}
+			noWorkers(t, "predict")
+			if says := must(t, "predict", slices.Concat(args, flags, []string{"--output=" + output})...); !strings.Contains(says, "nothing to do, 23 documents done before") {
+				t.Errorf("the second run says %s", says)
+			}
+		})
+	}
+}
+
+// counts are a summary's lines of labels, without times and the folder.
+func counts(says string) string { _, after, _ := strings.Cut(says, "\n"); return after }
+
+// TestEvaluate compares the report of Flink's workers with that of direct.
+func TestEvaluate(t *testing.T) {
+	args := []string{"--input=testdata/annotated"}
+	report := func(t *testing.T, flags ...string) (string, map[string]any) {
+		dir := filepath.Join(t.TempDir(), "report")
+		says := must(t, "evaluate", slices.Concat(args, flags, []string{"--report=" + dir})...)
+		data, err := os.ReadFile(filepath.Join(dir, "report.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r map[string]any
+		if err := json.Unmarshal(data, &r); err != nil {
+			t.Fatal(err)
+		}
+		delete(r, "seconds")
+		return regexp.MustCompile(`[0-9.]+ s`).ReplaceAllString(strings.ReplaceAll(says, dir, "DIR"), "S s"), r
+	}
+	wantSays, want := report(t)
+	for name, flags := range environments(t, "evaluate") {
+		t.Run(name, func(t *testing.T) {
+			says, got := report(t, flags...)
+			if says != wantSays {
+				t.Errorf("it says\n%s\nwant\n%s", says, wantSays)
+			}
+			a, _ := json.Marshal(got)
+			b, _ := json.Marshal(want)
+			if !bytes.Equal(a, b) {
+				t.Errorf("the report is %s\nwant %s", a, b)
+			}
+		})
+	}
+}
+
+// TestKill kills a worker, and a TaskManager, in mid-job with SIGKILL: the
+// result is whole, and what was finished before is not done again.
+func TestKill(t *testing.T) {
+	in := documents(t, 400, 1000)
+	direct := filepath.Join(t.TempDir(), "direct")
+	must(t, "predict", "--input="+in, "--output="+direct)
+	want := files(t, direct)
+	env := environments(t, "predict")
+	victims := map[string]struct {
+		flags  []string
+		victim func(process) int
+	}{
+		"worker of a TaskManager": {env["process"], func(p process) int { return p.id }},
+		"worker of a pool":        {env["external"], func(p process) int { return p.id }},
+		"TaskManager":             {env["process"], func(p process) int { return p.parent }},
+	}
+	taskManagers(t) // one to spare
+	for _, name := range slices.Sorted(maps.Keys(victims)) {
+		v := victims[name]
+		t.Run(name, func(t *testing.T) {
+			output := filepath.Join(t.TempDir(), "out")
+			j := start(t, "predict", append(v.flags, "--input="+in, "--output="+output)...)
+			var before map[string]time.Time
+			eventually(t, func() bool { before = done(t, output); return len(before) >= 20 }, func() string { return "no documents are labelled" })
+			if len(before) == 400 {
+				t.Fatal("the job was over before the kill; give it more documents")
+			}
+			killed := workers(t, "predict")
+			if len(killed) == 0 {
+				t.Fatal("no worker")
+			}
+			if err := syscall.Kill(v.victim(killed[0]), syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			stdout, stderr, status := j.wait(t)
+			if status != 0 {
+				t.Fatalf("exit status %d: %s%s", status, stdout, stderr)
+			}
+			same(t, files(t, output), want)
+			after := done(t, output)
+			for path, time := range before {
+				if !after[path].Equal(time) {
+					t.Fatalf("%s was done again", path)
+				}
+			}
+			if !strings.Contains(stdout, "done before and skipped") {
+				t.Errorf("nothing was skipped: %s", stdout)
+			}
+			noWorkers(t, "predict")
+		})
+	}
+}
+
+// taskManagers starts one more TaskManager.
+func taskManagers(t *testing.T) {
+	t.Helper()
+	if out, err := exec.Command("../scripts/flink", "tm").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// TestInterrupt ends a job with ctrl-C and finishes it by a second run.
+func TestInterrupt(t *testing.T) {
+	in, output := documents(t, 400, 1000), filepath.Join(t.TempDir(), "out")
+	for name, flags := range environments(t, "predict") {
+		t.Run(name, func(t *testing.T) {
+			output := output + name
+			j := start(t, "predict", append(flags, "--input="+in, "--output="+output)...)
+			eventually(t, func() bool { return len(done(t, output)) >= 20 }, func() string { return "no documents are labelled" })
+			j.cmd.Process.Signal(os.Interrupt)
+			stdout, stderr, status := j.wait(t)
+			if status != 1 || !strings.Contains(stderr, "linnet: interrupted: job ") {
+				t.Errorf("exit status %d: %s%s", status, stdout, stderr)
+			}
+			noWorkers(t, "predict")
+			eventually(t, func() bool { return running(t) == 0 }, func() string { return "the job still runs" })
+			labelled := len(done(t, output))
+			if name == "loopback" && labelled == 400 {
+				t.Error("all documents are labelled after the interrupt")
+			}
+			stdout = must(t, "predict", append(flags, "--input="+in, "--output="+output)...)
+			if want := fmt.Sprintf("%d documents done before", labelled); !strings.Contains(stdout, want) {
+				t.Errorf("the next run says %s, want %s", stdout, want)
+			}
+		})
+	}
+}
+
+// running is the number of Flink's jobs that are not over.
+func running(t *testing.T) (n int) {
+	t.Helper()
+	resp, err := http.Get(rest + "/jobs/overview")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var all struct{ Jobs []struct{ State string } }
+	if err := json.NewDecoder(resp.Body).Decode(&all); err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range all.Jobs {
+		if !slices.Contains([]string{"FINISHED", "CANCELED", "FAILED"}, j.State) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestFails wants the reason in what the launcher writes.
+func TestFails(t *testing.T) {
+	few, many := documents(t, 5, 2), documents(t, 120, 2)
+	for name, flags := range environments(t, "predict") {
+		t.Run(name, func(t *testing.T) {
+			for _, in := range []string{few, many} { // rejected one by one; the job fails
+				stdout, stderr, status := run(t, "predict", append(flags, "--max_document_bytes=3", "--input="+in, "--output="+filepath.Join(t.TempDir(), "out"))...)
+				if last := lastLine(stderr); status != 1 || !strings.HasPrefix(last, "linnet: ") || !strings.Contains(last, "the limit is 3") {
+					t.Errorf("exit status %d: %s%s", status, stdout, stderr)
+				}
+			}
+		})
+	}
+	t.Run("evaluate", func(t *testing.T) {
+		_, stderr, status := run(t, "evaluate", append(environments(t, "evaluate")["process"], "--input=testdata/annotated", "--predictions="+few)...)
+		if last := lastLine(stderr); status != 1 || !strings.Contains(last, "no such file") {
+			t.Errorf("exit status %d: %s", status, stderr)
+		}
+	})
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
+}
+
+// TestAsync only submits the job.
+func TestAsync(t *testing.T) {
+	output := filepath.Join(t.TempDir(), "out")
+	stdout, stderr, status := run(t, "predict", append(environments(t, "predict")["process"], "--async", "--output="+output)...)
+	job := regexp.MustCompile(`(?m)^Submitted job: (\S+)$`).FindStringSubmatch(stderr)
+	if status != 0 || job == nil || strings.TrimSpace(stdout) != fmt.Sprintf("job %s is submitted; it writes to %s", job[1], output) {
+		t.Fatalf("exit status %d: %s%s", status, stdout, stderr)
+	}
+	eventually(t, func() bool { return len(done(t, output)) == 5 }, func() string { return "the job does not end" })
+	eventually(t, func() bool { return running(t) == 0 }, func() string { return "the job does not end" })
+	noWorkers(t, "predict")
+}
+
+// carried are the elements that came through a Reshuffle; the workers of
+// loopback are in this process.
+var carried = make(chan string, 100)
+
+func keepBytes(b []byte) { carried <- string(b) }
+
+func keepDocument(d transforms.Document) {
+	carried <- strings.Join([]string{string(d.URI), string(d.Name), string(d.Text)}, "|")
+}
+
+func init() {
+	beam.RegisterFunction(keepBytes)
+	beam.RegisterFunction(keepDocument)
+}
+
+// TestReshuffle sends what is no UTF-8 through Flink, where Java decodes it if
+// it can.
+func TestReshuffle(t *testing.T) {
+	for name, value := range map[string]string{"runner": "flink", "endpoint": endpoint, "environment_type": "LOOPBACK"} {
+		before := flag.Lookup(name).Value.String()
+		flag.Set(name, value)
+		defer flag.Set(name, before)
+	}
+	p, s := beam.NewPipelineWithRoot()
+	path, text := "a\xff\xfeb.txt", "\xef\xbf\xbd\x00\xc3 \xe2\x28 \f\r\n"
+	beam.ParDo0(s, keepBytes, beam.Reshuffle(s, beam.Create(s, []byte(path), []byte(text))))
+	d := transforms.Document{URI: []byte(path), Name: []byte("sub/" + path), Text: []byte(text)}
+	beam.ParDo0(s, keepDocument, beam.Reshuffle(s, beam.Create(s, d)))
+	if _, err := runners.Run(context.Background(), p, "test", 1); err != nil {
+		t.Fatal(err)
+	}
+	close(carried)
+	got := slices.Sorted(func(yield func(string) bool) {
+		for c := range carried {
+			if !yield(c) {
+				return
+			}
+		}
+	})
+	want := []string{path, text, path + "|sub/" + path + "|" + text}
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
