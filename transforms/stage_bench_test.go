@@ -133,7 +133,7 @@ func newStages(b *testing.B) *stages {
 		if err != nil {
 			return err
 		}
-		d := Document{URI: []byte(path), Name: []byte(input.Name(root, path)), Text: yedda.Strip(data)}
+		d := Document{URI: []byte(path), Name: []byte(input.Name(root, path)), Text: yedda.Parse(data).Text}
 		if d.Rows = yedda.Rows(d.Text); len(d.Rows) > 0 {
 			s.docs, s.data = append(s.docs, d), append(s.data, data)
 			s.lines += len(d.Rows)

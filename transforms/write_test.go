@@ -66,7 +66,7 @@ func TestWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	annotated := read(t, out, "sub", "a.txt.ann")
-	equal(t, "text of the output", string(yedda.Strip([]byte(annotated))), text)
+	equal(t, "text of the output", string(yedda.Parse([]byte(annotated)).Text), text)
 	if !strings.HasPrefix(annotated, "[@Agaricus nov.#Nomenclature*]\r\n[@habitat#Description*]\n\n[@") {
 		t.Errorf("the output begins %q", annotated)
 	}

@@ -67,7 +67,7 @@ func sameTree(ts *testscript.TestScript, neg bool, args []string) {
 
 // strip checks that a file without its markup is another: strip X.txt.ann X.txt.
 func strip(ts *testscript.TestScript, neg bool, args []string) {
-	if got, want := yedda.Strip([]byte(ts.ReadFile(args[0]))), yedda.Strip([]byte(ts.ReadFile(args[1]))); !bytes.Equal(got, want) {
+	if got, want := yedda.Parse([]byte(ts.ReadFile(args[0]))).Text, yedda.Parse([]byte(ts.ReadFile(args[1]))).Text; !bytes.Equal(got, want) {
 		ts.Fatalf("%s without markup is %q, want %q", args[0], got, want)
 	}
 }
@@ -307,7 +307,7 @@ func TestNamesOfAnyBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range names {
-			if string(yedda.Strip([]byte(got[name+".ann"]))) != "Agaricus \xff\n" {
+			if string(yedda.Parse([]byte(got[name+".ann"])).Text) != "Agaricus \xff\n" {
 				t.Errorf("%s: %q is %q", runner, name, got[name+".ann"])
 			}
 		}
@@ -385,7 +385,7 @@ func TestCorpus(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		raw[rel] = string(yedda.Strip(data))
+		raw[rel] = string(yedda.Parse(data).Text)
 		to := filepath.Join(in, rel)
 		return errors.Join(os.MkdirAll(filepath.Dir(to), 0o777), os.WriteFile(to, []byte(raw[rel]), 0o666))
 	})
@@ -410,7 +410,7 @@ func TestCorpus(t *testing.T) {
 			t.Errorf("%s: %d outputs of %d files", c.runner, len(got), len(raw))
 		}
 		for name, text := range raw {
-			if string(yedda.Strip([]byte(got[name+".ann"]))) != text {
+			if string(yedda.Parse([]byte(got[name+".ann"])).Text) != text {
 				t.Errorf("%s: %s does not come back", c.runner, name)
 			}
 		}

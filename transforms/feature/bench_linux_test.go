@@ -23,7 +23,7 @@ func benchText(b *testing.B) (texts [][]byte, rows [][]yedda.Line, lines int) {
 	filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 		if err == nil && filepath.Ext(path) == ".ann" {
 			if src, err := os.ReadFile(path); err == nil {
-				texts = append(texts, yedda.Strip(src))
+				texts = append(texts, yedda.Parse(src).Text)
 			}
 		}
 		return nil

@@ -12,8 +12,7 @@ const literalSpan = "[@#" + Literal + "*]"
 
 // Format writes text with its spans marked. spans stand in the order of their
 // starts, outer before inner, and do not cross, as Parse and SpansOf give
-// them; Format panics where they do not. Labels are for the caller to check
-// (IsLabel).
+// them; Format panics where they do not. Labels are for the caller to check.
 //
 // Parse of the result gives back text and spans, whatever bytes text holds.
 // Only two things do not come back, and Parse gives neither: how empty spans
@@ -76,8 +75,8 @@ func Format(text []byte, spans []Span) []byte {
 }
 
 // Recovers says whether taking the markup out of out gives text, without
-// making a copy: bytes.Equal(Strip(out), text). It does for what Format wrote,
-// unless a label is none (IsLabel).
+// making a copy: bytes.Equal(Parse(out).Text, text). It does for what Format wrote,
+// unless a label is none of YEDDA.
 func Recovers(out, text []byte) bool {
 	s := newScanner(out)
 	for last := 0; ; {

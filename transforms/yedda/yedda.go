@@ -11,8 +11,8 @@
 //     "@Page-header*]" stays text.
 //   - A closer ends the span opened last of those still open. A closer with no span
 //     open and an opener that is never closed make no span; each is a Warning.
-//   - Format is the other way round, for any bytes: Strip(Format(text, spans))
-//     is text. Its tokens are read again as they were written, wherever they
+//   - Format is the other way round, for any bytes: the Text of
+//     Parse(Format(text, spans)) is text. Its tokens are read again as they were written, wherever they
 //     stand, for '[' and '#' only ever begin a token; a token that text itself
 //     holds is taken apart by an empty span inside (Literal).
 //   - Everything runs in time linear in its input.
@@ -135,24 +135,6 @@ func (d *Document) finishWarnings(src []byte) {
 	}
 }
 
-// Strip is Parse(src).Text. It shares src's memory where there is no markup.
-func Strip(src []byte) []byte {
-	var text []byte
-	last := 0
-	s := newScanner(src)
-	for t := s.nextMarkup(); t.kind != none; t = s.nextMarkup() {
-		if text == nil {
-			text = make([]byte, 0, len(src)-(t.end-t.start))
-		}
-		text = append(text, src[last:t.start]...)
-		last = t.end
-	}
-	if text == nil {
-		return src[:len(src):len(src)]
-	}
-	return append(text, src[last:]...)
-}
-
 var (
 	newline   = []byte("\n")
 	openToken = []byte("[@")
@@ -241,19 +223,6 @@ func isLetter(c byte) bool { c |= 0x20; return 'a' <= c && c <= 'z' }
 
 func isLabelByte(c byte) bool {
 	return isLetter(c) || '0' <= c && c <= '9' || c == '-' || c == '_'
-}
-
-// IsLabel says whether label can be written as a closer that is read again.
-func IsLabel(label string) bool {
-	if label == "" || len(label) > maxLabel || !isLetter(label[0]) {
-		return false
-	}
-	for i := 1; i < len(label); i++ {
-		if !isLabelByte(label[i]) {
-			return false
-		}
-	}
-	return true
 }
 
 // interner keeps one string for each label, for a document has few labels and

@@ -105,7 +105,7 @@ func texts(dir, want string, files []string) error {
 			return err
 		}
 		if strings.HasSuffix(name, ".ann") {
-			text = yedda.Strip(text)
+			text = yedda.Parse(text).Text
 		}
 		sources = append(sources, text)
 	}
