@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -76,7 +77,17 @@ func (o *Options) donePath(name string) string {
 // name, or where the store cannot hold that, as one that is too long, under
 // the hash of it.
 func (o *Options) rejectedPath(name string) string {
+	if !o.inside(name) {
+		name = hashed(name)
+	}
 	return store.Join(string(o.Output), RejectedFolder, name+".json")
+}
+
+// inside says whether a document of that name has its outputs in the output
+// folder: "../x" has not, nor `..\x` or "C:x" on Windows. Objects of gs:// are in
+// no folder.
+func (o *Options) inside(name string) bool {
+	return strings.Contains(string(o.Output), "://") || filepath.IsLocal(filepath.FromSlash(name))
 }
 
 func hashed(name string) string {

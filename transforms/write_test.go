@@ -159,6 +159,32 @@ func TestWriteRejects(t *testing.T) {
 	}
 }
 
+// TestWriteStaysInside has documents of another pipeline whose names lead out of
+// the output folder.
+func TestWriteStaysInside(t *testing.T) {
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out")
+	opts := Options{Output: Path(out), Formats: Formats()}
+	names := []string{"../a.txt", "sub/../../b.txt", "/c.txt", "..", "", "../../../../../../../../" + dir + "/d.txt"}
+	docs := []Labelled{labelledOf("good.txt", "x\n", "Key")}
+	for _, name := range names {
+		docs = append(docs, labelledOf(name, "x\n", "Key"))
+	}
+	res, err := writeAll(opts, docs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "counters", counters(res, Namespace)["rejected"], int64(len(names)))
+	if err := Merge(t.Context(), out); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "rejected", strings.Count(read(t, out, RejectedFile), "its output would not lie in the output folder"), len(names))
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("beside the output folder lie %v, %v", entries, err)
+	}
+}
+
 // TestRejectionGoes checks that a record of rejection goes when its document
 // is done after all.
 func TestRejectionGoes(t *testing.T) {

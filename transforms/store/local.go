@@ -32,10 +32,21 @@ func localError(uri string, err error) error {
 	case errors.As(err, &link):
 		err = link.Err
 	}
-	if errors.Is(err, syscall.ENAMETOOLONG) {
+	if impossibleName(err) {
 		return fmt.Errorf("store: %s: %w: %w", quote(uri), ErrName, err)
 	}
-	return fmt.Errorf("store: %s: %w", quote(uri), err)
+	return fmt.Errorf("store: %s: %w%s", quote(uri), err, advice(err))
+}
+
+// advice is what to do about an error of the disk, behind a semicolon, or "".
+func advice(err error) string {
+	switch {
+	case diskFull(err):
+		return "; free some space, or choose a folder on another disk, and run again"
+	case readOnly(err):
+		return "; choose a folder that can be written to"
+	}
+	return ""
 }
 
 func (local) List(ctx context.Context, uri string, fn func(Object) error) error {
@@ -286,6 +297,8 @@ func notRegular(path string, info fs.FileInfo) error {
 		what = "socket"
 	case mode&fs.ModeDevice != 0:
 		what = "device"
+	case mode&fs.ModeSymlink != 0:
+		what = "link"
 	}
 	return fmt.Errorf("store: %s: is a %s, %w", quote(path), what, ErrNotFile)
 }
@@ -398,7 +411,7 @@ func writeBy(ctx context.Context, dir, target string, write func(*os.File) error
 	if err != nil {
 		return err
 	}
-	return inFolder(filepath.Dir(target), func() error { return os.Rename(temp, target) })
+	return inFolder(filepath.Dir(target), func() error { return rename(temp, target) })
 }
 
 // inFolder calls f, and once more when dir did not exist and now does.
@@ -424,6 +437,10 @@ func (local) Delete(_ context.Context, uri string) error {
 // into it who holds it. The file stays: to remove it would let two runs lock
 // two files of one name.
 func (local) Lock(_ context.Context, uri string) (func() error, error) {
+	// Who follows a link writes into a file that is no lock.
+	if info, err := os.Lstat(uri); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%w; move it away", notRegular(uri, info))
+	}
 	lock := flock.New(uri, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o666))
 	var ok bool
 	err := inFolder(filepath.Dir(uri), func() (err error) {

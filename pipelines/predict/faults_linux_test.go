@@ -1,0 +1,197 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// pipeAt makes a pipe.
+func pipeAt(path string) error { return syscall.Mkfifo(path, 0o666) }
+
+// smallDisk mounts a disk of so many KiB.
+func smallDisk(t *testing.T, kib int) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dk", kib)); err != nil {
+		t.Skip("needs the right to mount a small disk, as root has: ", err)
+	}
+	t.Cleanup(func() { syscall.Unmount(dir, 0) })
+	return dir
+}
+
+// TestFullDisk fills the output's disk at several sizes, from one that holds
+// hardly a file on, and then makes it larger.
+func TestFullDisk(t *testing.T) {
+	d := disturb(t, manyDocuments(t, 100), "--format=yedda,csv")
+	for _, kib := range []int{4, 64, 256, 512, 1024} {
+		for _, runner := range []string{"direct", "prism"} {
+			disk := smallDisk(t, kib)
+			out := filepath.Join(disk, "out")
+			said := d.run(out, 1, "--runner="+runner)
+			if !strings.Contains(said, "no space left on device") || !strings.Contains(said, out) || !strings.Contains(said, "free some") {
+				t.Errorf("%d KiB, %s: %s", kib, runner, said)
+			}
+			d.whole(out)
+			if err := syscall.Mount("tmpfs", disk, "tmpfs", syscall.MS_REMOUNT, "size=64m"); err != nil {
+				t.Fatal(err)
+			}
+			d.finish(out)
+		}
+	}
+}
+
+// TestFileLimit has the system refuse any file of more than 8 KiB, which needs
+// no right to mount.
+func TestFileLimit(t *testing.T) {
+	d := disturb(t, manyDocuments(t, 20), "--format=yedda,csv")
+	out := filepath.Join(t.TempDir(), "out")
+	cmd := d.command(out, "--verbosity=0")
+	limited := exec.Command("bash", append([]string{"-c", `ulimit -f 2; exec "$0" "$@"`}, cmd.Args...)...)
+	var stderr bytes.Buffer
+	limited.Stderr = &stderr
+	limited.Run()
+	if got := limited.ProcessState.ExitCode(); got != 1 || !strings.Contains(stderr.String(), "file too large") || strings.Count(stderr.String(), "\n") != 1 {
+		t.Errorf("exit status %d, %q; want 1 and one line", got, &stderr)
+	}
+	d.whole(out)
+	d.finish(out)
+}
+
+// TestReadOnly has an output folder that may not be written to, from the
+// beginning or from some moment on.
+func TestReadOnly(t *testing.T) {
+	d := disturb(t, manyDocuments(t, 400))
+	disk := smallDisk(t, 64<<10)
+	out := filepath.Join(disk, "out")
+	readOnly := func(flags uintptr) {
+		t.Helper()
+		if err := syscall.Mount("tmpfs", disk, "tmpfs", syscall.MS_REMOUNT|flags, "size=64m"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	readOnly(syscall.MS_RDONLY)
+	for _, runner := range []string{"direct", "prism"} {
+		if said := d.run(out, 1, "--runner="+runner); !strings.Contains(said, out) || !strings.Contains(said, "read-only file system") {
+			t.Errorf("%s: %s", runner, said)
+		}
+	}
+	readOnly(0)
+	d.finish(out)
+	readOnly(syscall.MS_RDONLY)
+	if said := d.run(out, 1, "--force"); !strings.Contains(said, "read-only file system") {
+		t.Errorf("done, and read-only: %s", said)
+	}
+	readOnly(0)
+	d.whole(out)
+	d.finish(out)
+
+	// A folder of someone else's.
+	closed := t.TempDir()
+	if err := os.Chmod(closed, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	cmd := d.command(filepath.Join(closed, "out"), "--verbosity=0")
+	if os.Getuid() == 0 {
+		for _, dir := range []string{d.in, filepath.Dir(d.in), closed, filepath.Dir(closed)} {
+			os.Chmod(dir, 0o755)
+		}
+		binary, err := exec.LookPath(*faultBinary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if binary, err = filepath.EvalSymlinks(binary); err != nil {
+			t.Fatal(err)
+		}
+		cmd = exec.Command("setpriv", append([]string{"--reuid=65534", "--regid=65534", "--clear-groups", cmd.Args[0]}, cmd.Args[1:]...)...)
+		for dir := filepath.Dir(binary); dir != "/" && dir != os.TempDir(); dir = filepath.Dir(dir) {
+			os.Chmod(dir, 0o755)
+		}
+	}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	cmd.Run()
+	if got := cmd.ProcessState.ExitCode(); got != 1 || !strings.Contains(stderr.String(), "permission denied") || strings.Count(stderr.String(), "\n") != 1 {
+		t.Errorf("exit status %d, %q; want 1 and one line", got, &stderr)
+	}
+}
+
+// TestLimits has what no run should stumble over in one folder: a document of
+// 2 GB, one line of a megabyte and more, pipes, loops and dangling links.
+func TestLimits(t *testing.T) {
+	in := manyDocuments(t, 3)
+	path := func(name string) string { return filepath.Join(in, name) }
+	err := errors.Join(
+		os.WriteFile(path("large.txt"), nil, 0o666), os.Truncate(path("large.txt"), 2<<30),
+		os.WriteFile(path("line.txt"), bytes.Repeat([]byte("Agaricus campestris "), *faultLine/20), 0o666),
+		os.WriteFile(path("breaks.txt"), bytes.Repeat([]byte("\n"), *faultLine), 0o666),
+		os.WriteFile(path("empty.txt"), nil, 0o666),
+		pipeAt(path("pipe.txt")),
+		os.Symlink("nowhere.txt", path("dangling.txt")), os.Symlink("loop.txt", path("loop.txt")),
+		os.Mkdir(path("sub"), 0o777), os.Symlink("..", path("sub/up")), os.Symlink(".", path("here")),
+		os.Symlink("/dev/zero", path("zero.txt")),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, runner := range []string{"direct", "prism"} {
+		out := filepath.Join(t.TempDir(), "out")
+		cmd := command("--runner="+runner, "--input="+in, "--output="+out, "--memory_limit=512MiB")
+		text, err := cmd.CombinedOutput()
+		if cmd.ProcessState.ExitCode() != 3 || !strings.Contains(string(text), "6 documents, ") || !strings.Contains(string(text), "5 documents rejected") {
+			t.Fatalf("%s: %v: %s; want 6 documents labelled and 5 rejected", runner, err, text)
+		}
+		if peak := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss >> 10; peak > 1<<10 {
+			t.Errorf("%s: %d MiB of memory", runner, peak)
+		}
+		data, err := os.ReadFile(filepath.Join(out, "_rejected.jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[string]string{
+			"large.txt": "2147483648 bytes, the limit is 67108864: too large; raise --max_document_bytes", "pipe.txt": "is a pipe, not a file",
+			"zero.txt": "is a device, not a file", "dangling.txt": "a link to nothing", "loop.txt": "too many levels of symbolic links",
+		} {
+			found := false
+			for line := range strings.Lines(string(data)) {
+				found = found || strings.Contains(line, `"document":"`+name+`"`) && strings.Contains(line, want)
+			}
+			if !found {
+				t.Errorf("%s: no line of %s with %q in %s", runner, name, want, data)
+			}
+		}
+	}
+}
+
+// TestManyFiles has a great many documents in one folder.
+func TestManyFiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short leaves out what takes seconds")
+	}
+	in, out := t.TempDir(), filepath.Join(t.TempDir(), "out")
+	for i := range *faultFiles {
+		if err := os.WriteFile(filepath.Join(in, fmt.Sprintf("%07d.txt", i)), []byte("Agaricus\n"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, what := range []string{"documents, ", "nothing to do"} {
+		cmd := command("--input="+in, "--output="+out, "--memory_limit=256MiB")
+		begin := time.Now()
+		text, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(text), what) {
+			t.Fatalf("%v: %s", err, text)
+		}
+		peak := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss >> 10
+		t.Logf("%d files, %s: %v, %d MiB", *faultFiles, strings.TrimSuffix(what, ", "), time.Since(begin).Round(time.Second), peak)
+	}
+	if got := len(manifest(t, out)); got != *faultFiles {
+		t.Errorf("the manifest has %d lines, want %d", got, *faultFiles)
+	}
+}
