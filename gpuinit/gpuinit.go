@@ -18,11 +18,21 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// What the PTX of model/cuda asks for.
-const (
-	MinMajor, MinMinor = 7, 0  // compute capability: Volta, and T4
-	MinCUDA            = 12000 // as cuDriverGetVersion counts: CUDA 12.0, Linux driver 525
-)
+// The compute capability that the PTX of model/cuda asks for: Volta, and T4.
+const MinMajor, MinMinor = 7, 0
+
+// MinCUDA is the CUDA, as cuDriverGetVersion counts it, that a driver needs to
+// compile the PTX of model/cuda for a GPU of that capability, and the Linux
+// driver that first had it.
+func MinCUDA(major int) (version int, driver string) {
+	switch {
+	case major >= 9:
+		return 11080, "520" // PTX 7.8
+	case major >= 8:
+		return 11000, "450" // PTX 7.0
+	}
+	return 10000, "410" // PTX 6.3
+}
 
 // Kinds of failure, for errors.Is. Each error of Probe, Init and Explain is one
 // of them, and ErrNoDevice too.

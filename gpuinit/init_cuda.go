@@ -225,7 +225,8 @@ func explain(err error, d *Device) error {
 		e.Remedy = fmt.Sprintf("use one with %d.%d or newer, or --device=cpu", MinMajor, MinMinor)
 	case int(cu.InvalidPtx), int(cu.JitCompilerNotFound), unsupportedPTX, int(cu.NotFound):
 		e.Kind, e.What = ErrOldDriver, fmt.Sprintf("the driver of %s cannot compile the kernels: %v", where, err)
-		e.Remedy = "install driver 525 or newer, with libnvidia-ptxjitcompiler"
+		_, driver := MinCUDA(d.Major)
+		e.Remedy = fmt.Sprintf("install driver %s or newer, with libnvidia-ptxjitcompiler", driver)
 	}
 	return e
 }

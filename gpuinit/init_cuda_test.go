@@ -343,7 +343,7 @@ func TestExplain(t *testing.T) {
 		{cu.OutOfMemory, ErrMemory, "GPU 3 T4 is out of memory (other processes hold 2.0 GiB); take a smaller --prediction_batch_size"},
 		{fmt.Errorf("opening: %w", cu.InvalidDevice), ErrBusy, "nvidia-smi -i 3"},
 		{cu.NoBinaryForGpu, ErrCapability, "7.5"},
-		{cu.InvalidPtx, ErrOldDriver, "install driver 525"},
+		{cu.InvalidPtx, ErrOldDriver, "install driver 410"},
 		{cu.LaunchFailed, ErrBroken, "Xid"},
 		{errors.New("other"), ErrBroken, "other"},
 	} {

@@ -39,7 +39,7 @@ func probe(ctx context.Context, timeout time.Duration) (*Machine, error) {
 
 func errNoDriver(why error) error {
 	return &Error{Kind: ErrNoDriver, What: "no NVIDIA driver: " + line(why.Error()),
-		Remedy: "install driver 525 or newer, or run the container with --gpus=all, or use --device=cpu"}
+		Remedy: "install it, or run the container with --gpus=all, or use --device=cpu"}
 }
 
 // probeNVML asks lib. visible is CUDA_VISIBLE_DEVICES, where it is set.
@@ -172,13 +172,14 @@ func describe(handle nvml.Device, d Device) Device {
 
 // assess is why this process cannot use d.
 func (m *Machine) assess(d *Device) error {
+	cuda, driver := MinCUDA(d.Major)
 	switch {
-	case m.CUDA < MinCUDA:
-		return &Error{Kind: ErrOldDriver, What: fmt.Sprintf("the NVIDIA driver %s speaks CUDA %d.%d; %d.%d is needed", m.Driver, m.CUDA/1000, m.CUDA%1000/10, MinCUDA/1000, MinCUDA%1000/10),
-			Remedy: "install driver 525 or newer"}
 	case d.Major < MinMajor || d.Major == MinMajor && d.Minor < MinMinor:
 		return &Error{Kind: ErrCapability, What: fmt.Sprintf("GPU %d %s has compute capability %d.%d; %d.%d is needed", d.Index, d.Name, d.Major, d.Minor, MinMajor, MinMinor),
 			Remedy: "use a Volta or newer (V100, T4, A100, …), or --device=cpu"}
+	case m.CUDA < cuda:
+		return &Error{Kind: ErrOldDriver, What: fmt.Sprintf("the NVIDIA driver %s speaks CUDA %d.%d; GPU %d %s needs %d.%d", m.Driver, m.CUDA/1000, m.CUDA%1000/10, d.Index, d.Name, cuda/1000, cuda%1000/10),
+			Remedy: fmt.Sprintf("install driver %s or newer", driver)}
 	case d.Exclusive && len(d.Processes) > 0 && !m.MPS:
 		return &Error{Kind: ErrBusy, What: fmt.Sprintf("GPU %d %s takes one process at a time and %s", d.Index, d.Name, d.holders()),
 			Remedy: fmt.Sprintf("wait for it, start MPS, or allow more with nvidia-smi -i %d -c DEFAULT", d.Index)}
@@ -265,7 +266,7 @@ func errNVML(ret nvml.Return) error {
 	case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED:
 		e.Remedy = "reset the card (nvidia-smi --gpu-reset) or reboot; dmesg says why (Xid)"
 	case nvml.ERROR_FUNCTION_NOT_FOUND:
-		e.Kind, e.Remedy = ErrOldDriver, "install driver 525 or newer"
+		e.Kind, e.Remedy = ErrOldDriver, "install a newer driver"
 	}
 	return e
 }

@@ -83,7 +83,7 @@ func TestProbe(t *testing.T) {
 		"one":           {1, nil, unset, false, "0", nil, []string{"1 GPU(s) available, driver 550.54.15 (CUDA 12.4): 0 Mock NVIDIA A100-SXM4-40GB, 40 GiB of 40 GiB free, compute 8.0"}},
 		"eight":         {8, nil, unset, false, "0 1 2 3 4 5 6 7", nil, []string{"8 GPU(s) available"}},
 		"shared by MPS": {1, nil, unset, true, "0", nil, []string{"shared by MPS"}},
-		"old driver":    {1, func(s *dgxa100.Server) { s.CudaDriverVersion = 11080 }, unset, false, "", ErrOldDriver, []string{"CUDA 11.8; 12.0 is needed", "install driver 525"}},
+		"old driver":    {1, func(s *dgxa100.Server) { s.CudaDriverVersion = 10020 }, unset, false, "", ErrOldDriver, []string{"CUDA 10.2; GPU 0", "needs 11.0", "install driver 450"}},
 		"driver without memory v2": {1, func(s *dgxa100.Server) {
 			card(s, 0).GetMemoryInfo_v2Func = func() (m nvml.Memory_v2, r nvml.Return) { return m, nvml.ERROR_FUNCTION_NOT_FOUND }
 			card(s, 0).MemoryInfo = nvml.Memory{Total: 40 * gib, Free: 30 * gib}
@@ -272,4 +272,21 @@ func FuzzProbe(f *testing.F) {
 			t.Fatalf("%q", m)
 		}
 	})
+}
+
+// TestMinCUDA reads what the PTX asks for in the PTX.
+func TestMinCUDA(t *testing.T) {
+	cudas := map[string]int{"6.3": 10000, "7.0": 11000, "7.8": 11080} // by NVIDIA's release notes of PTX
+	for major := MinMajor; major <= 9; major++ {
+		text, err := os.ReadFile(fmt.Sprintf("../model/cuda/kernels_%d0.ptx", major))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(text), "\n.version ")
+		version, _, _ := strings.Cut(rest, "\n")
+		want, known := cudas[version]
+		if got, _ := MinCUDA(major); !known || got != want {
+			t.Errorf("capability %d.0 has PTX %q: MinCUDA %d, want %d", major, version, got, want)
+		}
+	}
 }
