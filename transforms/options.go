@@ -35,6 +35,9 @@ type Options struct {
 	// stands for 24 MiB a core and at least 64 MiB: with half of that, cores
 	// waited for the oldest document a quarter of the time.
 	InFlight int64
+	// MemoryLimit, where not 0, becomes Go's memory limit of every worker, in
+	// bytes (Read).
+	MemoryLimit int64
 
 	// Base is the folder that names of documents are relative to (Read).
 	Base Path

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -45,6 +46,9 @@ var (
 )
 
 func (f *readFn) Setup() {
+	if f.Options.MemoryLimit > 0 {
+		debug.SetMemoryLimit(f.Options.MemoryLimit)
+	}
 	f.progress = ProgressOf(f.Options.Run)
 	f.stage = newStage("read", f.progress, f.Options.inFlight()/textShare, f.read, pipe.NewIO)
 }

@@ -246,7 +246,7 @@ func (o *options) label(ctx context.Context) error {
 		return cli.Usagef("%w", err)
 	}
 	opts := transforms.Options{
-		Run: fmt.Sprintf("predict-%d-%d", os.Getpid(), begin.UnixNano()), Verbosity: o.verbosity, InFlight: inFlight,
+		Run: fmt.Sprintf("predict-%d-%d", os.Getpid(), begin.UnixNano()), Verbosity: o.verbosity, InFlight: inFlight, MemoryLimit: int64(o.memoryLimit),
 		Base: transforms.Path(set.Base), Output: transforms.Path(output),
 		MaxDocumentBytes: int64(o.maxDocumentBytes), Force: o.force, RetryRejected: o.retryRejected,
 		ModelURI: transforms.Path(modelURI), Device: o.device, LabelSet: o.labelSet,

@@ -33,7 +33,7 @@ func New[I, O any](limit int64, f func(context.Context, I) (O, error)) *Pipe[I, 
 	return &Pipe[I, O]{f: f, limit: limit, pool: cpuPool}
 }
 
-// NewIO is New for an f that mostly waits for storage: up to 32 run at once in
+// NewIO is New for an f that mostly waits for storage: up to 32 a core run at once in
 // the process and none of them holds a core.
 func NewIO[I, O any](limit int64, f func(context.Context, I) (O, error)) *Pipe[I, O] {
 	return &Pipe[I, O]{f: f, limit: limit, pool: ioPool}

@@ -124,7 +124,7 @@ func TestIOHoldsNoCore(t *testing.T) {
 	release := make(chan struct{})
 	reads := NewIO(1<<20, func(context.Context, int) (int, error) { <-release; return 0, nil })
 	emit := func(int, error) error { return nil }
-	for i := range 2 * ioWorkers {
+	for i := range 2 * ioWorkers() {
 		if err := reads.Push(t.Context(), i, 1, emit); err != nil {
 			t.Fatal(err)
 		}

@@ -16,13 +16,14 @@ import (
 	"sync/atomic"
 )
 
-// ioWorkers bounds what waits for storage at once: 32 requests of 50 ms are
-// 640 objects a second, and far below the usual limit of open files.
-const ioWorkers = 32
+// ioWorkers bounds what waits for storage at once: 32 requests a core, of 50 ms
+// each, are 640 a second, which is what a core labels (small documents take
+// four). 512 stay below the usual limit of open files.
+func ioWorkers() int { return min(32*runtime.GOMAXPROCS(0), 512) }
 
 var (
 	cpuPool = &pool{workers: func() int { return runtime.GOMAXPROCS(0) }}
-	ioPool  = &pool{workers: func() int { return ioWorkers }}
+	ioPool  = &pool{workers: ioWorkers}
 )
 
 // pool runs tasks in the order of their coming on at most workers() goroutines.
