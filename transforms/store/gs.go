@@ -28,6 +28,7 @@ type gs struct {
 	client   *storage.Client
 	attempts int           // of one request, when the answer is 429, 5xx or nothing
 	backoff  gax.Backoff   // between them
+	idle     time.Duration // that Create waits for a piece
 	renew    time.Duration // of a lock
 	stale    time.Duration // when a lock that was not renewed is free
 }
@@ -67,6 +68,7 @@ func newGS(client *storage.Client) *gs {
 		backoff:  gax.Backoff{Initial: 250 * time.Millisecond, Max: 16 * time.Second, Multiplier: 2},
 		renew:    30 * time.Second,
 		stale:    5 * time.Minute,
+		idle:     time.Minute,
 	}
 	g.client = client
 	return g
@@ -298,14 +300,22 @@ func (g *gs) Write(ctx context.Context, uri string, data []byte) error {
 func (g *gs) Create(ctx context.Context, uri string, write func(io.Writer) error) error {
 	var failed error // of write, which is no error of the store's
 	err := g.replace(ctx, uri, func(o *storage.ObjectHandle, generation int64) error {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		// The client tries a piece that fails again without end.
+		idle := time.AfterFunc(g.idle, func() { cancel(fmt.Errorf("nothing could be sent for %v: %w", g.idle, os.ErrDeadlineExceeded)) })
+		defer idle.Stop()
 		w := o.If(generationIs(generation)).NewWriter(ctx)
 		w.ContentType = "application/octet-stream"
+		w.ProgressFunc = func(int64) { idle.Reset(g.idle) }
 		if failed = write(w); failed != nil {
-			cancel() // Close alone would store what was sent so far
+			cancel(failed) // Close alone would store what was sent so far
 		}
-		return errors.Join(failed, w.Close())
+		err := w.Close()
+		if cause := context.Cause(ctx); err != nil && errors.Is(cause, os.ErrDeadlineExceeded) {
+			failed, err = nil, cause
+		}
+		return errors.Join(failed, err)
 	})
 	if failed != nil {
 		return failed

@@ -304,6 +304,30 @@ func TestGSRetries(t *testing.T) {
 	}
 }
 
+// TestGSCreateEnds has storage that takes nothing any more: the client would try
+// again without end.
+func TestGSCreateEnds(t *testing.T) {
+	fake, s := gsStore(t)
+	s.idle = 300 * time.Millisecond
+	for _, pieces := range []int{1, 3} {
+		fake.set(times(1e9, 503, always), nil)
+		err := s.Create(t.Context(), "gs://lab/x.txt", func(w io.Writer) error {
+			for range pieces {
+				if _, err := w.Write(make([]byte, 10<<20)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		wantError(t, err, nil, "gs://lab/x.txt: ")
+	}
+	want := errors.New("no more")
+	fake.set(times(0, 503, always), nil)
+	if err := s.Create(t.Context(), "gs://lab/x.txt", func(io.Writer) error { return want }); !errors.Is(err, want) {
+		t.Errorf("got %v, want the error of what writes", err)
+	}
+}
+
 func TestGSWrite(t *testing.T) {
 	fake, s := gsStore(t)
 	uri := "gs://lab/out/x.txt"
