@@ -367,6 +367,9 @@ type scoring struct {
 	probs   []float32
 }
 
+// scoringTime is the time of this process's batches, in ns.
+var scoringTime atomic.Int64
+
 var scorings = sync.Pool{New: func() any { return new(scoring) }}
 
 func (h scorerHandler) Run(ctx context.Context, items []windowItem) ([][]float32, error) {
@@ -384,7 +387,9 @@ func (h scorerHandler) Run(ctx context.Context, items []windowItem) ([][]float32
 	if err := s.score(ctx, h.model.scorer, extracted(items), probs); err != nil {
 		return nil, err
 	}
-	logf(ctx, h.verbosity, 3, "batch of %d windows, %d lines in %v", len(items), steps, time.Since(begin).Round(time.Microsecond))
+	took := time.Since(begin)
+	scoringTime.Add(int64(took))
+	logf(ctx, h.verbosity, 3, "batch of %d windows, %d lines in %v", len(items), steps, took.Round(time.Microsecond))
 	outs := make([][]float32, len(items))
 	for i, it := range items {
 		out := make([]float32, it.window.Len*h.count)

@@ -3,6 +3,7 @@ package transforms
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Progress is how far a run is in this process. Transforms find it by
@@ -17,6 +18,7 @@ type Progress struct {
 	Bytes    atomic.Int64 // bytes read
 
 	stages sync.Map // name of a stage → *atomic.Int64, its bundles in hand
+	spent  sync.Map // name of a stage → *atomic.Int64, ns that it worked
 
 	stop atomic.Bool
 	mu   sync.Mutex
@@ -80,6 +82,25 @@ func (p *Progress) bundles(stage string) *atomic.Int64 {
 		n, _ = p.stages.LoadOrStore(stage, new(atomic.Int64))
 	}
 	return n.(*atomic.Int64)
+}
+
+// spend is the time, in ns, that a stage worked in this process.
+func (p *Progress) spend(stage string) *atomic.Int64 {
+	n, ok := p.spent.Load(stage)
+	if !ok {
+		n, _ = p.spent.LoadOrStore(stage, new(atomic.Int64))
+	}
+	return n.(*atomic.Int64)
+}
+
+// Spent is how long the read, featurize, predict or write stage worked or waited
+// in this process, all goroutines together. That of predict is of the whole
+// process, whose runs share batches.
+func (p *Progress) Spent(stage string) time.Duration {
+	if stage == "predict" {
+		return time.Duration(scoringTime.Load())
+	}
+	return time.Duration(p.spend(stage).Load())
 }
 
 // fail keeps err, marks it for the launcher of another process, and returns it.

@@ -204,6 +204,29 @@ func Clean(ctx context.Context, output string) error {
 	return st.Delete(ctx, temp)
 }
 
+// CountDone counts the Done records below output that are newer than a time, and
+// tells the newest's.
+func CountDone(ctx context.Context, output string, after time.Time) (n int64, newest time.Time, err error) {
+	folder := store.Join(output, DoneFolder)
+	st, err := store.For(ctx, folder)
+	if err != nil {
+		return 0, newest, err
+	}
+	err = st.List(ctx, folder+"/", func(o store.Object) error {
+		if o.Modified.After(after) {
+			n++
+		}
+		if o.Modified.After(newest) {
+			newest = o.Modified
+		}
+		return nil
+	})
+	if errors.Is(err, store.ErrNotExist) {
+		err = nil
+	}
+	return n, newest, err
+}
+
 // HasRejected says whether there are records of rejections below output.
 func HasRejected(ctx context.Context, output string) (bool, error) {
 	folder := store.Join(output, RejectedFolder)

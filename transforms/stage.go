@@ -3,6 +3,7 @@ package transforms
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
@@ -57,10 +58,13 @@ func (s *stage[I, O]) begin() {
 		bundles.Add(1)
 	}
 	s.inside = true
+	spent := s.progress.spend(s.name)
 	s.pipe = s.newPipe(s.limit/max(bundles.Load(), 1), func(ctx context.Context, j job[I]) (outcome[O], error) {
 		o := outcome[O]{time: j.time}
 		var err error
+		begin := time.Now()
 		o.out, o.rejected, err = s.do(ctx, j.in)
+		spent.Add(int64(time.Since(begin)))
 		return o, err
 	})
 }

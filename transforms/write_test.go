@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/window"
@@ -156,6 +157,27 @@ func TestWriteRejects(t *testing.T) {
 	equal(t, "manifest", strings.Count(read(t, out, ManifestFile), "\n"), 1)
 	if _, err := os.Stat(filepath.Join(out, TempFolder)); err == nil {
 		t.Errorf("%s is still there", TempFolder)
+	}
+}
+
+func TestCountDone(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	if n, newest, err := CountDone(t.Context(), out, time.Time{}); n != 0 || !newest.IsZero() || err != nil {
+		t.Errorf("before anything was done: %d, %v, %v", n, newest, err)
+	}
+	if _, err := writeAll(Options{Output: Path(out)}, []Labelled{labelledOf("a.txt", "x\n", "Key"), labelledOf("sub/b.txt", "x\n", "Key")}); err != nil {
+		t.Fatal(err)
+	}
+	n, newest, err := CountDone(t.Context(), out, time.Time{})
+	if n != 2 || newest.IsZero() || err != nil {
+		t.Errorf("got %d, %v, %v, want 2", n, newest, err)
+	}
+	later := newest.Add(time.Second)
+	if err := os.Chtimes(filepath.Join(out, DoneFolder, "sub", "b.txt.json"), later, later); err != nil {
+		t.Fatal(err)
+	}
+	if n, _, err := CountDone(t.Context(), out, newest); n != 1 || err != nil {
+		t.Errorf("got %d newer records, %v, want 1", n, err)
 	}
 }
 

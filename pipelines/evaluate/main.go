@@ -190,7 +190,13 @@ func (o *options) evaluate(ctx context.Context) error {
 
 	var files int64
 	if !runners.DryRun() {
-		err = set.Walk(ctx, func(input.File) error { files++; return nil })
+		count := func(input.File) error { files++; return nil }
+		err = set.Walk(ctx, count)
+		if earlier := set.LeaveOut(); earlier != "" {
+			fmt.Fprintf(os.Stderr, "linnet: %s\n", earlier)
+			files = 0
+			err = set.Walk(ctx, count)
+		}
 	}
 	switch {
 	case ctx.Err() != nil:

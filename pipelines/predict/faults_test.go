@@ -20,6 +20,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -391,6 +392,62 @@ func (w *weather) ServeHTTP(rw http.ResponseWriter, req *http.Request) {
 	case 3: // or before it
 		if conn, _, err := http.NewResponseController(rw).Hijack(); err == nil {
 			conn.Close()
+		}
+	}
+}
+
+// TestStuckStorage has storage that does not answer: SIGTERM ends the program
+// after 9 s all the same, and a second ctrl-C at once. The bounds leave room for
+// a busy machine.
+func TestStuckStorage(t *testing.T) {
+	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "out"})
+	var writes atomic.Int64
+	over := make(chan struct{})
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Method != http.MethodGet && writes.Add(1) > 10 {
+			<-over
+		}
+		server.HTTPHandler().ServeHTTP(w, req)
+	}))
+	t.Cleanup(front.Close)
+	t.Cleanup(func() { close(over) })
+	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(front.URL, "http://"))
+	in := manyDocuments(t, 20)
+	for i, c := range []struct {
+		signals []os.Signal
+		says    string
+		within  time.Duration
+	}{
+		{[]os.Signal{syscall.SIGTERM}, "linnet: interrupted by SIGTERM, and not through after 9s; what is done is kept", 30 * time.Second},
+		{[]os.Signal{os.Interrupt, os.Interrupt}, "linnet: interrupted twice, ended at once", 8 * time.Second},
+	} {
+		writes.Store(0)
+		cmd := exec.Command(*faultBinary, "--input="+in, fmt.Sprintf("--output=gs://out/%d", i), "--verbosity=0")
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for writes.Load() <= 10 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		begin := time.Now()
+		for _, s := range c.signals {
+			cmd.Process.Signal(s)
+			time.Sleep(300 * time.Millisecond)
+		}
+		cmd.Wait()
+		took := time.Since(begin)
+		if got := cmd.ProcessState.ExitCode(); got != 1 || !strings.HasPrefix(strings.TrimSpace(stderr.String()), c.says) || strings.Count(strings.TrimSpace(stderr.String()), "\n") > 0 {
+			t.Errorf("%v: exit status %d, %q; want 1 and %q", c.signals, got, &stderr, c.says)
+		}
+		t.Logf("%v: ended after %v", c.signals, took.Round(100*time.Millisecond))
+		if took > c.within {
+			t.Errorf("%v: it took %v to end, want at most %v", c.signals, took, c.within)
 		}
 	}
 }

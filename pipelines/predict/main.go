@@ -44,7 +44,7 @@ type options struct {
 	precision                             string
 	windowSize, stride, batchSize, sample int
 	probabilities, force, plan            bool
-	retryRejected, watch                  bool
+	retryRejected, watch, cancelOnExit    bool
 	watchInterval                         time.Duration
 	maxRejected                           float64
 	rejectedStatus, verbosity             int
@@ -55,7 +55,7 @@ type options struct {
 }
 
 // later are flags of the design that this version does not have.
-var later = []string{"hybrid", "cancel_on_exit"}
+var later = []string{"hybrid"}
 
 func define(f *cli.Flags) *options {
 	o := &options{maxDocumentBytes: transforms.DefaultMaxDocumentBytes}
@@ -80,6 +80,7 @@ func define(f *cli.Flags) *options {
 	f.DurationVar(&o.watchInterval, "watch_interval", 5*time.Second, "`time` between two looks at the input; a document is taken when it stood still for so long")
 	f.Float64Var(&o.maxRejected, "max_rejected", 0.1, "`share` of rejected documents above which the run fails, from 100 documents on")
 	f.IntVar(&o.rejectedStatus, "rejected_exit_status", 3, "exit `status` when some documents were rejected")
+	f.BoolVar(&o.cancelOnExit, "cancel_on_exit", false, "cancel a job elsewhere at SIGTERM, too, and not only at ctrl-C")
 	f.Var(&o.maxDocumentBytes, "max_document_bytes", "largest document that is read, in `bytes` (64MiB)")
 	f.Var(&o.memoryLimit, "memory_limit", "`bytes` of memory that the program aims to stay below (its own 70 MB come on top), 0 for no limit; documents in flight take a quarter of it at most")
 	f.IntVar(&o.verbosity, "verbosity", 1, "`level` of detail: 0 errors, 1 progress and summary, 2 devices and Beam's log, 3 batches")
@@ -279,12 +280,21 @@ func (o *options) label(ctx context.Context) error {
 	var files, size int64
 	var twins error
 	count := func(f input.File) error { files++; size += f.Size; return nil }
-	switch {
-	case runners.DryRun():
-	case o.watch:
-		err = cmp.Or(set.WalkOn(ctx, count, func(err error) { twins = err }), twins)
-	default:
-		err = set.Walk(ctx, count)
+	walk := func() error {
+		files, size, twins = 0, 0, nil
+		if o.watch {
+			return cmp.Or(set.WalkOn(ctx, count, func(err error) { twins = err }), twins)
+		}
+		return set.Walk(ctx, count)
+	}
+	if !runners.DryRun() {
+		err = walk()
+		if earlier := set.LeaveOut(); earlier != "" {
+			if o.verbosity > 0 {
+				fmt.Fprintf(os.Stderr, "linnet: %s\n", earlier)
+			}
+			err = walk()
+		}
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -330,12 +340,15 @@ func (o *options) label(ctx context.Context) error {
 	defer stop()
 	bar := cli.NewBar(files, o.verbosity == 0)
 	ticker := o.show(bar, progress, begin)
+	if !runners.Local() && o.verbosity > 0 {
+		ticker = o.follow(bar, output, begin)
+	}
 	gathered := func() {}
 	if o.watch {
 		gathered = o.gather(output)
 	}
 	// At an interrupt a run in this process finishes what it has read.
-	result, err := runners.Run(ctx, build(), transforms.Namespace, o.verbosity)
+	result, err := o.run(ctx, build())
 	gathered()
 	ticker()
 	bar.Close()
@@ -348,6 +361,9 @@ func (o *options) label(ctx context.Context) error {
 			fmt.Printf("%s: no longer watching; %s lists what is done\n", o.output, store.Join(o.output, transforms.ManifestFile))
 		}
 		return nil
+	}
+	if errors.Is(err, errLeft) {
+		return err
 	}
 	if err != nil {
 		if e := progress.Err(); e != nil {
@@ -367,13 +383,49 @@ func (o *options) label(ctx context.Context) error {
 		return fmt.Errorf("%w: %s labelled and kept; run again to go on", cause, cli.Plural(result.Counters["documents"], "document"))
 	}
 	if o.verbosity > 0 {
-		o.summary(os.Stdout, m.Config, result.Counters, took)
+		o.summary(os.Stdout, m.Config, result.Counters, progress, took)
 	}
 	example := progress.Noted()
 	if example == "" && result.Counters["rejected"] > 0 { // workers elsewhere noted it
 		example = firstRejected(ctx, output)
 	}
 	return o.judge(result.Counters, example)
+}
+
+// errLeft says that a job elsewhere goes on without this program.
+var errLeft = fmt.Errorf("%w: the job goes on without this program (--cancel_on_exit would cancel it); the same command gathers its records when it is over", cli.ErrTerminated)
+
+// run runs p. What becomes of a job elsewhere at SIGTERM --cancel_on_exit says:
+// who sends it may want the launcher's machine and not the job's end.
+func (o *options) run(ctx context.Context, p *beam.Pipeline) (*runners.Result, error) {
+	if runners.Local() || o.cancelOnExit {
+		return runners.Run(ctx, p, transforms.Namespace, o.verbosity)
+	}
+	cancels, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	left := make(chan struct{})
+	defer context.AfterFunc(ctx, func() {
+		if errors.Is(context.Cause(ctx), cli.ErrTerminated) {
+			close(left)
+		} else {
+			cancel(context.Cause(ctx))
+		}
+	})()
+	type ran struct {
+		result *runners.Result
+		err    error
+	}
+	over := make(chan ran, 1)
+	go func() {
+		result, err := runners.Run(cancels, p, transforms.Namespace, o.verbosity)
+		over <- ran{result, err}
+	}()
+	select {
+	case r := <-over:
+		return r.result, r.err
+	case <-left:
+		return nil, errLeft
+	}
 }
 
 // firstRejected is the first of the merged records of rejections, or "".
@@ -489,8 +541,38 @@ func (o *options) show(bar *cli.Bar, p *transforms.Progress, begin time.Time) fu
 	return func() { close(over) }
 }
 
+// follow moves the bar by the records of a job elsewhere, whose counters come
+// only when a stage ends: those made after the newest that was there before.
+// The function it returns ends that.
+func (o *options) follow(bar *cli.Bar, output string, begin time.Time) func() {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, newest, err := transforms.CountDone(ctx, output, time.Time{})
+		const least, share = 2 * time.Second, 20
+		for pause := least; err == nil; {
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+				return
+			}
+			looked := time.Now()
+			var n int64
+			if n, _, err = transforms.CountDone(ctx, output, newest); err == nil && ctx.Err() == nil {
+				text := fmt.Sprintf("%s of %s labelled", cli.Count(n), cli.Plural(bar.Total(), "document"))
+				if n > 0 {
+					left := time.Duration(float64(time.Since(begin)) / float64(n) * float64(max(0, bar.Total()-n)))
+					text += ", " + left.Round(time.Second).String() + " left at most"
+				}
+				bar.Set(n, text)
+			}
+			pause = max(least, share*time.Since(looked))
+		}
+	}()
+	return cancel
+}
+
 // summary says where the result is and what it holds.
-func (o *options) summary(w io.Writer, c *model.Config, n map[string]int64, took time.Duration) {
+func (o *options) summary(w io.Writer, c *model.Config, n map[string]int64, p *transforms.Progress, took time.Duration) {
 	lines := n["lines"]
 	if n["documents"]+n["rejected"] == 0 && n["skipped"] > 0 {
 		fmt.Fprintf(w, "%s: nothing to do, %s done before (--force labels them again)\n", o.output, cli.Plural(n["skipped"], "document"))
@@ -518,6 +600,10 @@ func (o *options) summary(w io.Writer, c *model.Config, n map[string]int64, took
 	}
 	if n["warnings"] > 0 {
 		fmt.Fprintf(w, "%s of broken markup in the inputs taken out\n", cli.Plural(n["warnings"], "place"))
+	}
+	if runners.Local() {
+		fmt.Fprintf(w, "reading %v, features %v, model %v, writing %v, all cores and waits together; peak memory %s MB\n",
+			round(p.Spent("read")), round(p.Spent("featurize")), round(p.Spent("predict")), round(p.Spent("write")), cli.Count(cli.PeakMemory()/1e6))
 	}
 	if rejected := n["rejected"]; rejected > 0 {
 		fmt.Fprintf(w, "%s rejected; %s says why\n", cli.Plural(rejected, "document"), store.Join(o.output, transforms.RejectedFile))
@@ -566,7 +652,7 @@ func (o *options) tellPlan(ctx context.Context, opts transforms.Options, set *in
 	fmt.Printf("%s, %s bytes in %s\n", cli.Plural(files, "document"), cli.Count(size), o.what())
 	fmt.Printf("%s done before\n", cli.Plural(plan.Done, "document"))
 	if plan.Rejected > 0 {
-		fmt.Printf("%s that would be rejected, such as %s: %s\n", cli.Plural(plan.Rejected, "document"), plan.Example.URI, plan.Example.Reason)
+		fmt.Printf("%s that would be rejected, such as %s: %s\n", cli.Plural(plan.Rejected, "document"), cli.Printable(string(plan.Example.URI)), cli.Printable(plan.Example.Reason))
 	}
 	fmt.Printf("%s to label into %s: %s lines in about %s on %d cores of this machine\n",
 		cli.Plural(plan.Documents, "document"), o.output, cli.Count(plan.Lines), round(plan.Time), runtime.GOMAXPROCS(0))

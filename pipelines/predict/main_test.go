@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -170,15 +171,19 @@ func manyDocuments(t *testing.T, n int) string {
 	return dir
 }
 
-// TestInterrupt sends SIGINT in mid-run: one line, exit status 1, and the next
-// run goes on to the result of an undisturbed one.
+// TestInterrupt sends SIGINT or SIGTERM in mid-run: one line, exit status 1, and
+// the next run goes on to the result of an undisturbed one.
 func TestInterrupt(t *testing.T) {
 	const all = 3000
 	in := manyDocuments(t, all)
-	for _, runner := range []string{"direct", "prism"} {
-		t.Run(runner, func(t *testing.T) {
+	for _, c := range []struct {
+		runner string
+		signal os.Signal
+		says   string
+	}{{"direct", os.Interrupt, "interrupted: "}, {"prism", os.Interrupt, "interrupted: "}, {"direct", syscall.SIGTERM, "interrupted by SIGTERM: "}} {
+		t.Run(c.runner+" "+c.signal.String(), func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "out")
-			args := []string{"--runner=" + runner, "--input=" + in, "--output=" + out, "--memory_limit=128MiB"} // little in flight
+			args := []string{"--runner=" + c.runner, "--input=" + in, "--output=" + out, "--memory_limit=128MiB"} // little in flight
 			cmd := command(args...)
 			var errs bytes.Buffer
 			cmd.Stderr = &errs
@@ -191,7 +196,7 @@ func TestInterrupt(t *testing.T) {
 				}
 				time.Sleep(time.Millisecond)
 			}
-			if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			if err := cmd.Process.Signal(c.signal); err != nil {
 				t.Fatal(err)
 			}
 			begin := time.Now()
@@ -203,7 +208,7 @@ func TestInterrupt(t *testing.T) {
 				t.Errorf("it took %v to end", took)
 			}
 			lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
-			if len(lines) != 2 || !strings.Contains(lines[1], "linnet: interrupted: ") || !strings.Contains(lines[1], "labelled and kept") {
+			if len(lines) != 2 || !strings.Contains(lines[1], "linnet: "+c.says) || !strings.Contains(lines[1], "labelled and kept") {
 				t.Errorf("standard error has %q, want one line about the interrupt after the first words", lines)
 			}
 			if _, err := os.Stat(filepath.Join(out, transforms.TempFolder)); err == nil {

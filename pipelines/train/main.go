@@ -407,6 +407,10 @@ func (o *options) read(ctx context.Context) (parts [3][]train.Document, err erro
 		}
 		var files []input.File
 		var left []string
+		_ = set.Walk(ctx, func(input.File) error { return nil }) // for LeaveOut; the next one tells of errors
+		if earlier := set.LeaveOut(); earlier != "" {
+			fmt.Fprintf(os.Stderr, "linnet: %s\n", earlier)
+		}
 		err = set.Walk(ctx, func(file input.File) error {
 			if !taken[file.URI] {
 				files = append(files, file)

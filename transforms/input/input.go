@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -42,6 +43,7 @@ type Set struct {
 	// Outputs are what each document will have, by its name. Two documents with
 	// one output are twins, such as X and X.txt in brat.
 	Outputs []Output
+	earlier map[string]bool // folders with an earlier run's output, seen by Walk
 	// Sample, where not 0, takes only as many documents, spread by a hash of
 	// their names and so always the same ones.
 	Sample int
@@ -300,6 +302,7 @@ func (s *Set) list(ctx context.Context, arg string, f func(File) error) error {
 	err = st.List(ctx, arg, func(o store.Object) error {
 		text := strings.HasSuffix(strings.TrimSuffix(o.Path, ".ann"), ".txt")
 		if o.InFolder && !text && !errors.Is(o.Err, fs.ErrPermission) {
+			s.notice(arg, o.Path)
 			return nil // a folder's other files; a folder that cannot be read is told of by who tries
 		}
 		return f(File{URI: o.Path, Name: s.Name(o.Path), Size: o.Size, Modified: o.Modified})
@@ -308,6 +311,49 @@ func (s *Set) list(ctx context.Context, arg string, f func(File) error) error {
 		return nil // told as ErrNone
 	}
 	return err
+}
+
+// notice keeps in mind that a file shows its folder, below arg, to be the output
+// of a run.
+func (s *Set) notice(arg, file string) {
+	file = filepath.ToSlash(file)
+	dir, record, ok := strings.Cut(file, "/_done/")
+	if !ok || !strings.HasSuffix(record, ".json") {
+		if dir, ok = strings.CutSuffix(file, "/_manifest.jsonl"); !ok {
+			return
+		}
+	}
+	dir = filepath.FromSlash(dir)
+	if remote(arg) {
+		dir = filepath.ToSlash(dir)
+	}
+	if dir == strings.TrimRight(arg, "/") || slices.ContainsFunc(s.Not, func(not []byte) bool { return under(dir, string(not)) }) {
+		return
+	}
+	if s.earlier == nil {
+		s.earlier = map[string]bool{}
+	}
+	s.earlier[dir] = true
+}
+
+// LeaveOut adds the folders below arguments in which the last Walk saw an
+// earlier run's output to Not, and says which they are in one line, "" where
+// there were none. What such a folder holds is read only where it is named.
+// The Walk has to be done again, then.
+func (s *Set) LeaveOut() string {
+	dirs := slices.Sorted(maps.Keys(s.earlier))
+	s.earlier = nil
+	if len(dirs) == 0 {
+		return ""
+	}
+	for _, dir := range dirs {
+		s.Not = append(s.Not, []byte(dir))
+	}
+	more := ""
+	if len(dirs) > 1 {
+		more = fmt.Sprintf(" and %d more folders", len(dirs)-1)
+	}
+	return fmt.Sprintf("%q%s below --input: output of an earlier run, not read; name it by --input to read it", dirs[0], more)
 }
 
 // sample passes on the Sample files whose names have the smallest hashes.

@@ -18,6 +18,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
+	"unicode"
 
 	"github.com/linnet-ml/linnet/gpuinit"
 )
@@ -92,26 +94,60 @@ func Report(w io.Writer, err error) int {
 // Line is err as one line that begins "linnet: ".
 func Line(err error) string {
 	text := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), " ")
-	return "linnet: " + strings.TrimPrefix(text, "linnet: ")
+	return "linnet: " + Printable(strings.TrimPrefix(text, "linnet: "))
 }
 
-// ErrInterrupted is the cause of a context that Interruptible's signals ended.
-var ErrInterrupted = errors.New("interrupted")
+// Printable is text with control characters, which a file's name may hold,
+// escaped: a terminal would obey them.
+func Printable(text string) string {
+	if !strings.ContainsFunc(text, unicode.IsControl) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if unicode.IsControl(r) {
+			fmt.Fprintf(&b, "\\x%02x", r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// Causes of a context that Interruptible's signals ended. ErrTerminated wraps
+// ErrInterrupted.
+var (
+	ErrInterrupted = errors.New("interrupted")
+	ErrTerminated  = fmt.Errorf("%w by SIGTERM", ErrInterrupted)
+)
+
+// grace is how long a program has to end after SIGTERM: those who send it, such
+// as a batch system or a cloud that takes a machine back, often kill after 10 s.
+const grace = 9 * time.Second
 
 // Interruptible returns a context that the first SIGINT or SIGTERM ends, with
-// the cause ErrInterrupted; the second ends the program at once.
+// the cause ErrInterrupted or ErrTerminated; the second ends the program at once,
+// and so does the end of 9 s after SIGTERM.
 func Interruptible(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	var over atomic.Bool
 	go func() {
-		for range signals {
+		for s := range signals {
 			if over.Swap(true) {
 				fmt.Fprintln(os.Stderr, "\nlinnet: interrupted twice, ended at once")
 				os.Exit(Failed)
 			}
-			cancel(ErrInterrupted)
+			if s != syscall.SIGTERM {
+				cancel(ErrInterrupted)
+				continue
+			}
+			cancel(ErrTerminated)
+			time.AfterFunc(grace, func() {
+				fmt.Fprintf(os.Stderr, "linnet: %v, and not through after %v; what is done is kept, run again to go on\n", ErrTerminated, grace)
+				os.Exit(Failed)
+			})
 		}
 	}()
 	return ctx, func() { signal.Stop(signals); cancel(nil) }

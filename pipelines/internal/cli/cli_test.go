@@ -100,6 +100,13 @@ func TestBytes(t *testing.T) {
 	}
 }
 
+func TestLinesArePrintable(t *testing.T) {
+	err := errors.New("a\nb\x1b[31m\u0085ü\x00.txt")
+	if got, want := Line(err), `linnet: a b\x1b[31m\x85ü\x00.txt`; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestCheckDevice(t *testing.T) {
 	for _, c := range []struct {
 		device       string
