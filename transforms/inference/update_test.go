@@ -139,9 +139,11 @@ func TestUpdate(t *testing.T) {
 	write("a.json", "3", 2)
 	run(a, 30)
 	run(a, 30)
-	if isClosed(2) {
+	b.served.mu.Lock()
+	if b.served.closed || b.served.bundles != 1 {
 		t.Error("the old model was closed under a bundle")
 	}
+	b.served.mu.Unlock()
 	if err := errors.Join(b.ProcessElement(ctx, 0, 10, emit, fail), b.FinishBundle(ctx, emit, fail)); err != nil {
 		t.Fatal(err)
 	}
