@@ -210,12 +210,13 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 			return nil, err
 		}
 	}
+	interrupted := ctx
+	ctx = context.WithoutCancel(ctx)
 	over := make(chan struct{})
 	var cancelled sync.WaitGroup
 	if service && !*jobopts.Async {
-		cancelled.Go(func() { cancelAtEnd(ctx, watch, over) })
+		cancelled.Go(func() { cancelAtEnd(interrupted, watch, over) })
 	}
-	ctx, interrupted := context.WithoutCancel(ctx), ctx
 	res, err := beam.Run(ctx, name, p)
 	close(over)
 	cancelled.Wait()
