@@ -14,6 +14,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,11 +23,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/fsouza/fake-gcs-server/fakestorage"
 
 	"github.com/linnet-ml/linnet/runners"
 	"github.com/linnet-ml/linnet/transforms"
@@ -341,6 +344,65 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
+// TestGS has workers read from, and write to, buckets, with a model of a third:
+// it is fetched once a worker.
+func TestGS(t *testing.T) {
+	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "out"})
+	var fetched atomic.Int64
+	listener := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "weights.safetensors") {
+			fetched.Add(1)
+		}
+		server.HTTPHandler().ServeHTTP(w, r)
+	}))
+	defer listener.Close()
+	host := strings.TrimPrefix(listener.URL, "http://")
+	t.Setenv("STORAGE_EMULATOR_HOST", host)
+	put := func(bucket, name string, data []byte) {
+		server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: bucket, Name: name}, Content: data})
+	}
+	in := documents(t, 50, 20)
+	for name, text := range files(t, in) {
+		put("in", "docs/"+filepath.ToSlash(name), []byte(text))
+	}
+	for _, name := range []string{"config.json", "weights.safetensors"} {
+		data, err := os.ReadFile(filepath.Join("../model/bundled", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		put("models", "m/"+name, data)
+	}
+	direct := filepath.Join(t.TempDir(), "direct")
+	must(t, "predict", "--input="+in, "--output="+direct)
+
+	config := fmt.Sprintf(`--environment_config={"command":%q,"env":{"STORAGE_EMULATOR_HOST":%q}}`, filepath.Join(bin, "predict"), host)
+	must(t, "predict", append(environments(t, "predict")["process"], config, "--input=gs://in/docs/**/*.txt", "--output=gs://out/labelled", "--model_uri=gs://models/m")...)
+	listed, err := server.ListObjectsWithOptionsPaginated("out", fakestorage.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, o := range listed.Objects {
+		if name := strings.TrimPrefix(o.Name, "labelled/"); !strings.HasPrefix(name, "_") {
+			object, err := server.GetObject("out", o.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got[filepath.FromSlash(name)] = string(object.Content)
+		}
+	}
+	same(t, got, files(t, direct))
+	var overview struct{ TaskManagers int64 }
+	get(t, "/overview", &overview)
+	if n := fetched.Load(); n < 2 || n > 1+overview.TaskManagers {
+		t.Errorf("the model was fetched %d times by the launcher and a worker on each of %d TaskManagers", n, overview.TaskManagers)
+	}
+}
+
 // TestKill kills a worker, and a TaskManager, in mid-job with SIGKILL: the
 // result is whole, and what was finished before is not done again.
 func TestKill(t *testing.T) {
@@ -404,12 +466,12 @@ func taskManagers(t *testing.T) {
 
 // TestInterrupt ends a job with ctrl-C and finishes it by a second run.
 func TestInterrupt(t *testing.T) {
-	in, output := documents(t, 400, 1000), filepath.Join(t.TempDir(), "out")
+	in, output := documents(t, 400, 2500), filepath.Join(t.TempDir(), "out")
 	for name, flags := range environments(t, "predict") {
 		t.Run(name, func(t *testing.T) {
 			output := output + name
 			j := start(t, "predict", append(flags, "--input="+in, "--output="+output)...)
-			eventually(t, func() bool { return len(done(t, output)) >= 20 }, func() string { return "no documents are labelled" })
+			eventually(t, func() bool { return len(done(t, output)) > 0 }, func() string { return "no documents are labelled" })
 			j.cmd.Process.Signal(os.Interrupt)
 			stdout, stderr, status := j.wait(t)
 			if status != 1 || !strings.Contains(stderr, "linnet: interrupted: job ") {
@@ -418,7 +480,7 @@ func TestInterrupt(t *testing.T) {
 			noWorkers(t, "predict")
 			eventually(t, func() bool { return running(t) == 0 }, func() string { return "the job still runs" })
 			labelled := len(done(t, output))
-			if name == "loopback" && labelled == 400 {
+			if labelled == 400 {
 				t.Error("all documents are labelled after the interrupt")
 			}
 			stdout = must(t, "predict", append(flags, "--input="+in, "--output="+output)...)
@@ -432,21 +494,27 @@ func TestInterrupt(t *testing.T) {
 // running is the number of Flink's jobs that are not over.
 func running(t *testing.T) (n int) {
 	t.Helper()
-	resp, err := http.Get(rest + "/jobs/overview")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
 	var all struct{ Jobs []struct{ State string } }
-	if err := json.NewDecoder(resp.Body).Decode(&all); err != nil {
-		t.Fatal(err)
-	}
+	get(t, "/jobs/overview", &all)
 	for _, j := range all.Jobs {
 		if !slices.Contains([]string{"FINISHED", "CANCELED", "FAILED"}, j.State) {
 			n++
 		}
 	}
 	return n
+}
+
+// get asks Flink's REST interface.
+func get(t *testing.T, path string, into any) {
+	t.Helper()
+	resp, err := http.Get(rest + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestFails wants the reason in what the launcher writes.

@@ -214,6 +214,7 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 	ctx = context.WithoutCancel(ctx)
 	over := make(chan struct{})
 	var cancelled sync.WaitGroup
+	interrupted, ctx := ctx, context.WithoutCancel(ctx)
 	if service && !*jobopts.Async {
 		cancelled.Go(func() { cancelAtEnd(interrupted, watch, over) })
 	}
@@ -287,8 +288,7 @@ func cancelAtEnd(ctx context.Context, watch *watcher, over chan struct{}) {
 		return
 	case <-watch.submitted:
 	}
-	ctx = context.WithoutCancel(ctx)
-	if err := Cancel(ctx, watch.jobID()); err != nil {
+	if err := Cancel(context.WithoutCancel(ctx), watch.jobID()); err != nil {
 		fmt.Fprintf(os.Stderr, "linnet: %v\n", err)
 	}
 }

@@ -1,11 +1,13 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -390,6 +392,30 @@ func TestGSWriteAborted(t *testing.T) {
 		if before == "" && !errors.Is(err, ErrNotExist) || before != "" && string(got) != before {
 			t.Errorf("%d bytes, %v after an aborted upload; want %q", len(got), err, before)
 		}
+	}
+}
+
+// TestGSChecksum has bytes change on their way, with their number unchanged.
+func TestGSChecksum(t *testing.T) {
+	fake, s := gsStore(t)
+	mustWrite(t, s, "gs://lab/x", "content")
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := httptest.NewRecorder()
+		fake.HTTPHandler().ServeHTTP(answer, r)
+		maps.Copy(w.Header(), answer.Header())
+		w.WriteHeader(answer.Code)
+		w.Write(bytes.Replace(answer.Body.Bytes(), []byte("content"), []byte("c0ntent"), 1))
+	}))
+	defer proxy.Close()
+	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(proxy.URL, "http://"))
+	other, err := For(t.Context(), "gs://lab")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := other.Read(t.Context(), "gs://lab/x", 0)
+	wantError(t, err, nil, "gs://lab/x", "CRC")
+	if len(data) > 0 {
+		t.Errorf("it returned %q", data)
 	}
 }
 
