@@ -96,7 +96,11 @@ func startPool(t *testing.T, program string) string {
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("the pool ended with %v", err)
 		}
-		noWorkers(t, program)
+		for _, w := range workers(t, program) {
+			if w.parent == cmd.Process.Pid {
+				t.Errorf("worker %d outlives its pool", w.id)
+			}
+		}
 	})
 	return address
 }
@@ -166,11 +170,14 @@ func workers(t *testing.T, program string) (all []process) {
 	return all
 }
 
-// noWorkers waits until no worker is left.
-func noWorkers(t *testing.T, program string) {
+// noWorkers waits until no worker is left but those of before.
+func noWorkers(t *testing.T, program string, before []process) {
 	t.Helper()
 	var left []process
-	eventually(t, func() bool { left = workers(t, program); return len(left) == 0 }, func() string { return fmt.Sprintf("workers are left: %v", left) })
+	eventually(t, func() bool {
+		left = slices.DeleteFunc(workers(t, program), func(p process) bool { return slices.Contains(before, p) })
+		return len(left) == 0
+	}, func() string { return fmt.Sprintf("workers are left: %v", left) })
 }
 
 func eventually(t *testing.T, ok func() bool, failure func() string) {
@@ -292,6 +299,7 @@ func TestPredict(t *testing.T) {
 	direct := filepath.Join(t.TempDir(), "direct")
 	wantSays := must(t, "predict", append(args, "--output="+direct)...)
 	want := files(t, direct)
+	before := workers(t, "predict")
 	for name, flags := range environments(t, "predict") {
 		t.Run(name, func(t *testing.T) {
 			output := filepath.Join(t.TempDir(), "out")
@@ -300,7 +308,7 @@ func TestPredict(t *testing.T) {
 			if got, want := counts(says), counts(wantSays); got != want {
 				t.Errorf("it says\n%s\nwant\n%s", got, want)
 			}
-			noWorkers(t, "predict")
+			noWorkers(t, "predict", before)
 			if says := must(t, "predict", slices.Concat(args, flags, []string{"--output=" + output})...); !strings.Contains(says, "nothing to do, 23 documents done before") {
 				t.Errorf("the second run says %s", says)
 			}
@@ -354,7 +362,7 @@ func TestGS(t *testing.T) {
 	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "out"})
 	var fetched atomic.Int64
 	listener := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "weights.safetensors") {
+		if r.URL.Query().Get("alt") == "media" && strings.Contains(r.URL.Path, "weights.safetensors") {
 			fetched.Add(1)
 		}
 		server.HTTPHandler().ServeHTTP(w, r)
@@ -420,6 +428,7 @@ func TestKill(t *testing.T) {
 		"TaskManager":             {env["process"], func(p process) int { return p.parent }},
 	}
 	taskManagers(t) // one to spare
+	idle := workers(t, "predict")
 	for _, name := range slices.Sorted(maps.Keys(victims)) {
 		v := victims[name]
 		t.Run(name, func(t *testing.T) {
@@ -430,7 +439,7 @@ func TestKill(t *testing.T) {
 			if len(before) == 400 {
 				t.Fatal("the job was over before the kill; give it more documents")
 			}
-			killed := workers(t, "predict")
+			killed := slices.DeleteFunc(workers(t, "predict"), func(p process) bool { return slices.Contains(idle, p) })
 			if len(killed) == 0 {
 				t.Fatal("no worker")
 			}
@@ -451,7 +460,7 @@ func TestKill(t *testing.T) {
 			if !strings.Contains(stdout, "done before and skipped") {
 				t.Errorf("nothing was skipped: %s", stdout)
 			}
-			noWorkers(t, "predict")
+			noWorkers(t, "predict", idle)
 		})
 	}
 }
@@ -466,7 +475,7 @@ func taskManagers(t *testing.T) {
 
 // TestInterrupt ends a job with ctrl-C and finishes it by a second run.
 func TestInterrupt(t *testing.T) {
-	in, output := documents(t, 400, 2500), filepath.Join(t.TempDir(), "out")
+	in, output, before := documents(t, 400, 2500), filepath.Join(t.TempDir(), "out"), workers(t, "predict")
 	for name, flags := range environments(t, "predict") {
 		t.Run(name, func(t *testing.T) {
 			output := output + name
@@ -477,7 +486,7 @@ func TestInterrupt(t *testing.T) {
 			if status != 1 || !strings.Contains(stderr, "linnet: interrupted: job ") {
 				t.Errorf("exit status %d: %s%s", status, stdout, stderr)
 			}
-			noWorkers(t, "predict")
+			noWorkers(t, "predict", before)
 			eventually(t, func() bool { return running(t) == 0 }, func() string { return "the job still runs" })
 			labelled := len(done(t, output))
 			if labelled == 400 {
@@ -545,7 +554,7 @@ func lastLine(text string) string {
 
 // TestAsync only submits the job.
 func TestAsync(t *testing.T) {
-	output := filepath.Join(t.TempDir(), "out")
+	output, before := filepath.Join(t.TempDir(), "out"), workers(t, "predict")
 	stdout, stderr, status := run(t, "predict", append(environments(t, "predict")["process"], "--async", "--output="+output)...)
 	job := regexp.MustCompile(`(?m)^Submitted job: (\S+)$`).FindStringSubmatch(stderr)
 	if status != 0 || job == nil || strings.TrimSpace(stdout) != fmt.Sprintf("job %s is submitted; it writes to %s", job[1], output) {
@@ -553,7 +562,7 @@ func TestAsync(t *testing.T) {
 	}
 	eventually(t, func() bool { return len(done(t, output)) == 5 }, func() string { return "the job does not end" })
 	eventually(t, func() bool { return running(t) == 0 }, func() string { return "the job does not end" })
-	noWorkers(t, "predict")
+	noWorkers(t, "predict", before)
 }
 
 // carried are the elements that came through a Reshuffle; the workers of

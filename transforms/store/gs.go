@@ -553,6 +553,31 @@ func (f gsFS) ReadFile(name string) ([]byte, error) {
 	return f.gs.Read(f.ctx, Join(f.prefix, name), maxModelFile)
 }
 
+// Stat asks for the size alone, for fs.Stat would read the whole file.
+func (f gsFS) Stat(name string) (fs.FileInfo, error) {
+	if !fs.ValidPath(name) || name == "." {
+		return nil, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrInvalid}
+	}
+	o, err := f.gs.Stat(f.ctx, Join(f.prefix, name))
+	if err != nil {
+		return nil, err
+	}
+	return gsInfo{path.Base(name), o}, nil
+}
+
+// gsInfo describes an object as a file.
+type gsInfo struct {
+	name   string
+	object Object
+}
+
+func (i gsInfo) Name() string       { return i.name }
+func (i gsInfo) Size() int64        { return i.object.Size }
+func (i gsInfo) Mode() fs.FileMode  { return 0o444 }
+func (i gsInfo) ModTime() time.Time { return i.object.Modified }
+func (i gsInfo) IsDir() bool        { return false }
+func (i gsInfo) Sys() any           { return nil }
+
 func (f gsFS) Open(name string) (fs.File, error) {
 	data, err := f.ReadFile(name)
 	if err != nil {
