@@ -214,7 +214,6 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 	ctx = context.WithoutCancel(ctx)
 	over := make(chan struct{})
 	var cancelled sync.WaitGroup
-	interrupted, ctx := ctx, context.WithoutCancel(ctx)
 	if service && !*jobopts.Async {
 		cancelled.Go(func() { cancelAtEnd(interrupted, watch, over) })
 	}

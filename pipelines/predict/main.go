@@ -366,7 +366,7 @@ func (o *options) label(ctx context.Context) error {
 		return err
 	}
 	if err != nil {
-		if e := progress.Err(); e != nil {
+		if e := progress.Err(); e != nil && ctx.Err() == nil {
 			err = e // as it was, not as it came through a runner
 		}
 		_ = transforms.Merge(context.WithoutCancel(ctx), output) // the run's error says more than a second one
