@@ -12,6 +12,12 @@ import (
 const (
 	beta1, beta2 = 0.9, 0.999
 	epsilon      = 1e-8
+	// tableEpsilon is that of the rows of the table. Adam steps each weight by
+	// about the learning rate, however small its gradient, so that a word of
+	// one document is learned by heart as fast as one of all. A number near
+	// the gradients of common words keeps their steps and shortens those of
+	// rare ones: fewer names are memorised, other volumes are read better.
+	tableEpsilon = 1e-4
 	clipNorm     = 1 // of the gradient of all parameters
 	warmUp       = 100
 	lastRate     = 0.02 // of the learning rate
@@ -51,7 +57,7 @@ func newRate(learningRate, weightDecay, norm float64, step int) rate {
 }
 
 // update moves weights w by gradient g; m and v are the moments.
-func (r *rate) update(w, g, m, v []float32, decay float32) {
+func (r *rate) update(w, g, m, v []float32, decay, epsilon float32) {
 	m, v, g = m[:len(w)], v[:len(w)], g[:len(w)]
 	for i := range w {
 		x := g[i] * r.clip
@@ -108,6 +114,6 @@ func (t *tablePart) collect(p, d int, shards []*shard, slot []int32) {
 func (t *tablePart) update(r *rate, d int, table, m, v []float32) {
 	for i, id := range t.ids {
 		at := int(id) * d
-		r.update(table[at:at+d], t.grad[i*d:(i+1)*d], m[at:], v[at:], 0)
+		r.update(table[at:at+d], t.grad[i*d:(i+1)*d], m[at:], v[at:], 0, tableEpsilon)
 	}
 }

@@ -496,7 +496,7 @@ func (t *trainer) train(batch []window) (loss float64, err error) {
 		if len(p.shape) < 2 {
 			decay = 0
 		}
-		t.rate.update(p.data, t.grad[p.at:], t.m[p.at:], t.v[p.at:], decay)
+		t.rate.update(p.data, t.grad[p.at:], t.m[p.at:], t.v[p.at:], decay, epsilon)
 	})
 	t.position.Step++
 	return loss, nil

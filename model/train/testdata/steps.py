@@ -207,16 +207,16 @@ def run(layers, hidden, weight, focal):
             rate = RATE * (0.02 + 0.98 * (1 + math.cos(math.pi * (step - warm) / (STEPS - warm - 1))) / 2)
         t = step + 1
 
-        def adam(w, g, m, v, decay):
+        def adam(w, g, m, v, decay, epsilon):
             m[...] = 0.9 * m + 0.1 * g * clip
             v[...] = 0.999 * v + 0.001 * (g * clip) ** 2
-            w -= rate * (m / (1 - 0.9 ** t)) / (np.sqrt(v / (1 - 0.999 ** t)) + 1e-8) + rate * decay * w
+            w -= rate * (m / (1 - 0.9 ** t)) / (np.sqrt(v / (1 - 0.999 ** t)) + epsilon) + rate * decay * w
 
         for n, a in p.items():
-            adam(a, grad[n], *moments[n], DECAY if a.ndim == 2 else 0)
+            adam(a, grad[n], *moments[n], DECAY if a.ndim == 2 else 0, 1e-8)
         for i, g in table_grad.items():  # lazily: rows of this step only
             m, v = table_moments.setdefault(i, (np.zeros(D), np.zeros(D)))
-            adam(table[i], g, m, v, 0)
+            adam(table[i], g, m, v, 0, 1e-4)
     return losses
 
 
