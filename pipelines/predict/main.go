@@ -611,6 +611,9 @@ func (o *options) summary(w io.Writer, c *model.Config, n map[string]int64, p *t
 }
 
 func round(d time.Duration) time.Duration {
+	if d < 100*time.Millisecond {
+		return d.Round(100 * time.Microsecond)
+	}
 	if d < 10*time.Second {
 		return d.Round(10 * time.Millisecond)
 	}
