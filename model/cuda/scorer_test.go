@@ -3,19 +3,34 @@
 package cuda
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/linnet-ml/linnet/gpuinit"
 	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/cpu"
 	"github.com/linnet-ml/linnet/model/modeltest"
 )
 
-// half is what float16 products may differ from the goldens, in probability.
-const halfTolerance = 2e-3
+// These tests run on a GPU, or on the driver that stands in for one
+// (scripts/standin), whichever libcuda.so.1 is found.
 
-// gpus are those of the process, or those that stand in for them.
+// float16 is what products in float16 may differ from the goldens, in
+// probability.
+const float16 = 2e-3
+
+// gpus are those of the process.
 var gpus = sync.OnceValues(func() (*gpuinit.GPUs, error) {
 	return gpuinit.Init(context.Background(), gpuinit.Options{})
 })
@@ -24,9 +39,23 @@ func devices(t testing.TB) []gpuinit.Device {
 	t.Helper()
 	gpus, err := gpus()
 	if err != nil {
+		if os.Getenv("LINNET_GPU") == "required" {
+			t.Fatal(err)
+		}
 		t.Skip(err)
 	}
 	return gpus.Devices
+}
+
+func open(t testing.TB, w *model.Weights, o Options) *Scorer {
+	t.Helper()
+	o.Devices = devices(t)
+	s, err := New(w, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
 }
 
 func TestFloat32(t *testing.T) {
@@ -38,7 +67,240 @@ func TestFloat32(t *testing.T) {
 
 func TestFloat16(t *testing.T) {
 	devices := devices(t)
-	modeltest.RunWithin(t, halfTolerance, func(w *model.Weights) (model.Scorer, error) {
+	modeltest.RunWithin(t, float16, func(w *model.Weights) (model.Scorer, error) {
 		return New(w, Options{Devices: devices})
 	})
+}
+
+// TestSizes holds both precisions to package cpu, which passes modeltest, over
+// sizes of which any two values meet.
+func TestSizes(t *testing.T) {
+	lengths := []struct {
+		name string
+		of   func(i, n, most int) int // of window i of n, most on average
+	}{
+		{"equal", func(_, _, most int) int { return most }},
+		{"ragged", func(i, n, most int) int { return 1 + (2*most-1)*(i*7919%n)/n }},
+		{"one long", func(i, n, most int) int { return 1 + (most-1)*n*max(0, 1-i) }},
+	}
+	for i, hidden := range []int{32, 96, 128, 256, 512} {
+		for j, windows := range []int{1, 16, 17, 64, 300} {
+			layers, length := 1+(i+j)%3, lengths[(i+2*j)%3]
+			t.Run(fmt.Sprintf("hidden %d layers %d windows %d %s", hidden, layers, windows, length.name), func(t *testing.T) {
+				steps := min(1200, 12_000_000/(hidden*hidden*layers)) // or the emulation takes minutes
+				w := modeltest.Weights(modeltest.Config(300, 64, 5, hidden, layers, 3, 9), uint32(5*i+j))
+				var all []model.ContextWindow
+				lines := 0
+				for k := range windows {
+					n := length.of(k, windows, max(1, steps/windows))
+					all = append(all, model.ContextWindow{First: lines, Len: n})
+					lines += n
+				}
+				if lines > 2000 {
+					t.Fatalf("%d lines", lines)
+				}
+				b := modeltest.Batch(w.Config, 1, lines, all)
+				reference, err := cpu.New(w)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := make([]float32, lines*w.Config.NumOutputs())
+				if err := reference.Score(t.Context(), b, want); err != nil {
+					t.Fatal(err)
+				}
+				for precision, tolerance := range map[string]float64{Float16: float16, Float32: modeltest.Float32} {
+					got := make([]float32, len(want))
+					if err := open(t, w, Options{Precision: precision}).Score(t.Context(), b, got); err != nil {
+						t.Fatal(err)
+					}
+					worst := 0.0
+					for k := range got {
+						worst = max(worst, math.Abs(float64(got[k]-want[k])))
+						if got[k] != got[k] {
+							worst = math.Inf(1)
+						}
+					}
+					t.Logf("%s: %d lines, largest difference %.1e", precision, lines, worst)
+					if !(worst <= tolerance) {
+						t.Errorf("%s: probabilities differ by %g, want %g at most", precision, worst, tolerance)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestMemory scores with less and less memory: what does not fit says so, what
+// fits has the same bits, and Close gives everything back.
+func TestMemory(t *testing.T) {
+	w := modeltest.Weights(modeltest.Config(100, 16, 5, 40, 2, 3, 0), 1)
+	var windows []model.ContextWindow
+	for i := range 40 {
+		windows = append(windows, model.ContextWindow{First: i * 10, Len: 10})
+	}
+	b := modeltest.Batch(w.Config, 1, 400, windows)
+	free := open(t, w, Options{})
+	want := make([]float32, b.NumSteps()*3)
+	if err := free.Score(t.Context(), b, want); err != nil {
+		t.Fatal(err)
+	}
+
+	// Room for ten windows, and then for none.
+	var p plan
+	ten := *b
+	ten.Windows = windows[:10]
+	if err := p.lay(&free.sizes, free.rows, []*model.Batch{&ten}, want[:300]); err != nil {
+		t.Fatal(err)
+	}
+	c := card{device: devices(t)[0]}
+	if err := c.open(w, true); err != nil {
+		t.Fatal(err)
+	}
+	weights := c.used
+	need := int64(p.memory(&c.sizes).total)
+	c.close()
+	s := open(t, w, Options{MemoryLimit: weights + need})
+	for n := 40; n >= 5; n /= 2 {
+		part := *b
+		part.Windows = windows[:n]
+		got := make([]float32, part.NumSteps()*3)
+		err := s.Score(t.Context(), &part, got)
+		switch {
+		case n > 10:
+			if !errors.Is(err, model.ErrOutOfMemory) {
+				t.Errorf("%d windows: %v, want %v", n, err, model.ErrOutOfMemory)
+			}
+		case err != nil:
+			t.Errorf("%d windows: %v", n, err)
+		case !slices.Equal(got, want[:len(got)]):
+			t.Errorf("%d windows: other probabilities than with memory to spare", n)
+		}
+	}
+	one := *b
+	one.Windows = []model.ContextWindow{{Len: 400}}
+	err := s.Score(t.Context(), &one, make([]float32, 1200))
+	if !errors.Is(err, model.ErrOutOfMemory) {
+		t.Fatalf("one window of 400 lines: %v, want %v", err, model.ErrOutOfMemory)
+	}
+	if ok, _ := regexp.MatchString(`^model: out of memory: GPU 0: one window of at most 400 lines takes? .*free, other processes hold .*, gpu_memory_limit is .*; lower prediction_batch_size, then window_size, .*hidden_size`, err.Error()); !ok {
+		t.Errorf("one window of 400 lines: %v", err)
+	}
+	if _, err := New(w, Options{Devices: devices(t), MemoryLimit: 1000}); !errors.Is(err, model.ErrOutOfMemory) {
+		t.Errorf("New with 1,000 bytes: %v, want %v", err, model.ErrOutOfMemory)
+	}
+}
+
+// standIn runs the test again in a process of its own on a machine that is made
+// up by settings, and tells whether it is that process.
+func standIn(t *testing.T, settings ...string) bool {
+	t.Helper()
+	if os.Getenv("LINNET_IN_TEST") == t.Name() {
+		return true
+	}
+	if os.Getenv("STANDIN_KERNELS") == "" {
+		t.Skip(`no driver that stands in: eval "$(scripts/standin)" makes one`)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v")
+	cmd.Env = append(append(os.Environ(), "LINNET_IN_TEST="+t.Name(), "LINNET_GPU=required", "TMPDIR="+t.TempDir()), settings...)
+	out, err := cmd.CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
+		t.Fatalf("%v: %v\n%s", settings, err, out)
+	}
+	return false
+}
+
+// score scores b many times at once and returns the errors, nil ones too.
+func score(t *testing.T, s *Scorer, b *model.Batch, want []float32, times int) (errs []error) {
+	t.Helper()
+	var mu sync.Mutex
+	var wait sync.WaitGroup
+	for range times {
+		wait.Go(func() {
+			got := make([]float32, len(want))
+			err := s.Score(t.Context(), b, got)
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+			if err == nil && !slices.Equal(got, want) {
+				t.Error("other probabilities than alone")
+			}
+		})
+	}
+	wait.Wait()
+	return errs
+}
+
+func lostBatch(t *testing.T) (*model.Weights, *model.Batch, []float32) {
+	w := modeltest.Weights(modeltest.Config(100, 16, 5, 20, 1, 3, 0), 1)
+	b := modeltest.Batch(w.Config, 1, 60, []model.ContextWindow{{Len: 60}, {First: 7, Len: 20}})
+	s, err := cpu.New(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := make([]float32, 240)
+	if err := s.Score(t.Context(), b, want); err != nil {
+		t.Fatal(err)
+	}
+	return w, b, want
+}
+
+// TestLost loses the only device: every call ends, with ErrDeviceLost from then on.
+func TestLost(t *testing.T) {
+	if !standIn(t, "STANDIN_DEVICES=1", "STANDIN_LOSE=30") {
+		return
+	}
+	w, b, _ := lostBatch(t)
+	s := open(t, w, Options{})
+	want := make([]float32, 240)
+	if err := s.Score(t.Context(), b, want); err != nil {
+		t.Fatal(err)
+	}
+	errs := score(t, s, b, want, 40)
+	good := 0
+	for _, err := range errs {
+		if err == nil {
+			good++
+		} else if !errors.Is(err, model.ErrDeviceLost) {
+			t.Errorf("%v, want %v", err, model.ErrDeviceLost)
+		}
+	}
+	if good == 0 || good == len(errs) {
+		t.Errorf("%d of %d calls were well, want some", good, len(errs))
+	}
+	if err := s.Score(t.Context(), b, want); !errors.Is(err, model.ErrDeviceLost) {
+		t.Errorf("later: %v, want %v", err, model.ErrDeviceLost)
+	}
+}
+
+// TestTwoCards uses both cards at once, and the one that is left when the
+// other is lost: no call fails.
+func TestTwoCards(t *testing.T) {
+	for name, lose := range map[string]string{"both": "1000000:1", "one lost": "30:1"} {
+		t.Run(name, func(t *testing.T) {
+			if !standIn(t, "STANDIN_DEVICES=2", "STANDIN_LOSE="+lose) {
+				return
+			}
+			w, b, _ := lostBatch(t)
+			s := open(t, w, Options{})
+			if n := len(devices(t)); n != 2 {
+				t.Fatalf("%d devices, want 2", n)
+			}
+			want := make([]float32, 240)
+			if err := s.Score(t.Context(), b, want); err != nil {
+				t.Fatal(err)
+			}
+			for _, err := range score(t, s, b, want, 80) {
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if left := map[string]int{"both": 2, "one lost": 1}[name]; s.alive != left {
+				t.Errorf("%d cards are left, want %d", s.alive, left)
+			}
+		})
+	}
 }
