@@ -5,6 +5,7 @@ package cuda
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math"
@@ -127,6 +128,27 @@ func TestSizes(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestBits scores twice, also with other windows beside, and prints a hash for
+// whoever compares processes.
+func TestBits(t *testing.T) {
+	w := modeltest.Weights(modeltest.Config(300, 64, 5, 96, 2, 3, 9), 1)
+	b := modeltest.Batch(w.Config, 1, 90, []model.ContextWindow{{Len: 60}, {First: 60, Len: 30}})
+	for _, precision := range []string{Float16, Float32} {
+		s := open(t, w, Options{Precision: precision})
+		var all [2][]float32
+		for i := range all {
+			all[i] = make([]float32, b.NumSteps()*12)
+			if err := s.Score(t.Context(), b, all[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !slices.Equal(all[0], all[1]) {
+			t.Errorf("%s: other bits the second time", precision)
+		}
+		t.Logf("%s: sha256 %x", precision, sha256.Sum256(bytesOf(all[0])))
 	}
 }
 
