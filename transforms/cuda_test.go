@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -85,7 +86,8 @@ func TestLost(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestLost$", "-test.v")
-			cmd.Env = append(os.Environ(), in+"="+device, "LINNET_GPU=required", "STANDIN_DEVICES=1", "STANDIN_LOSE=60", "TMPDIR="+t.TempDir())
+			inherited := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "CUDA_VISIBLE_DEVICES=") }) // gpuinit's, of this process
+			cmd.Env = append(inherited, in+"="+device, "LINNET_GPU=required", "STANDIN_DEVICES=1", "STANDIN_LOSE=60", "TMPDIR="+t.TempDir())
 			out, err := cmd.CombinedOutput()
 			if err != nil || !strings.Contains(string(out), "--- PASS: TestLost") {
 				t.Errorf("device %s: %v\n%s", device, err, out)

@@ -290,33 +290,62 @@ __device__ __forceinline__ void resident(const half *weights, const float *z, in
 
 // output: probs[window.out+l] = softmax([states; x]·weights + bias), one softmax
 // over the first `classes` of the K columns and one over the rest. weights is
-// [2U+E, K]. A warp computes a line at a time; blockIdx.x is the window.
-enum { outputWarps = 4, outputLines = 32 };
+// [2U+E, K]. A lane computes a column of four lines, which share its weights;
+// blockIdx.x is the window.
+enum { outputWarps = 4, outputLines = 32, together = 4 };
+
+// dots adds to sum[i] the product of row i, of n numbers, and a column.
+template <class T>
+__device__ __forceinline__ void dots(float (&sum)[together], const T *const (&row)[together], int n, const float *column, int K) {
+  for (int j = 0; j < n; j += 8) {
+    float a[together][8];
+#pragma unroll
+    for (int i = 0; i < together; i++) load8(a[i], row[i] + j);
+#pragma unroll
+    for (int e = 0; e < 8; e++) {
+      const float w = column[(j + e) * K];
+#pragma unroll
+      for (int i = 0; i < together; i++) sum[i] += a[i][e] * w;
+    }
+  }
+}
 
 template <class T>
 __device__ __forceinline__ void output(const T *states, const T *x, const Window *windows, const float *weights, const float *bias, float *probs, int U, int E, int K, int classes) {
   const Window w = windows[blockIdx.x];
   const int warp = threadIdx.x / 32, lane = threadIdx.x & 31;
   const int end = min(w.len, (int)(blockIdx.y + 1) * outputLines);
-  for (int l = blockIdx.y * outputLines + warp; l < end; l += outputWarps) {
-    const T *s = states + (size_t)(w.out + l) * 2 * U, *v = x + (size_t)(w.first + l) * E;
-    float *p = probs + (size_t)(w.out + l) * K;
-    for (int k = lane; k < K; k += 32) {
-      float sum = bias[k];
-      for (int j = 0; j < 2 * U; j++) sum += number(s[j]) * weights[j * K + k];
-      for (int j = 0; j < E; j++) sum += number(v[j]) * weights[(2 * U + j) * K + k];
-      p[k] = sum;
+  for (int first = blockIdx.y * outputLines + warp * together; first < end; first += outputWarps * together) {
+    const T *s[together], *v[together];
+#pragma unroll
+    for (int i = 0; i < together; i++) {
+      const int l = min(first + i, end - 1);
+      s[i] = states + (size_t)(w.out + l) * 2 * U, v[i] = x + (size_t)(w.first + l) * E;
     }
-    for (int from = 0, to = classes; from < K; from = to, to = K) { // a head
-      float most = -3.402823466e38f, sum = 0.f;
-      for (int k = lane; k < to; k += 32)
-        if (k >= from) most = fmaxf(most, p[k]);
-      for (int o = 16; o; o /= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, o));
-      for (int k = lane; k < to; k += 32)
-        if (k >= from) sum += p[k] = __expf(p[k] - most);
-      for (int o = 16; o; o /= 2) sum += __shfl_xor_sync(~0u, sum, o);
-      for (int k = lane; k < to; k += 32)
-        if (k >= from) p[k] /= sum;
+    float *p = probs + (size_t)(w.out + first) * K;
+    const int count = min((int)together, end - first);
+    for (int k = lane; k < K; k += 32) {
+      float sum[together];
+#pragma unroll
+      for (int i = 0; i < together; i++) sum[i] = bias[k];
+      dots(sum, s, 2 * U, weights + k, K);
+      dots(sum, v, E, weights + 2 * U * K + k, K);
+#pragma unroll
+      for (int i = 0; i < together; i++)
+        if (i < count) p[i * K + k] = sum[i];
+    }
+    for (int i = 0; i < count; i++, p += K) {
+      for (int from = 0, to = classes; from < K; from = to, to = K) { // a head
+        float most = -3.402823466e38f, sum = 0.f;
+        for (int k = lane; k < to; k += 32)
+          if (k >= from) most = fmaxf(most, p[k]);
+        for (int o = 16; o; o /= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, o));
+        for (int k = lane; k < to; k += 32)
+          if (k >= from) sum += p[k] = __expf(p[k] - most);
+        for (int o = 16; o; o /= 2) sum += __shfl_xor_sync(~0u, sum, o);
+        for (int k = lane; k < to; k += 32)
+          if (k >= from) p[k] /= sum;
+      }
     }
   }
 }

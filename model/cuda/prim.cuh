@@ -154,5 +154,17 @@ template <> struct Scratch<half> { enum { size = 16 * 32 }; };
 // Two neighbouring numbers, rounded to T.
 __device__ __forceinline__ void store2(float *p, float x, float y) { *(float2 *)p = make_float2(x, y); }
 __device__ __forceinline__ void store2(half *p, float x, float y) { *(half2 *)p = __floats2half2_rn(x, y); }
-__device__ __forceinline__ float number(float x) { return x; }
-__device__ __forceinline__ float number(half x) { return __half2float(x); }
+
+// Eight numbers from a multiple of 16 bytes on.
+__device__ __forceinline__ void load8(float (&to)[8], const float *p) {
+  const float4 x = ((const float4 *)p)[0], y = ((const float4 *)p)[1];
+  to[0] = x.x, to[1] = x.y, to[2] = x.z, to[3] = x.w, to[4] = y.x, to[5] = y.y, to[6] = y.z, to[7] = y.w;
+}
+__device__ __forceinline__ void load8(float (&to)[8], const half *p) {
+  struct __align__(16) Eight {
+    half v[8];
+  };
+  const Eight x = *(const Eight *)p;
+#pragma unroll
+  for (int i = 0; i < 8; i++) to[i] = __half2float(x.v[i]);
+}

@@ -225,7 +225,8 @@ func standIn(t *testing.T, settings ...string) bool {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v")
-	cmd.Env = append(append(os.Environ(), "LINNET_IN_TEST="+t.Name(), "LINNET_GPU=required", "TMPDIR="+t.TempDir()), settings...)
+	inherited := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "CUDA_VISIBLE_DEVICES=") }) // gpuinit's, of this process
+	cmd.Env = append(append(inherited, "LINNET_IN_TEST="+t.Name(), "LINNET_GPU=required", "TMPDIR="+t.TempDir()), settings...)
 	out, err := cmd.CombinedOutput()
 	if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
 		t.Fatalf("%v: %v\n%s", settings, err, out)
