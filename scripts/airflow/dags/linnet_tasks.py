@@ -1,0 +1,83 @@
+"""What the DAGs of Linnet share: which documents are new, what was rejected, how results are published.
+
+Settings are environment variables of the scheduler and its workers:
+
+    LINNET_BIN         folder of the programs (predict, evaluate)
+    LINNET_ISSUES      folder of the journals' issues, *.txt; annotated ones stand beside them as *.txt.ann
+    LINNET_LABELLED    folder that predict writes to
+    LINNET_PUBLISHED   folder that readers take finished documents from
+    LINNET_REPORTS     folder of evaluate's reports, one a run
+    LINNET_WAIT        seconds to wait for new documents before a run ends with nothing done
+
+The DAGs for Dataflow and Flink take gs:// addresses, and the settings that each names at its top.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+BIN = os.environ.get("LINNET_BIN", "/opt/linnet")
+ISSUES = os.environ.get("LINNET_ISSUES", "/data/issues")
+LABELLED = os.environ.get("LINNET_LABELLED", "/data/labelled")
+PUBLISHED = os.environ.get("LINNET_PUBLISHED", "/data/published")
+REPORTS = os.environ.get("LINNET_REPORTS", "/data/reports")
+WAIT = float(os.environ.get("LINNET_WAIT", "3600"))
+
+# A run that somebody starts by hand has no logical date.
+DAY = "{{ (dag_run.logical_date or dag_run.run_after) | ds }}"
+
+
+def new_documents(issues=ISSUES, labelled=LABELLED):
+    """Says whether a document is newer than what predict recorded of it, done or rejected."""
+    for path in Path(issues).rglob("*.txt"):
+        name = path.relative_to(issues)
+        records = [Path(labelled, kind, f"{name}.json") for kind in ("_done", "_rejected")]
+        times = [r.stat().st_mtime for r in records if r.exists()]
+        if not times or max(times) < path.stat().st_mtime:
+            print("new:", name)
+            return True
+    return False
+
+
+def annotated_documents(issues=ISSUES):
+    return any(Path(issues).rglob("*.txt.ann"))
+
+
+def rejected_documents(labelled=LABELLED):
+    """The lines of _rejected.jsonl: one JSON object a document that could not be labelled."""
+    file = Path(labelled, "_rejected.jsonl")
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def next_tasks(judged=True):
+    """Names the tasks that have work after predict; judged says whether evaluate is one of the DAG's."""
+    tasks = ["publish"]
+    if rejected_documents():
+        tasks.append("tell_rejected")
+    if judged and annotated_documents():
+        tasks.append("evaluate")
+    return tasks
+
+
+def tell_rejected():
+    for line in rejected_documents():
+        print(line)
+
+
+def publish(labelled=LABELLED, published=PUBLISHED):
+    """Copies what is new or changed, each file whole or not at all, and returns how many files that were."""
+    count = 0
+    for source in sorted(Path(labelled).rglob("*")):
+        name = source.relative_to(labelled)
+        if name.parts[0].startswith("_") or not source.is_file():
+            continue
+        target = Path(published, name)
+        if target.exists() and target.stat().st_mtime >= source.stat().st_mtime:
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_name(f".{target.name}.part")
+        shutil.copyfile(source, part)
+        part.replace(target)
+        count += 1
+    print("published", count, "files")
+    return count

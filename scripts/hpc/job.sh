@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Usage: scripts/hpc/job.sh cpu|gpu|array PREDICT-FLAGS...
+#
+# The body of a job of Slurm or SGE; scripts/hpc/submit sends it. Without a
+# scheduler it runs as well. The scheduler's signals before the time limit reach
+# predict, which keeps what is done and ends. An array's task labels one folder
+# below --input into a folder of that name below --output.
+set -euo pipefail
+kind=$1; shift
+predict=${LINNET_PREDICT:-bin/predict}
+
+flags=("$@")
+case $kind in
+  cpu) ;;
+  gpu) flags+=(--device=auto --verbosity=2) ;;
+  array)
+    task=${SLURM_ARRAY_TASK_ID:-${SGE_TASK_ID:-1}}
+    flags=()
+    for flag in "$@"; do
+      case $flag in
+        --input=*) input=${flag#--input=} ;;
+        --output=*) output=${flag#--output=} ;;
+        *) flags+=("$flag") ;;
+      esac
+    done
+    : "${input:?array needs --input=FOLDER}" "${output:?array needs --output=FOLDER}"
+    mapfile -d '' -t folders < <(find "$input" -mindepth 1 -maxdepth 1 -type d -print0 | sort -z)
+    [ "$task" -ge 1 ] && [ "$task" -le ${#folders[@]} ] || { echo "job.sh: task $task, but $input has ${#folders[@]} folders" >&2; exit 2; }
+    folder=${folders[task - 1]}
+    # A comma of --input divides; \, is one of a name.
+    flags+=("--input=${folder//,/\\,}" "--output=$output/$(basename "$folder")") ;;
+  *) echo "job.sh: $kind is none; it must be cpu, gpu or array" >&2; exit 2 ;;
+esac
+
+# The cores that the scheduler gave, not all of the node's.
+export GOMAXPROCS=${SLURM_CPUS_PER_TASK:-${NSLOTS:-$(nproc)}}
+if [ -n "${LINNET_MEMORY:-}" ]; then flags+=("--memory_limit=$((LINNET_MEMORY * 1024 * 3 / 4))MiB"); fi
+"$predict" "${flags[@]}" --rejected_exit_status=0 &
+child=$!
+trap 'kill -TERM $child 2>/dev/null || true' TERM USR1 USR2 INT
+status=0
+wait $child || status=$?
+# A signal ends the first wait before predict has ended.
+while kill -0 $child 2>/dev/null; do wait $child && status=0 || status=$?; done
+exit $status
