@@ -17,7 +17,8 @@ while [ $# -gt 0 ]; do
   case $1 in
     --enable-coordination-mode) coordinate=true ;;
     --coordination-file) file=${2:?}; shift ;;
-    '' | *[!0-9]*) fail "$1: give a number of GPUs" ;;
+    '' | null) ;; # Flink's words for no discovery-script.args
+    *[!0-9]*) fail "$1: give a number of GPUs" ;;
     *) amount=$1 ;;
   esac
   shift
