@@ -157,6 +157,10 @@ func (c *card) open(w *model.Weights, half bool) (err error) {
 	if err := cu.MemcpyHtoD(c.weights, unsafe.Pointer(&bytes[0]), int64(len(bytes))); err != nil {
 		return c.failure("copying the weights", err)
 	}
+	// The call may return before the bytes are there, and streams would not wait.
+	if err := cu.Synchronize(); err != nil {
+		return c.failure("copying the weights", err)
+	}
 	return nil
 }
 

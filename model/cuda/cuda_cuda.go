@@ -22,6 +22,7 @@ type Scorer struct {
 	text  string
 
 	jobs  chan *job
+	close sync.Once
 	cards sync.WaitGroup
 	plans sync.Pool // of *plan
 
@@ -104,7 +105,7 @@ func (s *Scorer) String() string { return s.text }
 
 // Close waits for calls that run and gives the devices' memory back.
 func (s *Scorer) Close() error {
-	close(s.jobs)
+	s.close.Do(func() { close(s.jobs) })
 	s.cards.Wait()
 	return nil
 }

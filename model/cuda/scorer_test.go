@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"gorgonia.org/cu"
+
 	"github.com/linnet-ml/linnet/gpuinit"
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/cpu"
@@ -161,6 +163,7 @@ func TestMemory(t *testing.T) {
 		windows = append(windows, model.ContextWindow{First: i * 10, Len: 10})
 	}
 	b := modeltest.Batch(w.Config, 1, 400, windows)
+	before := freeMemory(t, w)
 	free := open(t, w, Options{})
 	want := make([]float32, b.NumSteps()*3)
 	if err := free.Score(t.Context(), b, want); err != nil {
@@ -209,6 +212,72 @@ func TestMemory(t *testing.T) {
 	}
 	if _, err := New(w, Options{Devices: devices(t), MemoryLimit: 1000}); !errors.Is(err, model.ErrOutOfMemory) {
 		t.Errorf("New with 1,000 bytes: %v, want %v", err, model.ErrOutOfMemory)
+	}
+	if now := freeMemory(t, w); now >= before {
+		t.Errorf("%d bytes are free beside two Scorers that work, %d without them", now, before)
+	}
+	s.Close()
+	free.Close()
+	if now := freeMemory(t, w); now != before && os.Getenv("STANDIN_KERNELS") != "" { // elsewhere others use the device too
+		t.Errorf("%d bytes are free after Close, %d before New", now, before)
+	}
+}
+
+// freeMemory is what is free of the first device beside the weights w, in bytes.
+func freeMemory(t *testing.T, w *model.Weights) int64 {
+	t.Helper()
+	c := card{device: devices(t)[0]}
+	if err := c.open(w, true); err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	free, _, err := cu.MemInfo()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return free
+}
+
+// TestOverlap wants a batch to be on its way while another is computed.
+func TestOverlap(t *testing.T) {
+	log := os.Getenv("STANDIN_LOG")
+	if log == "" {
+		log = t.TempDir() + "/log"
+	}
+	if !standIn(t, "STANDIN_DEVICES=1", "STANDIN_LOG="+log) {
+		return
+	}
+	w, b, _ := lostBatch(t)
+	s := open(t, w, Options{})
+	want := make([]float32, 240)
+	if err := s.Score(t.Context(), b, want); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range score(t, s, b, want, 40) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	calls, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(calls, []byte("cuStreamCreate")); n != slots {
+		t.Errorf("%d streams, want %d", n, slots)
+	}
+	waiting, together := 0, 0
+	for call := range strings.Lines(string(calls)) {
+		switch {
+		case strings.Contains(call, "cuMemcpyHtoDAsync"):
+			if waiting++; waiting > 1 {
+				together++
+			}
+		case strings.Contains(call, "cuMemcpyDtoHAsync"):
+			waiting--
+		}
+	}
+	if together < 10 {
+		t.Errorf("%d batches of 41 were given while another was computed, want 10 and more", together)
 	}
 }
 
