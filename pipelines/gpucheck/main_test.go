@@ -1,0 +1,157 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/cpu"
+	"github.com/linnet-ml/linnet/model/modeltest"
+	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
+	"github.com/linnet-ml/linnet/transforms"
+)
+
+func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"gpucheck": main}) }
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:           "testdata/script",
+		UpdateScripts: os.Getenv("LINNET_UPDATE") != "", // goldens, with a new Beam
+		Cmds:          clitest.Commands("asking "),
+	})
+}
+
+// TestGolden holds golden.json to the case of the repository's goldens.
+func TestGolden(t *testing.T) {
+	_, got := golden()
+	for _, want := range modeltest.Goldens(t) {
+		if want.Name == got.Name {
+			a, _ := json.Marshal(got)
+			b, _ := json.Marshal(want)
+			if string(a) != string(b) {
+				t.Error("golden.json is not the case of testdata/goldens/model.json")
+			}
+			return
+		}
+	}
+	t.Errorf("no golden is called %q", got.Name)
+}
+
+func TestCompareSums(t *testing.T) {
+	_, a, b := operands()
+	want := product(a, b)
+	right := make([]float32, len(want))
+	for i, v := range want {
+		right[i] = float32(v)
+		if float64(right[i]) != v {
+			t.Fatalf("number %d, %g, is none of float32", i, v)
+		}
+	}
+	wrong := append([]float32{}, right...)
+	wrong[len(wrong)-1] += 1. / 512
+	cases := map[string]struct {
+		sum     float32
+		product []float32
+		wrong   bool
+	}{
+		"right":         {15, right, false},
+		"sum":           {14, right, true},
+		"last number":   {15, wrong, true},
+		"short product": {15, right[1:], true},
+	}
+	for name, tc := range cases {
+		if err := compareSums(tc.sum, tc.product, want); errors.Is(err, errWrong) != tc.wrong {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestCheckLSTM has a model with one weight changed fail.
+func TestCheckLSTM(t *testing.T) {
+	for name, change := range map[string]func(*model.Weights){
+		"right": func(*model.Weights) {},
+		"wrong": func(w *model.Weights) { w.OutputBias[0] += .01 },
+	} {
+		w, _ := golden()
+		change(w)
+		s, err := cpu.New(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := checkLSTM(s, 2e-3); errors.Is(err, errWrong) != (name == "wrong") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestAnswer has two processes, as two folders' names of one place stand for
+// them, wait for each other, and a third that never comes.
+func TestAnswer(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "answers")
+	fn := func(workers int) *checkFn {
+		return &checkFn{Folder: transforms.Path(folder), Workers: workers, Timeout: 3 * time.Second, Device: "cpu"}
+	}
+	errs := make(chan error)
+	for range 2 {
+		go func() { errs <- fn(2).answer(t.Context()) }()
+	}
+	for range 2 {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+	}
+	answers, err := read(t.Context(), folder)
+	if err != nil || len(answers) != 2 {
+		t.Fatalf("%d answers, %v; want 2", len(answers), err)
+	}
+	if answers[0].ID == answers[1].ID {
+		t.Error("two answers with one name")
+	}
+	remove(t.Context(), folder)
+	if _, err := os.Stat(folder); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the answers are there still: %v", err)
+	}
+	if err := fn(3).answer(t.Context()); err != nil { // waits in vain
+		t.Fatal(err)
+	}
+	if answers, err = read(t.Context(), folder); err != nil || len(answers) != 1 {
+		t.Fatalf("%d answers, %v; want 1", len(answers), err)
+	}
+	o := &options{workers: 3, timeout: 3 * time.Second}
+	if err := o.judge(answers); err == nil || !strings.Contains(err.Error(), "1 of 3 worker processes answered within 3s") {
+		t.Errorf("judge() = %v", err)
+	}
+}
+
+func TestJudge(t *testing.T) {
+	onCPU := device{Kind: "cpu", Name: "2 cores"}
+	gpu := device{Kind: "cuda", Name: "A", First: 1}
+	bad, old := gpu, gpu
+	bad.Error, bad.Failed = "wrong arithmetic: the sum of 0 to 5 is 7, not 15", true
+	old.Error = "too old"
+	cases := map[string]struct {
+		device  string
+		answers []answer
+		want    string // in the error; "" for none
+	}{
+		"CPU is enough":     {"auto", []answer{{Devices: []device{onCPU}, NoGPU: "none"}}, ""},
+		"GPU wanted":        {"cuda", []answer{{Devices: []device{onCPU, gpu}}, {PID: 7, Host: "h", Devices: []device{onCPU}, NoGPU: "no driver"}}, "process 7 on h has no GPU that works: no driver"},
+		"GPU there":         {"cuda", []answer{{Devices: []device{onCPU, old, gpu}}}, ""},
+		"GPU too old":       {"cuda", []answer{{Devices: []device{onCPU, old}}}, "too old"},
+		"old one, unneeded": {"auto", []answer{{Devices: []device{onCPU, old}}}, ""},
+		"wrong":             {"auto", []answer{{Devices: []device{onCPU, bad}}}, "GPU 0 A: wrong arithmetic"},
+	}
+	for name, tc := range cases {
+		err := (&options{device: tc.device, workers: 1}).judge(tc.answers)
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		}
+	}
+}
