@@ -38,6 +38,12 @@ import (
 // bin is the folder of the built programs, flinkHome that of scripts/flink.
 var bin, flinkHome string
 
+// What scripts/check.d/flink sets.
+var (
+	kills    = flag.Int("kills", 5, "kill -9 at so many random moments")
+	killSeed = flag.Uint64("kill_seed", 1, "of the moments")
+)
+
 func TestMain(m *testing.M) {
 	runners.Define(flag.CommandLine)
 	flag.Parse()
@@ -480,6 +486,138 @@ func taskManagers(t *testing.T) {
 	}
 }
 
+// TestRandomKills kills the launcher, a worker or a TaskManager with SIGKILL at
+// moments spread over a job, now and then several times before a run may finish.
+// Every output is whole or absent, and in the end the bytes are an undisturbed
+// run's.
+func TestRandomKills(t *testing.T) {
+	args := []string{"--input=" + documents(t, 300, 300), "--format=yedda,csv,jsonl"}
+	direct := filepath.Join(t.TempDir(), "direct")
+	must(t, "predict", append(args, "--output="+direct)...)
+	want := files(t, direct)
+	args = append(args, environments(t, "predict")["process"]...)
+	idle := workers(t, "predict")
+	begin := time.Now()
+	must(t, "predict", append(args, "--output="+filepath.Join(t.TempDir(), "undisturbed"))...)
+	took := time.Since(begin)
+
+	r := rand.New(rand.NewPCG(*killSeed, 0))
+	output, hit, partial := filepath.Join(t.TempDir(), "0"), map[string]int{}, 0
+	for kill := range *kills {
+		victim := []string{"launcher", "worker", "TaskManager"}[kill%3]
+		moment := time.Duration(r.Float64() * 1.1 * float64(took))
+		if victim == "TaskManager" {
+			spareTaskManager(t)
+		}
+		j := start(t, "predict", slices.Concat(args, []string{"--output=" + output})...)
+		time.Sleep(moment)
+		id := 0
+		switch victim {
+		case "launcher":
+			id = j.cmd.Process.Pid
+		case "worker":
+			if all := slices.DeleteFunc(workers(t, "predict"), func(p process) bool { return slices.Contains(idle, p) }); len(all) > 0 {
+				id = all[r.IntN(len(all))].id
+			}
+		case "TaskManager":
+			all := runningTaskManagers(t)
+			id = all[r.IntN(len(all))]
+		}
+		// None before the job begins and after it ends; what is gone since is over too.
+		if id != 0 && syscall.Kill(id, syscall.SIGKILL) == nil {
+			hit[victim]++
+		}
+		if n := whole(t, output, want); 0 < n && n < len(want) {
+			partial++
+		}
+		stdout, stderr, status := j.wait(t)
+		if status != 0 && (victim != "launcher" || status != -1) {
+			t.Errorf("exit status %d: %s%s", status, stdout, stderr)
+		}
+		whole(t, output, want)
+		if t.Failed() {
+			t.Fatalf("kill %d, of the %s after %v of %v, seed %d", kill, victim, moment, took, *killSeed)
+		}
+		if r.IntN(2) == 0 || kill == *kills-1 { // beside a job whose launcher is gone, too
+			must(t, "predict", slices.Concat(args, []string{"--output=" + output})...)
+			same(t, files(t, output), want)
+			eventually(t, func() bool { return running(t) == 0 }, func() string { return "a job does not end" })
+			same(t, files(t, output), want)
+			whole(t, output, want)
+			output = filepath.Join(t.TempDir(), strconv.Itoa(kill+1))
+		}
+	}
+	noWorkers(t, "predict", idle)
+	t.Logf("%d kills within %v, seed %d: %v there and killed; %d with some outputs there and some not", *kills, took.Round(time.Millisecond), *killSeed, hit, partial)
+}
+
+// whole wants every output whole or absent, and behind every record its outputs;
+// it returns how many there are.
+func whole(t *testing.T, output string, want map[string]string) int {
+	t.Helper()
+	records := done(t, output)
+	if _, err := os.Stat(output); errors.Is(err, fs.ErrNotExist) {
+		return 0
+	}
+	got := files(t, output)
+	for name, text := range got {
+		if text != want[name] {
+			t.Errorf("%q has %d bytes, want %d, or the file absent", name, len(text), len(want[name]))
+		}
+	}
+	for path := range records {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r transforms.Done
+		if err := json.Unmarshal(data, &r); err != nil {
+			t.Errorf("%s is no whole record: %v", path, err)
+		}
+		for _, o := range r.Outputs {
+			if _, ok := got[filepath.FromSlash(o)]; !ok {
+				t.Errorf("%s is done and its output %s absent", r.Document, o)
+			}
+		}
+	}
+	return len(got)
+}
+
+// runningTaskManagers are the processes of those that scripts/flink started.
+func runningTaskManagers(t *testing.T) (ids []int) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(flinkHome, "run", "taskmanager-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil && syscall.Kill(id, 0) == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// spareTaskManager waits until Flink has forgotten those that were killed, and
+// sees to it that there are two.
+func spareTaskManager(t *testing.T) {
+	t.Helper()
+	var overview struct{ TaskManagers int }
+	eventually(t, func() bool {
+		get(t, "/overview", &overview)
+		return overview.TaskManagers == len(runningTaskManagers(t))
+	}, func() string {
+		return fmt.Sprintf("Flink has %d TaskManagers, want those that run", overview.TaskManagers)
+	})
+	if overview.TaskManagers < 2 {
+		taskManagers(t)
+	}
+}
+
 // TestInterrupt ends a job with ctrl-C and finishes it by a second run.
 func TestInterrupt(t *testing.T) {
 	in, output, before := documents(t, 400, 2500), filepath.Join(t.TempDir(), "out"), workers(t, "predict")
@@ -505,6 +643,129 @@ func TestInterrupt(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTerminate ends launchers with SIGTERM: the job goes on to its end, and with
+// --cancel_on_exit it is cancelled.
+func TestTerminate(t *testing.T) {
+	in, before := documents(t, 400, 1000), workers(t, "predict")
+	direct := filepath.Join(t.TempDir(), "direct")
+	must(t, "predict", "--input="+in, "--output="+direct)
+	want := files(t, direct)
+	flags := append(environments(t, "predict")["process"], "--input="+in)
+	terminate := func(t *testing.T, output string, more ...string) (string, int) {
+		j := start(t, "predict", slices.Concat(flags, more, []string{"--output=" + output})...)
+		eventually(t, func() bool { return len(done(t, output)) > 0 }, func() string { return "no documents are labelled" })
+		j.cmd.Process.Signal(syscall.SIGTERM)
+		begin := time.Now()
+		stdout, stderr, status := j.wait(t)
+		took := time.Since(begin)
+		t.Logf("it took the launcher %v to end, with %d of 400 documents done", took.Round(time.Millisecond), len(done(t, output)))
+		if status != 1 || stdout != "" {
+			t.Errorf("exit status %d: %s%s", status, stdout, stderr)
+		}
+		if took > 30*time.Second { // 10, and a busy machine
+			t.Errorf("it took the launcher %v to end", took)
+		}
+		return lastLine(stderr), len(done(t, output))
+	}
+	t.Run("leaves the job", func(t *testing.T) {
+		output := filepath.Join(t.TempDir(), "out")
+		said, labelled := terminate(t, output)
+		if !strings.HasPrefix(said, "linnet: interrupted by SIGTERM: the job goes on without this program") {
+			t.Errorf("it says %s", said)
+		}
+		if labelled == 400 {
+			t.Fatal("the job was over before the signal; give it more documents")
+		}
+		eventually(t, func() bool { return running(t) == 0 }, func() string { return "the job does not end" })
+		noWorkers(t, "predict", before)
+		same(t, files(t, output), want)
+		if n := len(done(t, output)); n != 400 {
+			t.Errorf("%d documents are done, want all", n)
+		}
+		if says := must(t, "predict", append(flags, "--output="+output)...); !strings.Contains(says, "nothing to do, 400 documents done before") {
+			t.Errorf("the next run says %s", says)
+		}
+	})
+	t.Run("cancels it", func(t *testing.T) {
+		output := filepath.Join(t.TempDir(), "out")
+		said, _ := terminate(t, output, "--cancel_on_exit")
+		if !strings.HasPrefix(said, "linnet: interrupted by SIGTERM: job ") || !strings.Contains(said, " is cancelled") {
+			t.Errorf("it says %s", said)
+		}
+		eventually(t, func() bool { return running(t) == 0 }, func() string { return "the job still runs" })
+		noWorkers(t, "predict", before)
+		if n := len(done(t, output)); n == 400 {
+			t.Error("all documents are labelled after the job was cancelled")
+		}
+		must(t, "predict", append(flags, "--output="+output)...)
+		same(t, files(t, output), want)
+	})
+	for _, c := range []struct {
+		name, says string
+		signal     os.Signal
+		more       []string
+		goesOn     bool
+	}{
+		{"evaluate leaves the job", "linnet: interrupted by SIGTERM: the job goes on without this program", syscall.SIGTERM, nil, true},
+		{"evaluate cancels it", "linnet: interrupted by SIGTERM: job ", syscall.SIGTERM, []string{"--cancel_on_exit"}, false},
+		{"evaluate cancels it at ctrl-C", "linnet: interrupted: job ", os.Interrupt, nil, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			j := start(t, "evaluate", slices.Concat(environments(t, "evaluate")["process"], c.more, []string{"--input=" + annotated(t, 400)})...)
+			eventually(t, func() bool { return len(workers(t, "evaluate")) > 0 && running(t) == 1 }, func() string { return "no job" })
+			ended := endedJobs(t)
+			j.cmd.Process.Signal(c.signal)
+			stdout, stderr, status := j.wait(t)
+			if said := lastLine(stderr); status != 1 || !strings.HasPrefix(said, c.says) {
+				t.Errorf("exit status %d: %s%s", status, stdout, stderr)
+			}
+			eventually(t, func() bool { return running(t) == 0 }, func() string { return "the job still runs" })
+			after, want := endedJobs(t), "CANCELED"
+			if c.goesOn {
+				want = "FINISHED"
+			}
+			if after[want] != ended[want]+1 {
+				t.Errorf("jobs ended %v before and %v after, want one more %s", ended, after, want)
+			}
+			noWorkers(t, "evaluate", nil)
+		})
+	}
+}
+
+// annotated copies the annotated sample so often.
+func annotated(t *testing.T, copies int) string {
+	t.Helper()
+	dir := t.TempDir()
+	paths, err := filepath.Glob("../testdata/annotated/*.ann")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("%d annotated files, %v", len(paths), err)
+	}
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range copies {
+			if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%04d-%s", i, filepath.Base(path))), data, 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return dir
+}
+
+// endedJobs counts Flink's jobs by how they ended.
+func endedJobs(t *testing.T) map[string]int {
+	t.Helper()
+	var all struct{ Jobs []struct{ State string } }
+	get(t, "/jobs/overview", &all)
+	ended := map[string]int{}
+	for _, j := range all.Jobs {
+		ended[j.State]++
+	}
+	return ended
 }
 
 // running is the number of Flink's jobs that are not over.

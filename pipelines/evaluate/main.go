@@ -48,6 +48,7 @@ type options struct {
 	modelURI, predictions, report, labelSet, device  string
 	windowSize, stride, batchSize, verbosity, status int
 	maxDocumentBytes                                 cli.Bytes
+	cancelOnExit                                     bool
 }
 
 func define(f *cli.Flags) *options {
@@ -63,6 +64,7 @@ func define(f *cli.Flags) *options {
 	f.IntVar(&o.batchSize, "prediction_batch_size", 0, "context `windows` in a batch; 0 for the model's choice")
 	f.Var(&o.maxDocumentBytes, "max_document_bytes", "largest document that is read, in `bytes` (64MiB)")
 	f.IntVar(&o.status, "rejected_exit_status", 3, "exit `status` when some documents could not be judged")
+	f.CancelOnExit(&o.cancelOnExit)
 	f.IntVar(&o.verbosity, "verbosity", 1, "`level` of detail: 0 errors and the table, 1 progress, 2 devices and Beam's log")
 	return o
 }
@@ -217,8 +219,10 @@ func (o *options) evaluate(ctx context.Context) error {
 	defer context.AfterFunc(ctx, progress.Stop)()
 	p, s := beam.NewPipelineWithRoot()
 	pipeline(s, opts, set, score)
-	run, err := runners.Run(ctx, p, transforms.Namespace, o.verbosity)
+	run, err := o.run(ctx, p)
 	switch {
+	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)): // it tells what became of the job
+		return err
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil && progress.Err() != nil:
@@ -253,6 +257,17 @@ func (o *options) evaluate(ctx context.Context) error {
 		return &cli.Status{Code: o.status, Err: err}
 	}
 	return nil
+}
+
+// run runs p; what SIGTERM means to a job elsewhere --cancel_on_exit says.
+func (o *options) run(ctx context.Context, p *beam.Pipeline) (*runners.Result, error) {
+	run := func(ctx context.Context) (*runners.Result, error) {
+		return runners.Run(ctx, p, transforms.Namespace, o.verbosity)
+	}
+	if runners.Local() || o.cancelOnExit {
+		return run(ctx)
+	}
+	return cli.Leave(ctx, run)
 }
 
 // pipeline judges every document of set.

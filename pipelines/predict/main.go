@@ -80,7 +80,7 @@ func define(f *cli.Flags) *options {
 	f.DurationVar(&o.watchInterval, "watch_interval", 5*time.Second, "`time` between two looks at the input; a document is taken when it stood still for so long")
 	f.Float64Var(&o.maxRejected, "max_rejected", 0.1, "`share` of rejected documents above which the run fails, from 100 documents on")
 	f.IntVar(&o.rejectedStatus, "rejected_exit_status", 3, "exit `status` when some documents were rejected")
-	f.BoolVar(&o.cancelOnExit, "cancel_on_exit", false, "cancel a job elsewhere at SIGTERM, too, and not only at ctrl-C")
+	f.CancelOnExit(&o.cancelOnExit)
 	f.Var(&o.maxDocumentBytes, "max_document_bytes", "largest document that is read, in `bytes` (64MiB)")
 	f.Var(&o.memoryLimit, "memory_limit", "`bytes` of memory that the program aims to stay below (its own 70 MB come on top), 0 for no limit; documents in flight take a quarter of it at most")
 	f.IntVar(&o.verbosity, "verbosity", 1, "`level` of detail: 0 errors, 1 progress and summary, 2 devices and Beam's log, 3 batches")
@@ -362,8 +362,8 @@ func (o *options) label(ctx context.Context) error {
 		}
 		return nil
 	}
-	if errors.Is(err, errLeft) {
-		return err
+	if errors.Is(err, cli.ErrLeft) {
+		return fmt.Errorf("%w; the same command gathers its records when it is over", err)
 	}
 	if err != nil {
 		if e := progress.Err(); e != nil && ctx.Err() == nil {
@@ -392,40 +392,15 @@ func (o *options) label(ctx context.Context) error {
 	return o.judge(result.Counters, example)
 }
 
-// errLeft says that a job elsewhere goes on without this program.
-var errLeft = fmt.Errorf("%w: the job goes on without this program (--cancel_on_exit would cancel it); the same command gathers its records when it is over", cli.ErrTerminated)
-
-// run runs p. What becomes of a job elsewhere at SIGTERM --cancel_on_exit says:
-// who sends it may want the launcher's machine and not the job's end.
+// run runs p; what SIGTERM means to a job elsewhere --cancel_on_exit says.
 func (o *options) run(ctx context.Context, p *beam.Pipeline) (*runners.Result, error) {
-	if runners.Local() || o.cancelOnExit {
+	run := func(ctx context.Context) (*runners.Result, error) {
 		return runners.Run(ctx, p, transforms.Namespace, o.verbosity)
 	}
-	cancels, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer cancel(nil)
-	left := make(chan struct{})
-	defer context.AfterFunc(ctx, func() {
-		if errors.Is(context.Cause(ctx), cli.ErrTerminated) {
-			close(left)
-		} else {
-			cancel(context.Cause(ctx))
-		}
-	})()
-	type ran struct {
-		result *runners.Result
-		err    error
+	if runners.Local() || o.cancelOnExit {
+		return run(ctx)
 	}
-	over := make(chan ran, 1)
-	go func() {
-		result, err := runners.Run(cancels, p, transforms.Namespace, o.verbosity)
-		over <- ran{result, err}
-	}()
-	select {
-	case r := <-over:
-		return r.result, r.err
-	case <-left:
-		return nil, errLeft
-	}
+	return cli.Leave(ctx, run)
 }
 
 // firstRejected is the first of the merged records of rejections, or "".

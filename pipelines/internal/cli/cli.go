@@ -153,6 +153,46 @@ func Interruptible(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { signal.Stop(signals); cancel(nil) }
 }
 
+// ErrLeft says that a job elsewhere goes on without this program.
+var ErrLeft = fmt.Errorf("%w: the job goes on without this program (--cancel_on_exit would cancel it)", ErrTerminated)
+
+// CancelOnExit adds the flag --cancel_on_exit, for Leave.
+func (f *Flags) CancelOnExit(p *bool) {
+	f.BoolVar(p, "cancel_on_exit", false, "cancel a job elsewhere at SIGTERM, too, and not only at ctrl-C")
+}
+
+// Leave runs a job elsewhere. At SIGTERM it returns ErrLeft and leaves the job
+// alone, for who sends it may want the launcher's machine and not the job's end;
+// any other end of ctx ends the context of run.
+func Leave[T any](ctx context.Context, run func(context.Context) (T, error)) (T, error) {
+	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	left := make(chan struct{})
+	defer context.AfterFunc(ctx, func() {
+		if errors.Is(context.Cause(ctx), ErrTerminated) {
+			close(left)
+		} else {
+			cancel(context.Cause(ctx))
+		}
+	})()
+	type ran struct {
+		result T
+		err    error
+	}
+	over := make(chan ran, 1)
+	go func() {
+		result, err := run(inner)
+		over <- ran{result, err}
+	}()
+	select {
+	case r := <-over:
+		return r.result, r.err
+	case <-left:
+		var none T
+		return none, ErrLeft
+	}
+}
+
 // Strings is a flag that may be repeated.
 type Strings []string
 
