@@ -21,7 +21,7 @@ from airflow.providers.google.cloud.transfers.gcs_to_gcs import GCSToGCSOperator
 from airflow.providers.standard.operators.python import BranchPythonOperator, PythonOperator
 from airflow.sdk import DAG
 
-from linnet_tasks import BIN, DAY
+from linnet_tasks import BIN, DAY, DEFAULTS
 
 BUCKET = os.environ.get("LINNET_BUCKET", "linnet-issues")
 PROJECT = os.environ.get("LINNET_PROJECT", "linnet")
@@ -57,6 +57,7 @@ with DAG(
     schedule="0 4 * * *",
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
     catchup=False,
+    default_args=DEFAULTS,
     max_active_runs=1,
     tags=["linnet", "dataflow", "gpu"],
 ) as dag:

@@ -25,6 +25,7 @@ with DAG(
     schedule="0 3 * * *",
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
     catchup=False,
+    default_args=linnet.DEFAULTS,
     max_active_runs=1,
     tags=["linnet", "flink"],
 ) as dag:

@@ -17,6 +17,7 @@ with DAG(
     schedule="0 2 * * *",
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
     catchup=False,
+    default_args=linnet.DEFAULTS,
     max_active_runs=1,  # two runs into one folder would wait for one another
     tags=["linnet"],
 ) as dag:

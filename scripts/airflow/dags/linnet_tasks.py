@@ -8,12 +8,14 @@ Settings are environment variables of the scheduler and its workers:
     LINNET_PUBLISHED   folder that readers take finished documents from
     LINNET_REPORTS     folder of evaluate's reports, one a run
     LINNET_WAIT        seconds to wait for new documents before a run ends with nothing done
+    LINNET_RETRY       seconds after which a task that failed is tried again, twice (300)
 
 The DAGs for Dataflow and Flink take gs:// addresses, and the settings that each names at its top.
 """
 
 import os
 import shutil
+from datetime import timedelta
 from pathlib import Path
 
 BIN = os.environ.get("LINNET_BIN", "/opt/linnet")
@@ -22,6 +24,8 @@ LABELLED = os.environ.get("LINNET_LABELLED", "/data/labelled")
 PUBLISHED = os.environ.get("LINNET_PUBLISHED", "/data/published")
 REPORTS = os.environ.get("LINNET_REPORTS", "/data/reports")
 WAIT = float(os.environ.get("LINNET_WAIT", "3600"))
+
+DEFAULTS = {"retries": 2, "retry_delay": timedelta(seconds=float(os.environ.get("LINNET_RETRY", "300")))}
 
 # A run that somebody starts by hand has no logical date.
 DAY = "{{ (dag_run.logical_date or dag_run.run_after) | ds }}"
