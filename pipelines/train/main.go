@@ -122,7 +122,7 @@ func run(ctx context.Context) error {
 		if err := o.check(f); err != nil {
 			return err
 		}
-		if o.verbosity > 0 {
+		if o.verbosity > 0 && !runners.DryRun() {
 			fmt.Fprintf(os.Stderr, "training on %s …\n", strings.Join(o.input, ", "))
 		}
 	}
@@ -171,15 +171,14 @@ func (o *options) check(f *cli.Flags) error {
 	case f.Given("num_classes") && o.config.NumClasses < 1:
 		return cli.Usagef("--num_classes=%d: it must be 1 or more", o.config.NumClasses)
 	}
-	if _, err := store.For(context.Background(), o.modelOut); err != nil {
-		return cli.Usagef("--model_out: %w", err)
+	if !runners.DryRun() {
+		if _, err := store.For(context.Background(), o.modelOut); err != nil {
+			return cli.Usagef("--model_out: %w", err)
+		}
 	}
 	if o.workers > 0 {
 		if err := runners.Check(); err != nil {
 			return cli.Usagef("%w", err)
-		}
-		if runners.DryRun() {
-			return cli.Usagef("--dry_run: a training is a job a round, each from what the one before came to; leave it out")
 		}
 		if err := runners.CheckPaths(append(slices.Concat(o.input, o.validation, o.test), o.modelOut)...); err != nil {
 			return cli.Usagef("%w", err)
@@ -261,9 +260,17 @@ func parseLabelMap(values []string) (map[string]string, error) {
 
 // train reads the documents, trains and saves.
 func (o *options) train(ctx context.Context, f *cli.Flags) error {
+	folder, err := input.Absolute(store.Join(o.modelOut, trainingFolder))
+	if err != nil {
+		return err
+	}
+	job := &averaging.Job{Folder: transforms.Path(folder), InputSize: o.config.InputSize, Cores: o.cores, Verbosity: o.verbosity}
+	if o.workers > 0 && runners.DryRun() { // a round; all of them are alike
+		_, err := runners.Run(ctx, job.Pipeline(o.workers, max(1, o.roundSteps)), transforms.Namespace, o.verbosity)
+		return err
+	}
 	var weights *model.Weights
 	if o.initModel != "" {
-		var err error
 		if weights, err = o.loadInit(ctx, f); err != nil {
 			return err
 		}
@@ -286,16 +293,12 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 		o.warn(parts, &options.Config)
 		o.say(&options.Config)
 	}
-	folder, err := input.Absolute(store.Join(o.modelOut, trainingFolder))
-	if err != nil {
-		return err
-	}
 	at := checkpoint{path: store.Join(folder, checkpointFile)}
 	if options.Resume, err = at.find(ctx, o.resume, o.verbosity); err != nil {
 		return told(ctx, err)
 	}
 	options.Checkpoint = at.write
-	job := &averaging.Job{Folder: transforms.Path(folder), InputSize: options.Config.InputSize, Cores: o.cores, Verbosity: o.verbosity}
+	job.InputSize = options.Config.InputSize
 	if o.workers > 0 {
 		if err := job.Begin(ctx, o.documents, parts[0]); err != nil {
 			return told(ctx, err)

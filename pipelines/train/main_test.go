@@ -22,7 +22,8 @@ func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"train": main
 
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
+		Dir:           "testdata/script",
+		UpdateScripts: os.Getenv("LINNET_UPDATE") != "", // goldens, with a new Beam
 		Setup: func(env *testscript.Env) error {
 			err := os.WriteFile(filepath.Join(env.WorkDir, "utf16.txt"), []byte("\xff\xfeA\x00g\x00"), 0o666)
 			return errors.Join(err, writeCorpus(filepath.Join(env.WorkDir, "corpus")))

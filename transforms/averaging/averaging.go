@@ -83,13 +83,7 @@ func (j *Job) Round(ctx context.Context, r train.Round, run func(*beam.Pipeline)
 		return err
 	}
 	end := r.State.Step() + r.Steps
-	p, s := beam.NewPipelineWithRoot()
-	numbers := make([]int, r.Workers)
-	for i := range numbers {
-		numbers[i] = i
-	}
-	Train(s, *j, r.Workers, r.Steps, beam.CreateList(s, numbers))
-	if err := run(p); err != nil {
+	if err := run(j.Pipeline(r.Workers, r.Steps)); err != nil {
 		return err
 	}
 	for i := range r.Workers {
@@ -114,6 +108,17 @@ func (j *Job) Round(ctx context.Context, r train.Round, run func(*beam.Pipeline)
 		}
 	}
 	return nil
+}
+
+// Pipeline is a round of so many workers and steps as a pipeline.
+func (j *Job) Pipeline(workers, steps int) *beam.Pipeline {
+	p, s := beam.NewPipelineWithRoot()
+	numbers := make([]int, workers)
+	for i := range numbers {
+		numbers[i] = i
+	}
+	Train(s, *j, workers, steps, beam.CreateList(s, numbers))
+	return p
 }
 
 // End removes what Begin and Round wrote.
