@@ -486,12 +486,14 @@ func taskManagers(t *testing.T) {
 	}
 }
 
-// TestRandomKills kills the launcher, a worker or a TaskManager with SIGKILL at
-// moments spread over a job, now and then several times before a run may finish.
+// TestRandomKills kills the launcher, a worker or a TaskManager with SIGKILL, in
+// turn at a moment spread over the run and at a number of documents done, now and
+// then several times before a run may finish.
 // Every output is whole or absent, and in the end the bytes are an undisturbed
 // run's.
 func TestRandomKills(t *testing.T) {
-	args := []string{"--input=" + documents(t, 300, 300), "--format=yedda,csv,jsonl"}
+	const total = 600
+	args := []string{"--input=" + documents(t, total, 150), "--format=yedda,csv,jsonl"}
 	direct := filepath.Join(t.TempDir(), "direct")
 	must(t, "predict", append(args, "--output="+direct)...)
 	want := files(t, direct)
@@ -510,7 +512,13 @@ func TestRandomKills(t *testing.T) {
 			spareTaskManager(t)
 		}
 		j := start(t, "predict", slices.Concat(args, []string{"--output=" + output})...)
-		time.Sleep(moment)
+		if kill%2 == 0 {
+			time.Sleep(moment)
+		} else {
+			before := len(done(t, output))
+			n := before + int(r.Float64()*float64(total-before))
+			eventually(t, func() bool { return len(done(t, output)) >= n }, func() string { return fmt.Sprintf("%d documents are not reached", n) })
+		}
 		id := 0
 		switch victim {
 		case "launcher":

@@ -510,7 +510,7 @@ func TestStorageWeather(t *testing.T) {
 	}
 	for _, runner := range []string{"direct", "prism"} {
 		args := []string{"--runner=" + runner, "--input=gs://in/docs", "--output=gs://out/" + runner}
-		w.share.Store(5)
+		w.share.Store(15)
 		if stdout, stderr, status := predict(t, args...); status != 0 {
 			t.Errorf("%s: exit status %d: %s%s", runner, status, stdout, stderr)
 		}
@@ -522,19 +522,34 @@ func TestStorageWeather(t *testing.T) {
 	}
 	t.Logf("%d requests were disturbed", w.n.Load())
 
-	// Storage that takes nothing any more: one line, and later all of it.
-	args := []string{"--input=gs://in/docs", "--output=gs://out/later"}
-	w.writes.Store(0)
-	begin := time.Now()
-	_, stderr, status := predict(t, append(args, "--verbosity=0")...)
-	if status != 1 || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "linnet: ") || !strings.Contains(stderr, "gs://out/later/") {
-		t.Errorf("exit status %d, %q; want 1 and one line that names the place", status, stderr)
+	// Storage that takes nothing any more, from the first write on and in the
+	// middle: one line, and later all of it.
+	for _, writes := range []int64{0, 30} {
+		prefix := fmt.Sprintf("later%d", writes)
+		args := []string{"--input=gs://in/docs", "--output=gs://out/" + prefix}
+		w.writes.Store(writes)
+		begin := time.Now()
+		_, stderr, status := predict(t, append(args, "--verbosity=0")...)
+		if status != 1 || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "linnet: ") || !strings.Contains(stderr, "gs://out/"+prefix+"/") {
+			t.Errorf("exit status %d, %q; want 1 and one line that names the place", status, stderr)
+		}
+		t.Logf("after %d writes it gave up in %v: %s", writes, time.Since(begin).Round(time.Second), stderr)
+		check(prefix, false)
+		w.writes.Store(-1)
+		// The lock could not be removed; it is free when it was not renewed for 5
+		// minutes.
+		req, err := http.NewRequest(http.MethodDelete, backend.URL+"/storage/v1/b/out/o/"+url.PathEscape(prefix+"/"+transforms.LockFile), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp, err := http.DefaultClient.Do(req); err != nil {
+			t.Fatal(err)
+		} else {
+			resp.Body.Close()
+		}
+		if _, stderr, status := predict(t, args...); status != 0 {
+			t.Errorf("the next run: exit status %d: %s", status, stderr)
+		}
+		check(prefix, true)
 	}
-	t.Logf("gave up after %v: %s", time.Since(begin).Round(time.Second), stderr)
-	check("later", false)
-	w.writes.Store(-1)
-	if _, stderr, status := predict(t, args...); status != 0 {
-		t.Errorf("the next run: exit status %d: %s", status, stderr)
-	}
-	check("later", true)
 }

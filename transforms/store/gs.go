@@ -296,31 +296,43 @@ func (g *gs) Write(ctx context.Context, uri string, data []byte) error {
 }
 
 // Create sends the object in pieces of 16 MiB; it is there when the last one
-// is. The client sends a lost piece again.
+// is. The client sends a lost piece again; where the last answer is lost, all is
+// sent again.
 func (g *gs) Create(ctx context.Context, uri string, write func(io.Writer) error) error {
 	var failed error // of write, which is no error of the store's
 	err := g.replace(ctx, uri, func(o *storage.ObjectHandle, generation int64) error {
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		// The client tries a piece that fails again without end.
-		idle := time.AfterFunc(g.idle, func() { cancel(fmt.Errorf("nothing could be sent for %v: %w", g.idle, os.ErrDeadlineExceeded)) })
-		defer idle.Stop()
-		w := o.If(generationIs(generation)).NewWriter(ctx)
-		w.ContentType = "application/octet-stream"
-		w.ProgressFunc = func(int64) { idle.Reset(g.idle) }
-		if failed = write(w); failed != nil {
-			cancel(failed) // Close alone would store what was sent so far
-		}
-		err := w.Close()
-		if cause := context.Cause(ctx); err != nil && errors.Is(cause, os.ErrDeadlineExceeded) {
-			failed, err = nil, cause
-		}
-		return errors.Join(failed, err)
+		return g.again(ctx, func() (err error) {
+			failed, err = g.createOnce(ctx, o, write, generation)
+			return err
+		})
 	})
 	if failed != nil {
 		return failed
 	}
 	return err
+}
+
+// createOnce returns an error of write as failed, too.
+func (g *gs) createOnce(ctx context.Context, o *storage.ObjectHandle, write func(io.Writer) error, generation int64) (failed, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	// The client tries a piece that fails again without end.
+	idle := time.AfterFunc(g.idle, func() { cancel(fmt.Errorf("nothing could be sent for %v: %w", g.idle, os.ErrDeadlineExceeded)) })
+	defer idle.Stop()
+	w := o.If(generationIs(generation)).NewWriter(ctx)
+	w.ContentType = "application/octet-stream"
+	w.ProgressFunc = func(int64) { idle.Reset(g.idle) }
+	if failed = write(w); failed != nil {
+		cancel(failed) // Close alone would store what was sent so far
+	}
+	err = w.Close()
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, os.ErrDeadlineExceeded) {
+		return nil, cause
+	}
+	if failed != nil {
+		return failed, failed
+	}
+	return nil, err
 }
 
 // replace has an object written, on condition that it is of the generation that
@@ -357,23 +369,34 @@ func generationIs(generation int64) storage.Conditions {
 // put writes an object in one request, in place of the given generation, or
 // where there is none (0). Trying again after a lost answer may find the
 // generation gone, by its own doing: then the status is 412 too.
-func (g *gs) put(ctx context.Context, o *storage.ObjectHandle, data []byte, generation int64) (int64, error) {
+func (g *gs) put(ctx context.Context, o *storage.ObjectHandle, data []byte, generation int64) (written int64, err error) {
+	err = g.again(ctx, func() (err error) {
+		written, err = g.putOnce(ctx, o, data, generation)
+		return err
+	})
+	return written, err
+}
+
+// again calls try until it succeeds or fails for good.
+func (g *gs) again(ctx context.Context, try func() error) error {
 	backoff := g.backoff
 	for attempt := 1; ; attempt++ {
-		written, err := g.putOnce(ctx, o.If(generationIs(generation)), data)
-		if err == nil || attempt >= g.attempts || !storage.ShouldRetry(err) {
-			return written, err
+		err := try()
+		if err == nil || attempt >= g.attempts || !storage.ShouldRetry(err) || errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
 		}
 		if err := gax.Sleep(ctx, backoff.Pause()); err != nil {
-			return 0, err
+			return err
 		}
 	}
 }
 
-func (g *gs) putOnce(ctx context.Context, o *storage.ObjectHandle, data []byte) (generation int64, err error) {
+func (g *gs) putOnce(ctx context.Context, o *storage.ObjectHandle, data []byte, generation int64) (written int64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	w := o.Retryer(storage.WithPolicy(storage.RetryNever)).NewWriter(ctx)
+	// A handle of its own: o.Retryer would change o's retries, too.
+	once := g.client.Bucket(o.BucketName()).Object(o.ObjectName()).Retryer(storage.WithPolicy(storage.RetryNever))
+	w := once.If(generationIs(generation)).NewWriter(ctx)
 	w.ChunkSize = 0 // one request, which is atomic
 	w.ContentType = "application/octet-stream"
 	w.CRC32C, w.SendCRC32C = crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)), true

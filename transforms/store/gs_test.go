@@ -31,7 +31,7 @@ type fakeGS struct {
 	requests []string
 	sent     int64                     // bytes of bodies
 	fault    func(r *http.Request) int // a status instead of an answer; 0 is none
-	lose     func(r *http.Request) int // a status after the work was done
+	lose     func(r *http.Request) int // a status after the work was done; 200 cuts the answer short
 }
 
 func (f *fakeGS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -64,7 +64,14 @@ func (f *fakeGS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if lose != nil {
 		if status := lose(r); status != 0 {
-			f.HTTPHandler().ServeHTTP(httptest.NewRecorder(), r)
+			answer := httptest.NewRecorder()
+			f.HTTPHandler().ServeHTTP(answer, r)
+			if status == http.StatusOK {
+				maps.Copy(w.Header(), answer.Header())
+				w.Header().Set("Content-Length", strconv.Itoa(answer.Body.Len()))
+				w.Write(answer.Body.Bytes()[:answer.Body.Len()/2])
+				panic(http.ErrAbortHandler)
+			}
 			fail(status)
 			return
 		}
@@ -323,6 +330,12 @@ func TestGSCreateEnds(t *testing.T) {
 		})
 		wantError(t, err, nil, "gs://lab/x.txt: ")
 	}
+	// All is stored, and its answer cut short: it is sent again.
+	fake.set(nil, times(1, http.StatusOK, upload))
+	if err := s.Create(t.Context(), "gs://lab/y.txt", func(w io.Writer) error { _, err := io.WriteString(w, "text"); return err }); err != nil {
+		t.Errorf("after an answer cut short: %v", err)
+	}
+	wantContent(t, s, "gs://lab/y.txt", "text")
 	want := errors.New("no more")
 	fake.set(times(0, 503, always), nil)
 	if err := s.Create(t.Context(), "gs://lab/x.txt", func(io.Writer) error { return want }); !errors.Is(err, want) {
@@ -344,6 +357,10 @@ func TestGSWrite(t *testing.T) {
 	fake.set(nil, times(1, 503, upload))
 	mustWrite(t, s, "gs://lab/out/new.txt", "new")
 	wantContent(t, s, "gs://lab/out/new.txt", "new")
+	// And what it has to find out then is asked again, too.
+	fake.set(times(2, 503, func(r *http.Request) bool { return r.Method == http.MethodGet }), times(1, 503, upload))
+	mustWrite(t, s, uri, "three")
+	wantContent(t, s, uri, "three")
 	// Another writer comes in between.
 	meddle := times(1, 0, func(r *http.Request) bool {
 		if upload(r) && r.URL.Query().Get("ifGenerationMatch") != "0" {
