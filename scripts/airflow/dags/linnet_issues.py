@@ -7,7 +7,6 @@ from datetime import datetime, timezone
 
 from airflow.providers.apache.beam.operators.beam import BeamRunGoPipelineOperator
 from airflow.providers.standard.operators.python import BranchPythonOperator, PythonOperator
-from airflow.providers.standard.sensors.python import PythonSensor
 from airflow.sdk import DAG
 
 import linnet_tasks as linnet
@@ -21,14 +20,7 @@ with DAG(
     max_active_runs=1,  # two runs into one folder would wait for one another
     tags=["linnet"],
 ) as dag:
-    wait = PythonSensor(
-        task_id="wait_for_documents",
-        python_callable=linnet.new_documents,
-        poke_interval=min(60, max(linnet.WAIT, 0.1)),
-        timeout=linnet.WAIT,
-        mode="reschedule",
-        soft_fail=True,
-    )
+    wait = linnet.wait_for_documents()
     predict = BeamRunGoPipelineOperator(
         task_id="predict",
         launcher_binary=f"{linnet.BIN}/predict",

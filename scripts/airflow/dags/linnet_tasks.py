@@ -18,6 +18,8 @@ import shutil
 from datetime import timedelta
 from pathlib import Path
 
+from airflow.providers.standard.sensors.python import PythonSensor
+
 BIN = os.environ.get("LINNET_BIN", "/opt/linnet")
 ISSUES = os.environ.get("LINNET_ISSUES", "/data/issues")
 LABELLED = os.environ.get("LINNET_LABELLED", "/data/labelled")
@@ -41,6 +43,18 @@ def new_documents(issues=ISSUES, labelled=LABELLED):
             print("new:", name)
             return True
     return False
+
+
+def wait_for_documents():
+    """The sensor before predict; a run without new documents is skipped."""
+    return PythonSensor(
+        task_id="wait_for_documents",
+        python_callable=new_documents,
+        poke_interval=min(60, max(WAIT, 0.1)),
+        timeout=WAIT,
+        mode="reschedule",
+        soft_fail=True,
+    )
 
 
 def annotated_documents(issues=ISSUES):
