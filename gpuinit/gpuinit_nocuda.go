@@ -13,3 +13,7 @@ func built() error                                           { return errNotBuil
 func probe(context.Context, time.Duration) (*Machine, error) { return nil, errNotBuilt }
 func initialise(context.Context, Options) (*GPUs, error)     { return nil, errNotBuilt }
 func explain(err error, _ *Device) error                     { return err }
+
+func newMonitor([]Device, time.Duration) *Monitor {
+	return &Monitor{stop: func() []Usage { return nil }}
+}

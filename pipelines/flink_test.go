@@ -626,6 +626,55 @@ func spareTaskManager(t *testing.T) {
 	}
 }
 
+// TestGPUCheck has a worker on each of two or more TaskManagers answer, and
+// waits in vain for one more.
+func TestGPUCheck(t *testing.T) {
+	var overview struct {
+		TaskManagers int
+		SlotsTotal   int `json:"slots-total"`
+	}
+	spareTaskManager(t)
+	eventually(t, func() bool {
+		get(t, "/overview", &overview)
+		return overview.TaskManagers >= 2
+	}, func() string { return "no second TaskManager" })
+	before, n := workers(t, "gpucheck"), overview.TaskManagers
+	flags := append(environments(t, "gpucheck")["process"], "--device=cpu", "--json",
+		fmt.Sprintf("--parallelism=%d", overview.SlotsTotal), "--output="+t.TempDir())
+	type report struct {
+		Answered  int
+		Error     string
+		Processes []struct {
+			Host string
+			PID  int
+		}
+	}
+	answers := func(stdout string) (r report) {
+		if err := json.Unmarshal([]byte(stdout), &r); err != nil {
+			t.Fatalf("%v: %s", err, stdout)
+		}
+		distinct := map[int]bool{}
+		for _, p := range r.Processes {
+			distinct[p.PID] = true
+		}
+		if r.Answered != n || len(distinct) != n {
+			t.Errorf("%d answers of %d processes on %d TaskManagers", r.Answered, len(distinct), n)
+		}
+		return r
+	}
+	r := answers(must(t, "gpucheck", append(flags, fmt.Sprintf("--workers=%d", n))...))
+	if r.Error != "" {
+		t.Errorf("it fails: %s", r.Error)
+	}
+	stdout, stderr, status := run(t, "gpucheck", append(flags, fmt.Sprintf("--workers=%d", n+1), "--timeout=10s")...)
+	want := fmt.Sprintf("linnet: gpucheck: %d of %d worker processes answered within 10s", n, n+1)
+	if status != 1 || !strings.HasPrefix(lastLine(stderr), want) {
+		t.Errorf("exit status %d: %s, want 1: %s", status, stderr, want)
+	}
+	answers(stdout)
+	noWorkers(t, "gpucheck", before)
+}
+
 // TestInterrupt ends a job with ctrl-C and finishes it by a second run.
 func TestInterrupt(t *testing.T) {
 	in, output, before := documents(t, 400, 2500), filepath.Join(t.TempDir(), "out"), workers(t, "predict")

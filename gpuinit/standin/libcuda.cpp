@@ -30,7 +30,7 @@ struct Card {
   size_t memory;
   std::mutex mu;
   size_t taken = 0;
-  long launches = 0, lose = -1, wrong = number("STANDIN_WRONG", 0);
+  long launches = 0, windows = 0, lose = -1, wrong = number("STANDIN_WRONG", 0);
   CUresult lost = CUDA_SUCCESS, code = CUDA_ERROR_UNKNOWN;
 };
 std::deque<Card> cards;
@@ -515,6 +515,7 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
     {
       std::lock_guard l(card.mu);
       n = ++card.launches;
+      if (k->name.rfind("output_", 0) == 0) card.windows = gx; // a block a window
       if (card.lose >= 0 && n > card.lose) card.lost = card.code;
     }
     if (card.lost || card.wrong && n % card.wrong == 0) return;
@@ -524,5 +525,15 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
     k->run(k->code, grid, block, p.data());
   });
   return CUDA_SUCCESS;
+}
+// For libnvml.cpp: bytes that this process took of a card, and the windows of its
+// last batch.
+void standin_taken(int card, int instance, size_t *bytes, long *windows) {
+  *bytes = 0, *windows = 0;
+  for (auto &c : cards) {
+    if (c.card != card || instance >= 0 && c.instance != instance) continue;
+    std::lock_guard l(c.mu);
+    *bytes += c.taken, *windows = std::max(*windows, c.windows);
+  }
 }
 }

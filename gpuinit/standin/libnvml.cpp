@@ -1,4 +1,8 @@
 // A libnvidia-ml.so.1 for tests, of the machine that machine.h makes up.
+#include <dlfcn.h>
+
+#include <algorithm>
+
 #include "machine.h"
 
 extern "C" {
@@ -29,6 +33,28 @@ static int text(char *to, unsigned n, const std::string &s) {
   return 0;
 }
 
+// used is what is in use of a card or an instance: by other processes and by this
+// one, or what STANDIN_CURVE says.
+static unsigned long long used(Handle *h) {
+  unsigned long long others = machine().held(h->card);
+  void *cuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  auto taken = cuda ? (void (*)(int, int, size_t *, long *))dlsym(cuda, "standin_taken") : nullptr;
+  if (!taken) return others;
+  size_t bytes = 0;
+  long windows = 0;
+  taken(h->card, h->instance, &bytes, &windows);
+  std::vector<std::pair<double, double>> points;
+  for (auto &p : split(setting("STANDIN_CURVE", ""), ',')) {
+    double x = 0, y = 0;
+    if (sscanf(p.c_str(), "%lf:%lf", &x, &y) == 2) points.push_back({x, y});
+  }
+  if (points.size() < 2 || !windows) return others + bytes;
+  size_t i = 1;
+  while (i + 1 < points.size() && windows > points[i].first) i++;
+  auto a = points[i - 1], b = points[i];
+  return others + (unsigned long long)std::max(0., a.second + (windows - a.first) * (b.second - a.second) / (b.first - a.first) + .5);
+}
+
 int nvmlInit_v2() { ENTER; return 0; }
 int nvmlShutdown() { ENTER; return 0; }
 const char *nvmlErrorString(int code) {
@@ -46,12 +72,30 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned i, Handle **h) {
   *h = new Handle{(int)i, -1};
   return 0;
 }
+int nvmlDeviceGetHandleByUUID(const char *id, Handle **h) {
+  ENTER;
+  for (int card = 0; card < machine().devices; card++)
+    for (int i = -1; i < machine().mig; i++)
+      if (uuid(card, i) == id) {
+        *h = new Handle{card, i};
+        return 0;
+      }
+  return NOT_FOUND;
+}
+struct Utilisation {
+  unsigned gpu, memory;
+};
+int nvmlDeviceGetUtilizationRates(Handle *, Utilisation *u) { ENTER; *u = {(unsigned)number("STANDIN_UTILISATION", 70), 20}; return 0; }
+int nvmlDeviceGetPowerUsage(Handle *, unsigned *mW) { ENTER; *mW = 150000; return 0; }
+int nvmlDeviceGetClockInfo(Handle *, int kind, unsigned *MHz) { ENTER; *MHz = kind == 1 ? 1410 : 1215; return 0; }
+int nvmlDeviceGetCurrentClocksThrottleReasons(Handle *, unsigned long long *bits) { ENTER; *bits = number("STANDIN_SLOWDOWN", 0); return 0; }
+int nvmlDeviceGetTotalEccErrors(Handle *, int, int, unsigned long long *) { ENTER; return UNSUPPORTED; }
 int nvmlDeviceGetName(Handle *, char *s, unsigned n) { ENTER; return text(s, n, setting("STANDIN_NAME", "Stand-in GPU")); }
 int nvmlDeviceGetUUID(Handle *h, char *s, unsigned n) { ENTER; return text(s, n, uuid(h->card, h->instance)); }
 int nvmlDeviceGetMemoryInfo_v2(Handle *h, Memory2 *m) {
   ENTER;
   m->total = machine().memory / (h->instance < 0 ? 1 : machine().mig);
-  m->used = std::min<unsigned long long>(m->total, machine().held(h->card));
+  m->used = std::min<unsigned long long>(m->total, used(h));
   m->free = m->total - m->used;
   m->reserved = 0;
   return 0;

@@ -14,6 +14,12 @@
 //   STANDIN_LOSE=10:1:999      card 1 is lost by its 11th launch, with error 999
 //                              (without card: every card)
 //   STANDIN_WRONG=3            every third launch on a card does nothing
+//   STANDIN_CURVE=50:664100000,300:5753900000
+//                              NVML's bytes in use by windows of the last batch, in
+//                              lines between and beyond these; without it what is
+//                              allocated
+//   STANDIN_UTILISATION=70     percent, by NVML
+//   STANDIN_SLOWDOWN=4         NVML's bits of reasons
 //   STANDIN_HANG=cuInit,…      functions that never return
 //   STANDIN_FAIL=cuInit:999,…  functions that return this error
 //   STANDIN_LOG=file           gets a line for each call: process, function

@@ -9,6 +9,7 @@ import (
 
 	"github.com/linnet-ml/linnet/model/eval"
 	"github.com/linnet-ml/linnet/pipelines/internal/cli"
+	"github.com/linnet-ml/linnet/pipelines/internal/picture"
 )
 
 //go:embed report.html.tmpl
@@ -35,7 +36,7 @@ func htmlReport(r *report) ([]byte, error) {
 	var b bytes.Buffer
 	if err := page.Execute(&b, struct {
 		*report
-		Plots  []picture
+		Plots  []picture.Picture
 		Shades []int // of cells, percent
 	}{r, plots, shades}); err != nil {
 		return nil, fmt.Errorf("evaluate: report.html: %w", err)

@@ -1,72 +1,22 @@
 package main
 
 import (
-	"bytes"
-	"encoding/base64"
 	"fmt"
-	"html/template"
 	"image/color"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
 
 	"github.com/linnet-ml/linnet/model/eval"
+	"github.com/linnet-ml/linnet/pipelines/internal/picture"
 )
-
-// picture is a plot for the page: an SVG in a data URI, as which nothing in it
-// can run, and its words for those who cannot see it.
-type picture struct {
-	Source  template.URL
-	Alt     string
-	Caption string
-}
-
-// Colours that are told apart in both themes; in the dark one the page turns
-// lightness around and keeps hues.
-var (
-	blue   = color.NRGBA{0x2f, 0x6f, 0xb5, 0xff}
-	orange = color.NRGBA{0xc9, 0x6a, 0x14, 0xff}
-	green  = color.NRGBA{0x3a, 0x8a, 0x4d, 0xff}
-	grey   = color.NRGBA{0x80, 0x80, 0x80, 0xff}
-)
-
-const (
-	plotWidth  = 11 * vg.Centimeter
-	plotHeight = 7.5 * vg.Centimeter
-)
-
-func newPlot(x, y string) *plot.Plot {
-	p := plot.New()
-	p.BackgroundColor = color.Transparent
-	p.X.Label.Text, p.Y.Label.Text = x, y
-	sans := font.Font{Typeface: "Liberation", Variant: "Sans", Size: 10}
-	for _, style := range []*font.Font{&p.X.Label.TextStyle.Font, &p.Y.Label.TextStyle.Font,
-		&p.X.Tick.Label.Font, &p.Y.Tick.Label.Font, &p.Legend.TextStyle.Font} {
-		*style = sans
-	}
-	return p
-}
-
-// render draws p.
-func render(p *plot.Plot, width, height vg.Length, alt, caption string) (picture, error) {
-	canvas := vgsvg.New(width, height)
-	p.Draw(draw.New(canvas))
-	var b bytes.Buffer
-	if _, err := canvas.WriteTo(&b); err != nil {
-		return picture{}, err
-	}
-	source := "data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(b.Bytes())
-	return picture{template.URL(source), alt, caption}, nil //nolint:gosec // made here
-}
 
 // pictures are the plots of a report.
-func pictures(r *report) ([]picture, error) {
-	var all []picture
-	for _, draw := range []func(*report) (picture, error){scoresPlot, calibrationPlot, documentsPlot} {
+func pictures(r *report) ([]picture.Picture, error) {
+	var all []picture.Picture
+	for _, draw := range []func(*report) (picture.Picture, error){scoresPlot, calibrationPlot, documentsPlot} {
 		p, err := draw(r)
 		if err != nil {
 			return nil, err
@@ -79,7 +29,7 @@ func pictures(r *report) ([]picture, error) {
 }
 
 // scoresPlot shows precision, recall and F1 of the classes.
-func scoresPlot(r *report) (picture, error) {
+func scoresPlot(r *report) (picture.Picture, error) {
 	var names []string
 	var values [3]plotter.Values
 	for _, c := range r.Report.Classes {
@@ -92,19 +42,19 @@ func scoresPlot(r *report) (picture, error) {
 		}
 	}
 	if len(names) == 0 {
-		return picture{}, nil
+		return picture.Picture{}, nil
 	}
-	p := newPlot("", "")
+	p := picture.New("", "")
 	p.Y.Min, p.Y.Max = 0, 1
 	// Many classes take more room, and names that stand.
-	width, height := max(plotWidth, vg.Length(len(names))*1.1*vg.Centimeter), plotHeight
+	width, height := max(picture.Width, vg.Length(len(names))*1.1*vg.Centimeter), picture.Height
 	bar := (width - 2*vg.Centimeter) / vg.Length(len(names)) / 4
 	for i, name := range []string{"precision", "recall", "F1"} {
 		bars, err := plotter.NewBarChart(values[i], bar)
 		if err != nil {
-			return picture{}, err
+			return picture.Picture{}, err
 		}
-		bars.Color = []color.Color{blue, orange, green}[i]
+		bars.Color = []color.Color{picture.Blue, picture.Orange, picture.Green}[i]
 		bars.LineStyle.Width = 0
 		bars.Offset = vg.Length(i-1) * bar
 		p.Add(bars)
@@ -120,7 +70,7 @@ func scoresPlot(r *report) (picture, error) {
 		p.X.Tick.Label.XAlign = draw.XRight
 		p.X.Tick.Label.YAlign = draw.YCenter
 	}
-	return render(p, width, height, "Bars of precision, recall and F1 of each label; the table has the numbers",
+	return picture.Render(p, width, height, "Bars of precision, recall and F1 of each label; the table has the numbers",
 		"Precision, recall and F1 by label, of lines")
 }
 
@@ -131,18 +81,18 @@ var fifths = plot.ConstantTicks{
 }
 
 // calibrationPlot shows how often labels of some probability are right.
-func calibrationPlot(r *report) (picture, error) {
+func calibrationPlot(r *report) (picture.Picture, error) {
 	if r.Calibration == nil || r.Calibration.Lines == 0 {
-		return picture{}, nil
+		return picture.Picture{}, nil
 	}
-	p := newPlot("probability of the label", "share that is right")
+	p := picture.New("probability of the label", "share that is right")
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, 1, 0, 1
 	p.X.Tick.Marker, p.Y.Tick.Marker = fifths, fifths
 	even, err := plotter.NewLine(plotter.XYs{{X: 0, Y: 0}, {X: 1, Y: 1}})
 	if err != nil {
-		return picture{}, err
+		return picture.Picture{}, err
 	}
-	even.Color, even.Dashes = grey, []vg.Length{3, 3}
+	even.Color, even.Dashes = picture.Grey, []vg.Length{3, 3}
 	var points, shares plotter.XYs
 	for _, b := range r.Calibration.Bins {
 		if b.Lines > 0 {
@@ -154,44 +104,44 @@ func calibrationPlot(r *report) (picture, error) {
 	}
 	bars, err := plotter.NewPolygon(shares)
 	if err != nil {
-		return picture{}, err
+		return picture.Picture{}, err
 	}
 	bars.Color, bars.LineStyle.Width = color.NRGBA{0x80, 0x80, 0x80, 0x60}, 0
 	line, dots, err := plotter.NewLinePoints(points)
 	if err != nil {
-		return picture{}, err
+		return picture.Picture{}, err
 	}
-	line.Color, line.Width = blue, 1.5
-	dots.Color, dots.Shape, dots.Radius = blue, draw.CircleGlyph{}, 2.5
+	line.Color, line.Width = picture.Blue, 1.5
+	dots.Color, dots.Shape, dots.Radius = picture.Blue, draw.CircleGlyph{}, 2.5
 	p.Add(bars, even, line, dots)
 	p.Legend.Add("model", line, dots)
 	p.Legend.Add("calibrated", even)
 	p.Legend.Add("share of lines", bars)
 	p.Legend.Top, p.Legend.Left = true, true
 	p.Legend.XOffs, p.Legend.YOffs = 4, -4
-	return render(p, plotWidth, plotHeight,
+	return picture.Render(p, picture.Width, picture.Height,
 		fmt.Sprintf("Share of right labels by probability; expected calibration error %.4f", r.Calibration.Error),
 		fmt.Sprintf("Calibration: expected error %.4f in %d bins", r.Calibration.Error, eval.CalibrationBins))
 }
 
 // documentsPlot shows how many documents are of some accuracy.
-func documentsPlot(r *report) (picture, error) {
+func documentsPlot(r *report) (picture.Picture, error) {
 	if len(r.accuracies) < 2 {
-		return picture{}, nil
+		return picture.Picture{}, nil
 	}
 	const bins = 20
-	bars := &plotter.Histogram{Bins: make([]plotter.HistogramBin, bins), Width: 1. / bins, FillColor: blue}
+	bars := &plotter.Histogram{Bins: make([]plotter.HistogramBin, bins), Width: 1. / bins, FillColor: picture.Blue}
 	for i := range bars.Bins {
 		bars.Bins[i].Min, bars.Bins[i].Max = float64(i)/bins, float64(i+1)/bins
 	}
 	for _, a := range r.accuracies {
 		bars.Bins[min(int(a*bins), bins-1)].Weight++
 	}
-	p := newPlot("accuracy", "documents")
+	p := picture.New("accuracy", "documents")
 	p.Add(bars)
 	p.X.Min, p.X.Max, p.Y.Min = 0, 1, 0
 	p.X.Tick.Marker, p.Y.Tick.Marker = fifths, plot.TickerFunc(wholeTicks)
-	return render(p, plotWidth, plotHeight, "Number of documents by accuracy; the table has the worst", "Documents by accuracy of their lines")
+	return picture.Render(p, picture.Width, picture.Height, "Number of documents by accuracy; the table has the worst", "Documents by accuracy of their lines")
 }
 
 // wholeTicks are a few ticks at whole numbers.

@@ -5,6 +5,7 @@ package cli
 import (
 	"runtime"
 	"syscall"
+	"time"
 )
 
 // PeakMemory is the most memory that this process had, in bytes; 0 where the
@@ -18,4 +19,13 @@ func PeakMemory() int64 {
 		return int64(usage.Maxrss)
 	}
 	return int64(usage.Maxrss) << 10
+}
+
+// CPUTime is the time that this process's threads computed, all cores together.
+func CPUTime() time.Duration {
+	var usage syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
@@ -24,4 +25,14 @@ func PeakMemory() int64 {
 		return 0
 	}
 	return int64(counters.peak)
+}
+
+// CPUTime is the time that this process's threads computed, all cores together.
+func CPUTime() time.Duration {
+	var created, exited, kernel, user windows.Filetime
+	if windows.GetProcessTimes(windows.CurrentProcess(), &created, &exited, &kernel, &user) != nil {
+		return 0
+	}
+	ticks := func(t windows.Filetime) int64 { return int64(t.HighDateTime)<<32 | int64(t.LowDateTime) }
+	return time.Duration(100 * (ticks(kernel) + ticks(user)))
 }

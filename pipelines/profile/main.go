@@ -1,0 +1,499 @@
+// Command profile measures the model on this machine's CPU and GPU for some
+// batch sizes: memory, time, lines a second. It then says how large a batch may
+// be, which is fastest, and whether a GPU is worth its money.
+//
+//	profile --input=journals --batch_sizes=50,300 --report=report
+//	profile --input=journals --device=cuda --cpu_hourly_cost=0.2 --gpu_hourly_cost=0.9 --plan_lines=1000000000 --plan_workers=20
+//
+// A sample is a context window of --window_size lines, all of one length so that
+// batches of one size are alike. With --report it writes profile.tsv,
+// profile.json and profile.html. Exit statuses: 0 done; 1 failed; 2 wrong use.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/linnet-ml/linnet/gpuinit"
+	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/backend"
+	"github.com/linnet-ml/linnet/model/bundled"
+	"github.com/linnet-ml/linnet/model/kernel"
+	"github.com/linnet-ml/linnet/pipelines/internal/cli"
+	"github.com/linnet-ml/linnet/transforms/feature"
+	"github.com/linnet-ml/linnet/transforms/input"
+	"github.com/linnet-ml/linnet/transforms/store"
+	"github.com/linnet-ml/linnet/transforms/yedda"
+)
+
+func main() { cli.Main(run) }
+
+// options are the flags of profile.
+type options struct {
+	input                             cli.Strings
+	modelURI, device, batches, report string
+	windowSize, rounds, verbosity     int
+	maxLines                          int64
+	budget                            cli.Bytes
+	cpuCost, gpuCost                  float64
+	planLines                         int64
+	planWorkers                       int
+	cpuStartup, gpuStartup            time.Duration
+
+	batchSizes                   []int
+	givenCPUStart, givenGPUStart bool
+}
+
+func define(f *cli.Flags) *options {
+	o := new(options)
+	f.Var(&o.input, "input", "`files`, folders and patterns to score, separated by commas (\\, is a comma) or repeated")
+	f.StringVar(&o.modelURI, "model_uri", "", "`folder` or gs://bucket/prefix of the model (default the bundled one)")
+	f.StringVar(&o.device, "device", "cpu", "`cpu`, auto (a GPU too, where one works) or cuda (a GPU too, or an error)")
+	f.StringVar(&o.batches, "batch_sizes", "50,300", "`samples` in a batch, separated by commas, each measured")
+	f.IntVar(&o.windowSize, "window_size", 50, "`lines` of a sample")
+	f.IntVar(&o.rounds, "rounds", 5, "`times` that all samples are scored with each batch size; the median counts")
+	f.Int64Var(&o.maxLines, "max_lines", 200_000, "`lines` of --input that are scored at most, the first ones; 0 for all")
+	f.Var(&o.budget, "memory_budget", "`bytes` that a batch, the model and all else may take: of the GPU's memory, and of RAM without one\n(default all of the GPU's)")
+	f.StringVar(&o.report, "report", "", "`folder` or gs://bucket/prefix to write profile.tsv, profile.json and profile.html to")
+	f.Float64Var(&o.cpuCost, "cpu_hourly_cost", 0, "`cost` of an hour of this machine without its GPU, in any currency")
+	f.Float64Var(&o.gpuCost, "gpu_hourly_cost", 0, "`cost` of an hour of this machine with its GPU")
+	f.Int64Var(&o.planLines, "plan_lines", 0, "`lines` to plan for: hours, cost and saving")
+	f.IntVar(&o.planWorkers, "plan_workers", 1, "`machines` such as this one to plan for")
+	f.DurationVar(&o.cpuStartup, "cpu_startup", 0, "`time` until a worker without a GPU works (default as measured: loading the model)")
+	f.DurationVar(&o.gpuStartup, "gpu_startup", 0, "`time` until a worker with a GPU works (default as measured: starting CUDA, loading the model)")
+	f.IntVar(&o.verbosity, "verbosity", 1, "`level` of detail: 0 errors and results, 1 progress, 2 devices")
+	return o
+}
+
+func run(ctx context.Context) error {
+	f := cli.NewFlags("profile", "Measures the model's memory and speed by batch size, and what they cost.")
+	o := define(f)
+	if err := f.Parse(os.Args[1:]); err != nil {
+		return err
+	}
+	cli.Verbosity = o.verbosity
+	o.givenCPUStart, o.givenGPUStart = f.Given("cpu_startup"), f.Given("gpu_startup")
+	if err := o.check(); err != nil {
+		return err
+	}
+	if o.verbosity > 0 {
+		fmt.Fprintf(os.Stderr, "profiling on %s …\n", strings.Join(o.input, ", "))
+	}
+	return o.profile(ctx)
+}
+
+// check finds wrong use.
+func (o *options) check() error {
+	var all cli.Strings
+	for _, v := range o.input {
+		all = append(all, input.Split(v)...)
+	}
+	o.input = all
+	for _, text := range strings.Split(o.batches, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil || n < 1 || n > 1<<20 {
+			return cli.Usagef("--batch_sizes=%s: %q is none; a batch has 1 to 1,048,576 samples", o.batches, text)
+		}
+		o.batchSizes = append(o.batchSizes, n)
+	}
+	slices.Sort(o.batchSizes)
+	o.batchSizes = slices.Compact(o.batchSizes)
+	switch {
+	case len(o.input) == 0:
+		return cli.Usagef("no --input: name files, folders or patterns")
+	case o.windowSize < 1:
+		return cli.Usagef("--window_size=%d: it must be 1 or more, for samples of one length", o.windowSize)
+	case o.rounds < 1:
+		return cli.Usagef("--rounds=%d: it must be 1 or more", o.rounds)
+	case o.maxLines < 0 || o.planLines < 0:
+		return cli.Usagef("--max_lines and --plan_lines must be 0 or more")
+	case o.planWorkers < 1:
+		return cli.Usagef("--plan_workers=%d: it must be 1 or more", o.planWorkers)
+	case !(o.cpuCost >= 0 && o.gpuCost >= 0):
+		return cli.Usagef("--cpu_hourly_cost and --gpu_hourly_cost must be 0 or more")
+	case o.cpuStartup < 0 || o.gpuStartup < 0:
+		return cli.Usagef("--cpu_startup and --gpu_startup must be 0 or more")
+	}
+	if o.report != "" {
+		if _, err := store.For(context.Background(), o.report); err != nil {
+			return cli.Usagef("--report: %w", err)
+		}
+	}
+	return cmp.Or(cli.CheckVerbosity(o.verbosity), cli.CheckDevice(o.device, o.windowSize, 0))
+}
+
+// report is profile.json.
+type report struct {
+	Time         time.Time  `json:"time"`
+	Machine      string     `json:"machine"`
+	GPU          string     `json:"gpu,omitempty"`
+	NoGPU        string     `json:"no_gpu,omitempty"` // why --device=auto took none
+	Model        string     `json:"model"`
+	ModelHash    string     `json:"model_hash"`
+	Input        []string   `json:"input"`
+	Documents    int        `json:"documents"`
+	Lines        int64      `json:"lines"`
+	WindowSize   int        `json:"window_size"`
+	Rounds       int        `json:"rounds"`
+	Rows         []measured `json:"rows"`
+	CPUFit       *fit       `json:"cpu_fit,omitempty"`
+	GPUFit       *fit       `json:"gpu_fit,omitempty"`
+	FastestCPU   *measured  `json:"fastest_cpu,omitempty"`
+	FastestGPU   *measured  `json:"fastest_gpu,omitempty"`
+	CPUStartup   float64    `json:"cpu_startup_seconds"`
+	GPUStartup   float64    `json:"gpu_startup_seconds,omitempty"`
+	CPUPerMega   float64    `json:"cpu_cost_per_million_lines,omitempty"`
+	GPUPerMega   float64    `json:"gpu_cost_per_million_lines,omitempty"`
+	Plan         *plan      `json:"plan,omitempty"`
+	Noise        float64    `json:"noise_share"` // largest spread of a row's rounds, as a share of their median
+	Advice       []string   `json:"advice"`      // all that is said below the table
+	ramWeights   int64      // bytes that the weights take as they were read
+	gpuUsage     []gpuinit.Usage
+	cpuWork, gpu *worker
+}
+
+func (o *options) profile(ctx context.Context) error {
+	settle()
+	ram := cli.Memory()
+	w, err := o.weights(ctx)
+	if err != nil {
+		return err
+	}
+	settle()
+	r := &report{ramWeights: max(0, cli.Memory()-ram), Time: time.Now().UTC().Truncate(time.Second), Model: cmp.Or(o.modelURI, "bundled"), ModelHash: w.Hash(), Input: o.input,
+		Machine: fmt.Sprintf("%d cores, %s, %s/%s, %s", runtime.GOMAXPROCS(0), kernel.ISA(), runtime.GOOS, runtime.GOARCH, runtime.Version()), WindowSize: o.windowSize, Rounds: o.rounds}
+	documents, err := o.read(ctx, r, w.Config.InputSize)
+	if err != nil {
+		return err
+	}
+	kinds := []string{backend.CPU}
+	if o.device != backend.CPU {
+		kinds = append(kinds, backend.CUDA)
+	}
+	for _, kind := range kinds {
+		if err := o.measure(ctx, r, kind, w, documents); err != nil {
+			return err
+		}
+	}
+	o.advise(r)
+	if err := r.table(os.Stdout); err != nil {
+		return err
+	}
+	if o.report == "" {
+		return nil
+	}
+	return r.write(ctx, o.report)
+}
+
+func (o *options) weights(ctx context.Context) (*model.Weights, error) {
+	if o.modelURI == "" {
+		return bundled.Weights()
+	}
+	uri, err := input.Absolute(o.modelURI)
+	if err != nil {
+		return nil, err
+	}
+	fsys, err := store.Sub(ctx, uri)
+	if err != nil {
+		return nil, fmt.Errorf("no model there: %w", err)
+	}
+	w, err := model.Load(fsys)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.modelURI, err)
+	}
+	return w, nil
+}
+
+// read reads the documents, up to --max_lines, as features with windows of
+// --window_size lines; what is left at a document's end is not used.
+func (o *options) read(ctx context.Context, r *report, inputSize int) ([]*model.Batch, error) {
+	set, err := input.New(o.input, "", false)
+	if err != nil {
+		return nil, cli.Usagef("%w", err)
+	}
+	var documents []*model.Batch
+	enough := errors.New("enough")
+	err = set.Walk(ctx, func(file input.File) error {
+		st, err := store.For(ctx, file.URI)
+		if err != nil {
+			return err
+		}
+		data, err := st.Read(ctx, file.URI, 64<<20)
+		if err != nil {
+			return err
+		}
+		parsed, _, err := input.Parse(ctx, file.URI, data, false, 0)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file.URI, err)
+		}
+		rows := yedda.Rows(parsed.Text)
+		if left := o.maxLines - r.Lines; o.maxLines > 0 && int64(len(rows)) > left {
+			rows = rows[:left]
+		}
+		n := len(rows) / o.windowSize
+		if n > 0 {
+			b := feature.Extract(parsed.Text, rows, inputSize, runtime.GOMAXPROCS(0))
+			for i := range n {
+				b.Windows = append(b.Windows, model.ContextWindow{First: i * o.windowSize, Len: o.windowSize})
+			}
+			documents = append(documents, b)
+			r.Documents++
+			r.Lines += int64(n * o.windowSize)
+		}
+		if o.maxLines > 0 && r.Lines+int64(o.windowSize) > o.maxLines {
+			return enough
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, enough):
+	case errors.Is(err, input.ErrNone), errors.Is(err, input.ErrTwins):
+		return nil, cli.Usagef("%w", err)
+	case err != nil:
+		return nil, err
+	}
+	if r.Lines == 0 {
+		return nil, fmt.Errorf("no document of %s has %d lines (--window_size)", strings.Join(o.input, ", "), o.windowSize)
+	}
+	return documents, nil
+}
+
+// measure measures all batch sizes on the CPU or on one GPU.
+func (o *options) measure(ctx context.Context, r *report, kind string, w *model.Weights, documents []*model.Batch) error {
+	d := &device{kind: kind, atOnce: runtime.GOMAXPROCS(0)}
+	if kind == backend.CUDA {
+		d.atOnce = 2 // one is copied while the other is computed
+	}
+	settle()
+	begin, ram := time.Now(), cli.Memory()
+	gpu := gpuinit.Options{Devices: 1, Log: func(level int, format string, args ...any) {
+		if level <= o.verbosity {
+			fmt.Fprintf(os.Stderr, "linnet: "+format+"\n", args...)
+		}
+	}}
+	var starting time.Duration
+	if kind == backend.CUDA {
+		gpu.Wait = o.device == backend.CUDA
+		gpus, err := gpuinit.Init(ctx, gpu)
+		if err != nil {
+			if o.device == backend.CUDA || ctx.Err() != nil {
+				return fmt.Errorf("device cuda: %w", err)
+			}
+			r.NoGPU = err.Error()
+			return nil
+		}
+		defer gpus.Close()
+		starting = time.Since(begin)
+		d.gpus = gpus.Devices
+		r.GPU = gpus.Devices[0].String()
+		d.gpuBefore = gpuMemory(d.gpus)
+	}
+	begin = time.Now()
+	s, _, err := backend.New(ctx, backend.Options{Device: kind, GPU: gpu}, w)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	loading := starting + time.Since(begin)
+	settle()
+	d.scorer = s.(model.MultiScorer)
+	takes := cli.Memory()
+	d.ramModel = r.ramWeights + max(0, takes-ram)
+	if kind == backend.CUDA {
+		d.gpuModel = max(0, gpuMemory(d.gpus)-d.gpuBefore)
+		takes = d.gpuBefore + d.gpuModel
+		r.GPUStartup = loading.Seconds()
+	} else {
+		r.CPUStartup = loading.Seconds()
+	}
+	if judged := kind == backend.CUDA || o.device == backend.CPU; judged && o.budget > 0 && int64(o.budget) < takes {
+		return fmt.Errorf("--memory_budget=%s is smaller than what is in use once the model is loaded, %s; take a larger budget or a smaller model", bytes(float64(o.budget)), bytes(float64(takes)))
+	}
+	for _, size := range o.batchSizes {
+		if o.verbosity > 0 {
+			fmt.Fprintf(os.Stderr, "profiling %s, batches of %s …\n", kind, cli.Plural(int64(size), "sample"))
+		}
+		m, err := d.measure(ctx, documents, w.Config.NumOutputs(), size, o.rounds)
+		if err != nil {
+			return err
+		}
+		r.Rows = append(r.Rows, m)
+		r.gpuUsage = m.usages // of the largest batch
+		if m.Failed != "" {
+			break // larger ones have no room either
+		}
+	}
+	return nil
+}
+
+// rows are those of a device that were measured.
+func (r *report) rows(kind string) (out []measured) {
+	for _, m := range r.Rows {
+		if m.Device == kind && m.Failed == "" {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// line fits memory to batch size.
+func line(rows []measured, memory func(*measured) int64) *fit {
+	var x, y []float64
+	noise := int64(0)
+	for i := range rows {
+		x, y = append(x, float64(rows[i].BatchSize)), append(y, float64(memory(&rows[i])))
+		if rows[i].Device == backend.CPU {
+			noise = max(noise, rows[i].RAMNoise)
+		}
+	}
+	f := fitLine(x, y, float64(noise))
+	return &f
+}
+
+func fastest(rows []measured) *measured {
+	m := slices.MaxFunc(rows, func(a, b measured) int { return cmp.Compare(a.PerSecond, b.PerSecond) })
+	return &m
+}
+
+// advise works out what the rows say.
+func (o *options) advise(r *report) {
+	say := func(format string, args ...any) { r.Advice = append(r.Advice, fmt.Sprintf(format, args...)) }
+	for _, m := range r.Rows {
+		r.Noise = max(r.Noise, m.spread())
+		if m.Failed != "" {
+			say("%s: a batch of %d does not fit: %s", m.Device, m.BatchSize, m.Failed)
+		}
+	}
+	if rows := r.rows(backend.CPU); len(rows) > 0 {
+		r.FastestCPU = fastest(rows)
+		say("CPU: fastest with batches of %d, %s lines/s", r.FastestCPU.BatchSize, cli.Count(int64(r.FastestCPU.PerSecond)))
+		r.CPUFit = line(rows, func(m *measured) int64 { return m.RAMPeak })
+		if o.budget > 0 && r.GPU == "" {
+			r.CPUFit.fits(int64(o.budget))
+		}
+		say("RAM: %s", r.CPUFit.text(rows))
+	}
+	if rows := r.rows(backend.CUDA); len(rows) > 0 {
+		r.FastestGPU = fastest(rows)
+		say("GPU: fastest with batches of %d, %s lines/s, %.3g times the CPU", r.FastestGPU.BatchSize, cli.Count(int64(r.FastestGPU.PerSecond)), r.FastestGPU.PerSecond/r.FastestCPU.PerSecond)
+		r.GPUFit = line(rows, func(m *measured) int64 { return m.GPUPeak })
+		r.GPUFit.fits(o.cardBudget(r))
+		say("GPU memory: %s", r.GPUFit.text(rows))
+		most := rows[len(rows)-1]
+		say("GPU memory cannot be read off RAM: with batches of %d the card had %s in use, and the process %s of RAM", most.BatchSize, bytes(float64(most.GPUPeak)), bytes(float64(most.RAMPeak)))
+		for i := range r.gpuUsage {
+			if text := r.gpuUsage[i].Advice(); text != "" {
+				say("%s", text)
+			}
+		}
+	}
+	if r.NoGPU != "" {
+		say("no GPU: %s", r.NoGPU)
+	}
+	o.count(r, say)
+	say("rounds of one batch size were up to %.1f %% apart: what else runs on the machine counts; lines a CPU second count it least", 100*r.Noise)
+}
+
+// cardBudget is what a batch may take of the GPU.
+func (o *options) cardBudget(r *report) int64 {
+	if o.budget > 0 || len(r.gpuUsage) == 0 {
+		return int64(o.budget)
+	}
+	return int64(r.gpuUsage[0].Device.Memory)
+}
+
+// text is the line through rows in words.
+func (f *fit) text(rows []measured) string {
+	if f.Refused != "" {
+		return "no slope: " + f.Refused
+	}
+	t := fmt.Sprintf("%.6f GiB a sample", f.SlopeGiB)
+	if f.SlopeError != nil {
+		t += fmt.Sprintf(" (± %.6f, R² %.4f)", *f.SlopeError, f.R2)
+	} else {
+		t += " (two points tell no error; name three or more batch sizes)"
+	}
+	t += fmt.Sprintf(", %s at once", plural(rows[0].AtOnce, "batch", "batches"))
+	if f.Budget > 0 {
+		t += fmt.Sprintf("; the largest batch within %s has %s", bytes(float64(f.Budget)), cli.Plural(f.LargestBatch, "sample"))
+		if most := rows[len(rows)-1].BatchSize; f.LargestBatch > int64(most) {
+			t += fmt.Sprintf(", if the line goes on %.1f times as far as was measured", float64(f.LargestBatch)/float64(most))
+		}
+	}
+	return t
+}
+
+func plural(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return cli.Count(int64(n)) + " " + more
+}
+
+// count works out costs and the plan.
+func (o *options) count(r *report, say func(string, ...any)) {
+	if r.FastestCPU == nil {
+		return
+	}
+	if o.givenCPUStart {
+		r.CPUStartup = o.cpuStartup.Seconds()
+	}
+	if o.givenGPUStart {
+		r.GPUStartup = o.gpuStartup.Seconds()
+	}
+	r.cpuWork = &worker{r.FastestCPU.PerSecond, o.cpuCost, time.Duration(r.CPUStartup * 1e9)}
+	if r.FastestGPU != nil {
+		r.gpu = &worker{r.FastestGPU.PerSecond, o.gpuCost, time.Duration(r.GPUStartup * 1e9)}
+	}
+	if o.cpuCost > 0 {
+		r.CPUPerMega = r.cpuWork.perMillion()
+		say("CPU: %.4g per million lines", r.CPUPerMega)
+	}
+	if o.gpuCost > 0 && r.gpu != nil {
+		r.GPUPerMega = r.gpu.perMillion()
+		say("GPU: %.4g per million lines", r.GPUPerMega)
+	}
+	if o.planLines == 0 {
+		return
+	}
+	p := newPlan(r.cpuWork, r.gpu, o.planLines, o.planWorkers)
+	r.Plan = p
+	say("%s on %s: CPU %.4g h, cost %.4g (scoring alone; reading and features come on top)", cli.Plural(p.Lines, "line"), cli.Plural(int64(p.Workers), "worker"), p.CPUHours, p.CPUCost)
+	if r.gpu == nil {
+		return
+	}
+	say("%s on %s: GPU %.4g h, cost %.4g, saving %.4g", cli.Plural(p.Lines, "line"), cli.Plural(int64(p.Workers), "worker"), p.GPUHours, p.GPUCost, p.Saving)
+	if p.SoonerFrom != nil {
+		say("the GPU is sooner done from %s on, start-up included", cli.Plural(*p.SoonerFrom, "line"))
+	} else {
+		say("the GPU is never sooner done")
+	}
+	switch {
+	case o.cpuCost == 0 || o.gpuCost == 0:
+		say("whether the GPU is cheaper needs --cpu_hourly_cost and --gpu_hourly_cost")
+	case p.CheaperFrom != nil:
+		say("the GPU is cheaper from %s on, start-up included", cli.Plural(*p.CheaperFrom, "line"))
+	default:
+		say("the GPU never pays at these costs, however many lines there are")
+	}
+}
+
+// bytes is a number of bytes for people, in four figures.
+func bytes(n float64) string {
+	for _, unit := range []string{"B", "KiB", "MiB", "GiB"} {
+		if math.Abs(n) < 1000 {
+			return fmt.Sprintf("%.4g %s", n, unit)
+		}
+		n /= 1024
+	}
+	return fmt.Sprintf("%.4g TiB", n)
+}

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/linnet-ml/linnet/gpuinit"
+	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/pipelines/internal/cli"
+)
+
+// measured is one row: a batch size on a device. Memory is in bytes, of the
+// process (RAM) and of the GPU, other processes there included.
+type measured struct {
+	Device    string `json:"device"` // cpu or cuda
+	BatchSize int    `json:"batch_size"`
+	AtOnce    int    `json:"batches_at_once"`
+	Batches   int    `json:"batches"` // of all rounds
+	Samples   int64  `json:"samples"`
+	Lines     int64  `json:"lines"`
+
+	RAMBefore int64 `json:"ram_before_bytes"`
+	RAMModel  int64 `json:"ram_model_bytes"`
+	RAMBatch  int64 `json:"ram_peak_of_a_batch_bytes"` // above RAMBefore, by batch
+	RAMPeak   int64 `json:"ram_peak_bytes"`
+
+	GPUBefore int64 `json:"gpu_before_bytes"` // before the model
+	GPUModel  int64 `json:"gpu_model_bytes"`  // the context's too
+	GPUBatch  int64 `json:"gpu_peak_of_a_batch_bytes"`
+	GPUPeak   int64 `json:"gpu_peak_bytes"`
+
+	Seconds      float64 `json:"seconds"`
+	BatchSeconds float64 `json:"mean_batch_seconds"` // from its beginning to its end, with others beside it
+	PerSecond    float64 `json:"lines_per_second"`   // median of the rounds
+	Slowest      float64 `json:"lines_per_second_slowest"`
+	Fastest      float64 `json:"lines_per_second_fastest"`
+	PerCPUSecond float64 `json:"lines_per_cpu_second"`    // which other programs' load changes least
+	Utilisation  float64 `json:"cpu_utilisation_percent"` // of all cores that Go uses
+	GPUBusy      float64 `json:"gpu_utilisation_percent"` // -1 where the card does not tell
+	Failed       string  `json:"failed,omitempty"`        // out of memory: nothing else counts
+
+	RAMNoise int64           `json:"ram_noise_bytes"` // most less least of the rounds' peaks
+	usages   []gpuinit.Usage // of the GPU
+}
+
+// spread is how far the rounds are apart, as a share of their median.
+func (m *measured) spread() float64 {
+	if m.PerSecond == 0 {
+		return 0
+	}
+	return (m.Fastest - m.Slowest) / m.PerSecond
+}
+
+// batch is what one call scores.
+type batch struct {
+	parts []*model.Batch
+	steps int
+}
+
+// cut makes batches of size windows of the documents, all of them once, at
+// least least batches; the last one goes on at the beginning, so that all are
+// full.
+func cut(documents []*model.Batch, size, least int) []batch {
+	type window struct {
+		document int
+		model.ContextWindow
+	}
+	var all []window
+	for i, d := range documents {
+		for _, w := range d.Windows {
+			all = append(all, window{i, w})
+		}
+	}
+	batches := make([]batch, max(least, (len(all)+size-1)/size))
+	at := 0
+	for i := range batches {
+		b := &batches[i]
+		var part *model.Batch
+		last := -1
+		for range size {
+			w := all[at%len(all)]
+			if w.document != last {
+				of := *documents[w.document]
+				of.Windows = nil
+				part, last = &of, w.document
+				b.parts = append(b.parts, part)
+			}
+			part.Windows = append(part.Windows, w.ContextWindow)
+			b.steps += w.Len
+			at++
+		}
+	}
+	return batches
+}
+
+// device is a Scorer to measure and the memory that it took.
+type device struct {
+	kind                string
+	scorer              model.MultiScorer
+	gpus                []gpuinit.Device
+	atOnce              int
+	ramModel            int64
+	gpuBefore, gpuModel int64
+}
+
+// gpuMemory is what is in use of the GPUs now.
+func gpuMemory(gpus []gpuinit.Device) (n int64) {
+	for _, u := range gpuinit.NewMonitor(gpus, time.Hour).Stop() {
+		n += int64(u.Memory.Most)
+	}
+	return n
+}
+
+// peakOf samples f in the background until the function it returns is called,
+// which tells the most that f was.
+func peakOf(f func() int64, period time.Duration) (stop func() int64) {
+	var peak atomic.Int64
+	peak.Store(f())
+	over := make(chan struct{})
+	var done sync.WaitGroup
+	done.Go(func() {
+		for {
+			select {
+			case <-over:
+				return
+			case <-time.After(period):
+				peak.Store(max(peak.Load(), f()))
+			}
+		}
+	})
+	return func() int64 {
+		close(over)
+		done.Wait()
+		return max(peak.Load(), f())
+	}
+}
+
+// settle gives back what the garbage collector holds.
+func settle() {
+	runtime.GC()
+	debug.FreeOSMemory()
+}
+
+// measure scores the documents in batches of size windows, rounds times.
+func (d *device) measure(ctx context.Context, documents []*model.Batch, outputs, size, rounds int) (measured, error) {
+	m := measured{Device: d.kind, BatchSize: size, AtOnce: d.atOnce, RAMModel: d.ramModel, GPUBefore: d.gpuBefore, GPUModel: d.gpuModel, GPUBusy: -1}
+	batches := cut(documents, size, d.atOnce)
+	settle()
+	m.RAMBefore = cli.Memory()
+	monitor := gpuinit.NewMonitor(d.gpus, 10*time.Millisecond)
+	var speeds, peaks []float64
+	var cpu, batchTime time.Duration
+	var failed error
+	for i := range rounds + 1 { // the first warms caches and is not timed
+		settle()
+		stop := peakOf(cli.Memory, 2*time.Millisecond)
+		began, begin := cli.CPUTime(), time.Now()
+		took, err := d.round(ctx, batches, outputs)
+		wall := time.Since(begin)
+		used := cli.CPUTime() - began
+		peaks = append(peaks, float64(stop()))
+		if err != nil {
+			failed = err
+			break
+		}
+		if i == 0 {
+			continue
+		}
+		cpu += used
+		var lines int64
+		for _, b := range batches {
+			lines += int64(b.steps)
+		}
+		m.Batches += len(batches)
+		m.Samples += int64(len(batches) * size)
+		m.Lines += lines
+		m.Seconds += wall.Seconds()
+		batchTime += took
+		speeds = append(speeds, float64(lines)/wall.Seconds())
+	}
+	m.usages = monitor.Stop()
+	if failed != nil {
+		if errors.Is(failed, model.ErrOutOfMemory) {
+			m.Failed = failed.Error()
+			return m, nil
+		}
+		return m, failed
+	}
+	m.RAMPeak = int64(slices.Max(peaks))
+	m.RAMNoise = int64(slices.Max(peaks) - slices.Min(peaks))
+	m.RAMBatch = max(0, m.RAMPeak-m.RAMBefore) / int64(d.atOnce)
+	for _, u := range m.usages {
+		m.GPUPeak += int64(u.Memory.Most)
+		if u.Utilisation.N > 0 {
+			m.GPUBusy = max(m.GPUBusy, 0) + u.Utilisation.Mean/float64(len(m.usages))
+		}
+	}
+	m.GPUBatch = max(0, m.GPUPeak-d.gpuBefore-d.gpuModel)
+	slices.Sort(speeds)
+	m.Slowest, m.Fastest = speeds[0], speeds[len(speeds)-1]
+	m.PerSecond = (speeds[(len(speeds)-1)/2] + speeds[len(speeds)/2]) / 2
+	m.BatchSeconds = batchTime.Seconds() / float64(m.Batches)
+	if cpu > 0 {
+		m.PerCPUSecond = float64(m.Lines) / cpu.Seconds()
+	}
+	m.Utilisation = 100 * cpu.Seconds() / m.Seconds / float64(runtime.GOMAXPROCS(0))
+	return m, nil
+}
+
+// round scores all batches, d.atOnce at a time, and returns the time of all
+// calls together.
+func (d *device) round(ctx context.Context, batches []batch, outputs int) (time.Duration, error) {
+	var next, took atomic.Int64
+	errs := make([]error, d.atOnce)
+	var all sync.WaitGroup
+	for i := range d.atOnce {
+		all.Go(func() {
+			var probs []float32
+			for {
+				at := int(next.Add(1)) - 1
+				if at >= len(batches) || ctx.Err() != nil {
+					errs[i] = context.Cause(ctx)
+					return
+				}
+				b := &batches[at]
+				probs = slices.Grow(probs[:0], b.steps*outputs)[:b.steps*outputs]
+				begin := time.Now()
+				if err := d.scorer.ScoreAll(ctx, b.parts, probs); err != nil {
+					next.Store(int64(len(batches)))
+					errs[i] = fmt.Errorf("a batch of %d: %w", len(b.parts), err)
+					return
+				}
+				took.Add(int64(time.Since(begin)))
+			}
+		})
+	}
+	all.Wait()
+	return time.Duration(took.Load()), errors.Join(errs...)
+}
