@@ -17,6 +17,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -343,6 +344,9 @@ func ownTempDir() (string, func()) {
 // Beam and a runner wrap around them.
 const mark = "linnet: "
 
+// javaClass is what Java puts before what an exception says. Errors keep theirs.
+var javaClass = regexp.MustCompile(`^(Caused by: )?([\w.$]+Exception: )*`)
+
 // Cause is the one line of a runner's error that says what happened: from the
 // last mark to the end of that line, or the last line that is not of a stack.
 func Cause(text string) string {
@@ -356,14 +360,15 @@ func Cause(text string) string {
 	last := ""
 	for _, line := range strings.Split(text, "\n") {
 		trimmed := strings.TrimSpace(line)
-		switch {
-		case trimmed == "" || strings.HasPrefix(line, "\t") || strings.HasPrefix(line, "goroutine "):
-		case strings.HasSuffix(trimmed, ")") && strings.Contains(trimmed, "/") && !strings.Contains(trimmed, ": "):
-		default:
-			last = trimmed
-		}
 		if strings.HasPrefix(trimmed, "Full error:") || strings.HasPrefix(trimmed, "goroutine ") {
 			break
+		}
+		said := trimmed[len(javaClass.FindString(trimmed)):]
+		switch {
+		case said == "" || strings.HasPrefix(line, "\t"):
+		case strings.HasSuffix(said, ")") && strings.Contains(said, "/") && !strings.Contains(said, ": "):
+		case !strings.HasSuffix(last, said): // or an outer error says the same and more
+			last = said
 		}
 	}
 	if last == "" {

@@ -534,7 +534,9 @@ func (o *options) follow(bar *cli.Bar, output string, begin time.Time) func() {
 			var n int64
 			if n, _, err = transforms.CountDone(ctx, output, newest); err == nil && ctx.Err() == nil {
 				text := fmt.Sprintf("%s of %s labelled", cli.Count(n), cli.Plural(bar.Total(), "document"))
-				if n > 0 {
+				if o.watch {
+					text = fmt.Sprintf("%s; watching", cli.Plural(n, "document"))
+				} else if n > 0 {
 					left := time.Duration(float64(time.Since(begin)) / float64(n) * float64(max(0, bar.Total()-n)))
 					text += ", " + left.Round(time.Second).String() + " left at most"
 				}

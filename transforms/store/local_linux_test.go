@@ -52,6 +52,8 @@ func TestLocalPermissions(t *testing.T) {
 	wantError(t, objects[0].Err, fs.ErrPermission)
 	_, err := s.Read(t.Context(), dir+"/secret.txt", 0)
 	wantError(t, err, fs.ErrPermission, dir+"/secret.txt: permission denied")
+	_, err = s.Read(t.Context(), dir+"/closed", 0) // what a listing hands on
+	wantError(t, err, fs.ErrPermission, dir+"/closed: permission denied")
 	wantError(t, s.List(t.Context(), dir+"/closed/b.txt", nil), fs.ErrPermission)
 	wantError(t, s.List(t.Context(), dir+"/closed/x/*.txt", nil), fs.ErrPermission)
 	wantError(t, s.Write(t.Context(), dir+"/readonly/x/y.txt", nil), fs.ErrPermission, dir+"/readonly/x/y.txt")

@@ -16,7 +16,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 	"unicode"
@@ -125,6 +124,11 @@ var (
 // as a batch system or a cloud that takes a machine back, often kill after 10 s.
 const grace = 9 * time.Second
 
+// echo is how soon after the first a signal is taken for the same one: timeout
+// sends it to the program and to its process group, and a script that hands on
+// what a terminal or a batch system sent to both.
+const echo = 200 * time.Millisecond
+
 // Interruptible returns a context that the first SIGINT or SIGTERM ends, with
 // the cause ErrInterrupted or ErrTerminated; the second ends the program at once,
 // and so does the end of 9 s after SIGTERM.
@@ -132,13 +136,17 @@ func Interruptible(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	var over atomic.Bool
 	go func() {
+		var first time.Time
 		for s := range signals {
-			if over.Swap(true) {
+			if !first.IsZero() {
+				if time.Since(first) < echo {
+					continue
+				}
 				fmt.Fprintln(os.Stderr, "\nlinnet: interrupted twice, ended at once")
 				os.Exit(Failed)
 			}
+			first = time.Now()
 			if s != syscall.SIGTERM {
 				cancel(ErrInterrupted)
 				continue
