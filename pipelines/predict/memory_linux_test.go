@@ -39,6 +39,12 @@ func TestMemory(t *testing.T) {
 		}
 		a, b := peak(few), peak(many)
 		t.Logf("%s: %d KiB for 1,000 documents, %d KiB for 4,000", runner, a, b)
+		for range 3 { // a collector that gets no core comes late; a leak stays
+			if b <= a+room {
+				break
+			}
+			b = min(b, peak(many))
+		}
 		if b > a+room {
 			t.Errorf("%s: %d KiB for 1,000 documents, %d KiB for 4,000", runner, a, b)
 		}

@@ -330,8 +330,10 @@ func checkSpans(t *testing.T, d *Document) {
 	}
 }
 
-// TestLinearTime feeds the inputs that are hardest on a parser, in two sizes;
-// 16 times the bytes must not take anything like 256 times as long.
+// TestLinearTime feeds the inputs that are hardest on a parser, in two sizes: 16
+// times the bytes must not take anything like 256 times as long. What another
+// program takes of the machine makes a measurement longer and never shorter, so
+// the shortest of several is judged, and a bad one measured again.
 func TestLinearTime(t *testing.T) {
 	label := "#" + strings.Repeat("a", 50)
 	for _, piece := range []string{
@@ -351,13 +353,14 @@ func TestLinearTime(t *testing.T) {
 			SpansOf(d.Text, rows, labels)
 			return time.Since(start)
 		}
-		const size = 1 << 13
+		const size, tries = 1 << 13, 20
 		small, large := run(size), run(16*size)
-		for range 2 {
+		for try := 1; large > 60*small; try++ {
+			if try == tries {
+				t.Errorf("%.12q: %v for %d bytes, %v for 16 times as many", piece, small, size, large)
+				break
+			}
 			small, large = min(small, run(size)), min(large, run(16*size))
-		}
-		if large > 60*small+20*time.Millisecond {
-			t.Errorf("%.12q: %v for %d bytes, %v for 16 times as many", piece, small, size, large)
 		}
 	}
 }
