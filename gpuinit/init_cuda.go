@@ -102,7 +102,7 @@ func start(ctx context.Context, o Options) (*GPUs, error) {
 			return nil, &Error{Kind: ErrBroken, What: "the GPU of this process is gone", Remedy: "start the program again"}
 		}
 	}
-	devices, unlock, err := lease(ctx, leases(), devices, o, logf)
+	devices, unlock, err := lease(ctx, leases, devices, o, logf)
 	if err != nil {
 		return nil, err
 	}

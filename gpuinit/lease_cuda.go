@@ -18,8 +18,9 @@ import (
 )
 
 // leases is the folder of the machine's lock files: processes in one container
-// share it, of whatever user.
-func leases() string { return filepath.Join(os.TempDir(), "linnet-gpu") }
+// share it, of whatever user. It is found before a program gives itself another
+// TMPDIR, as package runners does while a pipeline runs.
+var leases = filepath.Join(os.TempDir(), "linnet-gpu")
 
 const (
 	look     = 100 * time.Millisecond // between two looks at a lock
