@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -94,18 +95,19 @@ func (f *predictFn) ProcessElement(ctx context.Context, t beam.EventTime, e Exam
 	for i, w := range windows {
 		items[i] = windowItem{e.Features, e.Survey, w}
 	}
-	return f.progress.fail("predict", f.queue.Push(ctx, job[Example]{t, e}, items, featureBytes(&e.Document), f.emitter(emit)))
+	return f.progress.fail("predict", f.queue.Push(ctx, job[Example]{t, e}, items, featureBytes(&e.Document), f.emitter(ctx, emit)))
 }
 
 func (f *predictFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, Labelled), reject func(beam.EventTime, Rejection)) error {
-	return f.progress.fail("predict", f.queue.Drain(ctx, f.emitter(emit)))
+	return f.progress.fail("predict", f.queue.Drain(ctx, f.emitter(ctx, emit)))
 }
 
-func (f *predictFn) emitter(emit func(beam.EventTime, Labelled)) func(job[Example], [][]float32, error) error {
+func (f *predictFn) emitter(ctx context.Context, emit func(beam.EventTime, Labelled)) func(job[Example], [][]float32, error) error {
 	return func(j job[Example], outs [][]float32, err error) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", j.in.URI, err)
 		}
+		f.model.count(ctx, len(j.in.Rows))
 		emit(j.time, f.decode(&j.in.Document, outs))
 		return nil
 	}
@@ -229,6 +231,39 @@ type Model struct {
 	scorer  model.Scorer
 	bytes   int64
 	loading time.Duration
+}
+
+// Counters of Predict, in Namespace: lines by the device that the process has
+// when they come out, and processes of --device=auto that went to the CPU, with
+// one more counter for each reason.
+const (
+	LinesCPUCounter   = "lines_cpu"
+	LinesCUDACounter  = "lines_cuda"
+	FallenBackCounter = "workers_fallen_back"
+	ReasonCounter     = "workers_fallen_back: " // and the reason
+)
+
+// fallenBack are the models of this process, by key, that were counted so.
+var fallenBack sync.Map
+
+// count counts the lines of a document as Beam metrics of ctx.
+func (m *Model) count(ctx context.Context, lines int) {
+	name, reason := LinesCPUCounter, m.Reason
+	if m.gpu {
+		if now := fmt.Sprint(m.scorer); strings.HasPrefix(now, backend.CPU) {
+			reason = now
+		} else {
+			name = LinesCUDACounter
+		}
+	}
+	beam.NewCounter(Namespace, name).Inc(ctx, int64(lines))
+	if reason == "" {
+		return
+	}
+	if _, counted := fallenBack.LoadOrStore(m.key, true); !counted {
+		beam.NewCounter(Namespace, FallenBackCounter).Inc(ctx, 1)
+		beam.NewCounter(Namespace, ReasonCounter+reason).Inc(ctx, 1)
+	}
 }
 
 // models and engines are those of the process: Setup runs once a DoFn

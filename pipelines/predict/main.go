@@ -582,6 +582,19 @@ func (o *options) summary(w io.Writer, c *model.Config, n map[string]int64, p *t
 		fmt.Fprintf(w, "reading %v, features %v, model %v, writing %v, all cores and waits together; peak memory %s MB\n",
 			round(p.Spent("read")), round(p.Spent("featurize")), round(p.Spent("predict")), round(p.Spent("write")), cli.Count(cli.PeakMemory()/1e6))
 	}
+	if onGPU := n[transforms.LinesCUDACounter]; onGPU > 0 {
+		fmt.Fprintf(w, "%s on GPUs, %s on CPUs\n", cli.Plural(onGPU, "line"), cli.Count(n[transforms.LinesCPUCounter]))
+	}
+	if fallen := n[transforms.FallenBackCounter]; fallen > 0 {
+		var reasons []string
+		for name := range n {
+			if reason, ok := strings.CutPrefix(name, transforms.ReasonCounter); ok {
+				reasons = append(reasons, reason)
+			}
+		}
+		slices.Sort(reasons)
+		fmt.Fprintf(w, "%s fell back to the CPU: %s\n", cli.Plural(fallen, "worker"), cli.Printable(strings.Join(reasons, "; ")))
+	}
 	if rejected := n["rejected"]; rejected > 0 {
 		fmt.Fprintf(w, "%s rejected; %s says why\n", cli.Plural(rejected, "document"), store.Join(o.output, transforms.RejectedFile))
 	}
