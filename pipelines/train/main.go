@@ -504,7 +504,7 @@ func (o *options) warn(parts [3][]train.Document, c *model.Config) {
 			}
 			const short = 5 // lines; such a document may be what it is by chance
 			text := sha256.Sum256(fmt.Append(nil, d.Features.IDs))
-			if other, ok := texts[text]; ok && i > 0 && len(d.Labels) >= short {
+			if other, ok := texts[text]; ok && len(d.Labels) >= short {
 				twice = append(twice, fmt.Sprintf("%s (%s)", d.Name, other))
 			} else if i == 0 {
 				texts[text] = d.Name
@@ -513,7 +513,9 @@ func (o *options) warn(parts [3][]train.Document, c *model.Config) {
 		if len(bare) > 0 {
 			warnf("%s: no line has a label in %s", names[i], some(bare))
 		}
-		if len(twice) > 0 {
+		if len(twice) > 0 && i == 0 {
+			warnf("--input: the same text twice, such as in YEDDA and in brat: %s", some(twice))
+		} else if len(twice) > 0 {
 			warnf("%s: the same text is trained on in --input: %s", names[i], some(twice))
 		}
 	}
