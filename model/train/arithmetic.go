@@ -1,20 +1,10 @@
 package train
 
-import (
-	"github.com/linnet-ml/linnet/model/kernel"
-	"gorgonia.org/tensor"
-)
+import "github.com/linnet-ml/linnet/model/kernel"
 
 // number is the element type of a graph. Training runs in float32; the tests
 // run the same ops in float64 to check derivatives by finite differences.
 type number interface{ float32 | float64 }
-
-func dtype[T number]() tensor.Dtype {
-	if _, ok := any(T(0)).(float32); ok {
-		return tensor.Float32
-	}
-	return tensor.Float64
-}
 
 // arithmetic is what the fused ops need of a machine. All matrices are
 // row-major; ld is the distance between rows, in elements.

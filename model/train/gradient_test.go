@@ -5,8 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
-
-	_ "go4.org/unsafe/assume-no-moving-gc"
 )
 
 // plain is arithmetic by its definition, in any precision: what the kernels

@@ -3,7 +3,6 @@ package train
 import (
 	"fmt"
 
-	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
@@ -124,11 +123,9 @@ func (net *network[T]) pack() {
 	}
 }
 
-// graph is the network over some windows as one gorgonia graph with its
-// machine; it runs on one goroutine at a time. The slices are its inputs, to
-// be written before run.
-type graph[T number] struct {
-	steps, windows int // T, B; N = T·B rows, time-major
+// inputs are some windows as the network gets them: N = T·B rows, time-major.
+type inputs[T number] struct {
+	steps, windows int // T, B
 
 	sum     []T   // [N, D] weighted sums of table rows
 	layout  []T   // [N, L] standardised
@@ -137,93 +134,83 @@ type graph[T number] struct {
 	maskH   [][]T // [N, 2H] dropout of each layer's states
 	targets []T   // [N, heads]
 	weights []T   // [N, heads]
+}
 
-	machine gorgonia.VM
-	right   int // rows of the last run whose most probable class of the first head is the target
-	cost    *gorgonia.Node
-	dsum    *gorgonia.Node
-	dparams gorgonia.Nodes // in the order of network.parameters
+func newInputs[T number](s *sizes, steps, windows int) *inputs[T] {
+	n := steps * windows
+	in := &inputs[T]{steps: steps, windows: windows,
+		sum: make([]T, n*s.embedding), layout: make([]T, n*s.layout), live: make([]T, n), maskX: make([]T, n*s.embedding),
+		targets: make([]T, n*len(s.heads)), weights: make([]T, n*len(s.heads))}
+	for range s.layers {
+		in.maskH = append(in.maskH, make([]T, n*2*s.hidden))
+	}
+	return in
+}
+
+// graph is the network over its inputs, which are to be written before run. It
+// runs on one goroutine at a time.
+type graph[T number] struct {
+	*inputs[T]
+	machine machine[T]
+	right   int   // rows of the last run whose most probable class of the first head is the target
+	params  []int // arrays, in the order of network.parameters
+	dsum    int   // array
 }
 
 func newGraph[T number](net *network[T], steps, windows int) (*graph[T], error) {
-	n, d, h, l := steps*windows, net.embedding, net.hidden, net.sizes.layout
-	g := &graph[T]{steps: steps, windows: windows}
-	e := gorgonia.NewGraph()
+	arrays, calls, g := describe(net, steps, windows)
 	var err error
-	// node adds an input over data, which stays shared.
-	node := func(name string, data []T, shape ...int) *gorgonia.Node {
-		v := tensor.New(tensor.WithShape(shape...), tensor.WithBacking(data))
-		return gorgonia.NewTensor(e, dtype[T](), len(shape), gorgonia.WithShape(shape...),
-			gorgonia.WithName(name), gorgonia.WithValue(v))
+	g.machine, err = newMachine(arrays, calls, append(g.params[:len(g.params):len(g.params)], g.dsum))
+	return g, err
+}
+
+// describe lists the arrays and the calls of a graph, which has no machine yet.
+func describe[T number](net *network[T], steps, windows int) (arrays []array[T], calls []call[T], g *graph[T]) {
+	n, d, h, l := steps*windows, net.embedding, net.hidden, net.sizes.layout
+	g = &graph[T]{inputs: newInputs[T](&net.sizes, steps, windows)}
+	add := func(name string, data []T, shape ...int) int {
+		arrays = append(arrays, array[T]{name, shape, data})
+		return len(arrays) - 1
 	}
-	input := func(name string, shape ...int) ([]T, *gorgonia.Node) {
-		data := make([]T, tensor.Shape(shape).TotalSize())
-		return data, node(name, data, shape...)
-	}
-	apply := func(o *fused[T], in ...*gorgonia.Node) (out *gorgonia.Node) {
-		if err == nil {
-			out, err = o.apply(in...)
-		}
-		return out
+	apply := func(o *fused[T], in ...int) int {
+		calls = append(calls, call[T]{o, in, add(o.name, o.out, o.output...)})
+		return len(arrays) - 1
 	}
 
-	params := map[string]*gorgonia.Node{}
-	var wrt gorgonia.Nodes
+	params := map[string]int{}
 	for _, p := range net.parameters {
-		params[p.name] = node(p.name, p.data, p.shape...)
-		wrt = append(wrt, params[p.name])
+		params[p.name] = add(p.name, p.data, p.shape...)
+		g.params = append(g.params, params[p.name])
 	}
-	var sum, layout, live, maskX, targets, weights *gorgonia.Node
-	g.sum, sum = input("sum", n, d)
-	g.layout, layout = input("layout", n, l)
-	g.live, live = input("live", n)
-	g.maskX, maskX = input("mask x", n, d)
-	g.targets, targets = input("targets", n, len(net.heads))
-	g.weights, weights = input("weights", n, len(net.heads))
+	g.dsum = add("sum", g.sum, n, d)
+	layout, live, maskX := add("layout", g.layout, n, l), add("live", g.live, n), add("mask x", g.maskX, n, d)
+	targets, weights := add("targets", g.targets, n, len(net.heads)), add("weights", g.weights, n, len(net.heads))
 
-	x := apply(lineOp(net.arithmetic, n, l, d, net.layout),
-		sum, params["layout.weights"], params["layout.bias"], layout)
+	x := apply(lineOp(net.arithmetic, n, l, d, net.layout), g.dsum, params["layout.weights"], params["layout.bias"], layout)
 	x = apply(maskOp[T](n, d), x, maskX)
 	states, size := x, d
 	for i := range net.layers {
-		in := []*gorgonia.Node{states}
+		in := []int{states}
 		for _, dir := range []string{"forward", "backward"} {
 			for _, p := range []string{"input_weights", "recurrent_weights", "bias"} {
 				in = append(in, params[fmt.Sprintf("layers.%d.%s.%s", i, dir, p)])
 			}
 		}
 		states = apply(layerOp(net.arithmetic, steps, windows, size, h, &net.layers[i]), append(in, live)...)
-		mask, maskNode := input(fmt.Sprintf("mask states %d", i), n, 2*h)
-		g.maskH = append(g.maskH, mask)
-		states = apply(maskOp[T](n, 2*h), states, maskNode)
+		states = apply(maskOp[T](n, 2*h), states, add(fmt.Sprintf("mask states %d", i), g.maskH[i], n, 2*h))
 		size = 2 * h
 	}
 	logits := apply(headsOp(net.arithmetic, n, size, d, net.outputs(), net.outStates, net.outLine),
 		states, x, params["output.weights.states"], params["output.weights.line"], params["output.bias"])
-	g.cost = apply(lossOp[T](n, net.heads, net.focal, &g.right), logits, targets, weights)
-	if err != nil {
-		return nil, fmt.Errorf("train: graph: %w", err)
-	}
-	grads, err := gorgonia.Grad(g.cost, append(wrt, sum)...)
-	if err != nil {
-		return nil, fmt.Errorf("train: gradients: %w", err)
-	}
-	g.dparams, g.dsum = grads[:len(wrt)], grads[len(wrt)]
-	g.machine = gorgonia.NewTapeMachine(e)
-	return g, nil
+	apply(lossOp[T](n, net.heads, net.focal, &g.right), logits, targets, weights)
+	return arrays, calls, g
 }
 
 // run computes loss and gradients of what stands in the inputs.
-func (g *graph[T]) run() (loss T, err error) {
-	if err := g.machine.RunAll(); err != nil {
-		return 0, fmt.Errorf("train: step: %w", err)
-	}
-	g.machine.Reset()
-	return elements[T](g.cost.Value())[0], nil
-}
+func (g *graph[T]) run() (loss T, err error) { return g.machine.run() }
 
 // gradient of parameter i of the network, valid until the next run.
-func (g *graph[T]) gradient(i int) []T { return elements[T](g.dparams[i].Value()) }
+func (g *graph[T]) gradient(i int) []T { return g.machine.gradient(g.params[i]) }
 
 // sumGradient is the gradient of sum, valid until the next run.
-func (g *graph[T]) sumGradient() []T { return elements[T](g.dsum.Value()) }
+func (g *graph[T]) sumGradient() []T { return g.machine.gradient(g.dsum) }

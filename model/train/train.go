@@ -19,10 +19,6 @@ import (
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/eval"
 	"github.com/linnet-ml/linnet/model/kernel"
-
-	// gorgonia's graphs hold Go pointers where the garbage collector does not
-	// look, and refuse to run under a Go that it has not been told is safe.
-	_ "go4.org/unsafe/assume-no-moving-gc"
 )
 
 // Document is one annotated document.

@@ -1,3 +1,5 @@
+//go:build !cuda
+
 package train
 
 import (
@@ -9,60 +11,102 @@ import (
 	"github.com/chewxy/hm"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
+
+	// gorgonia's graphs hold Go pointers where the garbage collector does not
+	// look, and refuse to run under a Go that it has not been told is safe.
+	_ "go4.org/unsafe/assume-no-moving-gc"
 )
 
-// A fused op is a whole piece of the network as one gorgonia Op: forward
-// fills an output that it owns and keeps what backward needs; backward fills
-// the gradients of all its differentiable inputs at once. So a graph has a
-// few dozen nodes, its machine allocates next to nothing a step, and one
-// machine runs it on one goroutine at a time.
-//
-// What gorgonia asks of such an op (v0.9.18):
+// This file is not in builds with CUDA: gorgonia has a tag of the same name,
+// with which it asks for the headers and libraries of cuBLAS and cuDNN.
+
+// graphMachine is gorgonia's tape machine over the graph of the calls.
+type graphMachine[T number] struct {
+	vm    gorgonia.VM
+	cost  *gorgonia.Node
+	grads []*gorgonia.Node // by array, nil for what is not asked for
+}
+
+// newMachine differentiates by the arrays of wrt.
+func newMachine[T number](arrays []array[T], calls []call[T], wrt []int) (machine[T], error) {
+	e := gorgonia.NewGraph()
+	nodes := make([]*gorgonia.Node, len(arrays))
+	for _, c := range calls {
+		var in gorgonia.Nodes
+		for _, i := range c.in {
+			if nodes[i] == nil { // an input over data, which stays shared
+				a := &arrays[i]
+				v := tensor.New(tensor.WithShape(a.shape...), tensor.WithBacking(a.data))
+				nodes[i] = gorgonia.NewTensor(e, dtype[T](), len(a.shape), gorgonia.WithShape(a.shape...),
+					gorgonia.WithName(a.name), gorgonia.WithValue(v))
+			}
+			in = append(in, nodes[i])
+		}
+		var err error
+		if nodes[c.out], err = gorgonia.ApplyOp(newOp(c.op), in...); err != nil {
+			return nil, fmt.Errorf("train: graph: %w", err)
+		}
+	}
+	m := &graphMachine[T]{cost: nodes[calls[len(calls)-1].out], grads: make([]*gorgonia.Node, len(arrays))}
+	var by gorgonia.Nodes
+	for _, i := range wrt {
+		by = append(by, nodes[i])
+	}
+	grads, err := gorgonia.Grad(m.cost, by...)
+	if err != nil {
+		return nil, fmt.Errorf("train: gradients: %w", err)
+	}
+	for j, i := range wrt {
+		m.grads[i] = grads[j]
+	}
+	m.vm = gorgonia.NewTapeMachine(e)
+	return m, nil
+}
+
+func (m *graphMachine[T]) run() (T, error) {
+	if err := m.vm.RunAll(); err != nil {
+		return 0, fmt.Errorf("train: step: %w", err)
+	}
+	m.vm.Reset()
+	return elements[T](m.cost.Value())[0], nil
+}
+
+func (m *graphMachine[T]) gradient(array int) []T { return elements[T](m.grads[array].Value()) }
+
+func dtype[T number]() tensor.Dtype {
+	if _, ok := any(T(0)).(float32); ok {
+		return tensor.Float32
+	}
+	return tensor.Float64
+}
+
+// op is a fused op as a gorgonia Op. What gorgonia asks of such an op (v0.9.18):
 //   - An Op returns one value. So the gradient of the first input is the value
 //     of the op gradient, and those of the others are ops pick behind it.
 //   - Nodes with equal hash codes become one node. So each instance has a
 //     number, which is in its hash and in those of its gradient ops.
 //   - A tape machine differentiates SDOp only; a LispMachine would silently
 //     leave zeros, and is not used.
-type fused[T number] struct {
+type op[T number] struct {
+	*fused[T]
 	number int64
-	name   string
-	// inputs are the shapes of the inputs; the first wrt of them are
-	// differentiable.
-	inputs []tensor.Shape
-	wrt    int
-	output tensor.Shape // nil: a scalar
-	out    []T          // [output], or one number
-
-	forward  func(out []T, in [][]T)
-	backward func(grads [][]T, out, dout []T, in [][]T)
 
 	value gorgonia.Value   // of out; a scalar's is made anew each time
-	grads [][]T            // of the differentiable inputs
 	vals  []gorgonia.Value // of grads
 	in    [][]T            // scratch
 }
 
-var fusedOps atomic.Int64
+var ops atomic.Int64
 
-func newFused[T number](name string, output tensor.Shape, wrt int, inputs ...tensor.Shape) *fused[T] {
-	o := &fused[T]{number: fusedOps.Add(1), name: name, inputs: inputs, wrt: wrt, output: output}
-	o.out = make([]T, max(1, output.TotalSize()))
-	if output != nil {
-		o.value = tensor.New(tensor.WithShape(output...), tensor.WithBacking(o.out))
+func newOp[T number](f *fused[T]) *op[T] {
+	o := &op[T]{fused: f, number: ops.Add(1), in: make([][]T, len(f.inputs))}
+	if f.output != nil {
+		o.value = tensor.New(tensor.WithShape(f.output...), tensor.WithBacking(f.out))
 	}
-	for _, s := range inputs[:wrt] {
-		g := make([]T, s.TotalSize())
-		o.grads = append(o.grads, g)
-		o.vals = append(o.vals, tensor.New(tensor.WithShape(s...), tensor.WithBacking(g)))
+	for i, g := range f.grads {
+		o.vals = append(o.vals, tensor.New(tensor.WithShape(f.inputs[i]...), tensor.WithBacking(g)))
 	}
-	o.in = make([][]T, len(inputs))
 	return o
-}
-
-// apply adds o to the graph of its inputs.
-func (o *fused[T]) apply(in ...*gorgonia.Node) (*gorgonia.Node, error) {
-	return gorgonia.ApplyOp(o, in...)
 }
 
 func typeOf[T number](s tensor.Shape) hm.Type {
@@ -72,7 +116,7 @@ func typeOf[T number](s tensor.Shape) hm.Type {
 	return gorgonia.TensorType{Dims: len(s), Of: dtype[T]()}
 }
 
-func (o *fused[T]) types() []hm.Type {
+func (o *op[T]) types() []hm.Type {
 	var ts []hm.Type
 	for _, s := range o.inputs {
 		ts = append(ts, typeOf[T](s))
@@ -80,22 +124,22 @@ func (o *fused[T]) types() []hm.Type {
 	return append(ts, typeOf[T](o.output))
 }
 
-func (o *fused[T]) Arity() int    { return len(o.inputs) }
-func (o *fused[T]) Type() hm.Type { return hm.NewFnType(o.types()...) }
-func (o *fused[T]) InferShape(...gorgonia.DimSizer) (tensor.Shape, error) {
+func (o *op[T]) Arity() int    { return len(o.inputs) }
+func (o *op[T]) Type() hm.Type { return hm.NewFnType(o.types()...) }
+func (o *op[T]) InferShape(...gorgonia.DimSizer) (tensor.Shape, error) {
 	if o.output == nil {
 		return tensor.ScalarShape(), nil
 	}
 	return o.output.Clone(), nil
 }
-func (o *fused[T]) ReturnsPtr() bool     { return false }
-func (o *fused[T]) CallsExtern() bool    { return false }
-func (o *fused[T]) OverwritesInput() int { return -1 }
-func (o *fused[T]) WriteHash(h hash.Hash) {
+func (o *op[T]) ReturnsPtr() bool     { return false }
+func (o *op[T]) CallsExtern() bool    { return false }
+func (o *op[T]) OverwritesInput() int { return -1 }
+func (o *op[T]) WriteHash(h hash.Hash) {
 	fmt.Fprintf(h, "linnet %s %d", o.name, o.number)
 }
-func (o *fused[T]) Hashcode() uint32 { return hashcode(o) }
-func (o *fused[T]) String() string   { return fmt.Sprintf("%s#%d", o.name, o.number) }
+func (o *op[T]) Hashcode() uint32 { return hashcode(o) }
+func (o *op[T]) String() string   { return fmt.Sprintf("%s#%d", o.name, o.number) }
 
 func hashcode(o gorgonia.Op) uint32 {
 	h := fnv.New32a()
@@ -114,14 +158,14 @@ func elements[T number](v gorgonia.Value) []T {
 	panic("train: value of another element type")
 }
 
-func (o *fused[T]) load(in []gorgonia.Value) [][]T {
+func (o *op[T]) load(in []gorgonia.Value) [][]T {
 	for i := range o.inputs {
 		o.in[i] = elements[T](in[i])
 	}
 	return o.in
 }
 
-func (o *fused[T]) Do(in ...gorgonia.Value) (gorgonia.Value, error) {
+func (o *op[T]) Do(in ...gorgonia.Value) (gorgonia.Value, error) {
 	o.forward(o.out, o.load(in))
 	if o.output == nil {
 		return scalar(o.out[0]), nil
@@ -139,7 +183,7 @@ func scalar[T number](x T) gorgonia.Value {
 	panic("train: scalar of another type")
 }
 
-func (o *fused[T]) DiffWRT(int) []bool {
+func (o *op[T]) DiffWRT(int) []bool {
 	d := make([]bool, len(o.inputs))
 	for i := range o.wrt {
 		d[i] = true
@@ -147,7 +191,7 @@ func (o *fused[T]) DiffWRT(int) []bool {
 	return d
 }
 
-func (o *fused[T]) SymDiff(in gorgonia.Nodes, out, grad *gorgonia.Node) (gorgonia.Nodes, error) {
+func (o *op[T]) SymDiff(in gorgonia.Nodes, out, grad *gorgonia.Node) (gorgonia.Nodes, error) {
 	g := &gradient[T]{o}
 	first, err := gorgonia.ApplyOp(g, append(append(gorgonia.Nodes{}, in...), out, grad)...)
 	if err != nil {
@@ -165,7 +209,7 @@ func (o *fused[T]) SymDiff(in gorgonia.Nodes, out, grad *gorgonia.Node) (gorgoni
 
 // gradient runs backward of a fused op. Its inputs are those of the op, its
 // output and the output's gradient; its value is the gradient of the first.
-type gradient[T number] struct{ of *fused[T] }
+type gradient[T number] struct{ of *op[T] }
 
 func (g *gradient[T]) Arity() int { return len(g.of.inputs) + 2 }
 func (g *gradient[T]) Type() hm.Type {
@@ -192,7 +236,7 @@ func (g *gradient[T]) Do(in ...gorgonia.Value) (gorgonia.Value, error) {
 
 // pick is the gradient of input i of a fused op, once gradient has run.
 type pick[T number] struct {
-	of *fused[T]
+	of *op[T]
 	i  int
 }
 
