@@ -14,6 +14,8 @@ func probe(context.Context, time.Duration) (*Machine, error) { return nil, errNo
 func initialise(context.Context, Options) (*GPUs, error)     { return nil, errNotBuilt }
 func explain(err error, _ *Device) error                     { return err }
 
-func newMonitor([]Device, time.Duration) *Monitor {
-	return &Monitor{stop: func() []Usage { return nil }}
+func newMonitor([]Device, time.Duration, func() bool) *Monitor {
+	m := &Monitor{over: make(chan struct{})}
+	close(m.over)
+	return m
 }

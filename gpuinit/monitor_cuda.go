@@ -3,29 +3,23 @@
 package gpuinit
 
 import (
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-func newMonitor(devices []Device, period time.Duration) *Monitor {
-	return monitorBy(func() (nvml.Interface, error) { return nvml.New(), libnvml.Open() }, devices, period)
+func newMonitor(devices []Device, period time.Duration, busy func() bool) *Monitor {
+	return monitorBy(func() (nvml.Interface, error) { return nvml.New(), libnvml.Open() }, devices, period, busy)
 }
 
 // monitorBy samples by what open gives.
-func monitorBy(open func() (nvml.Interface, error), devices []Device, period time.Duration) *Monitor {
-	var mu sync.Mutex
-	usages := make([]Usage, len(devices))
+func monitorBy(open func() (nvml.Interface, error), devices []Device, period time.Duration, busy func() bool) *Monitor {
+	m := &Monitor{asks: make(chan ask), over: make(chan struct{}), usages: make([]Usage, len(devices))}
 	for i, d := range devices {
-		usages[i] = Usage{Device: d, NoXIDs: true, NoSlowdowns: true}
+		m.usages[i].Device = d
 	}
-	over, done, first := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	begun := sync.OnceFunc(func() { close(first) })
 	go func() {
-		defer close(done)
-		defer begun()
+		defer close(m.over)
 		defer func() { _ = recover() }() // go-nvml slices by lengths that the driver gives
 		lib, err := open()
 		if err != nil || lib.Init() != nvml.SUCCESS {
@@ -35,51 +29,46 @@ func monitorBy(open func() (nvml.Interface, error), devices []Device, period tim
 		samplers := make([]sampler, len(devices))
 		for i, d := range devices {
 			samplers[i].open(lib, d.UUID)
+			defer samplers[i].close()
 		}
-		defer func() {
-			for i := range samplers {
-				samplers[i].close()
-			}
-		}()
-		for last := false; ; {
-			for i := range samplers {
-				next := samplers[i].sample(func() Usage { mu.Lock(); defer mu.Unlock(); return usages[i] }())
-				mu.Lock()
-				usages[i] = next
-				mu.Unlock()
-			}
-			begun()
-			if last {
-				return
-			}
+		for rested := false; ; {
+			var a ask
 			select {
 			case <-time.After(period):
-			case <-over:
-				last = true
+				if busy != nil && !busy() {
+					rested = true
+					continue
+				}
+			case a = <-m.asks:
+			}
+			for i := range samplers {
+				if rested {
+					samplers[i].rest()
+				}
+				one := samplers[i].sample()
+				m.mu.Lock()
+				m.usages[i].Add(&one)
+				m.last = time.Now()
+				m.mu.Unlock()
+			}
+			rested = false
+			if a.done != nil {
+				close(a.done)
+			}
+			if a.last {
+				return
 			}
 		}
 	}()
-	wait := func(c chan struct{}) {
-		select {
-		case <-c:
-		case <-time.After(5 * time.Second):
-		}
-	}
-	wait(first)
-	return &Monitor{stop: sync.OnceValue(func() []Usage {
-		close(over)
-		wait(done)
-		mu.Lock()
-		defer mu.Unlock()
-		return slices.Clone(usages)
-	})}
+	m.ask(false)
+	return m
 }
 
 // sampler samples one device.
 type sampler struct {
 	handle nvml.Device
 	events nvml.EventSet
-	energy uint64 // mJ at the beginning
+	energy uint64 // mJ at the last sample; 0 where that says nothing
 }
 
 func (s *sampler) open(lib nvml.Interface, uuid string) {
@@ -88,7 +77,6 @@ func (s *sampler) open(lib nvml.Interface, uuid string) {
 		return
 	}
 	s.handle = handle
-	s.energy, _ = handle.GetTotalEnergyConsumption()
 	events, ret := lib.EventSetCreate()
 	if ret != nvml.SUCCESS {
 		return
@@ -119,31 +107,38 @@ var slowdowns = []struct {
 	{nvml.ClocksThrottleReasonHwPowerBrakeSlowdown, "power brake"},
 }
 
-// sample is u with one more sample.
-func (s *sampler) sample(u Usage) Usage {
+// rest says that what happened since the last sample counts nowhere.
+func (s *sampler) rest() { s.energy = 0 }
+
+// sample is one sample.
+func (s *sampler) sample() (u Usage) {
 	if s.handle == nil {
 		return u
 	}
-	u.Samples++
+	u.Samples = 1
 	h := s.handle
 	add := func(v *Value, x float64, ret nvml.Return) {
 		if ret == nvml.SUCCESS {
-			v.add(x)
+			*v = Value{1, x, x, x}
 		}
 	}
 	if m, ret := h.GetMemoryInfo_v2(); ret == nvml.SUCCESS {
-		u.Memory.add(float64(m.Used))
-	} else if m, ret := h.GetMemoryInfo(); ret == nvml.SUCCESS {
-		u.Memory.add(float64(m.Used))
+		add(&u.Memory, float64(m.Used), ret)
+	} else {
+		m, ret := h.GetMemoryInfo()
+		add(&u.Memory, float64(m.Used), ret)
 	}
-	if rates, ret := h.GetUtilizationRates(); ret == nvml.SUCCESS {
-		u.Utilisation.add(float64(rates.Gpu))
-		u.MemoryBusy.add(float64(rates.Memory))
-	}
+	rates, ret := h.GetUtilizationRates()
+	add(&u.Utilisation, float64(rates.Gpu), ret)
+	add(&u.MemoryBusy, float64(rates.Memory), ret)
 	power, ret := h.GetPowerUsage()
 	add(&u.Power, float64(power)/1e3, ret)
 	energy, ret := h.GetTotalEnergyConsumption()
-	add(&u.Energy, float64(energy-min(energy, s.energy))/1e3, ret)
+	if s.energy == 0 || energy < s.energy {
+		s.energy = energy
+	}
+	add(&u.Energy, float64(energy-s.energy)/1e3, ret)
+	s.energy = energy
 	clock, ret := h.GetClockInfo(nvml.CLOCK_SM)
 	add(&u.SMClock, float64(clock), ret)
 	clock, ret = h.GetClockInfo(nvml.CLOCK_MEM)
@@ -161,22 +156,22 @@ func (s *sampler) sample(u Usage) Usage {
 	processes, ret := h.GetComputeRunningProcesses()
 	add(&u.Processes, float64(len(processes)), ret)
 	if reasons, ret := h.GetCurrentClocksThrottleReasons(); ret == nvml.SUCCESS {
-		u.NoSlowdowns = false
 		for _, r := range slowdowns {
-			if reasons&r.bit != 0 && !slices.Contains(u.Slowdowns, r.name) {
-				u.Slowdowns = append(slices.Clip(u.Slowdowns), r.name)
+			if reasons&r.bit != 0 {
+				u.Slowdowns = append(u.Slowdowns, r.name)
 			}
 		}
+		add(&u.Slowed, float64(min(1, len(u.Slowdowns))), ret)
 	}
 	if s.events != nil {
-		u.NoXIDs = false
 		for range 100 {
 			event, ret := s.events.Wait(0)
 			if ret != nvml.SUCCESS {
 				break
 			}
-			u.XIDs = append(slices.Clip(u.XIDs), event.EventData)
+			u.XIDs = append(u.XIDs, event.EventData)
 		}
+		add(&u.Errors, float64(len(u.XIDs)), nvml.SUCCESS)
 	}
 	return u
 }

@@ -4,6 +4,7 @@ package gpuinit
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -72,7 +73,7 @@ func TestMonitor(t *testing.T) {
 		}
 	}
 	devices := []Device{{Name: "A", UUID: card(s, 0).UUID}, {Index: 1, Name: "B", UUID: card(s, 1).UUID}, {Index: 2, UUID: "GPU-gone"}}
-	m := monitorBy(func() (nvml.Interface, error) { return s, nil }, devices, time.Millisecond)
+	m := monitorBy(func() (nvml.Interface, error) { return s, nil }, devices, time.Millisecond, nil)
 	for samples.Load() < 6 {
 		time.Sleep(time.Millisecond)
 	}
@@ -84,21 +85,72 @@ func TestMonitor(t *testing.T) {
 	if a.Memory.Least != gib || a.Memory.Most != 3*gib || a.Memory.Mean <= gib || a.Memory.Mean >= 3*gib {
 		t.Errorf("memory %+v, want 1 to 3 GiB", a.Memory)
 	}
-	if a.Energy.Least != .5 || a.Energy.Most != .5*float64(a.Samples) {
-		t.Errorf("energy %+v, want 0.5 J a sample of %d", a.Energy, a.Samples)
+	if math.Abs(a.Energy.Sum()-.5*float64(a.Samples-1)) > 1e-9 || a.Energy.Least != 0 || a.Energy.Most != .5 {
+		t.Errorf("energy %+v, want 0.5 J between two of %d samples", a.Energy, a.Samples)
 	}
 	if !slices.Equal(a.Slowdowns, []string{"power cap"}) || !slices.Equal(a.XIDs, []uint64{79}) {
 		t.Errorf("slowdowns %q, XIDs %d", a.Slowdowns, a.XIDs)
 	}
 	table := fmt.Sprint(a.Table())
 	for _, want := range []string{"[utilisation 40 % 40 % 40 %]", "[power 250.5 W", "[SM clock 1001 MHz", "[memory clock 1002 MHz", "[temperature 61 °C",
-		"[PCIe sent 6.8 KiB/s", "[PCIe received 7.8 KiB/s", "[ECC errors, corrected 3 ", "[ECC errors, uncorrected 2 ", "[processes 2 2 2]", "[XID errors 79 ", "[slowdowns power cap "} {
+		"[PCIe sent 6.8 KiB/s", "[PCIe received 7.8 KiB/s", "[ECC errors, corrected 3 ", "[ECC errors, uncorrected 2 ", "[processes 2 2 2]", "[XID errors 79 ", "[slowdowns 100 % of the time: power cap "} {
 		if !strings.Contains(table, want) {
 			t.Errorf("no %q in %s", want, table)
 		}
 	}
-	if b := fmt.Sprint(u[1].Table()); strings.Count(b, "N/A N/A N/A") != 12 || strings.Count(b, "N/A") != 3*12+2 {
+	if b := fmt.Sprint(u[1].Table()); strings.Count(b, "N/A N/A N/A") != 11 || strings.Count(b, "N/A") != 3*11+3 {
 		t.Errorf("a card that tells its memory alone: %s", b)
+	}
+}
+
+// TestMonitorBusy samples only while there is work, and counts no energy of the
+// time before.
+func TestMonitorBusy(t *testing.T) {
+	s := dgx(1)
+	d := card(s, 0)
+	s.DeviceGetHandleByUUIDFunc = func(string) (nvml.Device, nvml.Return) { return d, nvml.SUCCESS }
+	s.EventSetCreateFunc = func() (nvml.EventSet, nvml.Return) { return nil, nvml.ERROR_NOT_SUPPORTED }
+	none := nvml.ERROR_NOT_SUPPORTED
+	d.GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) { return nvml.Memory_v2{Used: gib}, nvml.SUCCESS }
+	d.GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) { return nvml.Utilization{}, none }
+	d.GetPowerUsageFunc = func() (uint32, nvml.Return) { return 0, none }
+	var joules atomic.Int64
+	joules.Store(100)
+	d.GetTotalEnergyConsumptionFunc = func() (uint64, nvml.Return) { return uint64(joules.Load()) * 1000, nvml.SUCCESS }
+	d.GetClockInfoFunc = func(nvml.ClockType) (uint32, nvml.Return) { return 0, none }
+	d.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) { return 0, none }
+	d.GetPcieThroughputFunc = func(nvml.PcieUtilCounter) (uint32, nvml.Return) { return 0, none }
+	d.GetTotalEccErrorsFunc = func(nvml.MemoryErrorType, nvml.EccCounterType) (uint64, nvml.Return) { return 0, none }
+	d.GetCurrentClocksThrottleReasonsFunc = func() (uint64, nvml.Return) { return 0, none }
+	d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return nil, none }
+
+	var busy atomic.Bool
+	m := monitorBy(func() (nvml.Interface, error) { return s, nil }, []Device{{UUID: d.UUID}}, time.Millisecond, busy.Load)
+	joules.Add(5)
+	m.Sample(0)
+	if u := m.Take()[0]; u.Samples != 2 || u.Energy.Sum() != 5 || u.Memory.Mean != gib {
+		t.Errorf("%d samples, %g J, memory %+v; want 2, 5 and 1 GiB", u.Samples, u.Energy.Sum(), u.Memory)
+	}
+	time.Sleep(5 * time.Millisecond)
+	if u := m.Take()[0]; u.Samples != 0 || u.Device.UUID != d.UUID {
+		t.Errorf("%d samples without work", u.Samples)
+	}
+	joules.Add(1000)
+	busy.Store(true)
+	samples := 0
+	for samples < 3 {
+		time.Sleep(time.Millisecond)
+		u := m.Take()[0]
+		samples += u.Samples
+		if u.Energy.Sum() != 0 {
+			t.Errorf("%g J of the time without work", u.Energy.Sum())
+		}
+	}
+	m.Sample(time.Hour) // there is one
+	m.Stop()
+	m.Sample(0) // is over, and does not wait
+	if u := m.Take()[0]; u.Samples != 0 {
+		t.Errorf("%d samples after Stop", u.Samples)
 	}
 }
 
@@ -107,7 +159,7 @@ func TestMonitorHangs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 10 s")
 	}
-	m := monitorBy(func() (nvml.Interface, error) { select {} }, []Device{{UUID: "GPU-1"}}, time.Millisecond)
+	m := monitorBy(func() (nvml.Interface, error) { select {} }, []Device{{UUID: "GPU-1"}}, time.Millisecond, nil)
 	if u := m.Stop(); len(u) != 1 || u[0].Samples != 0 {
 		t.Errorf("%+v", u)
 	}

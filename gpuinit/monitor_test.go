@@ -1,29 +1,39 @@
 package gpuinit
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
 
 func TestUsageAdvice(t *testing.T) {
 	for mean, want := range map[float64]string{49.9: "raise --prediction_batch_size", 50: "", 95: "", 95.1: "more GPUs"} {
-		u := Usage{Device: Device{Index: 3, Name: "A"}, Utilisation: Value{N: 1, Mean: mean}}
+		u := Usage{Device: Device{Index: 3, Name: "A"}, Utilisation: Value{N: 4, Mean: mean}}
 		got := u.Advice()
 		if (got == "") != (want == "") || !strings.Contains(got, want) || want != "" && !strings.HasPrefix(got, "GPU 3 A worked ") {
 			t.Errorf("at %g %%: %q, want %q", mean, got, want)
 		}
 	}
-	if got := (&Usage{}).Advice(); got != "" {
-		t.Errorf("without utilisation: %q", got)
+	if got := (&Usage{Utilisation: Value{N: 3, Mean: 1}}).Advice(); got != "" {
+		t.Errorf("of three samples: %q", got)
 	}
 }
 
-func TestUsageValue(t *testing.T) {
-	var v Value
-	for _, x := range []float64{4, -1, 6} {
-		v.add(x)
+func TestUsageAdd(t *testing.T) {
+	one := func(x float64) *Usage {
+		return &Usage{Samples: 1, Power: Value{1, x, x, x}, XIDs: []uint64{uint64(x)}, Slowdowns: []string{"heat"}}
 	}
-	if v != (Value{3, 3, -1, 6}) {
-		t.Errorf("%+v", v)
+	var u Usage
+	u.Add(&Usage{})
+	for _, x := range []float64{4, 1, 7} {
+		u.Add(one(x))
+	}
+	two := *one(9)
+	two.Add(&u)
+	if u.Power != (Value{3, 4, 1, 7}) || u.Samples != 3 || !slices.Equal(u.XIDs, []uint64{4, 1, 7}) || !slices.Equal(u.Slowdowns, []string{"heat"}) {
+		t.Errorf("%+v", u)
+	}
+	if two.Power != (Value{4, 5.25, 1, 9}) || two.Memory.N != 0 {
+		t.Errorf("%+v", two)
 	}
 }

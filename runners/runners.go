@@ -176,10 +176,11 @@ type Result struct {
 	// Running says that the job was only submitted, by --async or --dry_run;
 	// it has no numbers yet.
 	Running bool
-	// Counters and Distributions of one namespace by name, all transforms
-	// together.
+	// Metrics of one namespace by name, all transforms together; of a gauge the
+	// last value.
 	Counters      map[string]int64
 	Distributions map[string]metrics.DistributionValue
+	Gauges        map[string]metrics.GaugeValue
 }
 
 // Run runs p to its end, or only submits it with --async, and counts the
@@ -222,7 +223,7 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 	close(over)
 	cancelled.Wait()
 	log.SetLogger(watch) // an in-process worker put its own there
-	out := &Result{JobID: watch.jobID(), Counters: map[string]int64{}, Distributions: map[string]metrics.DistributionValue{}}
+	out := &Result{JobID: watch.jobID(), Counters: map[string]int64{}, Distributions: map[string]metrics.DistributionValue{}, Gauges: map[string]metrics.GaugeValue{}}
 	if service && out.JobID != "" && interrupted.Err() != nil {
 		return nil, fmt.Errorf("%w: job %s is cancelled; run again to go on", context.Cause(interrupted), out.JobID)
 	}
@@ -262,6 +263,11 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 			sum.Min, sum.Max = min(sum.Min, more.Min), max(sum.Max, more.Max)
 		}
 		out.Distributions[d.Name()] = sum
+	}
+	for _, g := range query.Gauges() {
+		if v := g.Result(); !v.Timestamp.Before(out.Gauges[g.Name()].Timestamp) {
+			out.Gauges[g.Name()] = v
+		}
 	}
 	return out, nil
 }

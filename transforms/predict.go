@@ -80,6 +80,7 @@ func (f *predictFn) setup(ctx context.Context) error {
 
 func (f *predictFn) StartBundle(emit func(beam.EventTime, Labelled), reject func(beam.EventTime, Rejection)) {
 	f.queue.Reset()
+	f.model.gpus.begin()
 }
 
 func (f *predictFn) ProcessElement(ctx context.Context, t beam.EventTime, e Example, emit func(beam.EventTime, Labelled), reject func(beam.EventTime, Rejection)) error {
@@ -99,7 +100,9 @@ func (f *predictFn) ProcessElement(ctx context.Context, t beam.EventTime, e Exam
 }
 
 func (f *predictFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, Labelled), reject func(beam.EventTime, Rejection)) error {
-	return f.progress.fail("predict", f.queue.Drain(ctx, f.emitter(ctx, emit)))
+	err := f.queue.Drain(ctx, f.emitter(ctx, emit))
+	f.model.gpus.end(ctx)
+	return f.progress.fail("predict", err)
 }
 
 func (f *predictFn) emitter(ctx context.Context, emit func(beam.EventTime, Labelled)) func(job[Example], [][]float32, error) error {
@@ -108,6 +111,7 @@ func (f *predictFn) emitter(ctx context.Context, emit func(beam.EventTime, Label
 			return fmt.Errorf("%s: %w", j.in.URI, err)
 		}
 		f.model.count(ctx, len(j.in.Rows))
+		f.model.gpus.report(ctx)
 		emit(j.time, f.decode(&j.in.Document, outs))
 		return nil
 	}
@@ -228,6 +232,7 @@ type Model struct {
 
 	key     string
 	gpu     bool
+	gpus    *gpuWatch // nil without GPUs
 	scorer  model.Scorer
 	bytes   int64
 	loading time.Duration
@@ -298,6 +303,9 @@ func LoadModel(ctx context.Context, opts Options) (*Model, error) {
 		m.Device = "cpu, float32, " + kernel.ISA()
 		if gpu, ok := m.scorer.(fmt.Stringer); ok {
 			m.gpu, m.Device = true, gpu.String()
+		}
+		if on, ok := m.scorer.(interface{ Devices() []gpuinit.Device }); ok {
+			m.gpus = newGPUWatch(on.Devices())
 		}
 		m.loading = time.Since(begin)
 		logf(ctx, opts.Verbosity, 2, "model %.12s of %s on %s, loaded in %v", m.Hash, opts.modelName(), m.Device, m.loading.Round(time.Millisecond))

@@ -30,6 +30,9 @@ type onGPUs struct {
 	gpus *gpuinit.GPUs
 }
 
+// Devices are the GPUs.
+func (s *onGPUs) Devices() []gpuinit.Device { return s.gpus.Devices }
+
 func (s *onGPUs) Close() error {
 	err := s.Scorer.Close()
 	if e := s.gpus.Close(); err == nil {

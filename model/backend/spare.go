@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/linnet-ml/linnet/gpuinit"
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/cpu"
 )
@@ -54,6 +55,14 @@ func (s *withSpare) ScoreAll(ctx context.Context, batches []*model.Batch, probs 
 		return err
 	}
 	return onCPU.ScoreAll(ctx, batches, probs)
+}
+
+// Devices are the GPUs.
+func (s *withSpare) Devices() []gpuinit.Device {
+	if on, ok := s.MultiScorer.(interface{ Devices() []gpuinit.Device }); ok {
+		return on.Devices()
+	}
+	return nil
 }
 
 // String says where the Scorer computes.

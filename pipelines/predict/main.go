@@ -22,10 +22,14 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/metrics"
+	"github.com/dustin/go-humanize"
 
+	"github.com/linnet-ml/linnet/gpuinit"
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/cuda"
 	"github.com/linnet-ml/linnet/pipelines/internal/cli"
@@ -383,7 +387,7 @@ func (o *options) label(ctx context.Context) error {
 		return fmt.Errorf("%w: %s labelled and kept; run again to go on", cause, cli.Plural(result.Counters["documents"], "document"))
 	}
 	if o.verbosity > 0 {
-		o.summary(os.Stdout, m.Config, result.Counters, progress, took)
+		o.summary(os.Stdout, m.Config, result, progress, took)
 	}
 	example := progress.Noted()
 	if example == "" && result.Counters["rejected"] > 0 { // workers elsewhere noted it
@@ -549,7 +553,8 @@ func (o *options) follow(bar *cli.Bar, output string, begin time.Time) func() {
 }
 
 // summary says where the result is and what it holds.
-func (o *options) summary(w io.Writer, c *model.Config, n map[string]int64, p *transforms.Progress, took time.Duration) {
+func (o *options) summary(w io.Writer, c *model.Config, result *runners.Result, p *transforms.Progress, took time.Duration) {
+	n := result.Counters
 	lines := n["lines"]
 	if n["documents"]+n["rejected"] == 0 && n["skipped"] > 0 {
 		fmt.Fprintf(w, "%s: nothing to do, %s done before (--force labels them again)\n", o.output, cli.Plural(n["skipped"], "document"))
@@ -585,6 +590,9 @@ func (o *options) summary(w io.Writer, c *model.Config, n map[string]int64, p *t
 	if onGPU := n[transforms.LinesCUDACounter]; onGPU > 0 {
 		fmt.Fprintf(w, "%s on GPUs, %s on CPUs\n", cli.Plural(onGPU, "line"), cli.Count(n[transforms.LinesCPUCounter]))
 	}
+	if usage, ok := transforms.GPUUsage(n, result.Distributions); ok {
+		tellGPUs(w, &usage, result.Gauges)
+	}
 	if fallen := n[transforms.FallenBackCounter]; fallen > 0 {
 		var reasons []string
 		for name := range n {
@@ -597,6 +605,27 @@ func (o *options) summary(w io.Writer, c *model.Config, n map[string]int64, p *t
 	}
 	if rejected := n["rejected"]; rejected > 0 {
 		fmt.Fprintf(w, "%s rejected; %s says why\n", cli.Plural(rejected, "document"), store.Join(o.output, transforms.RejectedFile))
+	}
+}
+
+// tellGPUs says what NVML saw of the run's GPUs, and what that suggests.
+func tellGPUs(w io.Writer, u *gpuinit.Usage, gauges map[string]metrics.GaugeValue) {
+	fmt.Fprintf(w, "%s, %s while lines were labelled", u.Name, cli.Plural(int64(u.Samples), "sample"))
+	if memory, ok := gauges[transforms.GPUMemoryGauge]; ok {
+		fmt.Fprintf(w, "; at last %s in use", humanize.IBytes(uint64(memory.Value)))
+	}
+	if busy, ok := gauges[transforms.GPUUtilisationGauge]; ok {
+		fmt.Fprintf(w, ", %d %% busy", busy.Value)
+	}
+	fmt.Fprintln(w)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "  \taverage\tleast\tmost")
+	for _, row := range u.Table() {
+		fmt.Fprintln(t, strings.TrimRight("  "+strings.Join(row, "\t"), "\t"))
+	}
+	t.Flush()
+	if text := u.Advice(); text != "" {
+		fmt.Fprintln(w, text)
 	}
 }
 

@@ -112,7 +112,7 @@ type device struct {
 
 // gpuMemory is what is in use of the GPUs now.
 func gpuMemory(gpus []gpuinit.Device) (n int64) {
-	for _, u := range gpuinit.NewMonitor(gpus, time.Hour).Stop() {
+	for _, u := range gpuinit.NewMonitor(gpus, time.Hour, nil).Stop() {
 		n += int64(u.Memory.Most)
 	}
 	return n
@@ -154,7 +154,7 @@ func (d *device) measure(ctx context.Context, documents []*model.Batch, outputs,
 	batches := cut(documents, size, d.atOnce)
 	settle()
 	m.RAMBefore = cli.Memory()
-	monitor := gpuinit.NewMonitor(d.gpus, 10*time.Millisecond)
+	monitor := gpuinit.NewMonitor(d.gpus, 10*time.Millisecond, nil)
 	var speeds, peaks []float64
 	var cpu, batchTime time.Duration
 	var failed error
