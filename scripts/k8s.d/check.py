@@ -1,10 +1,12 @@
-"""Checks scripts/k8s.d/*.yaml: the programs know every flag, and FlinkDeployment has the schema of Flink's operator.
+"""Checks scripts/k8s.d/*.yaml: the programs know every flag, FlinkDeployment has the schema of Flink's operator, and
+Flink knows every key of its configuration, of that in scripts/flink.d as well.
 
-Usage: check.py FOLDER-OF-PROGRAMS [CRD]; CRD is the operator's definition of FlinkDeployment.
+Usage: check.py FOLDER-OF-PROGRAMS [CRD JAR]; CRD is the operator's definition of FlinkDeployment, JAR is flink-core.
 """
 
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import jsonschema
@@ -48,7 +50,15 @@ def known(program, args):
     return subprocess.run([program, *args, "--help"], capture_output=True, text=True)
 
 
-def main(programs, crd=None):
+def unknown(keys, jar):
+    """The keys that are no string constant of a class of options in Flink."""
+    with zipfile.ZipFile(jar) as z:
+        classes = b"".join(z.read(name) for name in z.namelist() if name.endswith("Options.class"))
+    # A constant is a tag, its length in two bytes, and the text.
+    return [key for key in keys if b"\x01" + len(key).to_bytes(2, "big") + key.encode() not in classes]
+
+
+def main(programs, crd=None, jar=None):
     objects = [o for file in sorted(HERE.glob("*.yaml")) for o in yaml.safe_load_all(file.read_text())]
     config = next(o for o in objects if o["kind"] == "ConfigMap")["data"]
     flags = 0
@@ -81,6 +91,10 @@ def main(programs, crd=None):
             print("FlinkDeployment: as the operator's schema has it")
         else:
             raise SystemExit("the operator's schema takes any field")
+        keys = [*flink["spec"]["flinkConfiguration"], *yaml.safe_load((HERE.parent / "flink.d" / "config.yaml").read_text())]
+        assert not unknown(keys, jar), unknown(keys, jar)
+        assert unknown(["restart-strategy.typ"], jar), "Flink takes any key"
+        print(f"{len(keys)} keys of Flink's configuration known to it")
 
 
 if __name__ == "__main__":
