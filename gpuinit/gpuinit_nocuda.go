@@ -4,10 +4,26 @@ package gpuinit
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 )
 
-var errNotBuilt = &Error{Kind: ErrNotBuilt, What: "this build has no CUDA", Remedy: `make one with: eval "$(scripts/cuda-env)" && go build -tags cuda -o bin/ ./pipelines/predict`}
+var errNotBuilt = &Error{Kind: ErrNotBuilt, What: "this build has no CUDA", Remedy: `make one with: eval "$(scripts/cuda-env)" && go build -tags cuda -o bin/ ./pipelines/` + pipeline(os.Args)}
+
+// pipeline is the name of the program, or predict where it is none that can have
+// CUDA.
+func pipeline(args []string) string {
+	if len(args) > 0 {
+		name := strings.TrimSuffix(filepath.Base(args[0]), ".exe")
+		if slices.Contains([]string{"evaluate", "profile", "gpucheck"}, name) {
+			return name
+		}
+	}
+	return "predict"
+}
 
 func built() error                                           { return errNotBuilt }
 func probe(context.Context, time.Duration) (*Machine, error) { return nil, errNotBuilt }

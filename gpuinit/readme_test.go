@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// The README's table of GPU troubles quotes what this package says: every
-// message in its first column, with … for what varies, stands in the sources.
+// The README's table of GPU troubles quotes what this package and model/cuda
+// say: every message in its first column, with … for what varies, stands in the
+// sources.
 func TestREADMEQuotes(t *testing.T) {
 	readme, err := os.ReadFile(filepath.Join("..", "README.md"))
 	if err != nil {
@@ -25,7 +26,11 @@ func TestREADMEQuotes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range files {
+	more, err := filepath.Glob(filepath.Join("..", "model", "cuda", "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(files, more...) {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}

@@ -31,8 +31,8 @@ func defineGPU(fs *flag.FlagSet) {
 	fs.StringVar(&workerGPU.kind, "worker_gpu_type", defaultGPU, "`type` of these GPUs, as Compute Engine calls it")
 }
 
-// GPUWorkers says whether the flags ask for workers with GPUs.
-func GPUWorkers() bool { return workerGPU.count > 0 }
+// WorkerGPUs is the number of GPUs that the flags ask for in each worker.
+func WorkerGPUs() int { return workerGPU.count }
 
 // gpuMachines are the machine types of Compute Engine that carry a GPU, by its
 // type and by how many there are in one machine; the first is taken where none

@@ -119,7 +119,7 @@ func Check() error {
 	if name != Dataflow && DryRun() {
 		return fmt.Errorf("runners: --dry_run is for --runner=dataflow; --runner=%s would run all the same", name)
 	}
-	if name != Dataflow && GPUWorkers() {
+	if name != Dataflow && WorkerGPUs() > 0 {
 		return fmt.Errorf("runners: --worker_gpu is for --runner=dataflow; elsewhere the cluster's own settings give a worker its GPU")
 	}
 	switch name {

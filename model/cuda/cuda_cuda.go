@@ -17,9 +17,10 @@ import (
 // free first. A call that a lost device held goes to the others; when all are
 // lost calls return model.ErrDeviceLost.
 type Scorer struct {
-	sizes sizes
-	rows  int // of the table
-	text  string
+	sizes     sizes
+	rows      int // of the table
+	text      string
+	precision string
 
 	jobs  chan *job
 	close sync.Once
@@ -51,10 +52,11 @@ func New(w *model.Weights, o Options) (*Scorer, error) {
 	s := &Scorer{rows: w.Config.InputSize, jobs: make(chan *job), dead: make(chan struct{})}
 	s.plans.New = func() any { return new(plan) }
 	s.sizes.fill(&w.Config)
-	s.text = "cuda, " + Float32
+	s.precision = Float32
 	if half {
-		s.text = "cuda, " + Float16
+		s.precision = Float16
 	}
+	s.text = "cuda, " + s.precision
 	for _, d := range o.Devices {
 		s.text += fmt.Sprintf(", GPU %d %s", d.Index, d.Name)
 	}
@@ -102,6 +104,9 @@ func (s *Scorer) lose(err error) {
 
 // String says where the Scorer computes and how.
 func (s *Scorer) String() string { return s.text }
+
+// Precision is that of the products.
+func (s *Scorer) Precision() string { return s.precision }
 
 // Close waits for calls that run and gives the devices' memory back.
 func (s *Scorer) Close() error {

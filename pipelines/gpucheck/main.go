@@ -265,14 +265,24 @@ func (o *options) judge(answers []answer) error {
 				return fmt.Errorf("gpucheck: %s: %s: %s", where, d.title(), d.Error)
 			}
 		}
-		if a.gpus() == 0 && (o.device == "cuda" || runners.GPUWorkers()) {
+		want := runners.WorkerGPUs()
+		if o.device == "cuda" {
+			want = max(want, 1)
+		}
+		if n := a.gpus(); n < want {
 			why := a.NoGPU
 			for _, d := range a.Devices {
 				if why == "" && d.Error != "" {
 					why = d.Error
 				}
 			}
-			return fmt.Errorf("gpucheck: %s has no GPU that works: %s", where, why)
+			switch {
+			case n == 0:
+				return fmt.Errorf("gpucheck: %s has no GPU that works: %s", where, why)
+			case why == "":
+				why = "the driver shows no other"
+			}
+			return fmt.Errorf("gpucheck: %s has %d of %d GPUs (--worker_gpu): %s", where, n, want, why)
 		}
 	}
 	if n := len(answers); n < o.workers {

@@ -3,26 +3,36 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"flag"
+	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/fsouza/fake-gcs-server/fakestorage"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/cpu"
 	"github.com/linnet-ml/linnet/model/modeltest"
 	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
+	"github.com/linnet-ml/linnet/runners"
 	"github.com/linnet-ml/linnet/transforms"
+	"github.com/linnet-ml/linnet/transforms/store"
 )
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"gpucheck": main}) }
 
 func TestScripts(t *testing.T) {
+	output := bucket(t)
 	testscript.Run(t, testscript.Params{
-		Dir:           "testdata/script",
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("BUCKET", output)
+			env.Setenv("STORAGE_EMULATOR_HOST", os.Getenv("STORAGE_EMULATOR_HOST"))
+			return nil
+		},
 		UpdateScripts: os.Getenv("LINNET_UPDATE") != "", // goldens, with a new Beam
 		Cmds:          clitest.Commands("asking "),
 	})
@@ -91,42 +101,60 @@ func TestCheckLSTM(t *testing.T) {
 	}
 }
 
+// bucket is a gs:// prefix on a server of this test.
+func bucket(t *testing.T) string {
+	t.Helper()
+	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "b"})
+	listener := httptest.NewServer(server.HTTPHandler())
+	t.Cleanup(listener.Close)
+	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(listener.URL, "http://"))
+	return "gs://b/checks"
+}
+
 // TestAnswer has two processes, as two folders' names of one place stand for
 // them, wait for each other, and a third that never comes.
 func TestAnswer(t *testing.T) {
-	folder := filepath.Join(t.TempDir(), "answers")
-	fn := func(workers int) *checkFn {
-		return &checkFn{Folder: transforms.Path(folder), Workers: workers, Timeout: 3 * time.Second, Device: "cpu"}
-	}
-	errs := make(chan error)
-	for range 2 {
-		go func() { errs <- fn(2).answer(t.Context()) }()
-	}
-	for range 2 {
-		if err := <-errs; err != nil {
-			t.Fatal(err)
-		}
-	}
-	answers, err := read(t.Context(), folder)
-	if err != nil || len(answers) != 2 {
-		t.Fatalf("%d answers, %v; want 2", len(answers), err)
-	}
-	if answers[0].ID == answers[1].ID {
-		t.Error("two answers with one name")
-	}
-	remove(t.Context(), folder)
-	if _, err := os.Stat(folder); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the answers are there still: %v", err)
-	}
-	if err := fn(3).answer(t.Context()); err != nil { // waits in vain
-		t.Fatal(err)
-	}
-	if answers, err = read(t.Context(), folder); err != nil || len(answers) != 1 {
-		t.Fatalf("%d answers, %v; want 1", len(answers), err)
-	}
-	o := &options{workers: 3, timeout: 3 * time.Second}
-	if err := o.judge(answers); err == nil || !strings.Contains(err.Error(), "1 of 3 worker processes answered within 3s") {
-		t.Errorf("judge() = %v", err)
+	for name, output := range map[string]func(*testing.T) string{"disk": (*testing.T).TempDir, "gs": bucket} {
+		t.Run(name, func(t *testing.T) {
+			folder := store.Join(output(t), "answers")
+			fn := func(workers int) *checkFn {
+				return &checkFn{Folder: transforms.Path(folder), Workers: workers, Timeout: 3 * time.Second, Device: "cpu"}
+			}
+			errs := make(chan error)
+			for range 2 {
+				go func() { errs <- fn(2).answer(t.Context()) }()
+			}
+			for range 2 {
+				if err := <-errs; err != nil {
+					t.Fatal(err)
+				}
+			}
+			answers, err := read(t.Context(), folder)
+			if err != nil || len(answers) != 2 {
+				t.Fatalf("%d answers, %v; want 2", len(answers), err)
+			}
+			if answers[0].ID == answers[1].ID {
+				t.Error("two answers with one name")
+			}
+			remove(t.Context(), folder)
+			if left, err := read(t.Context(), folder); len(left) > 0 || err == nil {
+				t.Errorf("%d answers are there still: %v", len(left), err)
+			}
+			if err := fn(3).answer(t.Context()); err != nil { // waits in vain
+				t.Fatal(err)
+			}
+			if answers, err = read(t.Context(), folder); err != nil || len(answers) != 1 {
+				t.Fatalf("%d answers, %v; want 1", len(answers), err)
+			}
+			o := &options{workers: 3, timeout: 3 * time.Second}
+			if err := o.judge(answers); err == nil || !strings.Contains(err.Error(), "1 of 3 worker processes answered within 3s") {
+				t.Errorf("judge() = %v", err)
+			}
+		})
 	}
 }
 
@@ -140,15 +168,25 @@ func TestJudge(t *testing.T) {
 		device  string
 		answers []answer
 		want    string // in the error; "" for none
+		each    string // --worker_gpu
 	}{
-		"CPU is enough":     {"auto", []answer{{Devices: []device{onCPU}, NoGPU: "none"}}, ""},
-		"GPU wanted":        {"cuda", []answer{{Devices: []device{onCPU, gpu}}, {PID: 7, Host: "h", Devices: []device{onCPU}, NoGPU: "no driver"}}, "process 7 on h has no GPU that works: no driver"},
-		"GPU there":         {"cuda", []answer{{Devices: []device{onCPU, old, gpu}}}, ""},
-		"GPU too old":       {"cuda", []answer{{Devices: []device{onCPU, old}}}, "too old"},
-		"old one, unneeded": {"auto", []answer{{Devices: []device{onCPU, old}}}, ""},
-		"wrong":             {"auto", []answer{{Devices: []device{onCPU, bad}}}, "GPU 0 A: wrong arithmetic"},
+		"CPU is enough":      {"auto", []answer{{Devices: []device{onCPU}, NoGPU: "none"}}, "", "0"},
+		"GPU wanted":         {"cuda", []answer{{Devices: []device{onCPU, gpu}}, {PID: 7, Host: "h", Devices: []device{onCPU}, NoGPU: "no driver"}}, "process 7 on h has no GPU that works: no driver", "0"},
+		"GPU there":          {"cuda", []answer{{Devices: []device{onCPU, old, gpu}}}, "", "0"},
+		"GPU too old":        {"cuda", []answer{{Devices: []device{onCPU, old}}}, "too old", "0"},
+		"old one, unneeded":  {"auto", []answer{{Devices: []device{onCPU, old}}}, "", "0"},
+		"wrong":              {"auto", []answer{{Devices: []device{onCPU, bad}}}, "GPU 0 A: wrong arithmetic", "0"},
+		"worker_gpu":         {"auto", []answer{{Devices: []device{onCPU, gpu}}, {PID: 7, Host: "h", Devices: []device{onCPU}, NoGPU: "no driver"}}, "process 7 on h has no GPU that works: no driver", "1"},
+		"worker_gpu, one":    {"auto", []answer{{Devices: []device{onCPU, gpu}}}, "", "1"},
+		"worker_gpu, a few":  {"auto", []answer{{PID: 7, Host: "h", Devices: []device{onCPU, gpu, gpu, old}}}, "process 7 on h has 2 of 4 GPUs (--worker_gpu): too old", "4"},
+		"worker_gpu, hidden": {"auto", []answer{{PID: 7, Host: "h", Devices: []device{onCPU, gpu}}}, "1 of 2 GPUs (--worker_gpu): the driver shows no other", "2"},
 	}
+	flags := flag.NewFlagSet("", flag.PanicOnError)
+	flags.String("runner", "", "")
+	runners.Define(flags)
+	defer flags.Set("worker_gpu", "0")
 	for name, tc := range cases {
+		flags.Set("worker_gpu", tc.each)
 		err := (&options{device: tc.device, workers: 1}).judge(tc.answers)
 		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", name, err, tc.want)

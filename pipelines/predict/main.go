@@ -31,7 +31,6 @@ import (
 
 	"github.com/linnet-ml/linnet/gpuinit"
 	"github.com/linnet-ml/linnet/model"
-	"github.com/linnet-ml/linnet/model/cuda"
 	"github.com/linnet-ml/linnet/pipelines/internal/cli"
 	"github.com/linnet-ml/linnet/runners"
 	"github.com/linnet-ml/linnet/transforms"
@@ -134,8 +133,6 @@ func (o *options) check(f *cli.Flags) error {
 	switch {
 	case o.labelSet != "" && o.labelSet != model.Collapsed && o.labelSet != model.Full:
 		return cli.Usagef("--label_set=%s is none; it must be collapsed or full", o.labelSet)
-	case o.precision != "" && o.precision != cuda.Float32 && (o.precision != cuda.Float16 || o.device == "cpu"):
-		return cli.Usagef("--precision=%s with --device=%s: it must be float32, or float16 on a GPU", o.precision, o.device)
 	case o.workersPerGPU < 0:
 		return cli.Usagef("--workers_per_gpu=%d: it must be 0 or more", o.workersPerGPU)
 	case o.batchSize < 0:
@@ -159,10 +156,10 @@ func (o *options) check(f *cli.Flags) error {
 	case o.force && o.retryRejected:
 		return cli.Usagef("--force and --retry_rejected: what was rejected is not done anyway; leave one out")
 	}
-	if runners.GPUWorkers() && !f.Given("device") {
+	if runners.WorkerGPUs() > 0 && !f.Given("device") {
 		o.device = "auto"
 	}
-	if err := cmp.Or(cli.CheckVerbosity(o.verbosity), cli.CheckStatus(o.rejectedStatus), cli.CheckDevice(o.device, o.windowSize, o.stride)); err != nil {
+	if err := cmp.Or(cli.CheckVerbosity(o.verbosity), cli.CheckStatus(o.rejectedStatus), cli.CheckDevice(o.device, o.windowSize, o.stride), cli.CheckPrecision(o.precision, o.device)); err != nil {
 		return err
 	}
 	o.formats = splitAll(o.formats)

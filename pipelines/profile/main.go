@@ -41,6 +41,7 @@ func main() { cli.Main(run) }
 type options struct {
 	input                             cli.Strings
 	modelURI, device, batches, report string
+	precision                         string
 	windowSize, rounds, verbosity     int
 	maxLines                          int64
 	budget                            cli.Bytes
@@ -58,6 +59,7 @@ func define(f *cli.Flags) *options {
 	f.Var(&o.input, "input", "`files`, folders and patterns to score, separated by commas (\\, is a comma) or repeated")
 	f.StringVar(&o.modelURI, "model_uri", "", "`folder` or gs://bucket/prefix of the model (default the bundled one)")
 	f.StringVar(&o.device, "device", "cpu", "`cpu`, auto (a GPU too, where one works) or cuda (a GPU too, or an error)")
+	f.StringVar(&o.precision, "precision", "", "of products on a GPU: `float16` (the default; sums in float32) or float32; the CPU takes float32")
 	f.StringVar(&o.batches, "batch_sizes", "50,300", "`samples` in a batch, separated by commas, each measured")
 	f.IntVar(&o.windowSize, "window_size", 50, "`lines` of a sample")
 	f.IntVar(&o.rounds, "rounds", 5, "`times` that all samples are scored with each batch size; the median counts")
@@ -128,7 +130,7 @@ func (o *options) check() error {
 			return cli.Usagef("--report: %w", err)
 		}
 	}
-	return cmp.Or(cli.CheckVerbosity(o.verbosity), cli.CheckDevice(o.device, o.windowSize, 0))
+	return cmp.Or(cli.CheckVerbosity(o.verbosity), cli.CheckDevice(o.device, o.windowSize, 0), cli.CheckPrecision(o.precision, o.device))
 }
 
 // report is profile.json.
@@ -136,7 +138,8 @@ type report struct {
 	Time         time.Time  `json:"time"`
 	Machine      string     `json:"machine"`
 	GPU          string     `json:"gpu,omitempty"`
-	NoGPU        string     `json:"no_gpu,omitempty"` // why --device=auto took none
+	Precision    string     `json:"gpu_precision,omitempty"` // of the GPU's products
+	NoGPU        string     `json:"no_gpu,omitempty"`        // why --device=auto took none
 	Model        string     `json:"model"`
 	ModelHash    string     `json:"model_hash"`
 	Input        []string   `json:"input"`
@@ -298,7 +301,7 @@ func (o *options) measure(ctx context.Context, r *report, kind string, w *model.
 		d.gpuBefore = gpuMemory(d.gpus)
 	}
 	begin = time.Now()
-	s, _, err := backend.New(ctx, backend.Options{Device: kind, GPU: gpu}, w)
+	s, _, err := backend.New(ctx, backend.Options{Device: kind, GPU: gpu, Precision: o.precision}, w)
 	if err != nil {
 		return err
 	}
@@ -312,6 +315,9 @@ func (o *options) measure(ctx context.Context, r *report, kind string, w *model.
 		d.gpuModel = max(0, gpuMemory(d.gpus)-d.gpuBefore)
 		takes = d.gpuBefore + d.gpuModel
 		r.GPUStartup = loading.Seconds()
+		if on, ok := s.(interface{ Precision() string }); ok {
+			r.Precision = on.Precision()
+		}
 	} else {
 		r.CPUStartup = loading.Seconds()
 	}
@@ -384,7 +390,7 @@ func (o *options) advise(r *report) {
 	}
 	if rows := r.rows(backend.CUDA); len(rows) > 0 {
 		r.FastestGPU = fastest(rows)
-		say("GPU: fastest with batches of %d, %s lines/s, %.3g times the CPU", r.FastestGPU.BatchSize, cli.Count(int64(r.FastestGPU.PerSecond)), r.FastestGPU.PerSecond/r.FastestCPU.PerSecond)
+		say("GPU: fastest with batches of %d, %s lines/s in %s, %.3g times the CPU", r.FastestGPU.BatchSize, cli.Count(int64(r.FastestGPU.PerSecond)), r.Precision, r.FastestGPU.PerSecond/r.FastestCPU.PerSecond)
 		r.GPUFit = line(rows, func(m *measured) int64 { return m.GPUPeak })
 		r.GPUFit.fits(o.cardBudget(r))
 		say("GPU memory: %s", r.GPUFit.text(rows))

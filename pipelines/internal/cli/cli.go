@@ -21,6 +21,7 @@ import (
 	"unicode"
 
 	"github.com/linnet-ml/linnet/gpuinit"
+	"github.com/linnet-ml/linnet/model/cuda"
 )
 
 // Exit statuses.
@@ -320,6 +321,14 @@ func CheckDevice(device string, windowSize, stride int) error {
 		return Usagef("--prediction_stride=%d is larger than --window_size=%d, so lines would stay without a label", stride, windowSize)
 	}
 	return nil
+}
+
+// CheckPrecision judges --precision.
+func CheckPrecision(precision, device string) error {
+	if precision == "" || precision == cuda.Float32 || precision == cuda.Float16 && device != "cpu" {
+		return nil
+	}
+	return Usagef("--precision=%s with --device=%s: it must be float32, or float16 on a GPU", precision, device)
 }
 
 func (f *Flags) help(w io.Writer) {
