@@ -20,7 +20,8 @@ type Metadata struct {
 	Test       *Accuracy    `json:"test,omitempty"`       // on Split.Test
 	BatchSize  int          `json:"batch_size"`           // windows a step, of all workers together
 	Precision  string       `json:"precision"`            // of the arithmetic
-	WorldSize  int          `json:"world_size"`           // workers that trained at once
+	WorldSize  int          `json:"world_size"`           // workers or GPUs that trained at once
+	Skipped    int          `json:"skipped,omitempty"`    // steps whose gradient was not finite (float16)
 	Parameters int          `json:"parameters"`           // NumParameters of its Config
 	Commit     string       `json:"commit,omitempty"`     // of the program that trained it
 	Device     string       `json:"device"`               // CPU or GPU, instruction set, workers

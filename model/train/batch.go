@@ -57,10 +57,12 @@ const secondHead = 0.4
 // clipLayout bounds standardised layout numbers (model.Weights).
 const clipLayout = 6
 
-// shard is a part of a batch: its graph, and which rows of the table it used.
+// shard is a part of a batch: its inputs, and which rows of the table it uses.
 type shard struct {
-	*graph[float32]
-	kept []uint32 // scratch
+	*inputs[float32]
+	graph *graph[float32] // of the inputs; nil where a GPU computes
+	lens  []int           // of its windows
+	kept  []uint32        // scratch
 	// used are the rows of the table that were summed, in parts by id, each
 	// in the order of rows and groups.
 	used [tableParts][]use
@@ -112,7 +114,9 @@ func (s *shard) fill(t *trainer, ws []window, step, number int, rowWeight [2]flo
 	cfg := &t.config
 	b := &bits{source: *rand.NewPCG(uint64(cfg.Seed), streamDropout+uint64(step)<<16+uint64(number))}
 	d, l, heads := cfg.EmbeddingSize, cfg.LayoutSize, len(t.net.heads)
-	clear(s.sum)
+	if s.graph != nil {
+		clear(s.sum)
+	}
 	clear(s.layout)
 	clear(s.live)
 	clear(s.weights)
@@ -125,7 +129,9 @@ func (s *shard) fill(t *trainer, ws []window, step, number int, rowWeight [2]flo
 	}
 	dropLayout := threshold(layoutDropout * cfg.Dropout)
 	dropLine, dropID := threshold(lineDropout*cfg.Dropout), threshold(idDropout*cfg.Dropout)
+	s.lens = s.lens[:0]
 	for i, w := range ws {
+		s.lens = append(s.lens, w.len)
 		doc := &t.corpus.docs[w.doc]
 		plain := b.next() < dropLayout
 		for step := range w.len {
@@ -171,7 +177,9 @@ func (s *shard) addRows(sum, table []float32, f *model.Batch, line int, row uint
 			s.kept = append(s.kept, id)
 			s.used[id%tableParts] = append(s.used[id%tableParts], use{id, row, scale})
 		}
-		kernel.SumRowsF32(sum, table, s.kept, scale)
+		if s.graph != nil {
+			kernel.SumRowsF32(sum, table, s.kept, scale)
+		}
 		at = f.GroupEnd[g]
 	}
 }

@@ -93,7 +93,7 @@ type tablePart struct {
 func (t *tablePart) collect(p, d int, shards []*shard, slot []int32) {
 	t.ids, t.grad = t.ids[:0], t.grad[:0]
 	for _, s := range shards {
-		dsum := s.sumGradient()
+		dsum := s.graph.sumGradient()
 		for _, u := range s.used[p] {
 			at := slot[u.id]
 			if at < 0 {

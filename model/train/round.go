@@ -19,9 +19,9 @@ type Round struct {
 }
 
 // Share takes the steps of a round as one of its workers, number worker of
-// workers, on so many cores (0: GOMAXPROCS). docs are those that the training
+// workers, on machine m. docs are those that the training
 // is of; others are refused with ErrOther.
-func Share(ctx context.Context, docs []Document, s *State, worker, workers, steps, cores int) (*State, error) {
+func Share(ctx context.Context, docs []Document, s *State, worker, workers, steps int, m Machine) (*State, error) {
 	if worker < 0 || worker >= workers || workers != s.Training.Workers {
 		return nil, fmt.Errorf("train: worker %d of %d, but the training has %d workers", worker, workers, s.Training.Workers)
 	}
@@ -29,10 +29,11 @@ func Share(ctx context.Context, docs []Document, s *State, worker, workers, step
 	if got := digest(docs); got != id.Train {
 		return nil, fmt.Errorf("train: worker %d: %w: its documents are others than the launcher's; let both read the same files", worker, ErrOther)
 	}
-	t := &trainer{config: id.Config, identity: id, workers: cores, worker: worker}
-	if err := t.prepare(docs); err != nil {
+	t := &trainer{config: id.Config, identity: id, worker: worker}
+	if err := t.prepare(docs, &m); err != nil {
 		return nil, err
 	}
+	defer t.close()
 	if err := t.restore(s); err != nil {
 		return nil, err
 	}
@@ -52,6 +53,9 @@ func Share(ctx context.Context, docs []Document, s *State, worker, workers, step
 			}
 		}
 		first += (len(ws) + t.config.BatchSize - 1) / t.config.BatchSize
+	}
+	if err := t.pull(); err != nil {
+		return nil, err
 	}
 	return t.state(), nil
 }
@@ -128,6 +132,10 @@ func (a *average) add(s *State) error {
 	p.Epoch.Right += e.Right - a.before.Epoch.Right
 	p.Epoch.Lines += e.Lines - a.before.Epoch.Lines
 	p.Epoch.Rows += e.Rows - a.before.Epoch.Rows
+	if a.workers == 0 || s.Position.LossScale < p.LossScale {
+		p.LossScale, p.ScaleSteps = s.Position.LossScale, s.Position.ScaleSteps
+	}
+	p.Skipped = max(p.Skipped, s.Position.Skipped)
 	a.workers++
 	return nil
 }

@@ -2,6 +2,7 @@ package train
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -47,6 +48,7 @@ type identity struct {
 	RoundSteps    int
 	Best          bool
 	EarlyStopping int
+	Precision     string `json:",omitempty"` // of products, "" for float32
 }
 
 // position is how far a training is.
@@ -57,6 +59,11 @@ type position struct {
 	Best    int     // epoch with the highest macro-F1, from 1; 0 before there is one
 	Seconds float64 // of all steps and judgements
 	Device  string
+	// Of float16 alone: the loss scale, the steps since it changed, and those
+	// that were skipped as their gradient was not finite.
+	LossScale  float64 `json:",omitempty"`
+	ScaleSteps int     `json:",omitempty"`
+	Skipped    int     `json:",omitempty"`
 }
 
 // epochSums are sums over the steps of an epoch.
@@ -234,6 +241,8 @@ func (a *identity) difference(b *identity) string {
 		return fmt.Sprintf("workers were %d, not %d", a.Workers, b.Workers)
 	case a.RoundSteps != b.RoundSteps:
 		return fmt.Sprintf("round_steps was %d, not %d", a.RoundSteps, b.RoundSteps)
+	case a.Precision != b.Precision:
+		return fmt.Sprintf("mixed_precision was %s, not %s", cmp.Or(a.Precision, "off"), cmp.Or(b.Precision, "off"))
 	case a.Best != b.Best:
 		return "whether the best epoch is kept differs"
 	case a.EarlyStopping != b.EarlyStopping:

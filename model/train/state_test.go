@@ -184,7 +184,7 @@ func rounds(docs []Document) func(context.Context, Round) error {
 			if err != nil {
 				return err
 			}
-			if s, err = Share(ctx, docs, s, i, r.Workers, r.Steps, 1+i%2); err != nil {
+			if s, err = Share(ctx, docs, s, i, r.Workers, r.Steps, Machine{Cores: 1 + i%2}); err != nil {
 				return err
 			}
 			if err := r.Merge(s); err != nil {
@@ -291,10 +291,10 @@ func TestShareErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Share(context.Background(), o.Train[1:], tr.state(), 0, 2, 1, 1); !errors.Is(err, ErrOther) {
+	if _, err := Share(context.Background(), o.Train[1:], tr.state(), 0, 2, 1, Machine{Cores: 1}); !errors.Is(err, ErrOther) {
 		t.Errorf("other documents: %v", err)
 	}
-	if _, err := Share(context.Background(), o.Train, tr.state(), 2, 2, 1, 1); err == nil {
+	if _, err := Share(context.Background(), o.Train, tr.state(), 2, 2, 1, Machine{Cores: 1}); err == nil {
 		t.Error("worker 2 of 2 went to work")
 	}
 }

@@ -126,39 +126,72 @@ func TestTenStepsAgainstNumpy(t *testing.T) {
 	clipped := 0
 	for _, s := range readSteps(t, "testdata/steps.json") {
 		t.Run(s.String(), func(t *testing.T) {
-			cfg := stepConfig()
-			cfg.NumLayers, cfg.HiddenSize = s.NumLayers, s.HiddenSize
-			cfg.ClassWeights, cfg.FocalLabels = s.ClassWeights, s.FocalLabels
-			tr, err := newTrainer(&Options{Config: cfg, Train: stepDocuments()})
+			tr, err := newTrainer(&Options{Config: s.config(), Train: stepDocuments()})
 			if err != nil {
 				t.Fatal(err)
 			}
-			for i, p := range tr.net.parameters {
-				for j := range p.data {
-					p.data[j] = float32(uniform(100+i, j) / math.Sqrt(float64(p.shape[0])))
-				}
-			}
-			for i := range tr.table {
-				tr.table[i] = float32(uniform(99, i) / 4)
-			}
-			tr.steps = len(s.Losses)
-			var got []float64
-			for step := range s.Losses {
-				loss, err := tr.train(stepBatch(step))
-				if err != nil {
-					t.Fatal(err)
-				}
-				got = append(got, loss)
-				if tr.norm > clipNorm {
-					clipped++
-				}
-			}
+			got, n := s.numpySteps(t, tr)
+			clipped += n
 			s.compare(t, got, 3e-5)
 		})
 	}
 	if clipped == 0 {
 		t.Error("no gradient was clipped")
 	}
+}
+
+func (s *steps) config() model.Config {
+	cfg := stepConfig()
+	cfg.NumLayers, cfg.HiddenSize = s.NumLayers, s.HiddenSize
+	cfg.ClassWeights, cfg.FocalLabels = s.ClassWeights, s.FocalLabels
+	return cfg
+}
+
+// numpySteps takes the steps of testdata/steps.py.
+func (s *steps) numpySteps(t *testing.T, tr *trainer) (losses []float64, clipped int) {
+	t.Helper()
+	for i, p := range tr.net.parameters {
+		for j := range p.data {
+			p.data[j] = float32(uniform(100+i, j) / math.Sqrt(float64(p.shape[0])))
+		}
+	}
+	for i := range tr.table {
+		tr.table[i] = float32(uniform(99, i) / 4)
+	}
+	tr.steps = len(s.Losses)
+	for step := range s.Losses {
+		loss, err := tr.train(stepBatch(step))
+		if err != nil {
+			t.Fatal(err)
+		}
+		losses = append(losses, loss)
+		if tr.norm > clipNorm {
+			clipped++
+		}
+	}
+	return losses, clipped
+}
+
+// options are those of a recorded training.
+func (s *steps) options() Options {
+	cfg := s.config()
+	cfg.Dropout, cfg.WindowSize, cfg.Epochs = .4, 5, 10
+	return Options{Config: cfg, Train: stepDocuments()}
+}
+
+// recordedSteps takes all steps of a training.
+func (s *steps) recordedSteps(t *testing.T, tr *trainer) (losses []float64) {
+	t.Helper()
+	for _, epoch := range tr.epochs {
+		for _, b := range batches(epoch, tr.config.BatchSize) {
+			loss, err := tr.train(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			losses = append(losses, loss)
+		}
+	}
+	return losses[:10]
 }
 
 // Ten steps as Run takes them, with dropout, windows and weights drawn from
@@ -178,25 +211,14 @@ func TestTenStepsRecorded(t *testing.T) {
 	for i := range cases {
 		s := &cases[i]
 		t.Run(s.String(), func(t *testing.T) {
-			cfg := stepConfig()
-			cfg.NumLayers, cfg.HiddenSize = s.NumLayers, s.HiddenSize
-			cfg.Dropout, cfg.WindowSize, cfg.Epochs = .4, 5, 10
-			tr, err := newTrainer(&Options{Config: cfg, Train: stepDocuments()})
+			o := s.options()
+			tr, err := newTrainer(&o)
 			if err != nil {
 				t.Fatal(err)
 			}
-			var got []float64
-			for _, epoch := range tr.epochs {
-				for _, b := range batches(epoch, cfg.BatchSize) {
-					loss, err := tr.train(b)
-					if err != nil {
-						t.Fatal(err)
-					}
-					got = append(got, loss)
-				}
-			}
+			got := s.recordedSteps(t, tr)
 			if *update {
-				s.Losses = got[:10]
+				s.Losses = got
 				return
 			}
 			s.compare(t, got, 1e-5)

@@ -16,7 +16,9 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/linnet-ml/linnet/gpuinit"
 	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/cuda"
 	"github.com/linnet-ml/linnet/model/eval"
 	"github.com/linnet-ml/linnet/model/kernel"
 )
@@ -43,6 +45,14 @@ type Options struct {
 	// Workers run the shards; the result does not depend on it. 0 means
 	// GOMAXPROCS.
 	Workers int
+	// GPUs take the steps, each a part of every batch; gpuinit.Init has started
+	// CUDA on them. With none the CPU does. GPUMemory bounds what is taken of
+	// each, in bytes; 0 is no bound.
+	GPUs      []gpuinit.Device
+	GPUMemory int64
+	// Precision of a GPU's products: cuda.Float32, which "" stands for,
+	// cuda.BFloat16 or cuda.Float16. Weights and sums are float32 in all.
+	Precision string
 	// EarlyStopping ends training after so many epochs without a better
 	// macro-F1 on Validation, 0 never.
 	EarlyStopping int
@@ -80,6 +90,11 @@ type Progress struct {
 	GradientNorm  float64       // of this step, before clipping
 	LinesPerSec   float64       // trained, of this epoch
 	Left          time.Duration // estimated
+	Accuracy      float64       // of this epoch's lines so far, under dropout
+	// Memory is what a GPU has in use, PeakMemory the most it had, in bytes; of
+	// several the largest. Skipped are the steps whose gradient was not finite.
+	Memory, PeakMemory int64
+	Skipped            int
 	// MacroF1 is that of the validation documents after the last whole epoch,
 	// 0 before there is one.
 	MacroF1 float64
@@ -97,6 +112,7 @@ func Run(ctx context.Context, o Options) (*model.Weights, *model.Metadata, error
 	if err != nil {
 		return nil, nil, err
 	}
+	defer t.close()
 	validation, err := newCorpus("validation", o.Validation, &t.config)
 	if err != nil {
 		return nil, nil, err
@@ -117,6 +133,9 @@ func Run(ctx context.Context, o Options) (*model.Weights, *model.Metadata, error
 	if err := t.run(ctx, &o, validation); err != nil {
 		return nil, nil, err
 	}
+	if err := t.pull(); err != nil {
+		return nil, nil, err
+	}
 	if (o.Best || o.EarlyStopping > 0) && t.position.Best > 0 {
 		copy(t.net.flat, t.bestFlat)
 		copy(t.table, t.bestTable)
@@ -130,8 +149,9 @@ func Run(ctx context.Context, o Options) (*model.Weights, *model.Metadata, error
 		Epochs:     t.position.Epochs,
 		BestEpoch:  t.position.Best,
 		BatchSize:  t.config.BatchSize,
-		Precision:  "float32",
-		WorldSize:  max(1, o.Distributed),
+		Precision:  cmp.Or(t.identity.Precision, cuda.Float32),
+		WorldSize:  max(1, o.Distributed, len(o.GPUs)),
+		Skipped:    t.position.Skipped,
 		Parameters: t.config.NumParameters(),
 		Device:     t.position.Device,
 		Split: model.Split{
@@ -162,6 +182,9 @@ func Run(ctx context.Context, o Options) (*model.Weights, *model.Metadata, error
 func (t *trainer) run(ctx context.Context, o *Options, validation *corpus) error {
 	p := &t.position
 	device := fmt.Sprintf("cpu, %s, %d shards, %d workers", kernel.ISA(), t.identity.Shards, t.workers)
+	if t.gpus != nil {
+		device = fmt.Sprintf("%s, %d shards", describeGPUs(o.GPUs, cmp.Or(t.identity.Precision, cuda.Float32)), t.identity.Shards)
+	}
 	if p.Device != "" && p.Device != device {
 		device = p.Device + "; then " + device
 	}
@@ -184,7 +207,10 @@ func (t *trainer) run(ctx context.Context, o *Options, validation *corpus) error
 			sums := &p.Epoch
 			s := Progress{Epoch: epoch + 1, Epochs: t.config.Epochs, Step: p.Step, Steps: t.steps, EpochEnd: end,
 				Loss: sums.Loss / float64(max(1, sums.Steps)), LearningRate: t.learningRate(p.Step - 1), GradientNorm: t.norm,
-				LinesPerSec: float64(sums.Rows) / sums.Seconds}
+				LinesPerSec: float64(sums.Rows) / sums.Seconds, Accuracy: float64(sums.Right) / float64(max(1, sums.Lines)), Skipped: p.Skipped}
+			if t.gpus != nil {
+				s.Memory, s.PeakMemory = t.gpus.memory()
+			}
 			if n := len(p.Epochs); n > 0 {
 				s.MacroF1 = p.Epochs[n-1].ValidationMacroF1
 			}
@@ -217,6 +243,9 @@ func (t *trainer) run(ctx context.Context, o *Options, validation *corpus) error
 			show(false)
 			every := o.CheckpointSteps
 			if o.Checkpoint != nil && (o.Round != nil || every > 0 && p.Step/every > before/every) {
+				if err := t.pull(); err != nil {
+					return err
+				}
 				if err := o.Checkpoint(ctx, t.state()); err != nil {
 					return err
 				}
@@ -227,6 +256,9 @@ func (t *trainer) run(ctx context.Context, o *Options, validation *corpus) error
 		sums := &p.Epoch
 		stats := model.EpochStats{Loss: sums.Loss / float64(max(1, sums.Steps)), LearningRate: t.learningRate(p.Step - 1),
 			Accuracy: float64(sums.Right) / float64(max(1, sums.Lines))}
+		if err := t.pull(); err != nil {
+			return err
+		}
 		if len(o.Validation) > 0 {
 			counts, loss, err := judge(ctx, t.weights(), validation, t.workers)
 			if err != nil {
@@ -269,9 +301,7 @@ func (t *trainer) take(batch []window) error {
 	p := &t.position
 	p.Epoch.Steps++
 	p.Epoch.Loss += loss
-	for _, s := range t.shards {
-		p.Epoch.Right += s.right
-	}
+	p.Epoch.Right += t.right
 	for _, w := range batch {
 		p.Epoch.Rows += w.len
 		p.Epoch.Lines += t.corpus.labelled[w.doc][w.first+w.len] - t.corpus.labelled[w.doc][w.first]
@@ -335,7 +365,9 @@ type trainer struct {
 
 	bestFlat, bestTable []float32 // weights of the best epoch, once there is one
 
+	gpus   *gpus // take the steps; nil where the CPU does
 	shards []*shard
+	right  int     // lines of the last step whose main head was right
 	steps  int     // of the whole training
 	rate   rate    // of the last step
 	norm   float64 // of the last step's gradient
@@ -358,20 +390,28 @@ func newTrainer(o *Options) (*trainer, error) {
 	if shards <= 0 {
 		shards = defaultShards
 	}
-	t := &trainer{config: cfg, workers: o.Workers, identity: identity{
+	t := &trainer{config: cfg, identity: identity{
 		Config: cfg, Train: digest(o.Train), Shards: min(shards, cfg.BatchSize),
 		Best: o.Best, EarlyStopping: o.EarlyStopping,
 	}}
+	if o.Precision != cuda.Float32 {
+		t.identity.Precision = o.Precision
+	}
+	machine := Machine{Cores: o.Workers, GPUs: o.GPUs, Memory: o.GPUMemory}
+	if n := len(o.GPUs); n > cfg.BatchSize {
+		return nil, fmt.Errorf("train: %d GPUs: there must be at most batch_size, %d", n, cfg.BatchSize)
+	}
 	if o.Round != nil {
 		if o.Distributed < 1 || o.Distributed > cfg.BatchSize {
 			return nil, fmt.Errorf("train: %d workers: there must be from 1 to batch_size, %d", o.Distributed, cfg.BatchSize)
 		}
 		t.identity.Workers, t.identity.RoundSteps = o.Distributed, o.RoundSteps
+		machine.GPUs = nil // the workers take the steps
 	}
 	if o.Init != nil {
 		t.identity.Init = o.Init.Hash()
 	}
-	if err := t.prepare(o.Train); err != nil {
+	if err := t.prepare(o.Train, &machine); err != nil {
 		return nil, err
 	}
 	if o.Init != nil {
@@ -381,8 +421,9 @@ func newTrainer(o *Options) (*trainer, error) {
 }
 
 // prepare makes all that a trainer of t.identity needs to train on docs.
-func (t *trainer) prepare(docs []Document) (err error) {
+func (t *trainer) prepare(docs []Document, m *Machine) (err error) {
 	cfg := &t.config
+	t.workers = m.Cores
 	if t.workers <= 0 {
 		t.workers = runtime.GOMAXPROCS(0)
 	}
@@ -413,14 +454,29 @@ func (t *trainer) prepare(docs []Document) (err error) {
 	world := max(1, t.identity.Workers)
 	share := (cfg.BatchSize + world - 1) / world
 	shards := max(1, t.identity.Shards/world)
+	steps, windows := min(size, longest), (share+shards-1)/shards
+	if len(m.GPUs) > 0 {
+		for range shards {
+			t.shards = append(t.shards, &shard{inputs: newInputs[float32](&t.net.sizes, steps, windows)})
+		}
+		t.gpus, err = newGPUs(t, m, steps)
+		return err
+	}
 	for range shards {
-		g, err := newGraph(t.net, min(size, longest), (share+shards-1)/shards)
+		g, err := newGraph(t.net, steps, windows)
 		if err != nil {
 			return err
 		}
-		t.shards = append(t.shards, &shard{graph: g})
+		t.shards = append(t.shards, &shard{inputs: g.inputs, graph: g})
 	}
 	return nil
+}
+
+// close gives the GPUs back.
+func (t *trainer) close() {
+	if t.gpus != nil {
+		t.gpus.close()
+	}
 }
 
 // train takes one step on a batch and returns its loss.
@@ -440,18 +496,27 @@ func (t *trainer) train(batch []window) (loss float64, err error) {
 	}
 	rowWeight := [2]float64{1 / float64(max(1, labelled[0])), secondHead / float64(max(1, labelled[1]))}
 
-	t.parallel(len(t.net.matrices), func(i int) { t.net.matrices[i].pack() })
 	n := len(t.shards)
+	fill := func(i int) {
+		t.shards[i].fill(t, batch[len(batch)*i/n:len(batch)*(i+1)/n], t.position.Step, t.worker*n+i, rowWeight)
+	}
+	if t.gpus != nil {
+		t.parallel(n, fill)
+		return t.gpus.step(t)
+	}
+	t.parallel(len(t.net.matrices), func(i int) { t.net.matrices[i].pack() })
 	t.parallel(n, func(i int) {
 		s := t.shards[i]
-		s.fill(t, batch[len(batch)*i/n:len(batch)*(i+1)/n], t.position.Step, t.worker*n+i, rowWeight)
-		s.loss, s.err = s.run()
+		fill(i)
+		s.loss, s.err = s.graph.run()
 	})
+	t.right = 0
 	for _, s := range t.shards {
 		if s.err != nil {
 			return 0, s.err
 		}
 		loss += float64(s.loss)
+		t.right += s.graph.right
 	}
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
 		return 0, fmt.Errorf("train: step %d: the loss is %v; lower learning_rate", t.position.Step+1, loss)
@@ -468,9 +533,9 @@ func (t *trainer) train(batch []window) (loss float64, err error) {
 		}
 		p := &params[i-tableParts]
 		grad := t.grad[p.at:][:len(p.data)]
-		copy(grad, t.shards[0].gradient(i-tableParts))
+		copy(grad, t.shards[0].graph.gradient(i-tableParts))
 		for _, s := range t.shards[1:] {
-			for j, g := range s.gradient(i - tableParts) {
+			for j, g := range s.graph.gradient(i - tableParts) {
 				grad[j] += g
 			}
 		}

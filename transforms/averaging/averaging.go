@@ -163,7 +163,7 @@ func (f *shareFn) share(ctx context.Context, worker int) error {
 		return err
 	}
 	end := s.Step() + f.Steps
-	if s, err = train.Share(ctx, docs, s, worker, f.Workers, f.Steps, f.Job.Cores); err != nil {
+	if s, err = train.Share(ctx, docs, s, worker, f.Workers, f.Steps, train.Machine{Cores: f.Job.Cores}); err != nil {
 		return err
 	}
 	if f.Job.Verbosity >= 2 {

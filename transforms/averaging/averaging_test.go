@@ -83,7 +83,7 @@ func TestRound(t *testing.T) {
 	o.Distributed, o.RoundSteps = 2, 4
 	o.Round = func(ctx context.Context, r train.Round) error {
 		for i := range 2 {
-			s, err := train.Share(ctx, docs, r.State, i, 2, r.Steps, 1)
+			s, err := train.Share(ctx, docs, r.State, i, 2, r.Steps, train.Machine{Cores: 1})
 			if err := errors.Join(err, r.Merge(s)); err != nil {
 				return err
 			}

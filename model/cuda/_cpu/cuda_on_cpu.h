@@ -307,6 +307,23 @@ inline float emu_half(half h) {
 
 inline float __half2float(half h) { return emu_half(h); }
 
+struct __nv_bfloat16 {
+  uint16_t bits;
+};
+inline __nv_bfloat16 __float2bfloat16_rn(float f) {
+  uint32_t b;
+  memcpy(&b, &f, 4);
+  if (f != f) return {0x7fff};
+  return {(uint16_t)((b + 0x7fff + (b >> 16 & 1)) >> 16)}; // to nearest, ties to even
+}
+inline float emu_float(half h) { return emu_half(h); }
+inline float emu_float(__nv_bfloat16 v) {
+  uint32_t b = (uint32_t)v.bits << 16;
+  float f;
+  memcpy(&f, &b, 4);
+  return f;
+}
+
 // Four 8x8 matrices of 16-bit numbers: lanes 8m to 8m+7 bring the rows of matrix m.
 inline void ldmatrix_x4(unsigned (&r)[4], const void *row) {
   struct Arg {
@@ -350,7 +367,7 @@ inline void mma_f16_16x32x16(float (&c)[4][4], const unsigned (&a)[4], const uns
   });
 }
 
-// wmma of 16x16x16 halves with float sums. Which lane holds what is not the GPU's
+// wmma of 16x16x16 halves or bfloat16 with float sums. Which lane holds what is not the GPU's
 // order, which no kernel may rely on.
 namespace nvcuda {
 namespace wmma {
@@ -361,6 +378,7 @@ struct row_major;
 enum layout_t { mem_row_major };
 template <class Use, int M, int N, int K, class T, class Layout = void> struct fragment {
   static_assert(M == 16 && N == 16 && K == 16, "16x16x16 only");
+  using type = T;
   T x[8];
 };
 template <class F, class V> void fill_fragment(F &f, V v) {
@@ -379,7 +397,8 @@ template <class F, class T> void store_matrix_sync(T *p, const F &f, unsigned ld
 template <class Sum, class Left, class Right> void mma_sync(Sum &d, const Left &a, const Right &b, const Sum &c) {
   struct Arg {
     float *d;
-    const half *a, *b;
+    const typename Left::type *a;
+    const typename Right::type *b;
     const float *c;
   } me{d.x, a.x, b.x, c.x};
   emu::together(&me, [](void **arg, int n) {
@@ -387,10 +406,10 @@ template <class Sum, class Left, class Right> void mma_sync(Sum &d, const Left &
     float B[16][16], out[16][16];
     auto at = [&](int i) { return (Arg *)arg[i]; };
     for (int l = 0; l < 32; l++)
-      for (int i = 0; i < 8; i++) B[l / 2][l % 2 * 8 + i] = emu_half(at(l)->b[i]), out[l / 2][l % 2 * 8 + i] = at(l)->c[i];
+      for (int i = 0; i < 8; i++) B[l / 2][l % 2 * 8 + i] = emu_float(at(l)->b[i]), out[l / 2][l % 2 * 8 + i] = at(l)->c[i];
     for (int r = 0; r < 16; r++)
       for (int k = 0; k < 16; k++) {
-        float v = emu_half(at(2 * r + k / 8)->a[k % 8]);
+        float v = emu_float(at(2 * r + k / 8)->a[k % 8]);
         for (int j = 0; j < 16; j++) out[r][j] += v * B[k][j];
       }
     for (int l = 0; l < 32; l++)

@@ -1,0 +1,550 @@
+//go:build cuda && cgo
+
+package cuda
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"unsafe"
+
+	"gorgonia.org/cu"
+
+	"github.com/linnet-ml/linnet/gpuinit"
+	"github.com/linnet-ml/linnet/model"
+)
+
+var (
+	//go:embed train_70.ptx
+	trainPTX70 string
+	//go:embed train_80.ptx
+	trainPTX80 string
+)
+
+// Launch bounds and shapes of train.cu.
+const (
+	gemmSide      = 64  // rows and columns of a block
+	gemmThreads   = 128 // and those of a step of an LSTM
+	lstmSide      = 16  // windows and units of a block
+	rowThreads    = 128
+	reduceThreads = 256
+	squareBlocks  = 64
+	sumColumns    = 32
+)
+
+// Trainer takes training steps on one device: Begin, Add for each part of the
+// batch, Finish. The same calls give the same bits on devices of one compute
+// capability. It is for one goroutine at a time.
+type Trainer struct {
+	net    Network
+	dense  dense
+	suffix string // of the kernels with products
+
+	calls chan func() // run by the goroutine that owns the context
+	done  chan struct{}
+
+	card            // for its device, limit, context, module and bytes in use
+	peak      int64 // most bytes in use
+	functions map[string]cu.Function
+	failed    error // of a launch; the first one stays
+
+	flat, m, v, grad      buffer // dense parameters
+	table, tableM, tableV buffer
+	decayed, focal        buffer
+	stats, squares        buffer
+	ids, rowGrad          buffer // of the step's rows
+	rows                  int    // how many
+	upload, work          buffer // of a part of the batch
+	words                 []uint32
+}
+
+// buffer is memory of the device.
+type buffer struct {
+	at   cu.DevicePtr
+	size int64
+}
+
+// NewTrainer makes a trainer of net on a device, on which gpuinit.Init has
+// started CUDA, with products in that precision ("" is float32). It takes at
+// most limit bytes of the device, 0 for no limit.
+func NewTrainer(d gpuinit.Device, net Network, precision string, limit int64) (*Trainer, error) {
+	t := &Trainer{net: net, dense: net.dense(), card: card{device: d, limit: limit},
+		calls: make(chan func()), done: make(chan struct{})}
+	switch precision {
+	case "", Float32:
+		t.suffix = "float"
+	case Float16:
+		t.suffix = "half"
+	case BFloat16:
+		t.suffix = "bf16"
+		if d.Major < 8 {
+			return nil, fmt.Errorf("cuda: GPU %d (%s) has compute capability %d.%d, and bf16 needs 8.0; use --mixed_precision=fp16", d.Index, d.Name, d.Major, d.Minor)
+		}
+	default:
+		return nil, fmt.Errorf("cuda: precision: %q; it must be %s, %s or %s", precision, Float32, BFloat16, Float16)
+	}
+	go func() {
+		runtime.LockOSThread() // and with the goroutine the thread ends
+		for f := range t.calls {
+			f()
+		}
+		close(t.done)
+	}()
+	if err := t.do(t.open); err != nil {
+		t.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// do runs f on the goroutine that owns the context.
+func (t *Trainer) do(f func() error) error {
+	err := make(chan error)
+	t.calls <- func() { err <- f() }
+	return <-err
+}
+
+// Close gives the device's memory back.
+func (t *Trainer) Close() {
+	_ = t.do(func() error {
+		if t.context != (cu.CUContext{}) {
+			_ = t.context.Destroy() // with all that it holds
+		}
+		return nil
+	})
+	close(t.calls)
+	<-t.done
+}
+
+// Memory is the memory of the device that the trainer has, the context's
+// included, and the most that it had, in bytes.
+func (t *Trainer) Memory() (used, peak int64) { return t.used, t.peak }
+
+func (t *Trainer) open() error {
+	dev, err := cu.GetDevice(t.device.Ordinal)
+	if err != nil {
+		return t.failure("opening it", err)
+	}
+	if t.context, err = dev.MakeContext(cu.SchedBlockingSync); err != nil {
+		return t.failure("making a context", err)
+	}
+	if free, total, err := cu.MemInfo(); err == nil && t.device.Free > 0 {
+		t.used = max(0, int64(t.device.Free)-free-max(0, int64(t.device.Memory)-total)) // what the context itself takes
+	}
+	ptx := trainPTX80
+	if t.device.Major < 8 {
+		ptx = trainPTX70
+	}
+	if t.module, err = cu.LoadData(ptx); err != nil {
+		return t.failure("loading its kernels", err)
+	}
+	t.functions = map[string]cu.Function{}
+	for _, name := range []string{"nn_", "nt_", "tn_", "forward_", "backward_"} {
+		t.functions[name[:len(name)-1]], err = t.module.Function("train_" + name + t.suffix)
+		if err != nil {
+			return t.failure("looking for kernel "+name+t.suffix, err)
+		}
+	}
+	for _, name := range []string{"lines", "lines_backward", "rows", "sums", "loss", "total", "squares", "norm", "adamw", "adamw_rows"} {
+		if t.functions[name], err = t.module.Function("train_" + name); err != nil {
+			return t.failure("looking for kernel "+name, err)
+		}
+	}
+	table := int64(4 * t.net.Rows * t.net.Embedding)
+	for _, b := range []*buffer{&t.flat, &t.m, &t.v, &t.grad} {
+		err = errors.Join(err, t.fitBuffer(b, int64(4*t.dense.size)))
+	}
+	for _, b := range []*buffer{&t.table, &t.tableM, &t.tableV} {
+		err = errors.Join(err, t.fitBuffer(b, table))
+	}
+	decayed := slices.Repeat([]byte{1}, t.dense.size)
+	for _, b := range t.dense.biases {
+		clear(decayed[b[0]:b[1]])
+	}
+	focal := make([]int32, t.net.columns())
+	for i, f := range t.net.Focal {
+		if f {
+			focal[i] = 1
+		}
+	}
+	err = errors.Join(err, t.fitBuffer(&t.decayed, int64(len(decayed))), t.fitBuffer(&t.focal, int64(4*len(focal))),
+		t.fitBuffer(&t.stats, 5*4), t.fitBuffer(&t.squares, 2*squareBlocks*4))
+	if errors.Is(err, model.ErrOutOfMemory) {
+		return fmt.Errorf("%w: GPU %d (%s): the model, its gradient and its moments take %s, %s; lower --input_size or --hidden_size",
+			model.ErrOutOfMemory, t.device.Index, t.device.Name, size(4*int64(4*t.dense.size)+3*table), t.room())
+	}
+	if err != nil {
+		return err
+	}
+	if err := put(t, t.decayed, decayed); err != nil {
+		return err
+	}
+	return put(t, t.focal, focal)
+}
+
+// room says how much memory there is.
+func (t *Trainer) room() string {
+	if t.limit > 0 {
+		return "gpu_memory_limit is " + size(t.limit)
+	}
+	free, total, err := cu.MemInfo()
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%s of %s are free", size(free), size(total))
+}
+
+// fitBuffer makes b hold n bytes; what stood there is gone if it did not.
+func (t *Trainer) fitBuffer(b *buffer, n int64) error {
+	if n <= b.size {
+		return nil
+	}
+	if b.size > 0 {
+		_ = cu.MemFree(b.at)
+		t.used -= b.size
+		*b = buffer{}
+	}
+	err := error(cu.OutOfMemory)
+	if t.limit == 0 || t.used+n <= t.limit {
+		b.at, err = cu.MemAlloc(n)
+	}
+	if err != nil {
+		b.at = 0
+		return t.failure("taking "+size(n), err)
+	}
+	b.size = n
+	t.used += n
+	t.peak = max(t.peak, t.used)
+	return nil
+}
+
+func put[T any](t *Trainer, to buffer, from []T) error {
+	if len(from) == 0 {
+		return nil
+	}
+	if err := cu.MemcpyHtoD(to.at, unsafe.Pointer(&from[0]), int64(len(from))*int64(unsafe.Sizeof(from[0]))); err != nil {
+		return t.failure("copying to it", err)
+	}
+	return nil
+}
+
+func get[T any](t *Trainer, to []T, from buffer) error {
+	if len(to) == 0 {
+		return nil
+	}
+	if err := cu.MemcpyDtoH(unsafe.Pointer(&to[0]), from.at, int64(len(to))*int64(unsafe.Sizeof(to[0]))); err != nil {
+		return t.failure("copying from it", err)
+	}
+	return nil
+}
+
+// Put sets the parameters, Get reads them.
+func (t *Trainer) Put(p *Parameters) error {
+	return t.do(func() (err error) {
+		for i, b := range t.parameters() {
+			err = errors.Join(err, put(t, b, p.arrays()[i]))
+		}
+		return err
+	})
+}
+
+func (t *Trainer) Get(p *Parameters) error {
+	return t.do(func() (err error) {
+		for i, b := range t.parameters() {
+			err = errors.Join(err, get(t, p.arrays()[i], b))
+		}
+		return err
+	})
+}
+
+func (t *Trainer) parameters() [6]buffer {
+	return [6]buffer{t.flat, t.m, t.v, t.table, t.tableM, t.tableV}
+}
+
+// Begin begins a step that uses these rows of the table, slot by slot.
+func (t *Trainer) Begin(ids []uint32) error {
+	return t.do(func() error {
+		t.rows, t.failed = len(ids), nil
+		n := int64(max(1, len(ids)))
+		for b, bytes := range map[*buffer]int64{&t.ids: 4 * n, &t.rowGrad: 4 * n * int64(t.net.Embedding)} {
+			if bytes > b.size {
+				bytes += bytes / 4
+			}
+			if err := t.fitBuffer(b, bytes); err != nil {
+				return err
+			}
+		}
+		if err := put(t, t.ids, ids); err != nil {
+			return err
+		}
+		for _, b := range []buffer{t.grad, t.rowGrad, t.stats} {
+			if err := cu.MemsetD8(b.at, 0, b.size); err != nil {
+				return t.failure("clearing the gradient", err)
+			}
+		}
+		return nil
+	})
+}
+
+// layout is where the parts of a batch stand in upload, in words, and in work,
+// in floats.
+type layout struct {
+	lens, ends, ids, scales, slots, slotEnds, rows, slotScales int
+	layout, maskX, targets, weights                            int
+	maskH                                                      []int
+	words                                                      int
+
+	y, x, dx, dh, dsecond, dc, logits, dlogits, loss, right int
+	z, c, h, out                                            []int // of each layer
+	floats                                                  int
+}
+
+func (t *Trainer) lay(steps, windows, uses, slots int) (l layout) {
+	n, d, h, k, heads := steps*windows, t.net.Embedding, t.net.Hidden, t.net.columns(), len(t.net.Heads)
+	word := func(count int) int {
+		at := l.words
+		l.words += count
+		return at
+	}
+	l.lens, l.ends, l.ids, l.scales = word(windows), word(n), word(uses), word(uses)
+	l.slots, l.slotEnds, l.rows, l.slotScales = word(slots), word(slots), word(uses), word(uses)
+	l.layout, l.maskX = word(n*t.net.Layout), word((n*d+31)/32)
+	for range t.net.Layers {
+		l.maskH = append(l.maskH, word((n*2*h+31)/32))
+	}
+	l.targets, l.weights = word(n*heads), word(n*heads)
+
+	float := func(count int) int {
+		at := l.floats
+		l.floats += (count + 31) &^ 31
+		return at
+	}
+	l.y, l.x, l.dx = float(n*d), float(n*d), float(n*d)
+	for range t.net.Layers {
+		l.z, l.c, l.h, l.out = append(l.z, float(2*n*4*h)), append(l.c, float(2*n*h)), append(l.h, float(n*2*h)), append(l.out, float(n*2*h))
+	}
+	l.dh, l.dsecond, l.dc = float(n*2*h), float(n*2*h), float(2*windows*h)
+	l.logits, l.dlogits, l.loss, l.right = float(n*k), float(n*k), float(n), float(n)
+	return l
+}
+
+// Fit makes room for parts of so many windows of so many steps, with so many
+// uses of the table's rows. Its error is model.ErrOutOfMemory where there is
+// none.
+func (t *Trainer) Fit(steps, windows, uses int) error {
+	l := t.lay(steps, windows, uses, uses)
+	return t.do(func() error { return t.reserve(&l) })
+}
+
+func (t *Trainer) reserve(l *layout) error {
+	words, floats := 4*int64(l.words), 4*int64(l.floats)
+	err := t.fitBuffer(&t.work, floats)
+	if err == nil {
+		if words > t.upload.size {
+			words += words / 8 // the next part may use a few more rows
+		}
+		err = t.fitBuffer(&t.upload, words)
+	}
+	if errors.Is(err, model.ErrOutOfMemory) {
+		return fmt.Errorf("%w: GPU %d (%s): it takes %s, %s", model.ErrOutOfMemory, t.device.Index, t.device.Name, size(words+floats), t.room())
+	}
+	return err
+}
+
+// Add adds the loss of windows, and its gradient times scale. A gradient that
+// does not fit is ErrOutOfMemory, and then nothing was added.
+func (t *Trainer) Add(w *Windows, scale float32) error {
+	l := t.lay(w.Steps, len(w.Lens), len(w.IDs), len(w.Slots))
+	if len(w.IDs) != len(w.Rows) || len(w.Ends) != w.Steps*len(w.Lens) {
+		panic("cuda: windows do not fit together")
+	}
+	u := t.words[:0]
+	for _, p := range [][]uint32{of(w.Lens), w.Ends, w.IDs, of(w.Scales), w.Slots, w.SlotEnds, w.Rows, of(w.SlotScales), of(w.Layout), w.MaskX} {
+		u = append(u, p...)
+	}
+	for _, m := range w.MaskH {
+		u = append(u, m...)
+	}
+	u = append(append(u, of(w.Targets)...), of(w.Weights)...)
+	t.words = u
+	if len(u) != l.words {
+		panic("cuda: windows of other sizes")
+	}
+	return t.do(func() error {
+		if err := t.reserve(&l); err != nil {
+			return err
+		}
+		if err := put(t, t.upload, u); err != nil {
+			return err
+		}
+		t.launch(w, &l, scale)
+		return t.failed
+	})
+}
+
+// of is v's own memory.
+func of[T int32 | float32](v []T) []uint32 {
+	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(v))), len(v))
+}
+
+// run launches a kernel on a grid of x, y, z blocks.
+func (t *Trainer) run(name string, x, y, z, threads int, args ...any) {
+	if t.failed != nil || x == 0 || y == 0 {
+		return
+	}
+	// cu reads 8 bytes of each argument, however large it is.
+	var values [20]uint64
+	var pointers [20]unsafe.Pointer
+	for i, a := range args {
+		switch a := a.(type) {
+		case int: // 32 bits of it, or all where the kernel takes a long long
+			values[i] = uint64(a)
+		case float32:
+			values[i] = uint64(math.Float32bits(a))
+		case cu.DevicePtr:
+			values[i] = uint64(a)
+		default:
+			panic("cuda: an argument of another type")
+		}
+		pointers[i] = unsafe.Pointer(&values[i])
+	}
+	if err := t.functions[name].Launch(x, y, z, threads, 1, 1, 0, cu.Stream{}, pointers[:len(args)]); err != nil {
+		t.failed = t.failure("launching kernel train_"+name, err)
+	}
+}
+
+// matrix is a matrix on the device, or one for each of two directions, the
+// second of which stands next numbers behind the first.
+type matrix struct {
+	at   cu.DevicePtr
+	ld   int // numbers from row to row
+	next int
+}
+
+// gemm is c [m, n] (+)= op(a) [m, k] · op(b) [k, n] + bias, for so many
+// directions; op names what is transposed: nn, nt or tn.
+func (t *Trainer) gemm(op string, m, n, k, directions int, a, b, c matrix, bias cu.DevicePtr, nextBias int, accumulate bool) {
+	add := 0
+	if accumulate {
+		add = 1
+	}
+	t.run(op, ceil(n, gemmSide), ceil(m, gemmSide), directions, gemmThreads,
+		a.at, a.ld, a.next, b.at, b.ld, b.next, c.at, c.ld, c.next, bias, nextBias, m, n, k, add)
+}
+
+// launch launches the kernels of a part of a batch.
+func (t *Trainer) launch(w *Windows, l *layout, scale float32) {
+	net, p := &t.net, &t.dense
+	steps, b := w.Steps, len(w.Lens)
+	n, d, h, k := steps*b, net.Embedding, net.Hidden, net.columns()
+	in := func(at int) cu.DevicePtr { return t.upload.at + cu.DevicePtr(4*at) }
+	at := func(at int) cu.DevicePtr { return t.work.at + cu.DevicePtr(4*at) }
+	weight := func(at int) cu.DevicePtr { return t.flat.at + cu.DevicePtr(4*at) }
+	grad := func(at int) cu.DevicePtr { return t.grad.at + cu.DevicePtr(4*at) }
+
+	// Forward.
+	t.run("lines", ceil(n*d, rowThreads), 1, 1, rowThreads, in(l.ends), in(l.ids), in(l.scales), in(l.layout), t.table.at,
+		weight(p.layout), weight(p.layoutBias), in(l.maskX), w.Keep, in(l.lens), at(l.y), at(l.x), b, n, d, net.Layout)
+	x, width := at(l.x), d
+	for i, layer := range p.layers {
+		t.gemm("nn", n, 4*h, width, 2, matrix{x, width, 0}, matrix{weight(layer.input), 4 * h, layer.next},
+			matrix{at(l.z[i]), 4 * h, n * 4 * h}, weight(layer.bias), layer.next, false)
+		for s := range steps {
+			t.run("forward", ceil(h, lstmSide), ceil(b, lstmSide), 2, gemmThreads, weight(layer.recurrent), layer.next,
+				at(l.z[i]), at(l.c[i]), at(l.h[i]), at(l.out[i]), in(l.maskH[i]), w.Keep, in(l.lens), s, steps, b, h)
+		}
+		x, width = at(l.out[i]), 2*h
+	}
+	logits, dlogits := matrix{at(l.logits), k, 0}, matrix{at(l.dlogits), k, 0}
+	t.gemm("nn", n, k, width, 1, matrix{x, width, 0}, matrix{weight(p.states), k, 0}, logits, weight(p.bias), 0, false)
+	t.gemm("nn", n, k, d, 1, matrix{at(l.x), d, 0}, matrix{weight(p.line), k, 0}, logits, 0, 0, true)
+	t.run("loss", ceil(n, rowThreads), 1, 1, rowThreads, at(l.logits), in(l.targets), in(l.weights), t.focal.at, scale, at(l.dlogits),
+		at(l.loss), at(l.right), n, len(net.Heads), net.Heads[0], k)
+	t.run("total", 1, 1, 1, reduceThreads, at(l.loss), at(l.right), n, t.stats.at)
+
+	// Backward.
+	sums := func(m cu.DevicePtr, next, columns, directions int, to cu.DevicePtr, nextTo int) {
+		t.run("sums", ceil(columns, sumColumns), directions, 1, reduceThreads, m, next, n, columns, to, nextTo)
+	}
+	t.gemm("tn", width, k, n, 1, matrix{x, width, 0}, dlogits, matrix{grad(p.states), k, 0}, 0, 0, true)
+	t.gemm("tn", d, k, n, 1, matrix{at(l.x), d, 0}, dlogits, matrix{grad(p.line), k, 0}, 0, 0, true)
+	sums(dlogits.at, 0, k, 1, grad(p.bias), 0)
+	t.gemm("nt", n, d, k, 1, dlogits, matrix{weight(p.line), k, 0}, matrix{at(l.dx), d, 0}, 0, 0, false)
+	dout, below := at(l.dh), at(l.dsecond)
+	t.gemm("nt", n, width, k, 1, dlogits, matrix{weight(p.states), k, 0}, matrix{dout, width, 0}, 0, 0, false)
+	for i := len(p.layers) - 1; i >= 0; i-- {
+		layer := &p.layers[i]
+		for s := steps - 1; s >= 0; s-- {
+			t.run("backward", ceil(h, lstmSide), ceil(b, lstmSide), 2, gemmThreads, weight(layer.recurrent), layer.next,
+				at(l.z[i]), at(l.c[i]), dout, in(l.maskH[i]), w.Keep, in(l.lens), at(l.dc), s, steps, b, h)
+		}
+		dz := matrix{at(l.z[i]), 4 * h, n * 4 * h}
+		x, width := at(l.x), d
+		if i > 0 {
+			x, width = at(l.out[i-1]), 2*h
+		}
+		t.gemm("tn", width, 4*h, n, 2, matrix{x, width, 0}, dz, matrix{grad(layer.input), 4 * h, layer.next}, 0, 0, true)
+		// Row r of the states stands with row r±B of dz.
+		states := matrix{at(l.h[i]), 2 * h, h + b*2*h}
+		after := matrix{at(l.z[i] + b*4*h), 4 * h, n*4*h - b*4*h}
+		t.gemm("tn", h, 4*h, n-b, 2, states, after, matrix{grad(layer.recurrent), 4 * h, layer.next}, 0, 0, true)
+		sums(dz.at, dz.next, 4*h, 2, grad(layer.bias), layer.next)
+		to := below
+		if i == 0 {
+			to = at(l.dx)
+		}
+		for direction := range 2 {
+			t.gemm("nt", n, width, 4*h, 1, matrix{at(l.z[i] + direction*n*4*h), 4 * h, 0}, matrix{weight(layer.input + direction*layer.next), 4 * h, 0},
+				matrix{to, width, 0}, 0, 0, direction == 1 || i == 0)
+		}
+		dout, below = below, dout
+	}
+	t.run("lines_backward", ceil(n*d, rowThreads), 1, 1, rowThreads, at(l.dx), at(l.y), in(l.maskX), w.Keep, n*d)
+	t.gemm("tn", net.Layout, d, n, 1, matrix{in(l.layout), net.Layout, 0}, matrix{at(l.dx), d, 0}, matrix{grad(p.layout), d, 0}, 0, 0, true)
+	sums(at(l.dx), 0, d, 1, grad(p.layoutBias), 0)
+	t.run("rows", ceil(len(w.Slots)*d, rowThreads), 1, 1, rowThreads, in(l.slots), in(l.slotEnds), in(l.rows), in(l.slotScales),
+		at(l.dx), t.rowGrad.at, len(w.Slots), d)
+}
+
+// Gradient reads the gradient of the dense parameters and of the step's rows,
+// SetGradient sets it: what several devices found is added by the host.
+func (t *Trainer) Gradient() (dense, rows []float32, err error) {
+	dense, rows = make([]float32, t.dense.size), make([]float32, t.rows*t.net.Embedding)
+	err = t.do(func() error { return errors.Join(get(t, dense, t.grad), get(t, rows, t.rowGrad)) })
+	return dense, rows, err
+}
+
+func (t *Trainer) SetGradient(dense, rows []float32) error {
+	return t.do(func() error { return errors.Join(put(t, t.grad, dense), put(t, t.rowGrad, rows)) })
+}
+
+// Finish clips the gradient and updates the parameters, unless the gradient is
+// not finite.
+func (t *Trainer) Finish(u *Update) (*Stats, error) {
+	var s struct {
+		Loss, Right, Norm, Factor float32
+		Skip                      int32
+	}
+	err := t.do(func() error {
+		n, d := t.dense.size, t.net.Embedding
+		squares := func(i int) cu.DevicePtr { return t.squares.at + cu.DevicePtr(4*i*squareBlocks) }
+		t.run("squares", squareBlocks, 1, 1, reduceThreads, t.grad.at, n, squares(0))
+		t.run("squares", squareBlocks, 1, 1, reduceThreads, t.rowGrad.at, t.rows*d, squares(1))
+		t.run("norm", 1, 1, 1, reduceThreads, t.squares.at, 2*squareBlocks, u.Scale, u.Clip, t.stats.at)
+		t.run("adamw", ceil(n, rowThreads), 1, 1, rowThreads, t.flat.at, t.m.at, t.v.at, t.grad.at, t.decayed.at, n, t.stats.at,
+			u.Step, u.Correction, u.Decay, u.Epsilon)
+		t.run("adamw_rows", ceil(t.rows*d, rowThreads), 1, 1, rowThreads, t.table.at, t.tableM.at, t.tableV.at, t.rowGrad.at, t.ids.at, t.rows, d,
+			t.stats.at, u.Step, u.Correction, u.TableEpsilon)
+		if t.failed != nil {
+			return t.failed
+		}
+		if err := cu.MemcpyDtoH(unsafe.Pointer(&s), t.stats.at, int64(unsafe.Sizeof(s))); err != nil {
+			return t.failure("computing", err)
+		}
+		return nil
+	})
+	return &Stats{Loss: s.Loss, Right: int(s.Right), Norm: s.Norm, Skipped: s.Skip != 0}, err
+}

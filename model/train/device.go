@@ -1,0 +1,386 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+
+	"github.com/linnet-ml/linnet/gpuinit"
+	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/cuda"
+)
+
+// Machine is what a training computes on.
+type Machine struct {
+	// Cores run the shards; the result does not depend on it. 0 means
+	// GOMAXPROCS.
+	Cores int
+	// GPUs compute the steps, each a part of every batch; gpuinit.Init has
+	// started CUDA on them. With none the CPU does.
+	GPUs []gpuinit.Device
+	// Memory bounds what is taken of each GPU, in bytes; 0 is no bound.
+	Memory int64
+}
+
+// gpus takes the steps of a trainer on one or more GPUs. Each has all parameters
+// and computes a part of each batch; their gradients are summed by the host, so
+// that all parameters stay the same. A part is as large as memory allows, and the
+// gradients of several are accumulated.
+type gpus struct {
+	trainers []*cuda.Trainer
+	parts    []*part // of each trainer
+	steps    int     // of the longest window
+	most     int     // windows of a part at a time; halved when memory runs out
+	host     int     // step that the host's parameters are of
+	slots    []uint32
+}
+
+// Loss scales of float16, as PyTorch's GradScaler has them: halved after a
+// gradient that is not finite, doubled after so many that were.
+const (
+	firstScale = 1 << 16
+	leastScale = 1.0 / (1 << 14)
+	growSteps  = 2000
+)
+
+// newGPUs makes trainers on the machine's GPUs for t's network.
+func newGPUs(t *trainer, m *Machine, steps int) (*gpus, error) {
+	g := &gpus{steps: steps, most: math.MaxInt, host: -1}
+	s := &t.net.sizes
+	net := cuda.Network{Rows: t.config.InputSize, Embedding: s.embedding, Layout: s.layout, Hidden: s.hidden, Layers: s.layers, Heads: s.heads, Focal: s.focal}
+	for _, d := range m.GPUs {
+		one, err := cuda.NewTrainer(d, net, t.identity.Precision, m.Memory)
+		if err != nil {
+			g.close()
+			return nil, fmt.Errorf("train: %w", err)
+		}
+		g.trainers, g.parts = append(g.trainers, one), append(g.parts, &part{})
+	}
+	return g, nil
+}
+
+func (g *gpus) close() {
+	for _, t := range g.trainers {
+		t.Close()
+	}
+}
+
+// each calls f for every GPU at once.
+func (g *gpus) each(f func(i int, t *cuda.Trainer) error) error {
+	errs := make([]error, len(g.trainers))
+	var wg sync.WaitGroup
+	for i, t := range g.trainers {
+		wg.Go(func() { errs[i] = f(i, t) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (t *trainer) parameters() *cuda.Parameters {
+	return &cuda.Parameters{Flat: t.net.flat, M: t.m, V: t.v, Table: t.table, TableM: t.tableM, TableV: t.tableV}
+}
+
+// push gives the GPUs the host's parameters, pull the host theirs.
+func (g *gpus) push(t *trainer) error {
+	g.host = t.position.Step
+	return g.each(func(_ int, one *cuda.Trainer) error { return one.Put(t.parameters()) })
+}
+
+func (t *trainer) pull() error {
+	g := t.gpus
+	if g == nil || g.host == t.position.Step {
+		return nil
+	}
+	g.host = t.position.Step
+	return g.trainers[0].Get(t.parameters())
+}
+
+// place is where a window of a batch stands: in which shard, at which index.
+type place struct{ shard, index, len int }
+
+// step takes one step on a batch that the shards were filled with.
+func (g *gpus) step(t *trainer) (loss float64, err error) {
+	if g.host < 0 {
+		if err := g.push(t); err != nil {
+			return 0, err
+		}
+	}
+	var places []place
+	for i, s := range t.shards {
+		for j, n := range s.lens {
+			places = append(places, place{i, j, n})
+		}
+	}
+	g.number(t)
+	p := &t.position
+	scale := 1.0
+	if t.identity.Precision == cuda.Float16 {
+		if p.LossScale == 0 {
+			p.LossScale = firstScale
+		}
+		scale = p.LossScale
+	}
+	n := len(g.trainers)
+	for {
+		err = g.each(func(i int, one *cuda.Trainer) error {
+			return g.accumulate(t, i, one, places[len(places)*i/n:len(places)*(i+1)/n], float32(scale))
+		})
+		if !errors.Is(err, model.ErrOutOfMemory) {
+			break
+		}
+		most := min(g.most, (len(places)+n-1)/n)
+		if most <= 1 {
+			return 0, fmt.Errorf("train: one window of %d lines does not fit: %w; lower --window_size, or --hidden_size", g.steps, err)
+		}
+		g.most = (most + 1) / 2
+	}
+	if err != nil {
+		return 0, fmt.Errorf("train: step %d: %w", p.Step+1, err)
+	}
+	if err := g.reduce(); err != nil {
+		return 0, err
+	}
+	u := updateOf(t, scale)
+	stats := make([]*cuda.Stats, n)
+	if err := g.each(func(i int, one *cuda.Trainer) (err error) {
+		stats[i], err = one.Finish(&u)
+		return err
+	}); err != nil {
+		return 0, fmt.Errorf("train: step %d: %w", p.Step+1, err)
+	}
+	t.right = 0
+	for _, s := range stats {
+		loss += float64(s.Loss)
+		t.right += s.Right
+	}
+	t.norm = float64(stats[0].Norm)
+	skipped := stats[0].Skipped
+	bad := math.IsNaN(loss) || math.IsInf(loss, 0)
+	if (bad || skipped) && (t.identity.Precision != cuda.Float16 || scale <= leastScale) {
+		what := fmt.Sprintf("the loss is %v", loss)
+		if !bad {
+			what = "the gradient is not finite"
+		}
+		return 0, fmt.Errorf("train: step %d: %s; lower learning_rate", p.Step+1, what)
+	}
+	if bad { // and skipped
+		loss = p.Epoch.Loss / float64(max(1, p.Epoch.Steps))
+	}
+	switch p.ScaleSteps++; {
+	case t.identity.Precision != cuda.Float16:
+		p.ScaleSteps = 0
+	case skipped:
+		p.Skipped++
+		p.LossScale, p.ScaleSteps = scale/2, 0
+	case p.ScaleSteps == growSteps:
+		p.LossScale, p.ScaleSteps = scale*2, 0
+	}
+	p.Step++
+	return loss, nil
+}
+
+// updateOf is the update of t's next step. Steps that were skipped moved no
+// moments.
+func updateOf(t *trainer, scale float64) cuda.Update {
+	p := &t.position
+	r := newRate(t.learningRate(p.Step), t.config.WeightDecay, 0, p.Step-p.Skipped)
+	return cuda.Update{Step: r.step, Correction: r.correction, Decay: r.decay, Epsilon: epsilon, TableEpsilon: tableEpsilon, Clip: clipNorm, Scale: float32(scale)}
+}
+
+// number gives the rows of the table that the batch uses a slot each, in
+// t.slot, and lists them.
+func (g *gpus) number(t *trainer) {
+	for _, id := range g.slots {
+		t.slot[id] = -1
+	}
+	g.slots = g.slots[:0]
+	for _, s := range t.shards {
+		for p := range s.used {
+			for _, u := range s.used[p] {
+				if t.slot[u.id] < 0 {
+					t.slot[u.id] = int32(len(g.slots))
+					g.slots = append(g.slots, u.id)
+				}
+			}
+		}
+	}
+}
+
+// accumulate has one GPU compute the gradient of its windows.
+func (g *gpus) accumulate(t *trainer, i int, one *cuda.Trainer, places []place, scale float32) error {
+	if err := one.Begin(g.slots); err != nil {
+		return err
+	}
+	for len(places) > 0 {
+		n := min(g.most, len(places))
+		if err := one.Add(g.parts[i].pack(t, places[:n], len(g.slots)), scale); err != nil {
+			return err
+		}
+		places = places[n:]
+	}
+	return nil
+}
+
+// reduce sums the gradients of several GPUs, in their order, and gives the sum
+// to all.
+func (g *gpus) reduce() error {
+	if len(g.trainers) == 1 {
+		return nil
+	}
+	dense, rows := make([][]float32, len(g.trainers)), make([][]float32, len(g.trainers))
+	if err := g.each(func(i int, one *cuda.Trainer) (err error) {
+		dense[i], rows[i], err = one.Gradient()
+		return err
+	}); err != nil {
+		return fmt.Errorf("train: %w", err)
+	}
+	for _, all := range [][][]float32{dense, rows} {
+		for _, other := range all[1:] {
+			for j, v := range other {
+				all[0][j] += v
+			}
+		}
+	}
+	return g.each(func(_ int, one *cuda.Trainer) error { return one.SetGradient(dense[0], rows[0]) })
+}
+
+// memory is what the GPU that has most of it has, and had at most, in bytes.
+func (g *gpus) memory() (used, peak int64) {
+	for _, t := range g.trainers {
+		u, p := t.Memory()
+		used, peak = max(used, u), max(peak, p)
+	}
+	return used, peak
+}
+
+// part is scratch of pack.
+type part struct {
+	windows cuda.Windows
+	dest    [][]int32 // of each shard, by its row: the row of the part, −1 for none
+	count   []uint32  // of each slot
+}
+
+// pack is the windows at places as a GPU takes them.
+func (p *part) pack(t *trainer, places []place, slots int) *cuda.Windows {
+	w, cfg := &p.windows, &t.config
+	b, steps := len(places), 0
+	w.Lens = w.Lens[:0]
+	for _, pl := range places {
+		steps = max(steps, pl.len)
+		w.Lens = append(w.Lens, int32(pl.len))
+	}
+	n, d, l, h2, heads := steps*b, cfg.EmbeddingSize, cfg.LayoutSize, 2*cfg.HiddenSize, len(t.net.heads)
+	w.Steps, w.Keep = steps, float32(1/(1-cfg.Dropout))
+	w.Layout, w.Targets, w.Weights = cleared(w.Layout, n*l), cleared(w.Targets, n*heads), cleared(w.Weights, n*heads)
+	w.MaskX = cleared(w.MaskX, (n*d+31)/32)
+	w.MaskH = w.MaskH[:0]
+	for range t.net.sizes.layers {
+		w.MaskH = append(w.MaskH, make([]uint32, (n*h2+31)/32))
+	}
+
+	first, last := places[0].shard, places[b-1].shard
+	if p.dest == nil {
+		p.dest = make([][]int32, len(t.shards))
+	}
+	for i := first; i <= last; i++ {
+		p.dest[i] = cleared(p.dest[i], len(t.shards[i].live))
+		for j := range p.dest[i] {
+			p.dest[i][j] = -1
+		}
+	}
+	for j, pl := range places {
+		s := t.shards[pl.shard]
+		for step := range pl.len {
+			from, to := step*s.windows+pl.index, step*b+j
+			p.dest[pl.shard][from] = int32(to)
+			copy(w.Layout[to*l:][:l], s.layout[from*l:])
+			for k := range heads {
+				w.Targets[to*heads+k] = int32(s.targets[from*heads+k])
+				w.Weights[to*heads+k] = s.weights[from*heads+k]
+			}
+			bitsOf(w.MaskX, to*d, s.maskX[from*d:][:d])
+			for i, m := range s.maskH {
+				bitsOf(w.MaskH[i], to*h2, m[from*h2:][:h2])
+			}
+		}
+	}
+
+	// The uses, by row and by slot.
+	w.Ends, p.count = cleared(w.Ends, n), cleared(p.count, slots)
+	uses := func(f func(row int32, u use)) {
+		for i := first; i <= last; i++ {
+			for k := range t.shards[i].used {
+				for _, u := range t.shards[i].used[k] {
+					if row := p.dest[i][u.row]; row >= 0 {
+						f(row, u)
+					}
+				}
+			}
+		}
+	}
+	uses(func(row int32, u use) {
+		w.Ends[row]++
+		p.count[t.slot[u.id]]++
+	})
+	total := starts(w.Ends)
+	w.Slots, w.SlotEnds = w.Slots[:0], w.SlotEnds[:0]
+	for slot, c := range p.count {
+		if c > 0 {
+			w.Slots, w.SlotEnds = append(w.Slots, uint32(slot)), append(w.SlotEnds, c)
+		}
+	}
+	starts(p.count)
+	w.IDs, w.Scales = cleared(w.IDs, total), cleared(w.Scales, total)
+	w.Rows, w.SlotScales = cleared(w.Rows, total), cleared(w.SlotScales, total)
+	uses(func(row int32, u use) {
+		at, slot := &w.Ends[row], &p.count[t.slot[u.id]]
+		w.IDs[*at], w.Scales[*at] = u.id, u.scale
+		w.Rows[*slot], w.SlotScales[*slot] = uint32(row), u.scale
+		*at++
+		*slot++
+	})
+	for i, slot := range w.Slots {
+		w.SlotEnds[i] = p.count[slot]
+	}
+	return w
+}
+
+// starts turns counts into where each begins, and returns their sum.
+func starts(counts []uint32) int {
+	var sum uint32
+	for i, c := range counts {
+		counts[i] = sum
+		sum += c
+	}
+	return int(sum)
+}
+
+// cleared is s with n zeros.
+func cleared[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	s = s[:n]
+	clear(s)
+	return s
+}
+
+// bitsOf sets the bits from at on where mask is not 0.
+func bitsOf(words []uint32, at int, mask []float32) {
+	for i, m := range mask {
+		if m != 0 {
+			words[(at+i)/32] |= 1 << ((at + i) % 32)
+		}
+	}
+}
+
+// describeGPUs says where the steps are computed.
+func describeGPUs(devices []gpuinit.Device, precision string) string {
+	var names []string
+	for _, d := range devices {
+		names = append(names, fmt.Sprintf("GPU %d %s", d.Index, d.Name))
+	}
+	return fmt.Sprintf("cuda, %s, %s", precision, strings.Join(names, ", "))
+}
