@@ -76,6 +76,9 @@ type Options struct {
 	// how many bytes it takes of each, 0 for what it needs (Predict).
 	WorkersPerGPU, GPUs int
 	GPUMemory           int64
+	// Hybrid, with Device auto, lets the CPU score what the GPUs have no time for
+	// where that is faster (Predict). Which lines these are depends on timing.
+	Hybrid bool
 	// Precision of the products on a GPU: float16, which "" stands for, with
 	// sums in float32, or float32 (Predict). The CPU computes in float32.
 	Precision string

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -44,7 +45,7 @@ type predictFn struct {
 	first    int // column of the label set in the model's probabilities
 	classes  []string
 	other    string // class of lines that nobody can read
-	queue    *inference.Queue[job[Example], windowItem, []float32]
+	queue    *inference.Queue[job[Example], windowItem, scored]
 }
 
 func (f *predictFn) Setup(ctx context.Context) error {
@@ -105,14 +106,18 @@ func (f *predictFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, 
 	return f.progress.fail("predict", err)
 }
 
-func (f *predictFn) emitter(ctx context.Context, emit func(beam.EventTime, Labelled)) func(job[Example], [][]float32, error) error {
-	return func(j job[Example], outs [][]float32, err error) error {
+func (f *predictFn) emitter(ctx context.Context, emit func(beam.EventTime, Labelled)) func(job[Example], []scored, error) error {
+	return func(j job[Example], outs []scored, err error) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", j.in.URI, err)
 		}
-		f.model.count(ctx, len(j.in.Rows))
+		f.model.count(ctx, len(j.in.Rows), outs)
 		f.model.gpus.report(ctx)
-		emit(j.time, f.decode(&j.in.Document, outs))
+		probs := make([][]float32, len(outs))
+		for i := range outs {
+			probs[i] = outs[i].probs
+		}
+		emit(j.time, f.decode(&j.in.Document, probs))
 		return nil
 	}
 }
@@ -238,9 +243,9 @@ type Model struct {
 	loading time.Duration
 }
 
-// Counters of Predict, in Namespace: lines by the device that the process has
-// when they come out, and processes of --device=auto that went to the CPU, with
-// one more counter for each reason.
+// Counters of Predict, in Namespace: lines by the device that scored them, and
+// processes of --device=auto that went to the CPU, with one more counter for each
+// reason.
 const (
 	LinesCPUCounter   = "lines_cpu"
 	LinesCUDACounter  = "lines_cuda"
@@ -251,17 +256,32 @@ const (
 // fallenBack are the models of this process, by key, that were counted so.
 var fallenBack sync.Map
 
-// count counts the lines of a document as Beam metrics of ctx.
-func (m *Model) count(ctx context.Context, lines int) {
-	name, reason := LinesCPUCounter, m.Reason
-	if m.gpu {
-		if now := fmt.Sprint(m.scorer); strings.HasPrefix(now, backend.CPU) {
-			reason = now
-		} else {
-			name = LinesCUDACounter
+// count counts the lines of a document, whose windows were scored so, as Beam
+// metrics of ctx. Where windows overlap, each has its share of the lines.
+func (m *Model) count(ctx context.Context, lines int, windows []scored) {
+	all, onGPU := 0, 0
+	for i := range windows {
+		n := len(windows[i].probs)
+		all += n
+		if windows[i].onGPU {
+			onGPU += n
 		}
 	}
-	beam.NewCounter(Namespace, name).Inc(ctx, int64(lines))
+	if all > 0 {
+		onGPU = int(int64(lines) * int64(onGPU) / int64(all))
+	}
+	if onGPU > 0 {
+		beam.NewCounter(Namespace, LinesCUDACounter).Inc(ctx, int64(onGPU))
+	}
+	if onGPU < lines {
+		beam.NewCounter(Namespace, LinesCPUCounter).Inc(ctx, int64(lines-onGPU))
+	}
+	reason := m.Reason
+	if m.gpu && onGPU < lines {
+		if now := fmt.Sprint(m.scorer); strings.HasPrefix(now, backend.CPU) {
+			reason = now
+		}
+	}
 	if reason == "" {
 		return
 	}
@@ -275,7 +295,7 @@ func (m *Model) count(ctx context.Context, lines int) {
 // instance, and Teardown seldom.
 var (
 	models  inference.Shared[*Model]
-	engines inference.Shared[*inference.Engine[windowItem, []float32]]
+	engines inference.Shared[*inference.Engine[windowItem, scored]]
 )
 
 // loads counts the models that this process loaded.
@@ -285,7 +305,7 @@ var loads atomic.Int64
 // that failed is tried again by the next call.
 func LoadModel(ctx context.Context, opts Options) (*Model, error) {
 	device := cmp.Or(opts.Device, backend.CPU)
-	key := device + " " + opts.Precision + " " + string(opts.ModelURI)
+	key := fmt.Sprintf("%s %t %s %s", device, opts.Hybrid, opts.Precision, opts.ModelURI)
 	return models.Get(ctx, key, func(ctx context.Context) (*Model, error) {
 		begin := time.Now()
 		loads.Add(1)
@@ -301,11 +321,11 @@ func LoadModel(ctx context.Context, opts Options) (*Model, error) {
 			logf(ctx, opts.Verbosity, 1, "%s", m.Reason)
 		}
 		m.Device = "cpu, float32, " + kernel.ISA()
-		if gpu, ok := m.scorer.(fmt.Stringer); ok {
-			m.gpu, m.Device = true, gpu.String()
-		}
-		if on, ok := m.scorer.(interface{ Devices() []gpuinit.Device }); ok {
-			m.gpus = newGPUWatch(on.Devices())
+		if on, ok := m.scorer.(interface {
+			fmt.Stringer
+			Devices() []gpuinit.Device
+		}); ok {
+			m.gpu, m.Device, m.gpus = true, on.String(), newGPUWatch(on.Devices())
 		}
 		m.loading = time.Since(begin)
 		logf(ctx, opts.Verbosity, 2, "model %.12s of %s on %s, loaded in %v", m.Hash, opts.modelName(), m.Device, m.loading.Round(time.Millisecond))
@@ -319,6 +339,7 @@ func (o *Options) backend(ctx context.Context) backend.Options {
 		Device:    cmp.Or(o.Device, backend.CPU),
 		Memory:    o.GPUMemory,
 		Precision: o.Precision,
+		Hybrid:    o.Hybrid,
 		GPU: gpuinit.Options{WorkersPerGPU: o.WorkersPerGPU, Devices: o.GPUs, Log: func(level int, format string, args ...any) {
 			switch {
 			case level > o.Verbosity:
@@ -355,8 +376,8 @@ func (o *Options) loadWeights(ctx context.Context) (*model.Weights, error) {
 
 // engine batches windows for columns first … first+count of the model's
 // probabilities.
-func (m *Model) engine(ctx context.Context, o *Options, first, count int) (*inference.Engine[windowItem, []float32], error) {
-	size, lines, spread := o.PredictionBatchSize, int64(batchLines), int64(longWindow)
+func (m *Model) engine(ctx context.Context, o *Options, first, count int) (*inference.Engine[windowItem, scored], error) {
+	size, lines, spread, lanes := o.PredictionBatchSize, int64(batchLines), int64(longWindow), 0
 	if size <= 0 {
 		size = m.Config.WindowsPerBatch()
 		if m.gpu {
@@ -365,14 +386,21 @@ func (m *Model) engine(ctx context.Context, o *Options, first, count int) (*infe
 	}
 	if m.gpu {
 		lines, spread = 8*batchLines, 0
+		// The cores' number, too, for the CPU when the GPUs are lost.
+		lanes = max((backend.Lanes+1)*len(m.gpus.devices), runtime.GOMAXPROCS(0))
+		if o.Hybrid {
+			lanes = (backend.Lanes+1)*len(m.gpus.devices) + runtime.GOMAXPROCS(0)
+		}
 	}
 	key := fmt.Sprintf("%d %d %d %d %s", size, o.inFlight(), first, count, m.key)
-	return engines.Get(ctx, key, func(context.Context) (*inference.Engine[windowItem, []float32], error) {
+	return engines.Get(ctx, key, func(context.Context) (*inference.Engine[windowItem, scored], error) {
 		return inference.NewEngine(scorerHandler{m, first, count, o.Verbosity}, inference.Options{
 			MaxBatchSize:   size,
 			MaxBatchWeight: lines,
 			BucketWeights:  []int64{32, 64, 128, 256, 512, 1024},
 			SpreadWeight:   spread,
+			Concurrency:    lanes,
+			Waits:          m.gpu,
 			MaxInFlight:    o.inFlight(),
 			ModelBytes:     m.bytes,
 			LoadTime:       m.loading,
@@ -390,6 +418,13 @@ type windowItem struct {
 	features *model.Batch
 	survey   *feature.Survey // where features is nil
 	window   model.ContextWindow
+}
+
+// scored are a window's probabilities, [window.Len, count], and where they come
+// from.
+type scored struct {
+	probs []float32
+	onGPU bool
 }
 
 // scorerHandler scores batches of windows: each gets columns first …
@@ -415,7 +450,7 @@ var scoringTime atomic.Int64
 
 var scorings = sync.Pool{New: func() any { return new(scoring) }}
 
-func (h scorerHandler) Run(ctx context.Context, items []windowItem) ([][]float32, error) {
+func (h scorerHandler) Run(ctx context.Context, items []windowItem) ([]scored, error) {
 	s := scorings.Get().(*scoring)
 	defer scorings.Put(s)
 	k, steps := h.model.Config.NumOutputs(), 0
@@ -427,13 +462,14 @@ func (h scorerHandler) Run(ctx context.Context, items []windowItem) ([][]float32
 	}
 	probs := s.probs[:steps*k]
 	begin := time.Now()
-	if err := s.score(ctx, h.model.scorer, extracted(items), probs); err != nil {
+	onGPU, err := s.score(ctx, h.model, extracted(items), probs)
+	if err != nil {
 		return nil, err
 	}
 	took := time.Since(begin)
 	scoringTime.Add(int64(took))
 	logf(ctx, h.verbosity, 3, "batch of %d windows, %d lines in %v", len(items), steps, took.Round(time.Microsecond))
-	outs := make([][]float32, len(items))
+	outs := make([]scored, len(items))
 	for i, it := range items {
 		out := make([]float32, it.window.Len*h.count)
 		for at := 0; at < len(out); at += h.count {
@@ -443,7 +479,7 @@ func (h scorerHandler) Run(ctx context.Context, items []windowItem) ([][]float32
 			}
 			probs = probs[k:]
 		}
-		outs[i] = out
+		outs[i] = scored{out, onGPU}
 	}
 	return outs, nil
 }
@@ -464,11 +500,12 @@ func extracted(items []windowItem) []windowItem {
 	return made
 }
 
-func (s *scoring) score(ctx context.Context, scorer model.Scorer, items []windowItem, probs []float32) error {
-	multi, ok := scorer.(model.MultiScorer)
+// score scores the items, and says whether a GPU did.
+func (s *scoring) score(ctx context.Context, m *Model, items []windowItem, probs []float32) (onGPU bool, err error) {
+	multi, ok := m.scorer.(model.MultiScorer)
 	if !ok {
 		s.join(items)
-		return scorer.Score(ctx, &s.joined, probs)
+		return m.gpu, m.scorer.Score(ctx, &s.joined, probs)
 	}
 	s.windows, s.parts, s.batches = s.windows[:0], s.parts[:0], s.batches[:0]
 	for _, it := range items {
@@ -487,7 +524,12 @@ func (s *scoring) score(ctx context.Context, scorer model.Scorer, items []window
 		s.batches = append(s.batches, &s.parts[i])
 	}
 	defer clear(s.parts) // or the pool would keep the documents
-	return multi.ScoreAll(ctx, s.batches, probs)
+	if either, ok := multi.(interface {
+		ScoreOn(context.Context, []*model.Batch, []float32) (bool, error)
+	}); ok {
+		return either.ScoreOn(ctx, s.batches, probs)
+	}
+	return m.gpu, multi.ScoreAll(ctx, s.batches, probs)
 }
 
 // join copies the lines of items together. Those that overlapping windows of a

@@ -137,7 +137,7 @@ func TestJoin(t *testing.T) {
 			t.Fatal(err)
 		}
 		equal(t, "probabilities", got[i], alone[0])
-		equal(t, "numbers", len(got[i]), 2*it.window.Len)
+		equal(t, "numbers", len(got[i].probs), 2*it.window.Len)
 	}
 }
 

@@ -239,7 +239,7 @@ func (s *stages) score() {
 		}
 		for i, it := range items {
 			at := s.place[it]
-			s.outs[at[0]][at[1]] = outs[i]
+			s.outs[at[0]][at[1]] = outs[i].probs
 		}
 	}
 }

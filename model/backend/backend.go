@@ -6,7 +6,9 @@ package backend
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strconv"
+	"time"
 
 	"github.com/linnet-ml/linnet/gpuinit"
 	"github.com/linnet-ml/linnet/model"
@@ -26,7 +28,12 @@ type Options struct {
 	GPU       gpuinit.Options // which GPUs
 	Memory    int64           // bytes that the Scorer may take on each GPU; 0 for all that is free
 	Precision string          // of a GPU's products: float16, which "" stands for, or float32
+	Hybrid    bool            // with Auto: the CPU takes some of what GPUs have no time for
 }
+
+// Lanes is the number of batches that keep one GPU busy: one is copied while the
+// other is computed.
+const Lanes = 2
 
 // Check reports a device that New does not know. It needs no model, so that
 // flags can be checked before anything is loaded.
@@ -52,7 +59,11 @@ func New(ctx context.Context, o Options, w *model.Weights) (s model.Scorer, reas
 		s, err := newCUDA(ctx, o, w)
 		switch {
 		case err == nil && o.Device == Auto:
-			return newWithSpare(s, w, o.GPU.Log), "", nil
+			both := newWithSpare(s, w, o.GPU.Log)
+			if o.Hybrid {
+				both.split = &split{cores: runtime.GOMAXPROCS(0), full: Lanes * len(both.Devices()), now: time.Now}
+			}
+			return both, "", nil
 		case err == nil:
 			return s, "", nil
 		}

@@ -12,11 +12,13 @@ import (
 	"github.com/linnet-ml/linnet/model/cpu"
 )
 
-// withSpare is a Scorer on GPUs with the CPU to fall back on, for auto: what the
-// GPUs cannot score is scored there, whole, before anyone hears of it.
+// withSpare is a Scorer on GPUs with the CPU beside it, for auto: what the GPUs
+// cannot score is scored there, whole, before anyone hears of it, and with a
+// split some of the rest too.
 type withSpare struct {
 	model.MultiScorer
 	spare func() (*cpu.Scorer, error)
+	split *split // nil where the CPU is to fall back on alone
 	log   func(level int, format string, args ...any)
 	lost  atomic.Bool
 	small sync.Once // one line on windows that do not fit
@@ -36,25 +38,42 @@ func (s *withSpare) Score(ctx context.Context, b *model.Batch, probs []float32) 
 
 // ScoreAll implements model.MultiScorer.
 func (s *withSpare) ScoreAll(ctx context.Context, batches []*model.Batch, probs []float32) error {
+	_, err := s.ScoreOn(ctx, batches, probs)
+	return err
+}
+
+// ScoreOn is ScoreAll, and says whether the batches were scored on a GPU.
+func (s *withSpare) ScoreOn(ctx context.Context, batches []*model.Batch, probs []float32) (onGPU bool, err error) {
 	if !s.lost.Load() {
-		err := s.MultiScorer.ScoreAll(ctx, batches, probs)
-		switch {
-		case errors.Is(err, model.ErrDeviceLost):
-			if !s.lost.Swap(true) {
-				s.log(1, "device auto: %v; using the CPU from here on", err)
+		onGPU = true
+		if s.split != nil {
+			lines := 0
+			for _, b := range batches {
+				lines += b.NumSteps()
 			}
-		case errors.Is(err, model.ErrOutOfMemory) && windows(batches) <= 1:
-			// No half of it can be tried. The GPU goes on with the others.
-			s.small.Do(func() { s.log(1, "device auto: %v; using the CPU for windows that large", err) })
-		default:
-			return err
+			onGPU = !s.split.onCPU(lines)
+			defer s.split.done(lines, !onGPU, s.split.now())
+		}
+		if onGPU {
+			err := s.MultiScorer.ScoreAll(ctx, batches, probs)
+			switch {
+			case errors.Is(err, model.ErrDeviceLost):
+				if !s.lost.Swap(true) {
+					s.log(1, "device auto: %v; using the CPU from here on", err)
+				}
+			case errors.Is(err, model.ErrOutOfMemory) && windows(batches) <= 1:
+				// No half of it can be tried. The GPU goes on with the others.
+				s.small.Do(func() { s.log(1, "device auto: %v; using the CPU for windows that large", err) })
+			default:
+				return true, err
+			}
 		}
 	}
 	onCPU, err := s.spare()
 	if err != nil {
-		return err
+		return false, err
 	}
-	return onCPU.ScoreAll(ctx, batches, probs)
+	return false, onCPU.ScoreAll(ctx, batches, probs)
 }
 
 // Devices are the GPUs.
@@ -69,6 +88,9 @@ func (s *withSpare) Devices() []gpuinit.Device {
 func (s *withSpare) String() string {
 	if s.lost.Load() {
 		return "cpu, after the GPU was lost"
+	}
+	if s.split != nil {
+		return fmt.Sprintf("%v, and cpu", s.MultiScorer)
 	}
 	return fmt.Sprint(s.MultiScorer)
 }

@@ -46,7 +46,7 @@ type options struct {
 	output, modelURI, labelSet, device    string
 	precision                             string
 	windowSize, stride, batchSize, sample int
-	probabilities, force, plan            bool
+	probabilities, force, plan, hybrid    bool
 	retryRejected, watch, cancelOnExit    bool
 	watchInterval                         time.Duration
 	maxRejected                           float64
@@ -57,9 +57,6 @@ type options struct {
 	byDefault                             bool // --input was not given: the sample
 }
 
-// later are flags of the design that this version does not have.
-var later = []string{"hybrid"}
-
 func define(f *cli.Flags) *options {
 	o := &options{maxDocumentBytes: transforms.DefaultMaxDocumentBytes}
 	f.Var(&o.input, "input", "`files`, folders and patterns to label, separated by commas (\\, is a comma) or repeated;\na folder stands for every *.txt and *.txt.ann below it (default the sample in testdata)")
@@ -67,6 +64,7 @@ func define(f *cli.Flags) *options {
 	f.StringVar(&o.modelURI, "model_uri", "", "`folder` or gs://bucket/prefix of the model (default the bundled one)")
 	f.StringVar(&o.labelSet, "label_set", "", "`collapsed` (Nomenclature, Description, Misc-exposition) or full (default the model's first)")
 	f.StringVar(&o.device, "device", "cpu", "`cpu`, auto or cuda")
+	f.BoolVar(&o.hybrid, "hybrid", false, "with --device=auto let the CPU, too, label lines, where the GPUs have more than they can do;\nwhich ones is a matter of time")
 	f.Var(&o.gpuMemoryLimit, "gpu_memory_limit", "`bytes` that the program may take on each GPU, 0 for what it needs")
 	f.IntVar(&o.workersPerGPU, "workers_per_gpu", 0, "how many `processes` may share a GPU, each taking one; 0 for one process, which takes\nevery GPU on this machine, and one GPU a worker elsewhere")
 	f.StringVar(&o.precision, "precision", "", "of products on a GPU: `float16` (the default; sums in float32) or float32; the CPU takes float32")
@@ -87,7 +85,6 @@ func define(f *cli.Flags) *options {
 	f.Var(&o.maxDocumentBytes, "max_document_bytes", "largest document that is read, in `bytes` (64MiB)")
 	f.Var(&o.memoryLimit, "memory_limit", "`bytes` of memory that the program aims to stay below (its own 70 MB come on top), 0 for no limit; documents in flight take a quarter of it at most")
 	f.IntVar(&o.verbosity, "verbosity", 1, "`level` of detail: 0 errors, 1 progress and summary, 2 devices and Beam's log, 3 batches")
-	f.Later(later...)
 	return o
 }
 
@@ -133,6 +130,8 @@ func (o *options) check(f *cli.Flags) error {
 	switch {
 	case o.labelSet != "" && o.labelSet != model.Collapsed && o.labelSet != model.Full:
 		return cli.Usagef("--label_set=%s is none; it must be collapsed or full", o.labelSet)
+	case o.hybrid && f.Given("device") && o.device != "auto":
+		return cli.Usagef("--hybrid with --device=%s: it is for --device=auto", o.device)
 	case o.workersPerGPU < 0:
 		return cli.Usagef("--workers_per_gpu=%d: it must be 0 or more", o.workersPerGPU)
 	case o.batchSize < 0:
@@ -156,7 +155,7 @@ func (o *options) check(f *cli.Flags) error {
 	case o.force && o.retryRejected:
 		return cli.Usagef("--force and --retry_rejected: what was rejected is not done anyway; leave one out")
 	}
-	if runners.WorkerGPUs() > 0 && !f.Given("device") {
+	if (o.hybrid || runners.WorkerGPUs() > 0) && !f.Given("device") {
 		o.device = "auto"
 	}
 	if err := cmp.Or(cli.CheckVerbosity(o.verbosity), cli.CheckStatus(o.rejectedStatus), cli.CheckDevice(o.device, o.windowSize, o.stride), cli.CheckPrecision(o.precision, o.device)); err != nil {
@@ -252,7 +251,7 @@ func (o *options) label(ctx context.Context) error {
 		Base: transforms.Path(set.Base), Output: transforms.Path(output),
 		MaxDocumentBytes: int64(o.maxDocumentBytes), Force: o.force, RetryRejected: o.retryRejected,
 		ModelURI: transforms.Path(modelURI), Device: o.device, LabelSet: o.labelSet,
-		WorkersPerGPU: o.workersPerGPU, GPUMemory: int64(o.gpuMemoryLimit), Precision: o.precision,
+		WorkersPerGPU: o.workersPerGPU, GPUMemory: int64(o.gpuMemoryLimit), Precision: o.precision, Hybrid: o.hybrid,
 		WindowSize: o.windowSize, PredictionStride: o.stride, PredictionBatchSize: o.batchSize,
 		Formats: o.formats, Probabilities: o.probabilities, MaxRejected: o.maxRejected,
 	}

@@ -223,14 +223,19 @@ func (e *Engine[I, O]) drop(g *group[O]) {
 	g.dropped = true
 }
 
-// start hands ready batches to the pool, as many as may run at once.
+// start hands ready batches to the pool, or to goroutines of their own, as many
+// as may run at once.
 func (e *Engine[I, O]) start() {
 	for len(e.ready) > 0 && (e.options.Concurrency <= 0 || e.running < e.options.Concurrency) {
 		batch := e.ready[0]
 		e.ready[0] = nil
 		e.ready = e.ready[1:]
 		e.running++
-		pipe.Go(func() {
+		run := pipe.Go
+		if e.options.Waits {
+			run = func(task func()) { go task() }
+		}
+		run(func() {
 			e.run(batch)
 			e.mu.Lock()
 			defer e.mu.Unlock()

@@ -106,6 +106,7 @@ func TestSubmitters(t *testing.T) {
 		{MaxBatchSize: 3, MaxBatchWeight: 50, MaxInFlight: 1000, Concurrency: 1},
 		{MaxBatchSize: 16, BucketWeights: []int64{10, 30}, MaxInFlight: 100},
 		{MaxInFlight: 1 << 30},
+		{MaxBatchSize: 7, MaxInFlight: 10, Concurrency: 3, Waits: true},
 	} {
 		h := &fake{run: func([]int64) error { runtime.Gosched(); return nil }}
 		e := NewEngine(h, o)

@@ -66,6 +66,9 @@ type Options struct {
 	// Concurrency is the number of batches that run at once; 0 is as many as
 	// the process has cores to give. Each holds a worker of the process's pool.
 	Concurrency int
+	// Waits says that Run mostly waits for a device, so that a batch holds no
+	// worker of the pool. Concurrency is above 0 then.
+	Waits bool
 	// SpreadWeight, where not 0, lets items that come while cores are free be
 	// batched by fewer, down to this weight, so that all cores get some. It
 	// counts only where Concurrency is 0.
