@@ -33,12 +33,25 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 	read.Setup()
 	read.stage.begin()
 	predict := &predictFn{Options: opts, model: m}
+	if _, predict.classes, err = m.Config.Head(opts.LabelSet); err != nil {
+		return nil, err
+	}
 	plan := new(Planned)
 	var tried int64 // lines
 	var took time.Duration
+	reject := func(_ beam.EventTime, r Rejection) {
+		if plan.Rejected == 0 {
+			plan.Example = r
+		}
+		plan.Rejected++
+	}
 	emit := func(_ beam.EventTime, d *Document) {
 		if d == done {
 			plan.Done++
+			return
+		}
+		if r := predict.fits(d); r != nil {
+			reject(mtime.ZeroTimestamp, *r)
 			return
 		}
 		plan.Documents++
@@ -58,12 +71,6 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 		}
 		took += time.Since(begin)
 		tried += int64(len(d.Rows))
-	}
-	reject := func(_ beam.EventTime, r Rejection) {
-		if plan.Rejected == 0 {
-			plan.Example = r
-		}
-		plan.Rejected++
 	}
 	walked := set.Walk(ctx, func(f input.File) error {
 		if e := read.stage.push(ctx, mtime.ZeroTimestamp, []byte(f.URI), max(f.Size, 1), emit, reject); e != nil {

@@ -92,6 +92,10 @@ func (f *predictFn) ProcessElement(ctx context.Context, t beam.EventTime, e Exam
 		reject(t, *e.reject("predict", errors.New("it has not one line of features a row; Featurize makes them")))
 		return nil
 	}
+	if r := f.fits(&e.Document); r != nil {
+		reject(t, *r)
+		return nil
+	}
 	windows := f.windows(len(e.Rows))
 	items := make([]windowItem, len(windows))
 	for i, w := range windows {
@@ -117,29 +121,58 @@ func (f *predictFn) emitter(ctx context.Context, emit func(beam.EventTime, Label
 		for i := range outs {
 			probs[i] = outs[i].probs
 		}
-		emit(j.time, f.decode(&j.in.Document, probs))
+		l, err := f.decode(&j.in.Document, probs)
+		if err != nil {
+			return fmt.Errorf("%s: %w", j.in.URI, err)
+		}
+		emit(j.time, l)
 		return nil
 	}
 }
 
 // decode labels the rows of d from the probabilities of its windows.
-func (f *predictFn) decode(d *Document, outs [][]float32) Labelled {
+func (f *predictFn) decode(d *Document, outs [][]float32) (Labelled, error) {
 	l := Labelled{Document: *d, Classes: f.classes, Other: f.other}
 	l.Probs = average(len(l.Rows), f.windows(len(l.Rows)), outs, len(f.classes))
 	l.Labels = make([]uint16, len(l.Rows))
 	for i := range l.Labels {
-		l.Labels[i] = uint16(argmax(l.Probs[i*len(f.classes) : (i+1)*len(f.classes)]))
+		probs := l.Probs[i*len(f.classes) : (i+1)*len(f.classes)]
+		best := argmax(probs)
+		if !(probs[best] >= 0) { // numbers of a model that are finite, and too large to reckon with
+			return l, fmt.Errorf("the model at %s gives %v where a probability should be; it is damaged or its training diverged: train it again", f.Options.modelName(), probs[best])
+		}
+		l.Labels[i] = uint16(best)
 	}
-	return l
+	return l, nil
 }
 
-// windows are the context windows of a document of n rows, by the options or,
-// where they leave it open, by the model.
-func (f *predictFn) windows(n int) []model.ContextWindow {
-	size, stride := f.Options.WindowSize, f.Options.PredictionStride
+// maxCovered bounds the probabilities of a document, 1 GiB of them. A model says
+// how windows overlap, and may come from anywhere.
+const maxCovered = 1 << 28
+
+// fits rejects a document whose windows take more than that.
+func (f *predictFn) fits(d *Document) *Rejection {
+	size, stride := f.windowing()
+	n := covered(len(d.Rows), size, stride)
+	if n <= maxCovered/len(f.classes) {
+		return nil
+	}
+	return d.reject("predict", fmt.Errorf("%d lines in windows of %d, with %d probabilities each, take too much memory; choose a larger --prediction_stride, or split the document", n, size, len(f.classes)))
+}
+
+// windowing is the size of windows and the rows from one to the next, by
+// the options or, where they leave it open, by the model.
+func (f *predictFn) windowing() (size, stride int) {
+	size, stride = f.Options.WindowSize, f.Options.PredictionStride
 	if size < 0 {
 		size, stride = f.model.Config.WindowSize, f.model.Config.PredictionStride
 	}
+	return size, stride
+}
+
+// windows are the context windows of a document of n rows.
+func (f *predictFn) windows(n int) []model.ContextWindow {
+	size, stride := f.windowing()
 	return windows(n, size, stride)
 }
 
@@ -177,6 +210,17 @@ func windows(n, size, stride int) []model.ContextWindow {
 		out = append(out, model.ContextWindow{First: first, Len: size})
 	}
 	return append(out, model.ContextWindow{First: n - size, Len: size})
+}
+
+// covered is how many rows these windows hold together.
+func covered(n, size, stride int) int {
+	if size == 0 || n <= size {
+		return n
+	}
+	if stride <= 0 {
+		stride = size
+	}
+	return ((n-size+stride-1)/stride + 1) * size
 }
 
 // average is the probabilities of the rows, [rows, count], from those of their

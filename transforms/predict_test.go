@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -45,13 +46,18 @@ func TestWindows(t *testing.T) {
 				pairs = append(pairs, w{g.First, g.Len})
 			}
 			equal(t, "windows", pairs, c.want)
-			covered := make([]bool, c.n)
+			sum := 0
+			for _, w := range got {
+				sum += w.Len
+			}
+			equal(t, "rows in windows", covered(c.n, c.size, c.stride), sum)
+			inside := make([]bool, c.n)
 			for _, w := range got {
 				for i := range w.Len {
-					covered[w.First+i] = true
+					inside[w.First+i] = true
 				}
 			}
-			for i, ok := range covered {
+			for i, ok := range inside {
 				if !ok {
 					t.Errorf("row %d lies in no window", i)
 				}
@@ -408,5 +414,47 @@ func TestPredictRefuses(t *testing.T) {
 				t.Errorf("Progress has the error %q, want one line", e)
 			}
 		})
+	}
+}
+
+// TestModelFromAnywhere has models that load, and whose numbers would end in
+// labels without a meaning or take all memory.
+func TestModelFromAnywhere(t *testing.T) {
+	change := func(edit func(w *model.Weights)) Options {
+		w, err := model.Load(os.DirFS(testModel(t)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		edit(w)
+		dir := t.TempDir()
+		if err := model.Save(dir, w, &model.Metadata{}); err != nil {
+			t.Fatal(err)
+		}
+		return Options{ModelURI: Path(dir), WindowSize: -1, Run: t.Name()}
+	}
+	defer ForgetProgress(t.Name())
+
+	opts := change(func(w *model.Weights) {
+		for i := range w.OutputWeights {
+			w.OutputWeights[i] = 3e38 * float32(1-2*(i%2))
+		}
+	})
+	_, err := runOn("direct", func(s beam.Scope) {
+		Predict(s, opts, beam.CreateList(s, []Example{exampleOf("a.txt", manyLines(1, 30), 256)}))
+	})
+	if err == nil || !strings.Contains(err.Error(), "/a.txt: the model at "+string(opts.ModelURI)+" gives NaN where a probability should be") {
+		t.Errorf("numbers too large to reckon with: got %v", err)
+	}
+
+	opts = change(func(w *model.Weights) { w.Config.WindowSize, w.Config.PredictionStride = 20_000, 1 })
+	f := &predictFn{Options: opts}
+	if err := f.Setup(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for rows, fits := range map[int]bool{20_000: true, 24_000: true, 40_000: false, 1 << 25: false} {
+		r := f.fits(&Document{Rows: make([]yedda.Line, rows)})
+		if (r == nil) != fits || !fits && !strings.Contains(r.Reason, "choose a larger --prediction_stride") {
+			t.Errorf("%d rows in windows of 20,000, one apart: got %v, want it to fit: %t", rows, r, fits)
+		}
 	}
 }

@@ -167,7 +167,10 @@ func newStages(b *testing.B) *stages {
 	}
 	s.score()
 	for i := range s.docs {
-		l := s.predict.decode(&s.docs[i], s.outs[i])
+		l, err := s.predict.decode(&s.docs[i], s.outs[i])
+		if err != nil {
+			b.Fatal(err)
+		}
 		s.labelled = append(s.labelled, l)
 		lines, labels := l.Inked()
 		s.marked = append(s.marked, yedda.Format(l.Text, yedda.SpansOf(l.Text, lines, labels)))

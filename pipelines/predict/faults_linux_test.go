@@ -189,7 +189,8 @@ func TestManyFiles(t *testing.T) {
 			t.Fatalf("%v: %s", err, text)
 		}
 		peak := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss >> 10
-		t.Logf("%d files, %s: %v, %d MiB", *faultFiles, strings.TrimSuffix(what, ", "), time.Since(begin).Round(time.Second), peak)
+		t.Logf("%d files, %s: %v, %v of processor time, %d MiB", *faultFiles, strings.TrimSuffix(what, ", "), time.Since(begin).Round(time.Second),
+			(cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Round(time.Second), peak)
 	}
 	if got := len(manifest(t, out)); got != *faultFiles {
 		t.Errorf("the manifest has %d lines, want %d", got, *faultFiles)
