@@ -22,6 +22,8 @@ type Metadata struct {
 	Precision  string       `json:"precision"`            // of the arithmetic
 	WorldSize  int          `json:"world_size"`           // workers or GPUs that trained at once
 	Skipped    int          `json:"skipped,omitempty"`    // steps whose gradient was not finite (float16)
+	GPUMemory  int64        `json:"gpu_memory,omitempty"` // bytes in use at the end, of the GPU with most
+	GPUPeak    int64        `json:"gpu_peak,omitempty"`   // the most in use
 	Parameters int          `json:"parameters"`           // NumParameters of its Config
 	Commit     string       `json:"commit,omitempty"`     // of the program that trained it
 	Device     string       `json:"device"`               // CPU or GPU, instruction set, workers

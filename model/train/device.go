@@ -376,6 +376,64 @@ func bitsOf(words []uint32, at int, mask []float32) {
 	}
 }
 
+// LargestBatch is the largest batch, in windows, whose parts fit on o.GPUs at
+// once, at most those of an epoch, which it returns too.
+func LargestBatch(o Options) (batch, epoch int, err error) {
+	n := len(o.GPUs)
+	o.Config.BatchSize = max(1, n)
+	t, err := newTrainer(&o)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer t.close()
+	rows, ids := 0, 0
+	for _, d := range t.corpus.docs {
+		rows += d.Features.NumLines()
+		ids += len(d.Features.IDs)
+	}
+	steps := t.gpus.steps
+	fits := func(windows int) (bool, error) {
+		uses := int(float64(windows*steps) * float64(ids) / float64(rows))
+		err := t.gpus.each(func(_ int, one *cuda.Trainer) error { return one.Fit(steps, windows, uses) })
+		if errors.Is(err, model.ErrOutOfMemory) {
+			return false, nil
+		}
+		return err == nil, err
+	}
+	if ok, err := fits(1); !ok {
+		if err == nil {
+			err = t.gpus.trainers[0].Fit(steps, 1, steps)
+		}
+		return 0, 0, fmt.Errorf("train: one window of %d lines does not fit: %w; lower --window_size, or --hidden_size", steps, err)
+	}
+	epoch = len(t.epochs[0])
+	most := max(1, epoch/n)
+	low, high := 1, 2 // low fits
+	for high <= most {
+		ok, err := fits(high)
+		if err != nil {
+			return 0, 0, err
+		}
+		if !ok {
+			break
+		}
+		low, high = high, 2*high
+	}
+	for high = min(high, most+1); high-low > max(1, low/16); { // within a sixteenth
+		middle := (low + high) / 2
+		ok, err := fits(middle)
+		if err != nil {
+			return 0, 0, err
+		}
+		if ok {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return low * n, epoch, nil
+}
+
 // describeGPUs says where the steps are computed.
 func describeGPUs(devices []gpuinit.Device, precision string) string {
 	var names []string

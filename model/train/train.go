@@ -95,6 +95,8 @@ type Progress struct {
 	// several the largest. Skipped are the steps whose gradient was not finite.
 	Memory, PeakMemory int64
 	Skipped            int
+	// Part is how many windows a GPU takes at a time, 0 where it takes all.
+	Part int
 	// MacroF1 is that of the validation documents after the last whole epoch,
 	// 0 before there is one.
 	MacroF1 float64
@@ -159,6 +161,9 @@ func Run(ctx context.Context, o Options) (*model.Weights, *model.Metadata, error
 			TrainLines: t.corpus.lines, ValidationLines: validation.lines, TestLines: test.lines,
 		},
 	}
+	if t.gpus != nil {
+		meta.GPUMemory, meta.GPUPeak = t.gpus.memory()
+	}
 	began := time.Now()
 	for _, part := range []struct {
 		corpus *corpus
@@ -210,6 +215,9 @@ func (t *trainer) run(ctx context.Context, o *Options, validation *corpus) error
 				LinesPerSec: float64(sums.Rows) / sums.Seconds, Accuracy: float64(sums.Right) / float64(max(1, sums.Lines)), Skipped: p.Skipped}
 			if t.gpus != nil {
 				s.Memory, s.PeakMemory = t.gpus.memory()
+				if t.gpus.most < math.MaxInt {
+					s.Part = t.gpus.most
+				}
 			}
 			if n := len(p.Epochs); n > 0 {
 				s.MacroF1 = p.Epochs[n-1].ValidationMacroF1

@@ -29,6 +29,7 @@ import (
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/jobopts"
+	"github.com/dustin/go-humanize"
 
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/bundled"
@@ -54,12 +55,13 @@ type options struct {
 	workers, roundSteps, cores        int
 	resume                            bool
 	verbosity                         int
+	precision                         string
+	worldSize                         int
+	gpuMemory                         cli.Bytes
+	batchSize                         batchSize
 
 	documents []averaging.Document // of --input, as read
 }
-
-// later are flags of the design that this version does not have.
-var later = []string{"mixed_precision"}
 
 // configFlags are the fields of model.Config that are flags, by the same name.
 var configFlags = []string{"input_size", "embedding_size", "hidden_size", "num_layers", "num_classes", "dropout",
@@ -87,7 +89,8 @@ func define(f *cli.Flags) *options {
 	f.IntVar(&c.WindowSize, "window_size", c.WindowSize, "`lines` of a context window, also in prediction; 0 for 80 in training, whole documents in prediction")
 	f.IntVar(&c.PredictionStride, "prediction_stride", c.PredictionStride, "`lines` from one window to the next in prediction; 0 for --window_size")
 	f.IntVar(&c.PredictionBatchSize, "prediction_batch_size", c.PredictionBatchSize, "`windows` in a batch in prediction; 0 by size of model")
-	f.IntVar(&c.BatchSize, "batch_size", c.BatchSize, "`windows` in a training step")
+	o.batchSize.n = &c.BatchSize
+	f.Var(&o.batchSize, "batch_size", "`windows` in a training step; auto for as many as fit on the GPUs at once")
 	f.IntVar(&c.Epochs, "epochs", c.Epochs, "`times` that all documents are seen")
 	f.Float64Var(&c.LearningRate, "learning_rate", c.LearningRate, "highest learning `rate`, after the warm-up")
 	f.Float64Var(&c.WeightDecay, "weight_decay", c.WeightDecay, "`factor` of AdamW")
@@ -101,9 +104,11 @@ func define(f *cli.Flags) *options {
 	f.IntVar(&o.workers, "workers", 0, "`workers` that share each batch as a Beam pipeline a round, their weights averaged after it;\n0 trains in this process, or by one worker with a --runner given")
 	f.IntVar(&o.roundSteps, "round_steps", 0, "`steps` of a round of --workers; 0 for an epoch")
 	f.IntVar(&o.cores, "worker_cores", 0, "`cores` that each of --workers uses; 0 for all of its machine")
-	f.StringVar(&o.device, "device", "cpu", "`cpu`")
-	f.IntVar(&o.verbosity, "verbosity", 1, "`level` of detail: 0 errors, 1 progress and summary")
-	f.Later(later...)
+	f.StringVar(&o.device, "device", "cpu", "`cpu`, cuda (an NVIDIA GPU, or an error) or auto (a GPU where one works); of each of --workers too")
+	f.StringVar(&o.precision, "mixed_precision", "off", "`precision` of a GPU's products: off (float32), bf16 or fp16; weights and sums stay float32")
+	f.IntVar(&o.worldSize, "world_size", 1, "`GPUs` of this machine that share each batch")
+	f.Var(&o.gpuMemory, "gpu_memory_limit", "`bytes` that the program may take on each GPU, 0 for what it needs")
+	f.IntVar(&o.verbosity, "verbosity", 1, "`level` of detail: 0 errors, 1 progress and summary, 2 devices and a line each 50 batches")
 	return o
 }
 
@@ -158,8 +163,6 @@ func (o *options) check(f *cli.Flags) error {
 		return cli.Usagef("no --input: name annotated files, folders or patterns")
 	case o.modelOut == "":
 		return cli.Usagef("no --model_out: name the folder that the model is written to")
-	case o.device != "cpu" && o.device != "auto":
-		return cli.Usagef("--device=%s is not in this version; use --device=cpu", o.device)
 	case o.earlyStopping < 0:
 		return cli.Usagef("--early_stopping=%d: it must be 0 or more", o.earlyStopping)
 	case o.earlyStopping > 0 && len(o.validation) == 0:
@@ -170,6 +173,9 @@ func (o *options) check(f *cli.Flags) error {
 		return cli.Usagef("--test is empty; name annotated files, folders or patterns, or leave it out")
 	case f.Given("num_classes") && o.config.NumClasses < 1:
 		return cli.Usagef("--num_classes=%d: it must be 1 or more", o.config.NumClasses)
+	}
+	if err := o.checkDevice(f); err != nil {
+		return err
 	}
 	if !runners.DryRun() {
 		if _, err := store.For(context.Background(), o.modelOut); err != nil {
@@ -264,10 +270,14 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 	if err != nil {
 		return err
 	}
-	job := &averaging.Job{Folder: transforms.Path(folder), InputSize: o.config.InputSize, Cores: o.cores, Verbosity: o.verbosity}
+	job := &averaging.Job{Folder: transforms.Path(folder), InputSize: o.config.InputSize, Cores: o.cores, Device: o.device, GPUMemory: int64(o.gpuMemory), Verbosity: o.verbosity}
 	if o.workers > 0 && runners.DryRun() { // a round; all of them are alike
 		_, err := runners.Run(ctx, job.Pipeline(o.workers, max(1, o.roundSteps)), transforms.Namespace, o.verbosity)
 		return err
+	}
+	gpus, err := o.openGPUs(ctx) // before the documents are read: that may take a while
+	if err != nil {
+		return told(ctx, err)
 	}
 	var weights *model.Weights
 	if o.initModel != "" {
@@ -285,9 +295,19 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 	options := train.Options{
 		Config: o.config, Train: parts[0], Validation: parts[1], Test: parts[2],
 		Best: o.keep == "best", EarlyStopping: o.earlyStopping, CheckpointSteps: o.checkpointSteps, Init: weights,
+		GPUMemory: int64(o.gpuMemory), Precision: precisions[o.precision],
+	}
+	if gpus != nil {
+		defer gpus.Close()
+		options.GPUs = gpus.Devices
 	}
 	if options.Config, err = train.Classes(parts[0], o.config); err != nil {
 		return err
+	}
+	if o.batchSize.auto {
+		if err := o.largest(&options); err != nil {
+			return err
+		}
 	}
 	if o.verbosity > 0 {
 		o.warn(parts, &options.Config)
@@ -311,7 +331,7 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 			})
 		}
 	}
-	bar := newProgress(o.verbosity == 0, len(parts[1]) > 0)
+	bar := newProgress(o.verbosity, len(parts[1]) > 0)
 	options.Progress = bar.show
 	w, meta, err := train.Run(ctx, options)
 	bar.close()
@@ -569,7 +589,8 @@ func (o *options) say(c *model.Config) {
 			fmt.Fprintf(&b, " --%s=%s", name, value)
 		}
 	}
-	fmt.Fprintf(os.Stderr, "configuration:%s --label_set=%s --keep=%s --early_stopping=%d --workers=%d\n", b.String(), c.LabelSet, o.keep, o.earlyStopping, o.workers)
+	fmt.Fprintf(os.Stderr, "configuration:%s --label_set=%s --keep=%s --early_stopping=%d --workers=%d --device=%s --mixed_precision=%s --world_size=%d\n",
+		b.String(), c.LabelSet, o.keep, o.earlyStopping, o.workers, o.device, o.precision, o.worldSize)
 	fmt.Fprintf(os.Stderr, "classes: %s; %s parameters\n", strings.Join(c.Classes, ", "), cli.Count(int64(c.NumParameters())))
 }
 
@@ -734,6 +755,15 @@ func (o *options) summary(w *model.Weights, meta *model.Metadata) {
 	last := meta.Epochs[len(meta.Epochs)-1]
 	fmt.Printf("%s: %s parameters, hash %.12s, %s in %s, loss %.4f\n", o.modelOut,
 		cli.Count(int64(meta.Parameters)), w.Hash(), cli.Plural(int64(len(meta.Epochs)), "epoch"), time.Duration(meta.Seconds*float64(time.Second)).Round(time.Second), last.Loss)
+	fmt.Printf("%s parameters in all, %s of them trained; on %s, %s, world size %d", cli.Count(int64(meta.Parameters+len(w.LayoutMean)+len(w.LayoutInvStd))),
+		cli.Count(int64(meta.Parameters)), meta.Device, meta.Precision, meta.WorldSize)
+	if meta.GPUMemory > 0 {
+		fmt.Printf("; GPU memory %s allocated, %s at most", humanize.IBytes(uint64(meta.GPUMemory)), humanize.IBytes(uint64(meta.GPUPeak)))
+	}
+	if meta.Skipped > 0 {
+		fmt.Printf("; %s skipped", cli.Plural(int64(meta.Skipped), "step"))
+	}
+	fmt.Println()
 	if meta.BestEpoch > 0 {
 		fmt.Printf("epoch %d is kept, the best on --validation\n", meta.BestEpoch)
 	}
@@ -754,30 +784,47 @@ func (o *options) summary(w *model.Weights, meta *model.Metadata) {
 	}
 }
 
-// progress shows how training goes: a bar, and a line an epoch.
+// progress shows how training goes: a bar, a line an epoch, and at verbosity 2
+// one each 50 batches.
 type progress struct {
 	bar       *cli.Bar
-	silent    bool
+	verbosity int
 	validated bool
+	part      int // windows of a part of a batch, once memory ran out
 }
 
-func newProgress(silent, validated bool) *progress {
-	return &progress{silent: silent, validated: validated}
+func newProgress(verbosity int, validated bool) *progress {
+	return &progress{verbosity: verbosity, validated: validated}
 }
 
 func (p *progress) show(s train.Progress) {
 	if p.bar == nil {
-		p.bar = cli.NewBar(int64(s.Steps), p.silent)
+		p.bar = cli.NewBar(int64(s.Steps), p.verbosity == 0)
 	}
 	speed, left := cli.Count(int64(s.LinesPerSec)), s.Left.Round(time.Second)
-	f1 := ""
+	f1, gpu := "", ""
+	if s.Memory > 0 {
+		gpu = fmt.Sprintf(", GPU memory %s", humanize.IBytes(uint64(s.Memory)))
+	}
+	if s.Part != p.part {
+		p.part = s.Part
+		p.bar.Line(fmt.Sprintf("GPU memory is short: a batch goes through it in parts of %s", cli.Plural(int64(s.Part), "window")))
+	}
 	if s.EpochEnd {
 		if p.validated {
 			f1 = fmt.Sprintf(", dev macro-F1 %.4f", s.MacroF1)
 		}
-		p.bar.Line(fmt.Sprintf("epoch %d/%d, loss %.4f, learning rate %.5f, %s lines/s%s, %s left",
-			s.Epoch, s.Epochs, s.Loss, s.LearningRate, speed, f1, left))
+		if s.Skipped > 0 {
+			gpu += fmt.Sprintf(", %s skipped", cli.Plural(int64(s.Skipped), "step"))
+		}
+		p.bar.Line(fmt.Sprintf("epoch %d/%d, loss %.4f, accuracy %.4f, learning rate %.5f, %s lines/s%s%s, %s left",
+			s.Epoch, s.Epochs, s.Loss, s.Accuracy, s.LearningRate, speed, f1, gpu, left))
 		return
+	}
+	const batches = 50
+	if p.verbosity >= 2 && s.Step%batches == 0 {
+		p.bar.Line(fmt.Sprintf("step %d/%d, epoch %d/%d, loss %.4f, accuracy %.4f, learning rate %.5f, gradient %.3f, %s lines/s%s",
+			s.Step, s.Steps, s.Epoch, s.Epochs, s.Loss, s.Accuracy, s.LearningRate, s.GradientNorm, speed, gpu))
 	}
 	if p.validated && s.MacroF1 > 0 { // of the epoch before
 		f1 = fmt.Sprintf(" F1 %.3f", s.MacroF1)

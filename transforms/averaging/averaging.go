@@ -22,6 +22,8 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/log"
 
+	"github.com/linnet-ml/linnet/gpuinit"
+	"github.com/linnet-ml/linnet/model/backend"
 	"github.com/linnet-ml/linnet/model/train"
 	"github.com/linnet-ml/linnet/transforms"
 	"github.com/linnet-ml/linnet/transforms/feature"
@@ -40,6 +42,10 @@ type Job struct {
 	InputSize int
 	// Cores that each worker uses, 0 for all of its machine.
 	Cores int
+	// Device of each worker: cuda for a GPU of its own, else the CPU.
+	Device string
+	// GPUMemory bounds what a worker takes of its GPU, in bytes; 0 is no bound.
+	GPUMemory int64
 	// Verbosity of what workers log: 2 adds a line a share.
 	Verbosity int
 }
@@ -163,7 +169,20 @@ func (f *shareFn) share(ctx context.Context, worker int) error {
 		return err
 	}
 	end := s.Step() + f.Steps
-	if s, err = train.Share(ctx, docs, s, worker, f.Workers, f.Steps, train.Machine{Cores: f.Job.Cores}); err != nil {
+	machine := train.Machine{Cores: f.Job.Cores, Memory: f.Job.GPUMemory}
+	if f.Job.Device == backend.CUDA {
+		gpus, err := gpuinit.Init(ctx, gpuinit.Options{Devices: 1, Wait: true, Log: func(level int, format string, args ...any) {
+			if level <= f.Job.Verbosity {
+				log.Infof(ctx, format, args...)
+			}
+		}})
+		if err != nil {
+			return fmt.Errorf("worker %d: %w", worker, err)
+		}
+		defer gpus.Close()
+		machine.GPUs = gpus.Devices
+	}
+	if s, err = train.Share(ctx, docs, s, worker, f.Workers, f.Steps, machine); err != nil {
 		return err
 	}
 	if f.Job.Verbosity >= 2 {
