@@ -349,7 +349,8 @@ func (t *Trainer) reserve(l *layout) error {
 		err = t.fitBuffer(&t.upload, words)
 	}
 	if errors.Is(err, model.ErrOutOfMemory) {
-		return fmt.Errorf("%w: GPU %d (%s): it takes %s, %s", model.ErrOutOfMemory, t.device.Index, t.device.Name, size(words+floats), t.room())
+		return fmt.Errorf("%w: GPU %d (%s): it takes %s beside the %s that the model takes, and %s", model.ErrOutOfMemory, t.device.Index, t.device.Name,
+			size(words+floats), size(t.used-t.work.size-t.upload.size), t.room())
 	}
 	return err
 }

@@ -4,13 +4,18 @@ package train
 
 import (
 	"context"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/linnet-ml/linnet/gpuinit"
+	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/cuda"
 )
 
 // These tests run on a GPU, or on the driver that stands in for one
@@ -40,7 +45,7 @@ func onGPU(t testing.TB, o Options, devices []gpuinit.Device) *trainer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(tr.close)
+	t.Cleanup(func() { tr.close() })
 	return tr
 }
 
@@ -202,4 +207,179 @@ func gpuGradient(t *testing.T, tr *trainer) (dense, rows []float32, loss float64
 		t.Fatal(err)
 	}
 	return dense, rows, float64(s.Loss)
+}
+
+func gpuOptions(precision string) Options {
+	cfg := smallConfig()
+	cfg.WindowSize, cfg.Epochs = 10, 2
+	return Options{Config: cfg, Train: annotated(4, cfg.InputSize, 1), Precision: precision}
+}
+
+// losses are those of so many steps of a training.
+func losses(t *testing.T, tr *trainer, n int) (all []float64) {
+	t.Helper()
+	for _, epoch := range tr.epochs {
+		for _, b := range batches(epoch, tr.config.BatchSize) {
+			if len(all) == n {
+				return all
+			}
+			if err := tr.take(b); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, tr.position.Epoch.Loss)
+		}
+	}
+	return all
+}
+
+// near holds got to want within a relative tolerance.
+func near(t *testing.T, got, want []float64, tolerance float64) {
+	t.Helper()
+	worst := 0.
+	for i := range want {
+		worst = max(worst, math.Abs(got[i]-want[i])/want[i])
+	}
+	if t.Logf("worst relative error %.1e", worst); !(worst <= tolerance) {
+		t.Errorf("losses %v, want %v", got, want)
+	}
+}
+
+// A batch that goes through a GPU in parts, or through several GPUs, is the same
+// batch; sums in another order are worth up to 1e-6.
+func TestGPUParts(t *testing.T) {
+	devices := devices(t)
+	whole := onGPU(t, gpuOptions(""), devices[:1])
+	least, _ := whole.gpus.memory()
+	want := losses(t, whole, 4)
+	whole.close() // or its memory counts as the context's of the next
+	t.Run("limit", func(t *testing.T) {
+		o := gpuOptions("")
+		o.GPUMemory = least + 40<<10
+		tr := onGPU(t, o, devices[:1])
+		near(t, losses(t, tr, 4), want, 1e-6)
+		if used, peak := tr.gpus.memory(); tr.gpus.most >= o.Config.BatchSize || used > peak || peak > o.GPUMemory {
+			t.Errorf("parts of %d windows, %d bytes used of %d", tr.gpus.most, peak, o.GPUMemory)
+		}
+	})
+	t.Run("no room", func(t *testing.T) {
+		o := gpuOptions("")
+		o.GPUMemory = least
+		o.GPUs = devices[:1]
+		if _, _, err := Run(context.Background(), o); !errors.Is(err, model.ErrOutOfMemory) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("a window that does not fit: %v", err)
+		}
+	})
+	t.Run("auto", func(t *testing.T) {
+		o := gpuOptions("")
+		o.GPUs = devices[:1]
+		all, epoch, err := LargestBatch(o)
+		if err != nil || all != epoch || epoch < 10 {
+			t.Errorf("%d windows of %d fit, %v; want all", all, epoch, err)
+		}
+		o.GPUMemory = least + 100<<10
+		some, _, err := LargestBatch(o)
+		if err != nil || some < 1 || some >= all {
+			t.Errorf("%d windows fit in 100 KiB, %v; want fewer than %d", some, err, all)
+		}
+	})
+	t.Run("cards", func(t *testing.T) {
+		if len(devices) < 2 {
+			t.Skip("this needs two GPUs")
+		}
+		tr := onGPU(t, gpuOptions(""), devices[:2])
+		got := losses(t, tr, 4)
+		near(t, got, want, 1e-6)
+		if again := losses(t, onGPU(t, gpuOptions(""), devices[:2]), 4); !slices.Equal(again, got) {
+			t.Errorf("losses %v, and once more %v", got, again)
+		}
+		// Both cards have one model.
+		if err := tr.pull(); err != nil {
+			t.Fatal(err)
+		}
+		flat, table := slices.Clone(tr.net.flat), slices.Clone(tr.table)
+		if err := tr.gpus.trainers[1].Get(tr.parameters()); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(flat, tr.net.flat) || !slices.Equal(table, tr.table) {
+			t.Error("the second card has other weights")
+		}
+	})
+}
+
+// Products in 16 bits change the loss by what they round. A gradient that is not
+// finite moves nothing, is counted and lowers the scale.
+func TestGPUMixedPrecision(t *testing.T) {
+	devices := devices(t)[:1]
+	want := losses(t, onGPU(t, gpuOptions(""), devices), 8)
+	for precision, tolerance := range map[string]float64{cuda.Float16: 2e-3, cuda.BFloat16: 1e-2} {
+		t.Run(precision, func(t *testing.T) {
+			if precision == cuda.BFloat16 && devices[0].Major < 8 {
+				o := gpuOptions(precision)
+				o.GPUs = devices
+				if _, err := newTrainer(&o); err == nil || !strings.Contains(err.Error(), "bf16 needs 8.0") {
+					t.Errorf("bf16: %v", err)
+				}
+				return
+			}
+			got := losses(t, onGPU(t, gpuOptions(precision), devices), 8)
+			near(t, got, want, tolerance)
+			if slices.Equal(got, want) {
+				t.Error("the losses are those of float32")
+			}
+		})
+	}
+	t.Run("overflow", func(t *testing.T) {
+		o := gpuOptions(cuda.Float16)
+		o.Config.Epochs = 8
+		tr := onGPU(t, o, devices)
+		const first = 1 << 24
+		tr.position.LossScale = first
+		flat := slices.Clone(tr.net.flat)
+		losses(t, tr, 1)
+		if err := tr.pull(); err != nil {
+			t.Fatal(err)
+		}
+		if p := &tr.position; p.Skipped != 1 || p.LossScale != first/2 || p.Step != 1 || !slices.Equal(tr.net.flat, flat) {
+			t.Errorf("after a step at scale %v: %d skipped, scale %v", float64(first), p.Skipped, p.LossScale)
+		}
+		losses(t, tr, 24)
+		if err := tr.pull(); err != nil {
+			t.Fatal(err)
+		}
+		if p := &tr.position; p.Skipped < 2 || p.Skipped > 20 || p.LossScale != first/math.Pow(2, float64(p.Skipped)) || slices.Equal(tr.net.flat, flat) {
+			t.Errorf("after 25 steps: %d skipped, scale %v", p.Skipped, p.LossScale)
+		}
+	})
+}
+
+// A training that goes on from a checkpoint in the middle of an epoch comes to
+// the same weights, its loss scale and skipped steps included.
+func TestGPUResume(t *testing.T) {
+	devices := devices(t)[:1]
+	o := gpuOptions(cuda.Float16)
+	o.GPUs, o.CheckpointSteps = devices, 2
+	var middle []byte
+	o.Checkpoint = func(_ context.Context, s *State) error {
+		if s.Step() == 6 {
+			middle = s.Encode()
+		}
+		return nil
+	}
+	w, meta := run(t, o)
+	if !strings.HasPrefix(meta.Device, "cuda, float16, GPU 0") || meta.Precision != cuda.Float16 || meta.WorldSize != 1 || meta.GPUPeak < meta.GPUMemory || meta.GPUMemory == 0 {
+		t.Errorf("metadata: %+v", meta)
+	}
+	s, err := DecodeState(middle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Resume, o.Checkpoint = s, nil
+	again, _ := run(t, o)
+	if fingerprint(again) != fingerprint(w) {
+		t.Error("other weights after a resume")
+	}
+	o.Precision = ""
+	if _, _, err := Run(context.Background(), o); !errors.Is(err, ErrOther) || !strings.Contains(err.Error(), "mixed_precision was float16, not off") {
+		t.Errorf("a resume in another precision: %v", err)
+	}
 }

@@ -75,6 +75,8 @@ type Options struct {
 	Round       func(ctx context.Context, r Round) error
 	RoundSteps  int
 	Distributed int
+	// WorkerDevice is what they compute on, for the metadata.
+	WorkerDevice string
 	// Progress is called on Run's goroutine after each step or round, and
 	// after each epoch with EpochEnd.
 	Progress func(Progress)
@@ -187,6 +189,9 @@ func Run(ctx context.Context, o Options) (*model.Weights, *model.Metadata, error
 func (t *trainer) run(ctx context.Context, o *Options, validation *corpus) error {
 	p := &t.position
 	device := fmt.Sprintf("cpu, %s, %d shards, %d workers", kernel.ISA(), t.identity.Shards, t.workers)
+	if o.Round != nil && o.WorkerDevice != "" {
+		device = fmt.Sprintf("%s, %s, %d workers", o.WorkerDevice, cmp.Or(t.identity.Precision, cuda.Float32), o.Distributed)
+	}
 	if t.gpus != nil {
 		device = fmt.Sprintf("%s, %d shards", describeGPUs(o.GPUs, cmp.Or(t.identity.Precision, cuda.Float32)), t.identity.Shards)
 	}
@@ -484,6 +489,7 @@ func (t *trainer) prepare(docs []Document, m *Machine) (err error) {
 func (t *trainer) close() {
 	if t.gpus != nil {
 		t.gpus.close()
+		t.gpus = nil
 	}
 }
 

@@ -32,6 +32,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/backend"
 	"github.com/linnet-ml/linnet/model/bundled"
 	"github.com/linnet-ml/linnet/model/train"
 	"github.com/linnet-ml/linnet/pipelines/internal/cli"
@@ -324,6 +325,9 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 			return told(ctx, err)
 		}
 		options.Distributed, options.RoundSteps = o.workers, o.roundSteps
+		if o.device == backend.CUDA {
+			options.WorkerDevice = "cuda"
+		}
 		options.Round = func(ctx context.Context, r train.Round) error {
 			return job.Round(ctx, r, func(p *beam.Pipeline) error {
 				_, err := runners.Run(ctx, p, transforms.Namespace, o.verbosity)
