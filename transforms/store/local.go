@@ -82,9 +82,11 @@ func (local) List(ctx context.Context, uri string, fn func(Object) error) error 
 // literalHead splits a pattern into the folder where the search begins and the
 // rest. Folders that exist by their very names are no pattern.
 func literalHead(path string) (base, rest string) {
-	names := strings.Split(path, "/")
+	volume := filepath.VolumeName(path) // of Windows: C: and C:/ are two folders
+	names := strings.Split(path[len(volume):], "/")
+	base = volume
 	if names[0] == "" {
-		base, names = "/", names[1:]
+		base, names = volume+"/", names[1:]
 	}
 	for len(names) > 1 {
 		next := filepath.Join(base, names[0])
