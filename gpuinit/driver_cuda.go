@@ -93,11 +93,15 @@ func within[T any](ctx context.Context, timeout time.Duration, during string, f 
 	case <-ctx.Done():
 		return none, context.Cause(ctx)
 	case <-timer.C:
-		hung.Lock()
-		hung.during = during
-		hung.Unlock()
-		return none, errHangs(during, timeout)
+		return none, hangs(during, timeout)
 	}
+}
+
+func hangs(during string, timeout time.Duration) error {
+	hung.Lock()
+	defer hung.Unlock()
+	hung.during = during
+	return errHangs(during, timeout)
 }
 
 func errHangs(during string, timeout time.Duration) error {

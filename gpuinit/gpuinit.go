@@ -184,6 +184,10 @@ func Probe(ctx context.Context, timeout time.Duration) (*Machine, error) { retur
 // process, so a later call gets the devices that the first one got.
 func Init(ctx context.Context, o Options) (*GPUs, error) { return initialise(ctx, o) }
 
+// Hangs is the error of a driver that has not answered for so long, and notes
+// that it does not: later calls of Probe and Init fail rather than wait.
+func Hangs(during string, waited time.Duration) error { return hangs(during, waited) }
+
 // Explain is err, which CUDA returned for work on d, with what it means and
 // what to do.
 func Explain(err error, d *Device) error { return explain(err, d) }

@@ -28,6 +28,7 @@ func pipeline(args []string) string {
 func built() error                                           { return errNotBuilt }
 func probe(context.Context, time.Duration) (*Machine, error) { return nil, errNotBuilt }
 func initialise(context.Context, Options) (*GPUs, error)     { return nil, errNotBuilt }
+func hangs(string, time.Duration) error                      { return errNotBuilt }
 func explain(err error, _ *Device) error                     { return err }
 
 func newMonitor([]Device, time.Duration, func() bool) *Monitor {

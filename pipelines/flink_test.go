@@ -672,6 +672,24 @@ func TestGPUCheck(t *testing.T) {
 		t.Errorf("exit status %d: %s, want 1: %s", status, stderr, want)
 	}
 	answers(stdout)
+
+	// A worker that is killed while they wait has the job tried again; those of
+	// before count no more.
+	j := start(t, "gpucheck", append(flags, fmt.Sprintf("--workers=%d", n+1), "--timeout=15s")...)
+	var there []process
+	eventually(t, func() bool {
+		there = slices.DeleteFunc(workers(t, "gpucheck"), func(p process) bool { return slices.Contains(before, p) })
+		return len(there) == n
+	}, func() string { return fmt.Sprintf("workers: %v", there) })
+	time.Sleep(time.Second) // until they answered
+	if err := syscall.Kill(there[0].id, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	stdout, stderr, status = j.wait(t)
+	if want := fmt.Sprintf("linnet: gpucheck: %d of %d worker processes answered within 15s", n, n+1); status != 1 || !strings.HasPrefix(lastLine(stderr), want) {
+		t.Errorf("with one killed: exit status %d: %s, want 1: %s", status, stderr, want)
+	}
+	answers(stdout)
 	noWorkers(t, "gpucheck", before)
 }
 

@@ -384,6 +384,7 @@ func (o *Options) backend(ctx context.Context) backend.Options {
 		Memory:    o.GPUMemory,
 		Precision: o.Precision,
 		Hybrid:    o.Hybrid,
+		Timeout:   o.GPUTimeout,
 		GPU: gpuinit.Options{WorkersPerGPU: o.WorkersPerGPU, Devices: o.GPUs, Log: func(level int, format string, args ...any) {
 			switch {
 			case level > o.Verbosity:

@@ -20,7 +20,8 @@
 //                              allocated
 //   STANDIN_UTILISATION=70     percent, by NVML
 //   STANDIN_SLOWDOWN=4         NVML's bits of reasons
-//   STANDIN_HANG=cuInit,…      functions that never return
+//   STANDIN_HANG=cuInit,…      functions that never return; cuInit:3 returns after
+//                              three seconds
 //   STANDIN_FAIL=cuInit:999,…  functions that return this error
 //   STANDIN_LOG=file           gets a line for each call: process, function
 //   STANDIN_KERNELS=k_%.so     the kernels, compiled for the CPU, where % is the
@@ -101,8 +102,10 @@ inline int enter(const char *function) {
     close(f);
   }
   static auto hang = split(setting("STANDIN_HANG", ""), ','), fail = split(setting("STANDIN_FAIL", ""), ',');
-  for (auto &h : hang)
+  for (auto &h : hang) {
     while (h == function) pause();
+    if (h.rfind(std::string(function) + ":", 0) == 0) sleep(atoi(h.c_str() + strlen(function) + 1));
+  }
   for (auto &f : fail)
     if (f.rfind(std::string(function) + ":", 0) == 0) return atoi(f.c_str() + strlen(function) + 1);
   return 0;

@@ -28,6 +28,7 @@ type Options struct {
 	GPU       gpuinit.Options // which GPUs
 	Memory    int64           // bytes that the Scorer may take on each GPU; 0 for all that is free
 	Precision string          // of a GPU's products: float16, which "" stands for, or float32
+	Timeout   time.Duration   // of a batch on a GPU, before that counts as lost; 0 for 5 minutes
 	Hybrid    bool            // with Auto: the CPU takes some of what GPUs have no time for
 }
 

@@ -16,7 +16,7 @@ func newCUDA(ctx context.Context, o Options, w *model.Weights) (model.MultiScore
 	if err != nil {
 		return nil, err
 	}
-	s, err := cuda.New(w, cuda.Options{Devices: gpus.Devices, Precision: o.Precision, MemoryLimit: o.Memory})
+	s, err := cuda.New(w, cuda.Options{Devices: gpus.Devices, Precision: o.Precision, MemoryLimit: o.Memory, Timeout: o.Timeout})
 	if err != nil {
 		gpus.Close()
 		return nil, err

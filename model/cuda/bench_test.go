@@ -79,13 +79,13 @@ func BenchmarkScore(b *testing.B) {
 					b.ReportMetric(lines*float64(b.N)/b.Elapsed().Seconds(), "lines/s")
 				})
 				b.Run(name+"/kernels", func(b *testing.B) {
-					c := &card{device: devices[0]}
+					c := &card{watched: newWatched(), device: devices[0]}
 					if err := c.open(w, precision == Float16); err != nil {
 						b.Fatal(err)
 					}
 					defer c.close()
-					j := &job{plan: new(plan), probs: make([]float32, batch.NumSteps()*w.Config.NumOutputs())}
-					if err := j.plan.lay(&c.sizes, w.Config.InputSize, []*model.Batch{batch}, j.probs); err != nil {
+					j := &job{plan: new(plan)}
+					if err := j.plan.lay(&c.sizes, w.Config.InputSize, []*model.Batch{batch}, make([]float32, batch.NumSteps()*w.Config.NumOutputs())); err != nil {
 						b.Fatal(err)
 					}
 					s := &c.slots[0]

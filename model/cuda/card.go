@@ -56,6 +56,7 @@ const slots = 2
 // card is one device: its context, its copy of the weights and its memory. Only
 // the goroutine that runs serve uses it.
 type card struct {
+	*watched
 	device gpuinit.Device
 	limit  int64
 	sizes  sizes
@@ -82,9 +83,9 @@ type slot struct {
 
 // job is a Score call on its way through a card.
 type job struct {
-	plan  *plan
-	probs []float32
-	done  chan error // of one error
+	plan *plan
+	done chan error // of one error
+	left bool       // set before that: the card keeps the plan
 }
 
 // failure is err of the driver, in words: ErrOutOfMemory where memory is what is
@@ -195,20 +196,32 @@ func (c *card) free(s *slot) {
 }
 
 // serve runs jobs until the channel is closed or the device is lost; then it
-// returns why. Every job that it took is done by then.
+// returns why. Every job that it took is answered by then.
 func (c *card) serve(jobs <-chan *job) error {
 	oldest, running := 0, 0
 	finish := func() error { // the oldest
 		s := &c.slots[oldest]
+		c.enter("waiting for a batch")
 		err := c.finish(s)
-		s.job.done <- err
+		if !c.leave() {
+			return errGivenUp
+		}
+		c.answer(s.job, err)
 		s.job = nil
 		oldest, running = (oldest+1)%slots, running-1
 		return err
 	}
+	begin := func(s *slot, j *job) error {
+		c.enter("starting a batch")
+		err := c.begin(s, j)
+		if !c.leave() {
+			return errGivenUp
+		}
+		return err
+	}
 	lost := func(err error) error {
 		for ; running > 0; running-- {
-			c.slots[oldest].job.done <- err
+			c.answer(c.slots[oldest].job, err)
 			c.slots[oldest].job = nil
 			oldest = (oldest + 1) % slots
 		}
@@ -233,18 +246,19 @@ func (c *card) serve(jobs <-chan *job) error {
 			}
 			continue
 		}
+		c.hold(j)
 		s := &c.slots[(oldest+running)%slots]
-		err := c.begin(s, j)
+		err := begin(s, j)
 		for errors.Is(err, model.ErrOutOfMemory) && running > 0 {
 			// With the device to itself it may fit.
 			if err := finish(); err != nil {
-				j.done <- err
+				c.answer(j, err)
 				return lost(err)
 			}
-			err = c.begin(s, j)
+			err = begin(s, j)
 		}
 		if err != nil {
-			j.done <- err
+			c.answer(j, err)
 			if errors.Is(err, model.ErrOutOfMemory) {
 				continue
 			}
@@ -255,6 +269,9 @@ func (c *card) serve(jobs <-chan *job) error {
 	}
 	return nil
 }
+
+// errGivenUp ends a card that came back when nobody waited for it.
+var errGivenUp = errors.New("cuda: given up")
 
 // fit makes room for n bytes in s. Slots without a job give theirs where it does
 // not fit otherwise.
@@ -321,9 +338,9 @@ func (c *card) begin(s *slot, j *job) error {
 	return c.launch(s, p)
 }
 
-// finish waits for s and takes its probabilities.
+// finish waits for s and takes its probabilities into the plan.
 func (c *card) finish(s *slot) error {
-	probs := s.job.probs
+	probs := s.job.plan.probs
 	if err := cu.MemcpyDtoHAsync(unsafe.Pointer(&probs[0]), c.in(s, s.mem.probs), int64(4*len(probs)), s.stream); err != nil {
 		return c.failure("copying probabilities", err)
 	}

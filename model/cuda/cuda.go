@@ -13,7 +13,11 @@
 // the same kernels on the CPU (_cpu), behind a driver that stands in.
 package cuda
 
-import "github.com/linnet-ml/linnet/gpuinit"
+import (
+	"time"
+
+	"github.com/linnet-ml/linnet/gpuinit"
+)
 
 // Precisions of the products.
 const (
@@ -31,4 +35,7 @@ type Options struct {
 	// MemoryLimit bounds the memory that is taken of each device, in bytes; 0
 	// is no bound. Memory is taken as batches need it and kept until Close.
 	MemoryLimit int64
+	// Timeout is how long a device may take to start, or to be done with a batch,
+	// before it counts as lost; 0 is 5 minutes.
+	Timeout time.Duration
 }

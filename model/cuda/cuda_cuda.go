@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,17 +16,19 @@ import (
 // Scorer implements model.MultiScorer on one or more devices. A goroutine with
 // a thread of its own holds each device's context; calls go to whichever is
 // free first. A call that a lost device held goes to the others; when all are
-// lost calls return model.ErrDeviceLost.
+// lost calls return model.ErrDeviceLost. A device whose driver does not answer is
+// lost, too.
 type Scorer struct {
 	sizes     sizes
 	rows      int // of the table
 	text      string
 	precision string
 
-	jobs  chan *job
-	close sync.Once
-	cards sync.WaitGroup
-	plans sync.Pool // of *plan
+	jobs   chan *job
+	cards  []*card
+	close  sync.Once
+	closed chan struct{} // when close is done
+	plans  sync.Pool     // of *plan
 
 	mu    sync.Mutex
 	alive int
@@ -49,7 +52,7 @@ func New(w *model.Weights, o Options) (*Scorer, error) {
 	default:
 		return nil, fmt.Errorf("cuda: precision: %s; it must be %s or %s", strconv.Quote(o.Precision), Float16, Float32)
 	}
-	s := &Scorer{rows: w.Config.InputSize, jobs: make(chan *job), dead: make(chan struct{})}
+	s := &Scorer{rows: w.Config.InputSize, jobs: make(chan *job), closed: make(chan struct{}), dead: make(chan struct{})}
 	s.plans.New = func() any { return new(plan) }
 	s.sizes.fill(&w.Config)
 	s.precision = Float32
@@ -60,24 +63,32 @@ func New(w *model.Weights, o Options) (*Scorer, error) {
 	for _, d := range o.Devices {
 		s.text += fmt.Sprintf(", GPU %d %s", d.Index, d.Name)
 	}
-	opened := make(chan error)
 	for _, device := range o.Devices {
-		s.cards.Go(func() {
-			c := &card{device: device, limit: o.MemoryLimit}
+		c := &card{watched: newWatched(), device: device, limit: o.MemoryLimit}
+		s.cards = append(s.cards, c)
+		go func() {
+			defer c.end()
+			c.enter("starting")
 			err := c.open(w, half)
-			opened <- err
+			there := c.leave()
+			c.started(err)
 			if err != nil {
 				return
 			}
-			defer c.close()
-			if err := c.serve(s.jobs); err != nil {
-				s.lose(err)
+			if there {
+				if err := c.serve(s.jobs); err != nil {
+					s.lose(c, err)
+				}
 			}
-		})
+			c.enter("closing")
+			c.close()
+			c.leave()
+		}()
 	}
+	go s.watch(cmp.Or(o.Timeout, defaultTimeout))
 	var failed error
-	for range o.Devices {
-		if err := <-opened; err != nil {
+	for _, c := range s.cards {
+		if err := <-c.opened; err != nil {
 			failed = err
 		} else {
 			s.mu.Lock()
@@ -86,20 +97,22 @@ func New(w *model.Weights, o Options) (*Scorer, error) {
 		}
 	}
 	if s.alive == 0 {
-		s.cards.Wait()
+		s.Close()
 		return nil, failed
 	}
 	return s, nil
 }
 
-// lose counts a device out.
-func (s *Scorer) lose(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.why = err
-	if s.alive--; s.alive == 0 {
-		close(s.dead)
-	}
+// lose counts a device out, once.
+func (s *Scorer) lose(c *card, err error) {
+	c.lost.Do(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.why = err
+		if s.alive--; s.alive == 0 {
+			close(s.dead)
+		}
+	})
 }
 
 // String says where the Scorer computes and how.
@@ -110,8 +123,13 @@ func (s *Scorer) Precision() string { return s.precision }
 
 // Close waits for calls that run and gives the devices' memory back.
 func (s *Scorer) Close() error {
-	s.close.Do(func() { close(s.jobs) })
-	s.cards.Wait()
+	s.close.Do(func() {
+		close(s.jobs)
+		for _, c := range s.cards {
+			<-c.over
+		}
+		close(s.closed)
+	})
 	return nil
 }
 
@@ -126,22 +144,37 @@ func (s *Scorer) ScoreAll(ctx context.Context, batches []*model.Batch, probs []f
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	p := s.plans.Get().(*plan)
-	defer s.plans.Put(p)
-	if err := p.lay(&s.sizes, s.rows, batches, probs); err != nil || p.steps == 0 {
-		return err
-	}
-	j := &job{p, probs, make(chan error, 1)}
 	for {
-		select {
-		case s.jobs <- j:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-s.dead:
-			return s.why
-		}
-		if err := <-j.done; !errors.Is(err, model.ErrDeviceLost) {
+		again, err := s.try(ctx, batches, probs)
+		if !again {
 			return err
 		}
 	}
+}
+
+// try scores by one device, and says whether another should.
+func (s *Scorer) try(ctx context.Context, batches []*model.Batch, probs []float32) (again bool, err error) {
+	p := s.plans.Get().(*plan)
+	if err := p.lay(&s.sizes, s.rows, batches, probs); err != nil || p.steps == 0 {
+		s.plans.Put(p)
+		return false, err
+	}
+	j := &job{plan: p, done: make(chan error, 1)}
+	select {
+	case s.jobs <- j:
+	case <-ctx.Done():
+		s.plans.Put(p)
+		return false, ctx.Err()
+	case <-s.dead:
+		s.plans.Put(p)
+		return false, s.why
+	}
+	err = <-j.done
+	if err == nil {
+		copy(probs, p.probs)
+	}
+	if !j.left {
+		s.plans.Put(p)
+	}
+	return errors.Is(err, model.ErrDeviceLost), err
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // plan is a Score call as the device gets it: one piece of memory to copy there,
-// and where everything stands. It is made by the caller's goroutine and used
-// again.
+// and where everything stands; and what comes back. It is made by the caller's
+// goroutine and used again.
 type plan struct {
 	upload  []uint32 // ids, ends, scales, layout and windows, one after the other
 	ids     int      // of each
@@ -22,6 +22,7 @@ type plan struct {
 	windows []window // from the longest
 	steps   int
 	active  []int // windows that have step t
+	probs   []float32
 
 	runs []lineRun
 }
@@ -79,6 +80,7 @@ func (p *plan) lay(s *sizes, rows int, batches []*model.Batch, probs []float32) 
 		return nil
 	}
 	slices.SortFunc(p.windows, func(a, b window) int { return cmp.Or(cmp.Compare(b.len, a.len), cmp.Compare(a.out, b.out)) })
+	p.probs = slices.Grow(p.probs[:0], len(probs))[:len(probs)]
 	n := len(p.windows)
 	for t := range p.windows[0].len {
 		for p.windows[n-1].len <= t {

@@ -177,7 +177,7 @@ func TestMemory(t *testing.T) {
 	if err := p.lay(&free.sizes, free.rows, []*model.Batch{&ten}, want[:300]); err != nil {
 		t.Fatal(err)
 	}
-	c := card{device: devices(t)[0]}
+	c := card{watched: newWatched(), device: devices(t)[0]}
 	if err := c.open(w, true); err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestMemory(t *testing.T) {
 // freeMemory is what is free of the first device beside the weights w, in bytes.
 func freeMemory(t *testing.T, w *model.Weights) int64 {
 	t.Helper()
-	c := card{device: devices(t)[0]}
+	c := card{watched: newWatched(), device: devices(t)[0]}
 	if err := c.open(w, true); err != nil {
 		t.Fatal(err)
 	}
@@ -363,6 +363,56 @@ func TestLost(t *testing.T) {
 	}
 	if err := s.Score(t.Context(), b, want); !errors.Is(err, model.ErrDeviceLost) {
 		t.Errorf("later: %v, want %v", err, model.ErrDeviceLost)
+	}
+}
+
+// TestHangs has a driver that does not come back from a call, or late: whoever
+// waits for the device is told that it is lost, and a call that comes back
+// writes nowhere.
+func TestHangs(t *testing.T) {
+	for _, hang := range []string{"cuModuleLoadData", "cuMemcpyHtoDAsync_v2", "cuLaunchKernel", "cuStreamSynchronize", "cuMemcpyDtoHAsync_v2:4"} {
+		t.Run(hang, func(t *testing.T) {
+			if !standIn(t, "STANDIN_DEVICES=1", "STANDIN_HANG="+hang) {
+				return
+			}
+			w, b, _ := lostBatch(t)
+			lost := func(err error) {
+				t.Helper()
+				if !errors.Is(err, model.ErrDeviceLost) || !errors.Is(err, gpuinit.ErrHangs) || !strings.Contains(err.Error(), "GPU 0 (Stand-in GPU): gpuinit: the NVIDIA driver does not answer (") {
+					t.Errorf("%v, want a driver that does not answer", err)
+				}
+			}
+			s, err := New(w, Options{Devices: devices(t), Timeout: time.Second})
+			if hang == "cuModuleLoadData" {
+				lost(err)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var all sync.WaitGroup
+			probs := make([][]float32, 5)
+			for i := range probs {
+				probs[i] = make([]float32, 240)
+				all.Go(func() { lost(s.Score(t.Context(), b, probs[i])) })
+			}
+			all.Wait()
+			lost(s.Score(t.Context(), b, probs[0]))
+			s.mu.Lock()
+			if s.alive != 0 {
+				t.Errorf("%d cards are alive", s.alive)
+			}
+			s.mu.Unlock()
+			s.Close()
+			if strings.Contains(hang, ":") {
+				time.Sleep(5 * time.Second)
+			}
+			for i := range probs {
+				if !slices.Equal(probs[i], make([]float32, 240)) {
+					t.Errorf("probabilities of a lost call: %v", probs[i][:4])
+				}
+			}
+		})
 	}
 }
 

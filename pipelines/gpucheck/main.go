@@ -131,13 +131,15 @@ func (o *options) ask(ctx context.Context) error {
 	folder = store.Join(folder, fmt.Sprintf("_gpucheck-%d-%d", os.Getpid(), time.Now().UnixNano()))
 	p, s := beam.NewPipelineWithRoot()
 	pipeline(s, &checkFn{Folder: transforms.Path(folder), Workers: o.workers, Timeout: o.timeout, Device: o.device})
-	if _, err := runners.Run(ctx, p, "linnet.gpucheck", o.verbosity); err != nil || runners.DryRun() {
+	result, err := runners.Run(ctx, p, namespace, o.verbosity)
+	if err != nil || runners.DryRun() {
 		return err
 	}
 	answers, err := read(ctx, folder)
 	if err != nil {
 		return err
 	}
+	answers = current(answers, result.Counters)
 	remove(context.WithoutCancel(ctx), folder)
 	failure := o.judge(answers)
 	if o.json {
@@ -146,6 +148,27 @@ func (o *options) ask(ctx context.Context) error {
 		err = writeTable(os.Stdout, answers)
 	}
 	return errors.Join(err, failure)
+}
+
+// namespace is that of the counters that answered begins, an ID behind it: how
+// many elements a process was through with.
+const (
+	namespace = "linnet.gpucheck"
+	answered  = "answered: "
+)
+
+// current are the answers of the processes that came to the end. Where a job was
+// tried again there are others, of processes that are gone. A runner that counts
+// nothing leaves all.
+func current(answers []answer, counters map[string]int64) []answer {
+	counted := false
+	for name := range counters {
+		counted = counted || strings.HasPrefix(name, answered)
+	}
+	if !counted {
+		return answers
+	}
+	return slices.DeleteFunc(answers, func(a answer) bool { return counters[answered+a.ID] == 0 })
 }
 
 // elements are how many hold workers: so many more than there are workers that
@@ -170,46 +193,48 @@ type checkFn struct {
 	Device  string
 }
 
-// asked are the checks of this process, by folder: func() error.
+// asked are the checks of this process, by folder: func() (string, error).
 var asked sync.Map
 
 func (f *checkFn) ProcessElement(ctx context.Context, _ int) error {
-	once, _ := asked.LoadOrStore(f.Folder, sync.OnceValue(func() error { return f.answer(ctx) }))
-	if err := once.(func() error)(); err != nil {
+	once, _ := asked.LoadOrStore(f.Folder, sync.OnceValues(func() (string, error) { return f.answer(ctx) }))
+	id, err := once.(func() (string, error))()
+	if err != nil {
 		return fmt.Errorf("linnet: gpucheck: %w", err)
 	}
+	beam.NewCounter(namespace, answered+id).Inc(ctx, 1)
 	return nil
 }
 
 // answer checks this process, writes what it found and waits for the others,
-// until Timeout.
-func (f *checkFn) answer(ctx context.Context) error {
+// until Timeout. It returns the answer's ID.
+func (f *checkFn) answer(ctx context.Context) (string, error) {
 	a := lookAround(ctx, f.Device, max(8, f.Workers))
 	data, err := json.Marshal(a)
 	if err != nil {
-		return err
+		return "", err
 	}
 	st, err := store.For(ctx, string(f.Folder))
 	if err != nil {
-		return err
+		return "", err
 	}
 	if err := st.Write(ctx, store.Join(string(f.Folder), a.ID+".json"), data); err != nil {
-		return err
+		return "", err
 	}
 	if f.Workers <= 1 {
-		return nil
+		return a.ID, nil
 	}
 	for until := time.Now().Add(f.Timeout); ; {
 		there := 0
 		if err := st.List(ctx, string(f.Folder), func(store.Object) error { there++; return nil }); err != nil {
-			return err
+			return "", err
 		}
 		if there >= f.Workers || !time.Now().Before(until) {
-			return nil
+			return a.ID, nil
 		}
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return "", context.Cause(ctx)
 		case <-time.After(time.Second):
 		}
 	}

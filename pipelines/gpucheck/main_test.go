@@ -126,7 +126,10 @@ func TestAnswer(t *testing.T) {
 			}
 			errs := make(chan error)
 			for range 2 {
-				go func() { errs <- fn(2).answer(t.Context()) }()
+				go func() {
+					_, err := fn(2).answer(t.Context())
+					errs <- err
+				}()
 			}
 			for range 2 {
 				if err := <-errs; err != nil {
@@ -144,10 +147,11 @@ func TestAnswer(t *testing.T) {
 			if left, err := read(t.Context(), folder); len(left) > 0 || err == nil {
 				t.Errorf("%d answers are there still: %v", len(left), err)
 			}
-			if err := fn(3).answer(t.Context()); err != nil { // waits in vain
+			id, err := fn(3).answer(t.Context()) // waits in vain
+			if err != nil {
 				t.Fatal(err)
 			}
-			if answers, err = read(t.Context(), folder); err != nil || len(answers) != 1 {
+			if answers, err = read(t.Context(), folder); err != nil || len(answers) != 1 || answers[0].ID != id {
 				t.Fatalf("%d answers, %v; want 1", len(answers), err)
 			}
 			o := &options{workers: 3, timeout: 3 * time.Second}
@@ -155,6 +159,23 @@ func TestAnswer(t *testing.T) {
 				t.Errorf("judge() = %v", err)
 			}
 		})
+	}
+}
+
+// TestCurrent leaves out the answers of an attempt that failed.
+func TestCurrent(t *testing.T) {
+	ids := func(counters map[string]int64) string {
+		var ids []string
+		for _, a := range current([]answer{{ID: "A"}, {ID: "B"}, {ID: "C"}}, counters) {
+			ids = append(ids, a.ID)
+		}
+		return strings.Join(ids, " ")
+	}
+	if got := ids(map[string]int64{answered + "B": 3, answered + "C": 1, "A": 1}); got != "B C" {
+		t.Errorf("of B and C: %s", got)
+	}
+	if got := ids(map[string]int64{"other": 1}); got != "A B C" {
+		t.Errorf("without counters: %s", got)
 	}
 }
 

@@ -48,7 +48,7 @@ type options struct {
 	windowSize, stride, batchSize, sample int
 	probabilities, force, plan, hybrid    bool
 	retryRejected, watch, cancelOnExit    bool
-	watchInterval                         time.Duration
+	watchInterval, gpuTimeout             time.Duration
 	maxRejected                           float64
 	rejectedStatus, verbosity             int
 	workersPerGPU                         int
@@ -66,6 +66,7 @@ func define(f *cli.Flags) *options {
 	f.StringVar(&o.device, "device", "cpu", "`cpu`, auto or cuda")
 	f.BoolVar(&o.hybrid, "hybrid", false, "with --device=auto let the CPU, too, label lines, where the GPUs have more than they can do;\nwhich ones is a matter of time")
 	f.Var(&o.gpuMemoryLimit, "gpu_memory_limit", "`bytes` that the program may take on each GPU, 0 for what it needs")
+	f.DurationVar(&o.gpuTimeout, "gpu_timeout", 5*time.Minute, "`time` that a GPU may take over a batch, or to start, before it counts as lost")
 	f.IntVar(&o.workersPerGPU, "workers_per_gpu", 0, "how many `processes` may share a GPU, each taking one; 0 for one process, which takes\nevery GPU on this machine, and one GPU a worker elsewhere")
 	f.StringVar(&o.precision, "precision", "", "of products on a GPU: `float16` (the default; sums in float32) or float32; the CPU takes float32")
 	f.IntVar(&o.windowSize, "window_size", -1, "`lines` of a context window; 0 for whole documents, -1 for the model's choice")
@@ -132,6 +133,8 @@ func (o *options) check(f *cli.Flags) error {
 		return cli.Usagef("--label_set=%s is none; it must be collapsed or full", o.labelSet)
 	case o.hybrid && f.Given("device") && o.device != "auto":
 		return cli.Usagef("--hybrid with --device=%s: it is for --device=auto", o.device)
+	case o.gpuTimeout <= 0:
+		return cli.Usagef("--gpu_timeout=%v: it must be above 0", o.gpuTimeout)
 	case o.workersPerGPU < 0:
 		return cli.Usagef("--workers_per_gpu=%d: it must be 0 or more", o.workersPerGPU)
 	case o.batchSize < 0:
@@ -251,7 +254,7 @@ func (o *options) label(ctx context.Context) error {
 		Base: transforms.Path(set.Base), Output: transforms.Path(output),
 		MaxDocumentBytes: int64(o.maxDocumentBytes), Force: o.force, RetryRejected: o.retryRejected,
 		ModelURI: transforms.Path(modelURI), Device: o.device, LabelSet: o.labelSet,
-		WorkersPerGPU: o.workersPerGPU, GPUMemory: int64(o.gpuMemoryLimit), Precision: o.precision, Hybrid: o.hybrid,
+		WorkersPerGPU: o.workersPerGPU, GPUMemory: int64(o.gpuMemoryLimit), Precision: o.precision, Hybrid: o.hybrid, GPUTimeout: o.gpuTimeout,
 		WindowSize: o.windowSize, PredictionStride: o.stride, PredictionBatchSize: o.batchSize,
 		Formats: o.formats, Probabilities: o.probabilities, MaxRejected: o.maxRejected,
 	}

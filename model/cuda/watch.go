@@ -1,0 +1,134 @@
+//go:build cuda && cgo
+
+package cuda
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/linnet-ml/linnet/gpuinit"
+	"github.com/linnet-ml/linnet/model"
+)
+
+// defaultTimeout is that of Options: a batch takes a second at most on any GPU,
+// and compiling the kernels some on a new one.
+const defaultTimeout = 5 * time.Minute
+
+// watched is what others may know of a card: whether its goroutine waits for the
+// driver, and for whom. A thread that waits in the driver cannot be ended, so a
+// card that takes too long is given up: its jobs are answered for it, and their
+// plans are its own from then on, for the driver may yet write there.
+type watched struct {
+	opened chan error    // of open's one error
+	over   chan struct{} // closed when the goroutine ended or was given up
+	lost   sync.Once     // counted out
+
+	mu    sync.Mutex
+	since time.Time // of the call into the driver; zero outside of one
+	doing string    // there
+	held  []*job    // not answered
+	ready bool      // opened has its error
+	gone  bool      // given up, or ended
+}
+
+func newWatched() *watched {
+	return &watched{opened: make(chan error, 1), over: make(chan struct{})}
+}
+
+// enter says that the goroutine calls the driver, and leave that it came back;
+// false means that nobody waits for it any more.
+func (w *watched) enter(doing string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.since, w.doing = time.Now(), doing
+}
+
+func (w *watched) leave() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.since = time.Time{}
+	return !w.gone
+}
+
+// started tells New how open ended, unless the card was given up.
+func (w *watched) started(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.gone {
+		w.ready = true
+		w.opened <- err
+	}
+}
+
+// hold counts a job in, and answer out.
+func (w *watched) hold(j *job) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.held = append(w.held, j)
+}
+
+func (w *watched) answer(j *job, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.gone {
+		return
+	}
+	for i := range w.held {
+		if w.held[i] == j {
+			w.held = append(w.held[:i], w.held[i+1:]...)
+			break
+		}
+	}
+	j.done <- err
+}
+
+// end says that the goroutine ends.
+func (w *watched) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.gone {
+		w.gone = true
+		close(w.over)
+	}
+}
+
+// giveUp gives the card up where it has been in one call for longer than
+// timeout, and returns why; served says that it had opened.
+func (w *watched) giveUp(d *gpuinit.Device, timeout time.Duration) (why error, served bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.gone || w.since.IsZero() || time.Since(w.since) < timeout {
+		return nil, false
+	}
+	w.gone = true
+	why = fmt.Errorf("%w: GPU %d (%s): %w", model.ErrDeviceLost, d.Index, d.Name, gpuinit.Hangs(w.doing, timeout))
+	for _, j := range w.held {
+		j.left = true
+		j.done <- why
+	}
+	w.held = nil
+	if !w.ready {
+		w.opened <- why
+	}
+	close(w.over)
+	return why, w.ready
+}
+
+// watch gives up cards that do not answer, until the Scorer is closed.
+func (s *Scorer) watch(timeout time.Duration) {
+	tick := time.NewTicker(timeout/8 + 1)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-s.closed:
+			return
+		}
+		for _, c := range s.cards {
+			if why, served := c.giveUp(&c.device, timeout); served {
+				s.lose(c, why)
+			}
+		}
+	}
+}
