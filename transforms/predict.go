@@ -364,7 +364,7 @@ func LoadModel(ctx context.Context, opts Options) (*Model, error) {
 		if m.Reason != "" {
 			logf(ctx, opts.Verbosity, 1, "%s", m.Reason)
 		}
-		m.Device = "cpu, float32, " + kernel.ISA()
+		m.Device = "cpu, " + kernel.Precision() + ", " + kernel.ISA()
 		if on, ok := m.scorer.(interface {
 			fmt.Stringer
 			Devices() []gpuinit.Device

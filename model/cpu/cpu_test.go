@@ -30,7 +30,7 @@ func TestScorer(t *testing.T) {
 			}
 			defer restore()
 			tolerance := modeltest.Float32
-			if isa == "amx" {
+			if isa == "amx8" {
 				tolerance = bfloat16
 			}
 			modeltest.RunWithin(t, tolerance, newScorer)

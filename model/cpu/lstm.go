@@ -100,6 +100,7 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 	h, h4, k := s.h, 4*s.h, s.k
 	width := in.width
 	last := l == len(s.layers)-1
+	fused := dir.input.OnTiles()
 	cell := mem.cell[:len(windows)*h]
 	clear(cell)
 
@@ -131,7 +132,9 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 		if steps == 0 {
 			return nil
 		}
-		kernel.GemmBias(n, mem.gather, width, dir.input, dir.bias, mem.z, h4)
+		if !fused {
+			kernel.GemmBias(n, mem.gather, width, dir.input, dir.bias, mem.z, h4)
+		}
 
 		// The recurrence. The chunk's first states may overwrite those of the
 		// chunk before, as their product is taken by then.
@@ -139,10 +142,14 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 		for step := range steps {
 			active := mem.active[step]
 			z, now := mem.z[at*h4:], mem.states[at*h:]
-			if before != nil {
-				kernel.Gemm(active, before, h, dir.recurrent, z, h4, true)
+			if fused {
+				kernel.Step(active, mem.gather[at*width:], width, dir.input, before, dir.recurrent, dir.bias, mem.z, cell, now, h)
+			} else {
+				if before != nil {
+					kernel.Gemm(active, before, h, dir.recurrent, z, h4, true)
+				}
+				kernel.GatesRows(active, z, h4, cell, h, now, h, h)
 			}
-			kernel.GatesRows(active, z, h4, cell, h, now, h, h)
 			before = now
 			at += active
 		}

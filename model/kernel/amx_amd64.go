@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"math"
 	"sync"
 	"unsafe"
 
@@ -29,6 +30,7 @@ type (
 		ldc           uintptr
 		add           *float32 // nil for none; ldadd 0 for one row for all
 		ldadd         uintptr
+		addPanel      uintptr
 		rowBlocks     uintptr
 		panels        uintptr
 		lower, right  uintptr // whether a block has a second row and column of tiles
@@ -41,6 +43,7 @@ type (
 		a      *uint16
 		lda    uintptr
 		b      *uint16
+		panel  uintptr // from one of b to the next
 	}
 )
 
@@ -64,21 +67,28 @@ func aligned64(n int) []uint16 {
 	return s[skip : skip+n : skip+n]
 }
 
-// amxIndex is where element (k, j) stands in a matrix packed for tiles, K
-// deep: panels of 32 columns; in each, blocks of 32 of K; in each, two tiles of
-// 16 columns; in each, 16 rows of pairs of K, a pair side by side.
-func amxIndex(k, j, K int) int {
+// amxIndex is where part 0 of element (k, j) stands in a matrix packed for
+// tiles, K deep: panels of 32 columns; in each, blocks of 32 of K; in each, the
+// parts; in each, two tiles of 16 columns; in each, 16 rows of pairs of K, a
+// pair side by side.
+func amxIndex(k, j, K, parts int) int {
 	blocks := roundUp(K, amxDepth) / amxDepth
 	block := j/amxWidth*blocks + k/amxDepth
-	tile := 2*block + j%amxWidth/16
+	tile := 2*parts*block + j%amxWidth/16
 	return tile*amxTile + k%amxDepth/2*32 + j%16*2 + k%2
 }
 
-// repackAMX rounds a matrix whose element (k, j) is b[k·stepK+j·stepJ].
+// repackAMX splits a matrix whose element (k, j) is b[k·stepK+j·stepJ].
 func repackAMX(p *Packed, b []float32, stepK, stepJ int) {
+	parts := p.isa.parts()
 	for j := range p.N {
 		for k := range p.K {
-			p.half[amxIndex(k, j, p.K)] = bfloat16(b[k*stepK+j*stepJ])
+			at, rest := amxIndex(k, j, p.K, parts), b[k*stepK+j*stepJ]
+			for i := range parts {
+				part := bfloat16(rest)
+				p.half[at+2*amxTile*i] = part
+				rest -= math.Float32frombits(uint32(part) << 16) // which float32 holds; of an infinity, a NaN
+			}
 		}
 	}
 }
@@ -102,14 +112,14 @@ func gemmAMXRows(m int, x, y term, add []float32, ldadd int, c []float32, ldc in
 	buf := amxBuffers.Get().(*amxBuffer)
 	for row := 0; row < m; row += chunkRowsAMX {
 		rows := min(chunkRowsAMX, m-row)
-		g := amxCall{ldc: uintptr(4 * ldc), ldadd: uintptr(4 * ldadd)}
-		buf.x = roundTerm(&g.first, buf.x, x, row, rows)
+		g := amxCall{ldc: uintptr(4 * ldc), ldadd: uintptr(4 * ldadd), addPanel: 4 * amxWidth}
+		buf.x = splitTerm(&g.first, buf.x, x, row, rows)
 		if y.b != nil {
-			buf.y = roundTerm(&g.second, buf.y, y, row, rows)
+			buf.y = splitTerm(&g.second, buf.y, y, row, rows)
 		}
 		n := x.b.N
-		for _, rp := range parts(rows, amxRows) {
-			for _, cp := range parts(n, amxWidth) {
+		for _, rp := range cut(rows, amxRows) {
+			for _, cp := range cut(n, amxWidth) {
 				if rp.blocks == 0 || cp.blocks == 0 {
 					continue
 				}
@@ -133,49 +143,108 @@ func gemmAMXRows(m int, x, y term, add []float32, ldadd int, c []float32, ldc in
 				if y.b != nil {
 					offset(&t.second, buf.y, y, rp.first, j)
 				}
-				gemmAMX(&t)
+				multiply(&t, x.b.isa)
 			}
 		}
 	}
 	amxBuffers.Put(buf)
 }
 
+// step is Step where it can go block by block, whose pre-activations stay in
+// the nearest cache: those of 32 rows and 32 units, in one panel a gate. It
+// returns false where it cannot.
+func step(m int, x, y term, bias, z, c, h []float32, hidden int) bool {
+	if x.b.isa.parts() == 0 || hidden%amxWidth != 0 || m > chunkRowsAMX {
+		return false
+	}
+	const width = 4 * amxWidth
+	gate := uintptr(4 * hidden) // bytes from one of bias to the next, and from one row of c or h to the next
+	buf := amxBuffers.Get().(*amxBuffer)
+	t := amxCall{ldc: 4 * width, addPanel: gate, rowBlocks: 1, panels: 4, right: 1}
+	buf.x = splitTerm(&t.first, buf.x, x, 0, m)
+	t.first.panel *= uintptr(hidden / amxWidth)
+	if y.b != nil {
+		buf.y = splitTerm(&t.second, buf.y, y, 0, m)
+		t.second.panel *= uintptr(hidden / amxWidth)
+	}
+	var config [64]byte
+	t.config, t.c = &config, &z[0]
+	for row := 0; row < m; row += amxRows {
+		rows := min(amxRows, m-row)
+		configure(&config, rows, amxWidth)
+		t.lower = uintptr(rows / 17)
+		for unit := 0; unit < hidden; unit += amxWidth {
+			t.add = &bias[unit]
+			offset(&t.first, buf.x, x, row, unit)
+			if y.b != nil {
+				offset(&t.second, buf.y, y, row, unit)
+			}
+			multiply(&t, x.b.isa)
+			at := row*hidden + unit
+			gatesAVX512(uintptr(rows), &z[0], 4*width, &c[at], gate, &h[at], gate, amxWidth)
+		}
+	}
+	amxBuffers.Put(buf)
+	return true
+}
+
+// multiply calls the assembly for numbers in so many parts.
+func multiply(t *amxCall, i isa) {
+	switch i.parts() {
+	case 1:
+		gemmAMX1(t)
+	case 2:
+		gemmAMX2(t)
+	case 3:
+		gemmAMX3(t)
+	}
+}
+
 // chunkRowsAMX is a multiple of amxRows.
 const chunkRowsAMX = 128
 
-// part is a run of blocks of one size.
-type part struct{ first, blocks, size int }
+// run is some blocks of one size.
+type run struct{ first, blocks, size int }
 
-// parts cuts n into whole blocks and what is left.
-func parts(n, block int) [2]part {
+// cut cuts n into whole blocks and what is left.
+func cut(n, block int) [2]run {
 	full := n / block
-	p := [2]part{{0, full, block}, {full * block, 0, n - full*block}}
+	p := [2]run{{0, full, block}, {full * block, 0, n - full*block}}
 	if p[1].size > 0 {
 		p[1].blocks = 1
 	}
 	return p
 }
 
-// roundTerm rounds rows of x.a into s and sets what does not change with the
+// splitTerm splits rows of x.a into s and sets what does not change with the
 // block.
-func roundTerm(p *amxProduct, s []uint16, x term, row, rows int) []uint16 {
-	depth := roundUp(x.b.K, amxDepth)
-	s = grow(s, depth*rows)
-	p.blocks, p.lda = uintptr(depth/amxDepth), uintptr(2*depth)
-	roundRowsAMX(uintptr(rows), &s[0], p.lda, &x.a[row*x.lda], uintptr(4*x.lda), uintptr(x.b.K))
+func splitTerm(p *amxProduct, s []uint16, x term, row, rows int) []uint16 {
+	depth, parts := roundUp(x.b.K, amxDepth), x.b.isa.parts()
+	s = grow(s, depth*rows*parts)
+	p.blocks, p.lda = uintptr(depth/amxDepth), uintptr(2*depth*parts)
+	p.panel = uintptr(2 * depth * parts * amxWidth)
+	a, lda, k := &x.a[row*x.lda], uintptr(4*x.lda), uintptr(x.b.K)
+	switch parts {
+	case 1:
+		splitRowsAMX1(uintptr(rows), &s[0], p.lda, a, lda, k)
+	case 2:
+		splitRowsAMX2(uintptr(rows), &s[0], p.lda, a, lda, k)
+	case 3:
+		splitRowsAMX3(uintptr(rows), &s[0], p.lda, a, lda, k)
+	}
 	return s
 }
 
-// offset points p to a row of the rounded a and a column of b.
+// offset points p to a row of the split a and a column of b.
 func offset(p *amxProduct, a []uint16, x term, row, column int) {
-	depth := roundUp(x.b.K, amxDepth)
+	depth := roundUp(x.b.K, amxDepth) * x.b.isa.parts()
 	p.a, p.b = &a[row*depth], &x.b.half[column*depth]
 }
 
 // configure describes the eight tiles: 0 to 3 the sums, 4 and 5 the rows of a,
 // 6 and 7 the columns of b.
 func configure(config *[64]byte, rows, cols int) {
-	config[0] = 1 // the palette
+	*config = [64]byte{1} // the palette
 	set := func(tile, rows, bytes int) {
 		if rows > 0 && bytes > 0 {
 			config[16+2*tile], config[48+tile] = byte(bytes), byte(rows)

@@ -11,32 +11,45 @@ import (
 	"time"
 )
 
-func TestRoundRows(t *testing.T) {
+func TestSplitRows(t *testing.T) {
 	if !supported(isaAMX) {
 		t.Skip("this machine has no amx")
 	}
 	r := rand.New(rand.NewPCG(17, 18))
-	for k := 1; k <= 130; k++ {
-		const rows = 3
-		lds, ldd := k+k%7, roundUp(k, 32)
-		x := gateArguments(r, rows*lds)
-		spoilSome(r, x, nan, inf, -inf, 1e-40, math.MaxFloat32, 1+1.0/256)
-		x = guard(x, k%8).x
-		want, got := make([]uint16, rows*ldd), aligned64(rows*ldd+32)
-		for i := range got {
-			got[i] = 0xbad
-		}
-		for i := range rows {
-			for l := range k {
-				want[i*ldd+l] = bfloat16(x[i*lds+l])
+	split := []func(rows uintptr, dst *uint16, ldd uintptr, src *float32, lds, k uintptr){1: splitRowsAMX1, 2: splitRowsAMX2, 3: splitRowsAMX3}
+	for parts := 1; parts <= 3; parts++ {
+		for k := 1; k <= 130; k++ {
+			const rows = 3
+			lds, ldd := k+k%7, roundUp(k, 32)*parts
+			x := gateArguments(r, rows*lds)
+			spoilSome(r, x, nan, inf, -inf, 1e-40, math.MaxFloat32, 1+1.0/256)
+			x = guard(x, k%8).x
+			want, got := make([]uint16, rows*ldd), aligned64(rows*ldd+32)
+			for i := range got {
+				got[i] = 0xbad
 			}
-		}
-		roundRowsAMX(rows, &got[0], uintptr(2*ldd), &x[0], uintptr(4*lds), uintptr(k))
-		if !slices.Equal(got[:rows*ldd], want) {
-			t.Fatalf("k %d: got %x, want %x", k, got[:rows*ldd], want)
-		}
-		if got[rows*ldd] != 0xbad {
-			t.Fatalf("k %d: wrote behind the rows", k)
+			for i := range rows {
+				for l := range k {
+					rest, sum, at := x[i*lds+l], float32(0), i*ldd+l/32*32*parts+l%32
+					for p := range parts {
+						want[at+32*p] = bfloat16(rest)
+						rest -= rounded(rest)
+						sum += math.Float32frombits(uint32(want[at+32*p]) << 16)
+					}
+					if v := float64(x[i*lds+l]); parts == 3 && float64(sum) != v && math.Abs(v) > 1e-30 && math.Abs(v) < 1e38 {
+						t.Fatalf("the parts of %v sum to %v", v, sum)
+					}
+				}
+			}
+			split[parts](rows, &got[0], uintptr(2*ldd), &x[0], uintptr(4*lds), uintptr(k))
+			for i, w := range want {
+				if g := got[i]; g != w && !(w&0x7fff > 0x7f80 && g&0x7fff > 0x7f80) { // any NaN for a NaN
+					t.Fatalf("%d parts, k %d: number %d: got %x, want %x", parts, k, i, g, w)
+				}
+			}
+			if got[rows*ldd] != 0xbad {
+				t.Fatalf("%d parts, k %d: wrote behind the rows", parts, k)
+			}
 		}
 	}
 }

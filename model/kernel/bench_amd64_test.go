@@ -15,4 +15,11 @@ func BenchmarkPeak(b *testing.B) {
 			gflops(b, float64(2*1000*12*isa(i).panelWidth()/2), func() { p(1000) })
 		})
 	}
+	if supported(isaAMX) {
+		b.Run("tiles", func(b *testing.B) {
+			var config [64]byte
+			configure(&config, 32, 32)
+			gflops(b, 1000*4*2*16*16*32, func() { peakAMX(&config, 1000) })
+		})
+	}
 }

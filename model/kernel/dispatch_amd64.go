@@ -10,7 +10,7 @@ func supported(i isa) bool {
 		return cpu.X86.HasAVX2 && cpu.X86.HasFMA
 	case isaAVX512:
 		return hasAVX512()
-	case isaAMX:
+	case isaAMX24, isaAMX, isaAMX8:
 		return amxSupported()
 	}
 	return i == isaGeneric
@@ -32,10 +32,10 @@ func (i isa) panelWidth() int {
 }
 
 func gemm(m int, x, y term, add []float32, ldadd int, c []float32, ldc int) {
-	switch x.b.isa {
-	case isaGeneric:
+	switch {
+	case x.b.isa == isaGeneric:
 		gemmGeneric(m, x, y, add, ldadd, c, ldc)
-	case isaAMX:
+	case x.b.isa.parts() > 0:
 		gemmAMXRows(m, x, y, add, ldadd, c, ldc)
 	default:
 		gemmAsm(m, x, y, add, ldadd, c, ldc)
@@ -51,8 +51,8 @@ func gemmTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32
 }
 
 func gates(rows int, z []float32, ldz int, c []float32, ldc int, h []float32, ldh, hidden int) {
-	switch active {
-	case isaAVX512, isaAMX:
+	switch min(active, isaAVX512) {
+	case isaAVX512:
 		gatesAVX512(uintptr(rows), &z[0], uintptr(4*ldz), &c[0], uintptr(4*ldc), &h[0], uintptr(4*ldh), uintptr(hidden))
 	case isaAVX2:
 		gatesAVX2(uintptr(rows), &z[0], uintptr(4*ldz), &c[0], uintptr(4*ldc), &h[0], uintptr(4*ldh), uintptr(hidden))
@@ -62,8 +62,8 @@ func gates(rows int, z []float32, ldz int, c []float32, ldc int, h []float32, ld
 }
 
 func gates2(rows int, zx []float32, ldzx int, zh []float32, ldzh int, c []float32, ldc int, h []float32, ldh, hidden int) {
-	switch active {
-	case isaAVX512, isaAMX:
+	switch min(active, isaAVX512) {
+	case isaAVX512:
 		gates2AVX512(uintptr(rows), &zx[0], uintptr(4*ldzx), &zh[0], uintptr(4*ldzh), &c[0], uintptr(4*ldc), &h[0], uintptr(4*ldh), uintptr(hidden))
 	case isaAVX2:
 		gates2AVX2(uintptr(rows), &zx[0], uintptr(4*ldzx), &zh[0], uintptr(4*ldzh), &c[0], uintptr(4*ldc), &h[0], uintptr(4*ldh), uintptr(hidden))
@@ -73,8 +73,8 @@ func gates2(rows int, zx []float32, ldzx int, zh []float32, ldzh int, c []float3
 }
 
 func gatesTrain(z, cPrev, c, tanhC, h []float32, hidden int) {
-	switch active {
-	case isaAVX512, isaAMX:
+	switch min(active, isaAVX512) {
+	case isaAVX512:
 		gatesTrainAVX512(&z[0], &cPrev[0], &c[0], &tanhC[0], &h[0], uintptr(hidden))
 	case isaAVX2:
 		gatesTrainAVX2(&z[0], &cPrev[0], &c[0], &tanhC[0], &h[0], uintptr(hidden))
@@ -84,8 +84,8 @@ func gatesTrain(z, cPrev, c, tanhC, h []float32, hidden int) {
 }
 
 func gatesBackward(dz, z, cPrev, tanhC, dh, dc []float32, hidden int) {
-	switch active {
-	case isaAVX512, isaAMX:
+	switch min(active, isaAVX512) {
+	case isaAVX512:
 		gatesBackwardAVX512(&dz[0], &z[0], &cPrev[0], &tanhC[0], &dh[0], &dc[0], uintptr(hidden))
 	case isaAVX2:
 		gatesBackwardAVX2(&dz[0], &z[0], &cPrev[0], &tanhC[0], &dh[0], &dc[0], uintptr(hidden))
@@ -98,8 +98,8 @@ func sumLines(dst []float32, ldd, d int, table []int8, tableScale []float32, row
 	if rows == 0 {
 		return false // no table to point at, and an id that asks for it
 	}
-	switch active {
-	case isaAVX512, isaAMX:
+	switch min(active, isaAVX512) {
+	case isaAVX512:
 		return sumLinesAVX512(&dst[0], uintptr(4*ldd), uintptr(d), &table[0], &tableScale[0], uintptr(rows), &ids[0], uintptr(first), uintptr(len(ids)), &groupEnd[0], &groupScale[0], uintptr(groups), uintptr(lines))
 	case isaAVX2:
 		return sumLinesAVX2(&dst[0], uintptr(4*ldd), uintptr(d), &table[0], &tableScale[0], uintptr(rows), &ids[0], uintptr(first), uintptr(len(ids)), &groupEnd[0], &groupScale[0], uintptr(groups), uintptr(lines))
@@ -111,8 +111,8 @@ func sumLinesF32(dst []float32, ldd, d int, table []float32, rows int, ids []uin
 	if rows == 0 {
 		return false // no table to point at, and an id that asks for it
 	}
-	switch active {
-	case isaAVX512, isaAMX:
+	switch min(active, isaAVX512) {
+	case isaAVX512:
 		return sumLinesF32AVX512(&dst[0], uintptr(4*ldd), uintptr(d), &table[0], uintptr(rows), &ids[0], uintptr(first), uintptr(len(ids)), &groupEnd[0], &groupScale[0], uintptr(groups), uintptr(lines))
 	case isaAVX2:
 		return sumLinesF32AVX2(&dst[0], uintptr(4*ldd), uintptr(d), &table[0], uintptr(rows), &ids[0], uintptr(first), uintptr(len(ids)), &groupEnd[0], &groupScale[0], uintptr(groups), uintptr(lines))
@@ -121,8 +121,8 @@ func sumLinesF32(dst []float32, ldd, d int, table []float32, rows int, ids []uin
 }
 
 func addScaled(dst, x []float32, scale float32) {
-	switch active {
-	case isaAVX512, isaAMX:
+	switch min(active, isaAVX512) {
+	case isaAVX512:
 		addScaledAVX512(&dst[0], &x[0], uintptr(len(dst)), scale)
 	case isaAVX2:
 		addScaledAVX2(&dst[0], &x[0], uintptr(len(dst)), scale)
@@ -132,8 +132,8 @@ func addScaled(dst, x []float32, scale float32) {
 }
 
 func standardise(dst, x, mean, invStd []float32, limit float32) {
-	switch active {
-	case isaAVX512, isaAMX:
+	switch min(active, isaAVX512) {
+	case isaAVX512:
 		standardiseAVX512(&dst[0], &x[0], &mean[0], &invStd[0], uintptr(len(dst)), limit)
 	case isaAVX2:
 		standardiseAVX2(&dst[0], &x[0], &mean[0], &invStd[0], uintptr(len(dst)), limit)
@@ -143,8 +143,8 @@ func standardise(dst, x, mean, invStd []float32, limit float32) {
 }
 
 func tanh(x []float32) {
-	switch active {
-	case isaAVX512, isaAMX:
+	switch min(active, isaAVX512) {
+	case isaAVX512:
 		tanhAVX512(&x[0], uintptr(len(x)))
 	case isaAVX2:
 		tanhAVX2(&x[0], uintptr(len(x)))
@@ -154,8 +154,8 @@ func tanh(x []float32) {
 }
 
 func softmax(rows int, x []float32, ld, n int) {
-	switch active {
-	case isaAVX512, isaAMX:
+	switch min(active, isaAVX512) {
+	case isaAVX512:
 		softmaxAVX512(uintptr(rows), &x[0], uintptr(4*ld), uintptr(n))
 	case isaAVX2:
 		softmaxAVX2(uintptr(rows), &x[0], uintptr(4*ld), uintptr(n))

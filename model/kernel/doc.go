@@ -5,9 +5,16 @@
 // Each has a portable form (generic.go), which is the specification, and
 // versions for x86 instruction sets, chosen once at start: the best that the
 // machine has, or the best up to the one that the environment variable
-// LINNET_ISA names (generic, avx2, avx512 or amx; an unknown name counts for
-// nothing). amx is never chosen unasked: its products round their operands to
-// bfloat16, 8 bits. The build tag noasm leaves the portable form alone.
+// LINNET_ISA names (generic, avx2, avx512, amx24, amx or amx8; an unknown name
+// counts for nothing). The build tag noasm leaves the portable form alone.
+//
+// The last three multiply on matrix tiles, which take bfloat16, numbers of 8
+// bits. amx24 splits a float32 into three of them, which hold all its bits, and
+// adds the six products of parts that are not below the last bit; amx takes two
+// parts and three products, within 2⁻¹⁶ of the product of two numbers; amx8
+// rounds to one, and is never chosen unasked (Henry, Tang and Heinecke 2019,
+// Leveraging the bfloat16 Artificial Intelligence Datatype). Sums are in
+// float32.
 //
 // Promises:
 //
@@ -22,7 +29,7 @@
 //   - A slice too short for its size panics with a constant string before
 //     anything is written. Slices of one call must not overlap unless its
 //     comment says so.
-//   - A NaN stays a NaN. Gates take σ of what is beyond ±29 as σ(±29), 3e-13
+//   - A NaN stays a NaN; in products of parts an infinity may become one. Gates take σ of what is beyond ±29 as σ(±29), 3e-13
 //     from its limit.
 package kernel
 

@@ -9,18 +9,20 @@ const (
 	isaGeneric isa = iota
 	isaAVX2
 	isaAVX512
-	isaAMX // products in bfloat16 on matrix tiles, all else as AVX-512; by name only
+	isaAMX24 // products on matrix tiles, of numbers in three parts of 8 bits; all else as AVX-512
+	isaAMX   // of two parts
+	isaAMX8  // of one, a bfloat16; by name only
 )
 
-var isaNames = [...]string{isaGeneric: "generic", isaAVX2: "avx2", isaAVX512: "avx512", isaAMX: "amx"}
+var isaNames = [...]string{isaGeneric: "generic", isaAVX2: "avx2", isaAVX512: "avx512", isaAMX24: "amx24", isaAMX: "amx", isaAMX8: "amx8"}
 
 // active is read by every call and changes only in SwitchISA.
 var active = choose(os.Getenv("LINNET_ISA"))
 
 // choose is the best supported instruction set that is not above the one named;
-// an empty or unknown name means the best that computes in float32.
+// an empty or unknown name means the best that keeps 16 bits or more.
 func choose(name string) isa {
-	limit := isaAVX512
+	limit := isaAMX
 	for i, n := range isaNames {
 		if n == name {
 			limit = isa(i)
@@ -32,8 +34,15 @@ func choose(name string) isa {
 	return limit
 }
 
-// ISA is the name of the instruction set in use: generic, avx2, avx512 or amx.
+// ISA is the name of the instruction set in use: generic, avx2, avx512, amx24,
+// amx or amx8.
 func ISA() string { return isaNames[active] }
+
+// Precision is how products take their operands with the instruction set in
+// use: float32, 16 bits of it, or bfloat16.
+func Precision() string {
+	return [...]string{"float32", "bfloat16", "float32 in 16 bits", "float32"}[active.parts()]
+}
 
 // ISAs are the names of those that this machine and build have, slowest first.
 func ISAs() []string {
@@ -59,4 +68,17 @@ func SwitchISA(name string) (restore func(), ok bool) {
 		}
 	}
 	return func() {}, false
+}
+
+// parts is how many numbers in bfloat16 stand for one, 0 where none do.
+func (i isa) parts() int {
+	switch i {
+	case isaAMX24:
+		return 3
+	case isaAMX:
+		return 2
+	case isaAMX8:
+		return 1
+	}
+	return 0
 }

@@ -12,29 +12,38 @@ type Packed struct {
 	half  []uint16  // instead of data: bfloat16 in the order of amxIndex
 }
 
-func newPacked(k, n int) *Packed {
+// NewPacked is a matrix of zeros for Repack, of weights that change all the
+// time: never on tiles, for which packing takes as long as many products.
+func NewPacked(k, n int) *Packed { return newPacked(k, n, min(active, isaAVX512)) }
+
+func newPacked(k, n int, i isa) *Packed {
 	if k < 0 || n < 0 {
 		panic("kernel: negative size")
 	}
-	p := &Packed{K: k, N: n, isa: active, width: active.panelWidth()}
-	if p.isa == isaAMX {
-		p.half = aligned64(amxSize(k, n))
+	p := &Packed{K: k, N: n, isa: i, width: i.panelWidth()}
+	if p.isa.parts() > 0 {
+		p.half = aligned64(amxSize(k, n) * p.isa.parts())
 		return p
 	}
 	p.data = make([]float32, (n+p.width-1)/p.width*k*p.width)
 	return p
 }
 
+// OnTiles tells that p is multiplied on matrix tiles, where both products of an
+// LSTM's step take less time than the sums of one take on their way to memory
+// and back: Step is faster there than a product of many steps' inputs.
+func (p *Packed) OnTiles() bool { return p.isa.parts() > 0 }
+
 // Pack copies b, [k, n] with rows ldb apart.
 func Pack(b []float32, k, n, ldb int) *Packed {
-	p := newPacked(k, n)
+	p := newPacked(k, n, active)
 	p.Repack(b, ldb)
 	return p
 }
 
 // PackTrans copies bᵀ, where b is [n, k] with rows ldb apart.
 func PackTrans(b []float32, k, n, ldb int) *Packed {
-	p := newPacked(k, n)
+	p := newPacked(k, n, active)
 	p.RepackTrans(b, ldb)
 	return p
 }
@@ -42,7 +51,7 @@ func PackTrans(b []float32, k, n, ldb int) *Packed {
 // Repack copies another b of the same size, [p.K, p.N], into p's memory.
 func (p *Packed) Repack(b []float32, ldb int) {
 	checkMatrix(b, p.K, p.N, ldb)
-	if p.isa == isaAMX {
+	if p.isa.parts() > 0 {
 		repackAMX(p, b, ldb, 1)
 		return
 	}
@@ -62,7 +71,7 @@ func (p *Packed) RepackTrans(b []float32, ldb int) {
 	if p.K == 0 {
 		return
 	}
-	if p.isa == isaAMX {
+	if p.isa.parts() > 0 {
 		repackAMX(p, b, 1, ldb)
 		return
 	}
@@ -205,6 +214,31 @@ func Gates2Rows(rows int, zx []float32, ldzx int, zh []float32, ldzh int, c []fl
 	if rows > 0 && hidden > 0 {
 		gates2(rows, zx, ldzx, zh, ldzh, c, ldc, h, ldh, hidden)
 	}
+}
+
+// Step is a step of an LSTM for m rows: Gates of x·input + before·recurrent +
+// bias, with x [m, input.K], before and h [m, hidden] and c [m, hidden] in rows
+// ldx and hidden apart. before may be nil, which is zero, or share memory with
+// h. z [m, 4·hidden] is room for the pre-activations.
+func Step(m int, x []float32, ldx int, input *Packed, before []float32, recurrent *Packed, bias, z, c, h []float32, hidden int) {
+	if input.N != 4*hidden || recurrent.N != 4*hidden || recurrent.K != hidden || input.isa != recurrent.isa {
+		panic("kernel: Step of matrices that do not match")
+	}
+	checkBias(bias, 4*hidden)
+	checkMatrix(x, m, input.K, ldx)
+	checkMatrix(z, m, 4*hidden, 4*hidden)
+	checkMatrix(c, m, hidden, hidden)
+	checkMatrix(h, m, hidden, hidden)
+	first, second := term{x, ldx, input}, term{}
+	if before != nil {
+		checkMatrix(before, m, hidden, hidden)
+		second = term{before, hidden, recurrent}
+	}
+	if m > 0 && input.K > 0 && step(m, first, second, bias, z, c, h, hidden) {
+		return
+	}
+	gemmSum(m, first, second, bias, 0, z, 4*hidden)
+	GatesRows(m, z, 4*hidden, c, hidden, h, hidden, hidden)
 }
 
 // GatesTrain is Gates keeping what GatesBackward needs: z is overwritten with

@@ -1726,23 +1726,25 @@ func softmaxAVX512(rows uintptr, x *float32, ld uintptr, n uintptr)
 // peakAVX512 runs n times 12 independent multiply-adds of 16 lanes.
 func peakAVX512(n uintptr)
 
-// gemmAMX is
+// gemmAMX1 is
 //
 //	for p < call.panels, r < call.rowBlocks, i < 32, j < 32:
-//		s = call.add[32r+i,32p+j]
+//		s = call.add[p][32r+i,j]
 //		for l < 32·call.first.blocks: s += call.first.a[32r+i,l]·call.first.b[p][l,j]
 //		the same of the second product; call.c[32r+i,32p+j] = s
 //
-// in bfloat16 with sums in float32; the configuration, lower and right say
-// how much of 32 rows and columns there is.
+// of numbers in 1 parts of bfloat16 with sums in float32: the products [[0 0]] of
+// the parts of a and b. Panels of add and of b lie addPanel and panel bytes apart. The configuration, lower and right say how much of 32
+// rows and columns there is.
 //
 //go:noescape
-func gemmAMX(call *struct {
+func gemmAMX1(call *struct {
 	config    *[64]byte
 	c         *float32
 	ldc       uintptr
 	add       *float32
 	ldadd     uintptr
+	addPanel  uintptr
 	rowBlocks uintptr
 	panels    uintptr
 	lower     uintptr
@@ -1752,22 +1754,132 @@ func gemmAMX(call *struct {
 		a      *uint16
 		lda    uintptr
 		b      *uint16
+		panel  uintptr
 	}
 	second struct {
 		blocks uintptr
 		a      *uint16
 		lda    uintptr
 		b      *uint16
+		panel  uintptr
 	}
 	end uintptr
 })
 
-// roundRowsAMX is
+// splitRowsAMX1 is
 //
-//	for r < rows, l < k: dst[r,l] = bfloat16(src[r,l])
+//	for r < rows, l < k, p < parts: dst[r][l/32][p][l%32] = part p of src[r,l]
 //
-// with zeros up to the next multiple of 32 of k; ldd and lds in bytes.
-// bfloat16 rounds to nearest, ties to even, and denormals to 0.
+// for 1 parts, with zeros up to the next multiple of 32 of k; ldd and lds in
+// bytes. Part 0 is the number in bfloat16, to nearest, ties to even, and
+// denormals 0; each further part is what the ones before leave.
 //
 //go:noescape
-func roundRowsAMX(rows uintptr, dst *uint16, ldd uintptr, src *float32, lds uintptr, k uintptr)
+func splitRowsAMX1(rows uintptr, dst *uint16, ldd uintptr, src *float32, lds uintptr, k uintptr)
+
+// gemmAMX2 is
+//
+//	for p < call.panels, r < call.rowBlocks, i < 32, j < 32:
+//		s = call.add[p][32r+i,j]
+//		for l < 32·call.first.blocks: s += call.first.a[32r+i,l]·call.first.b[p][l,j]
+//		the same of the second product; call.c[32r+i,32p+j] = s
+//
+// of numbers in 2 parts of bfloat16 with sums in float32: the products [[1 0] [0 0] [0 1]] of
+// the parts of a and b. Panels of add and of b lie addPanel and panel bytes apart. The configuration, lower and right say how much of 32
+// rows and columns there is.
+//
+//go:noescape
+func gemmAMX2(call *struct {
+	config    *[64]byte
+	c         *float32
+	ldc       uintptr
+	add       *float32
+	ldadd     uintptr
+	addPanel  uintptr
+	rowBlocks uintptr
+	panels    uintptr
+	lower     uintptr
+	right     uintptr
+	first     struct {
+		blocks uintptr
+		a      *uint16
+		lda    uintptr
+		b      *uint16
+		panel  uintptr
+	}
+	second struct {
+		blocks uintptr
+		a      *uint16
+		lda    uintptr
+		b      *uint16
+		panel  uintptr
+	}
+	end uintptr
+})
+
+// splitRowsAMX2 is
+//
+//	for r < rows, l < k, p < parts: dst[r][l/32][p][l%32] = part p of src[r,l]
+//
+// for 2 parts, with zeros up to the next multiple of 32 of k; ldd and lds in
+// bytes. Part 0 is the number in bfloat16, to nearest, ties to even, and
+// denormals 0; each further part is what the ones before leave.
+//
+//go:noescape
+func splitRowsAMX2(rows uintptr, dst *uint16, ldd uintptr, src *float32, lds uintptr, k uintptr)
+
+// gemmAMX3 is
+//
+//	for p < call.panels, r < call.rowBlocks, i < 32, j < 32:
+//		s = call.add[p][32r+i,j]
+//		for l < 32·call.first.blocks: s += call.first.a[32r+i,l]·call.first.b[p][l,j]
+//		the same of the second product; call.c[32r+i,32p+j] = s
+//
+// of numbers in 3 parts of bfloat16 with sums in float32: the products [[2 0] [1 0] [0 0] [0 1] [1 1] [0 2]] of
+// the parts of a and b. Panels of add and of b lie addPanel and panel bytes apart. The configuration, lower and right say how much of 32
+// rows and columns there is.
+//
+//go:noescape
+func gemmAMX3(call *struct {
+	config    *[64]byte
+	c         *float32
+	ldc       uintptr
+	add       *float32
+	ldadd     uintptr
+	addPanel  uintptr
+	rowBlocks uintptr
+	panels    uintptr
+	lower     uintptr
+	right     uintptr
+	first     struct {
+		blocks uintptr
+		a      *uint16
+		lda    uintptr
+		b      *uint16
+		panel  uintptr
+	}
+	second struct {
+		blocks uintptr
+		a      *uint16
+		lda    uintptr
+		b      *uint16
+		panel  uintptr
+	}
+	end uintptr
+})
+
+// splitRowsAMX3 is
+//
+//	for r < rows, l < k, p < parts: dst[r][l/32][p][l%32] = part p of src[r,l]
+//
+// for 3 parts, with zeros up to the next multiple of 32 of k; ldd and lds in
+// bytes. Part 0 is the number in bfloat16, to nearest, ties to even, and
+// denormals 0; each further part is what the ones before leave.
+//
+//go:noescape
+func splitRowsAMX3(rows uintptr, dst *uint16, ldd uintptr, src *float32, lds uintptr, k uintptr)
+
+// peakAMX multiplies 4·n tiles of 16 by 32 and 32 by 16 numbers.
+//
+//go:noescape
+func peakAMX(config *[64]byte, n uintptr)

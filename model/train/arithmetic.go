@@ -36,23 +36,17 @@ type kernels struct{}
 
 type packed struct {
 	p          *kernel.Packed
-	k, n       int
 	transposed bool
 }
 
 func (kernels) right(k, n int, transposed bool) right[float32] {
-	return &packed{k: k, n: n, transposed: transposed}
+	return &packed{kernel.NewPacked(k, n), transposed}
 }
 
 func (p *packed) set(b []float32, ldb int) {
-	switch {
-	case p.p == nil && p.transposed:
-		p.p = kernel.PackTrans(b, p.k, p.n, ldb)
-	case p.p == nil:
-		p.p = kernel.Pack(b, p.k, p.n, ldb)
-	case p.transposed:
+	if p.transposed {
 		p.p.RepackTrans(b, ldb)
-	default:
+	} else {
 		p.p.Repack(b, ldb)
 	}
 }

@@ -197,7 +197,7 @@ func checkCPU(d *device) error {
 		return err
 	}
 	tolerance := modeltest.Float32
-	if kernel.ISA() == "amx" { // bfloat16, by LINNET_ISA
+	if kernel.ISA() == "amx8" { // bfloat16, by LINNET_ISA
 		tolerance = 2e-2
 	}
 	return checkLSTM(s, tolerance)

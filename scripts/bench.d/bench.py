@@ -92,7 +92,7 @@ class Bench:
         return median(linnet / other for (linnet, _), (other, _) in rounds)
 
     def fastest(self, part, threads):
-        return max((k[1] for k in self.rates if k[0] == part and k[2] == threads and k[1] != 'Linnet'),
+        return max((k[1] for k in self.rates if k[0] == part and k[2] == threads and not k[1].startswith('Linnet')),
                    key=lambda name: self.rate(part, name, threads))
 
     def must(self, what, value, bound):
@@ -133,11 +133,14 @@ class Bench:
     def start(self):
         """The processes of parts model and table; each peer once a core."""
         temp, isas = self.temp, {'float32': ''}
+        self.others = {}  # Linnet's other ways to compute: name -> LINNET_ISA
         if self.amx:
-            isas['bfloat16'] = 'amx'
+            isas['bfloat16'] = 'amx8'
+            self.others = {'Linnet, avx512': 'avx512', 'Linnet, amx24': 'amx24'}
         self.servers = {(h, p): Process([temp / 'linnet', 'serve', self.models[h], temp / 'some'], LINNET_ISA=isa)
-                        for h in self.models for p, isa in isas.items()}
+                        for h in self.models for p, isa in {**isas, **self.others}.items()}
         self.isa = self.servers[96, 'float32'].hello['isa']
+        self.fma = 'Linnet, avx512' if self.amx else 'Linnet'  # the one to compare with multiply-adds
         pairs = []
         for h in self.models:
             dump = temp / ('batch%d' % h)
@@ -164,7 +167,7 @@ class Bench:
 
     def peak(self, round_):
         """GFLOP/s of a loop of multiply-adds, on one core and on each at once."""
-        command = [self.temp / 'kernel.test', '-test.run=^$', '-test.bench=^BenchmarkPeak$/^%s$' % self.isa,
+        command = [self.temp / 'kernel.test', '-test.run=^$', '-test.bench=^BenchmarkPeak$/^%s$' % ('avx512' if self.amx else self.isa),
                    '-test.benchtime=%gs' % self.args.seconds, '-test.cpu=1']
         for threads in sorted({1, self.cores}):
             running = [subprocess.Popen(command, text=True, stdout=subprocess.PIPE) for _ in range(threads)]
@@ -183,6 +186,8 @@ class Bench:
                 part = what, h, precision
                 for threads in sorted({1, self.cores}):
                     turns.append((part, 'Linnet', threads, [self.servers[h, precision]], ('time', what, threads)))
+                    for other in self.others if precision == 'float32' else ():
+                        turns.append((part, other, threads, [self.servers[h, other]], ('time', what, threads)))
                     for peer in peers:
                         turns.append((part, PEERS[peer], threads, self.peers[peer][:1], ('time', what, h, precision, threads)))
                         if threads > 1:
@@ -201,7 +206,7 @@ class Bench:
                     self.show(what, h, precision)
         if ('peak', 'FMA loop', 1) in self.rates:
             peak = {t: [r for r, _ in self.rates['peak', 'FMA loop', t]] for t in {1, self.cores}}
-            self.say('\nFMA loop, %s: %s' % (self.isa, '; '.join('%d thread%s %.0f GFLOP/s (best %.0f)' % (
+            self.say('\nFMA loop, %s: %s' % ('avx512' if self.amx else self.isa, '; '.join('%d thread%s %.0f GFLOP/s (best %.0f)' % (
                 t, 's' * (t > 1), median(peak[t]), max(b for _, b in self.rates['peak', 'FMA loop', t])) for t in sorted(peak))))
 
     def show(self, what, h, precision):
@@ -211,10 +216,10 @@ class Bench:
         self.say('\n%s: T=%d, B=%d, D=%d, H=%d, bidirectional, %s' % (title, STEPS, WINDOWS, self.loaded[h].d, h, precision))
         self.say('  %-18s %8s %12s %12s %9s %9s %10s' % ('', 'threads', 'lines/s', 'best', 'GFLOP/s', 'of peak', 'Linnet is'))
         rows = [k for k in self.rates if k[0] == part]
-        for _, name, threads in sorted(rows, key=lambda k: (k[2], k[1] != 'Linnet', k[1])):
+        for _, name, threads in sorted(rows, key=lambda k: (k[2], not k[1].startswith('Linnet'), k[1])):
             rates = [r for r, _ in self.rates[part, name, threads]]
             share = self.share(part, name, threads, flop) if precision == 'float32' else None
-            times = '' if name == 'Linnet' else '%.2f ×' % self.times(part, name, threads)
+            times = '' if name.startswith('Linnet') else '%.2f ×' % self.times(part, name, threads)
             self.say('  %-18s %8d %12s %12s %9.1f %9s %10s' % (
                 name, threads, f'{median(rates):,.0f}', f'{max(b for _, b in self.rates[part, name, threads]):,.0f}',
                 median(rates) * flop / 1e9, '' if share is None else '%.0f %%' % (100 * share), times))
@@ -225,7 +230,7 @@ class Bench:
                 self.must('table in front, ' + title, self.times(part, peer, 1), 2.5)
         else:
             self.must('model only, ' + title, self.times(part, peer, 1), {('float32', 96): 1.7, ('float32', 256): 1.35, ('bfloat16', 96): 1.5, ('bfloat16', 256): 2.0}[precision, h])
-            share = self.share(part, 'Linnet', 1, flop) if precision == 'float32' else None
+            share = self.share(part, self.fma, 1, flop) if precision == 'float32' else None
             if share is not None:
                 self.must('model only, H=%d, float32, 1 thread: share of the FMA peak' % h, share, {96: .65, 256: .75}[h])
 

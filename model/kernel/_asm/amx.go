@@ -16,13 +16,13 @@ import (
 // The types of Go's amxCall, which must be the same there, and the offsets of
 // their fields in bytes.
 const (
-	amxProductType = "struct{blocks uintptr; a *uint16; lda uintptr; b *uint16}"
-	amxCallType    = "struct{config *[64]byte; c *float32; ldc uintptr; add *float32; ldadd, rowBlocks, panels, lower, right uintptr; first, second " + amxProductType + "; end uintptr}"
+	amxProductType = "struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr}"
+	amxCallType    = "struct{config *[64]byte; c *float32; ldc uintptr; add *float32; ldadd, addPanel, rowBlocks, panels, lower, right uintptr; first, second " + amxProductType + "; end uintptr}"
 
-	amxConfig, amxC, amxLDC, amxAdd, amxLDAdd       = 0, 8, 16, 24, 32
-	amxRowBlocks, amxPanels, amxLower, amxRight     = 40, 48, 56, 64
-	amxFirst                                        = 72
-	amxBlocks, amxA, amxLDA, amxB, amxProductLength = 0, 8, 16, 24, 32
+	amxConfig, amxC, amxLDC, amxAdd, amxLDAdd, amxAddPanel    = 0, 8, 16, 24, 32, 40
+	amxRowBlocks, amxPanels, amxLower, amxRight               = 48, 56, 64, 72
+	amxFirst                                                  = 80
+	amxBlocks, amxA, amxLDA, amxB, amxPanel, amxProductLength = 0, 8, 16, 24, 32, 40
 )
 
 // raw writes an instruction as bytes.
@@ -40,6 +40,7 @@ func vex(pp, vvvv byte, index, base byte) []byte {
 
 const (
 	ppNone = 0
+	pp66   = 1
 	ppF3   = 2
 	ppF2   = 3
 )
@@ -69,6 +70,12 @@ func tileLoad(tile byte, base, stride GPPhysical, disp int) {
 	tileMemory(ppF2, tile, base, stride, disp)
 }
 
+// tileStream is tileLoad of what need not stay in the nearest cache.
+func tileStream(tile byte, base, stride GPPhysical, disp int) {
+	Comment(fmt.Sprintf("TILELOADDT1 %d(%s)(%s*1), TMM%d", disp, base.Asm(), stride.Asm(), tile))
+	tileMemory(pp66, tile, base, stride, disp)
+}
+
 func tileStore(tile byte, base, stride GPPhysical, disp int) {
 	Comment(fmt.Sprintf("TILESTORED TMM%d, %d(%s)(%s*1)", tile, disp, base.Asm(), stride.Asm()))
 	tileMemory(ppF3, tile, base, stride, disp)
@@ -85,17 +92,29 @@ func tileMultiply(c, a, b byte) {
 	raw(append(vex(ppF3, b, 0, 0), 0x5c, 0xc0|c<<3|a)...)
 }
 
-// amx writes the loop over blocks of 32 rows and panels of 32 columns.
-func amx() {
-	TEXT("gemmAMX", NOSPLIT, "func(call *"+amxCallType+")")
-	Doc("gemmAMX is", "",
+// order is the pairs of parts whose products count, such that one part at a
+// time changes where it can: of two parts all products but that of both second
+// ones, of three those that are not below the last bit of a float32.
+var order = map[int][][2]int{
+	1: {{0, 0}},
+	2: {{1, 0}, {0, 0}, {0, 1}},
+	3: {{2, 0}, {1, 0}, {0, 0}, {0, 1}, {1, 1}, {0, 2}},
+}
+
+// amx writes the loop over blocks of 32 rows and panels of 32 columns of
+// matrices whose numbers are split into so many parts.
+func amx(parts int) {
+	name := fmt.Sprintf("gemmAMX%d", parts)
+	TEXT(name, NOSPLIT, "func(call *"+amxCallType+")")
+	Doc(name+" is", "",
 		"\tfor p < call.panels, r < call.rowBlocks, i < 32, j < 32:",
-		"\t\ts = call.add[32r+i,32p+j]",
+		"\t\ts = call.add[p][32r+i,j]",
 		"\t\tfor l < 32·call.first.blocks: s += call.first.a[32r+i,l]·call.first.b[p][l,j]",
 		"\t\tthe same of the second product; call.c[32r+i,32p+j] = s",
 		"",
-		"in bfloat16 with sums in float32; the configuration, lower and right say",
-		"how much of 32 rows and columns there is.")
+		fmt.Sprintf("of numbers in %d parts of bfloat16 with sums in float32: the products %v of", parts, order[parts]),
+		"the parts of a and b. Panels of add and of b lie addPanel and panel bytes apart. The configuration, lower and right say how much of 32",
+		"rows and columns there is.")
 	Pragma("noescape")
 	g, stride, panel, block := RDI, R8, R13, R15
 	a, lower, lda, b, k, product := RAX, RSI, RBX, RCX, RDX, R9
@@ -119,7 +138,11 @@ func amx() {
 		SHLQ(Imm(5), below)
 		IMULQ(block, below)
 		MOVQ(panel, c)
-		SHLQ(Imm(7), c)
+		if base == amxAdd {
+			IMULQ(field(amxAddPanel), c)
+		} else {
+			SHLQ(Imm(7), c)
+		}
 		ADDQ(below, c)
 		ADDQ(field(base), c)
 		MOVQ(ldc, below)
@@ -153,12 +176,13 @@ func amx() {
 	})
 	Label("multiply")
 	LEAQ(Mem{Base: g, Disp: amxFirst}, product)
+	// A block of 32 in K of a's parts and of b's: the parts of a row stand side
+	// by side, 64 bytes each; those of b's two tiles follow each other.
 	Label("product")
 	MOVQ(Mem{Base: product, Disp: amxBlocks}, k)
 	MOVQ(Mem{Base: product, Disp: amxLDA}, lda)
-	MOVQ(k, b)
-	SHLQ(Imm(11), b)
-	IMULQ(panel, b)
+	MOVQ(panel, b)
+	IMULQ(Mem{Base: product, Disp: amxPanel}, b)
 	ADDQ(Mem{Base: product, Disp: amxB}, b)
 	MOVQ(lda, a)
 	SHLQ(Imm(5), a)
@@ -167,24 +191,49 @@ func amx() {
 	MOVQ(lda, lower)
 	SHLQ(Imm(4), lower)
 	ADDQ(a, lower)
-	Label("k")
-	tileLoad(4, a, lda, 0)
-	tileLoad(6, b, stride, 0)
-	tileMultiply(0, 4, 6)
-	where(amxRight, func() {
-		tileLoad(7, b, stride, 1024)
-		tileMultiply(1, 4, 7)
-	})
-	where(amxLower, func() {
-		tileLoad(5, lower, lda, 0)
-		tileMultiply(2, 5, 6)
-		where(amxRight, func() { tileMultiply(3, 5, 7) })
-	})
-	ADDQ(Imm(64), a)
-	ADDQ(Imm(64), lower)
-	ADDQ(U32(2048), b)
-	DECQ(k)
-	JNZ(LabelRef("k"))
+	// A block of whole tiles goes its own way, without questions.
+	inner := func(where func(offset int, f func())) {
+		inA, inB := -1, -1
+		for _, p := range order[parts] {
+			i, j := p[0], p[1]
+			if i != inA {
+				tileLoad(4, a, lda, 64*i)
+			}
+			if j != inB {
+				tileStream(6, b, stride, 2048*j)
+			}
+			tileMultiply(0, 4, 6)
+			where(amxRight, func() {
+				if j != inB {
+					tileStream(7, b, stride, 2048*j+1024)
+				}
+				tileMultiply(1, 4, 7)
+			})
+			where(amxLower, func() {
+				if i != inA {
+					tileLoad(5, lower, lda, 64*i)
+				}
+				tileMultiply(2, 5, 6)
+				where(amxRight, func() { tileMultiply(3, 5, 7) })
+			})
+			inA, inB = i, j
+		}
+		ADDQ(U32(64*parts), a)
+		ADDQ(U32(64*parts), lower)
+		ADDQ(U32(2048*parts), b)
+		DECQ(k)
+	}
+	MOVQ(field(amxLower), R14)
+	TESTQ(R14, field(amxRight))
+	JZ(LabelRef("some"))
+	Label("all")
+	inner(func(_ int, f func()) { f() })
+	JNZ(LabelRef("all"))
+	JMP(LabelRef("multiplied"))
+	Label("some")
+	inner(where)
+	JNZ(LabelRef("some"))
+	Label("multiplied")
 	ADDQ(Imm(amxProductLength), product)
 	CMPQ(Mem{Base: product, Disp: amxBlocks}, Imm(0))
 	JNE(LabelRef("product"))
@@ -206,13 +255,15 @@ func amx() {
 	RET()
 }
 
-// roundRows writes the rounding of rows to bfloat16.
-func roundRows() {
-	TEXT("roundRowsAMX", NOSPLIT, "func(rows uintptr, dst *uint16, ldd uintptr, src *float32, lds, k uintptr)")
-	Doc("roundRowsAMX is", "",
-		"\tfor r < rows, l < k: dst[r,l] = bfloat16(src[r,l])", "",
-		"with zeros up to the next multiple of 32 of k; ldd and lds in bytes.",
-		"bfloat16 rounds to nearest, ties to even, and denormals to 0.")
+// splitRows writes the splitting of rows into parts of bfloat16.
+func splitRows(parts int) {
+	name := fmt.Sprintf("splitRowsAMX%d", parts)
+	TEXT(name, NOSPLIT, "func(rows uintptr, dst *uint16, ldd uintptr, src *float32, lds, k uintptr)")
+	Doc(name+" is", "",
+		"\tfor r < rows, l < k, p < parts: dst[r][l/32][p][l%32] = part p of src[r,l]", "",
+		fmt.Sprintf("for %d parts, with zeros up to the next multiple of 32 of k; ldd and lds in", parts),
+		"bytes. Part 0 is the number in bfloat16, to nearest, ties to even, and",
+		"denormals 0; each further part is what the ones before leave.")
 	Pragma("noescape")
 	rows, dst, src, n, d, s := param("rows"), param("dst"), param("src"), GP64(), GP64(), GP64()
 	low, high, rest, one := K(), K(), GP64(), GP64()
@@ -224,12 +275,26 @@ func roundRows() {
 	KMOVW(one.As32(), low)
 	SHRQ(Imm(16), one)
 	KMOVW(one.As32(), high)
-	// convert packs 16 numbers of Z0 and then 16 of Z1 in Z2.
+	// convert packs 16 numbers of Z0 and then 16 of Z1 in Z2, part by part.
 	convert := func() {
-		Comment("VCVTNE2PS2BF16 Z0, Z1, Z2")
-		raw(0x62, 0xf2, 0x77, 0x48, 0x72, 0xd0)
-		// For avo, which does not see what the bytes write.
-		VMOVDQU64(Z2, Mem{Base: d})
+		for p := range parts {
+			Comment("VCVTNE2PS2BF16 Z0, Z1, Z2")
+			raw(0x62, 0xf2, 0x77, 0x48, 0x72, 0xd0)
+			// For avo, which does not see what the bytes write.
+			VMOVDQU64(Z2, Mem{Base: d, Disp: 64 * p})
+			if p == parts-1 {
+				break
+			}
+			// What is left, which float32 holds; of an infinity, a NaN.
+			VEXTRACTI64X4(Imm(1), Z2, Y3)
+			VPMOVZXWD(Y2, Z2)
+			VPMOVZXWD(Y3, Z3)
+			VPSLLD(Imm(16), Z2, Z2)
+			VPSLLD(Imm(16), Z3, Z3)
+			VSUBPS(Z2, Z0, Z0)
+			VSUBPS(Z3, Z1, Z1)
+		}
+		ADDQ(U32(64*parts), d)
 	}
 	Label("row")
 	MOVQ(dst, d)
@@ -242,7 +307,6 @@ func roundRows() {
 	VMOVUPS(Mem{Base: s, Disp: 64}, Z1)
 	convert()
 	ADDQ(U32(128), s)
-	ADDQ(Imm(64), d)
 	DECQ(n)
 	JNZ(LabelRef("full"))
 	Label("rest")
@@ -257,5 +321,30 @@ func roundRows() {
 	DECQ(rows)
 	JNZ(LabelRef("row"))
 	VZEROUPPER()
+	RET()
+}
+
+// peakTiles writes what the tiles do at best: products of tiles in registers.
+func peakTiles() {
+	TEXT("peakAMX", NOSPLIT, "func(config *[64]byte, n uintptr)")
+	Doc("peakAMX multiplies 4·n tiles of 16 by 32 and 32 by 16 numbers.")
+	Pragma("noescape")
+	n := RCX
+	Load(Param("config"), RAX)
+	Load(Param("n"), n)
+	Comment("LDTILECFG (AX)")
+	raw(append(vex(ppNone, 0, 0, 0), 0x49, 0x00)...)
+	for i := range byte(8) {
+		tileZero(i)
+	}
+	Label("loop")
+	tileMultiply(0, 4, 6)
+	tileMultiply(1, 4, 7)
+	tileMultiply(2, 5, 6)
+	tileMultiply(3, 5, 7)
+	DECQ(n)
+	JNZ(LabelRef("loop"))
+	Comment("TILERELEASE")
+	raw(append(vex(ppNone, 0, 0, 0), 0x49, 0xc0)...)
 	RET()
 }

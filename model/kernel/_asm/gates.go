@@ -35,6 +35,7 @@ type constants struct {
 	poly       []Op         // of r, from the highest power to the first
 	one        VecVirtual
 	neg, twice VecVirtual // N·log2(e) times −1 and 2
+	reciprocal bool       // of divide
 }
 
 var globals = map[string]Mem{}
@@ -131,8 +132,7 @@ func (k *constants) exp(x Op, scale VecVirtual) VecVirtual {
 func (k *constants) sigmoid(x Op) VecVirtual {
 	e := k.exp(x, k.neg)
 	VADDPS(k.one, e, e)
-	VDIVPS(e, k.one, e)
-	return e
+	return k.divide(k.one, e)
 }
 
 // tanh is (exp(2x)−1)/(exp(2x)+1).
@@ -140,8 +140,7 @@ func (k *constants) tanh(x Op) VecVirtual {
 	e, d := k.exp(x, k.twice), k.v.reg()
 	VADDPS(k.one, e, d)
 	VSUBPS(k.one, e, e)
-	VDIVPS(d, e, e)
-	return e
+	return k.divide(e, d)
 }
 
 // sigmoidTanh is σ(x)·tanh(y) with one division:
@@ -152,8 +151,23 @@ func (k *constants) sigmoidTanh(x, y Op) VecVirtual {
 	VADDPS(k.one, d, d)
 	VSUBPS(k.one, e, n)
 	VFMADD213PS(d, d, e)
-	VDIVPS(e, n, n)
-	return n
+	return k.divide(n, e)
+}
+
+// divide is n/d in d's register, or, where an instruction for 14 bits of 1/d is
+// welcome, n·(1/d) with one step of Newton's, within two units in the last
+// place: a division of 16 lanes takes 16 cycles.
+func (k *constants) divide(n, d VecVirtual) VecVirtual {
+	if !k.reciprocal {
+		VDIVPS(d, n, d)
+		return d
+	}
+	r := k.v.reg()
+	VRCP14PS(d, r)
+	VFNMADD213PS(k.one, r, d) // 1 − d·r
+	VFMADD213PS(r, r, d)
+	VMULPS(n, d, d)
+	return d
 }
 
 // gateConstants are those of the gates.
@@ -297,6 +311,7 @@ func gates(v vector, sum bool) {
 		"with the distances of rows in bytes.")
 	Pragma("noescape")
 	k := v.gateConstants()
+	k.reciprocal = v.lanes == 16
 	hidden4 := param("hidden")
 	SHLQ(Imm(2), hidden4)
 	var zs []four
@@ -443,6 +458,7 @@ func tanh(v vector) {
 	Doc("tanh" + v.isa + " is Tanh.")
 	Pragma("noescape")
 	k := v.gateConstants()
+	k.reciprocal = v.lanes == 16
 	x := param("x")
 	v.sweep("", param("n"), []Register{x}, func(l lanes) {
 		l.store(k.tanh(l.operand(Mem{Base: x})), Mem{Base: x})

@@ -22,7 +22,10 @@ func main() {
 		softmax(v)
 		peak(v)
 	}
-	amx()
-	roundRows()
+	for parts := 1; parts <= 3; parts++ {
+		amx(parts)
+		splitRows(parts)
+	}
+	peakTiles()
 	Generate()
 }
