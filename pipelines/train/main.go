@@ -53,7 +53,7 @@ type options struct {
 	modelOut, initModel, device, keep string
 	comment                           string
 	earlyStopping, checkpointSteps    int
-	workers, roundSteps, cores        int
+	workers, roundSteps, cores, index int
 	resume                            bool
 	verbosity                         int
 	precision                         string
@@ -103,6 +103,7 @@ func define(f *cli.Flags) *options {
 	f.BoolVar(&o.resume, "resume", false, "go on from the checkpoint in --model_out, where there is one; all other flags as before")
 	f.IntVar(&o.checkpointSteps, "checkpoint_steps", 200, "`steps` from one checkpoint to the next, beside that of each epoch; 0 for these alone")
 	f.IntVar(&o.workers, "workers", 0, "`workers` that share each batch as a Beam pipeline a round, their weights averaged after it;\n0 trains in this process, or by one worker with a --runner given")
+	f.IntVar(&o.index, "worker_index", -1, "this process is `worker` 0 to --workers−1 of a training without a runner: all are started with the same\nflags, meet in --model_out, and worker 0 leads and writes the model; -1 for a runner")
 	f.IntVar(&o.roundSteps, "round_steps", 0, "`steps` of a round of --workers; 0 for an epoch")
 	f.IntVar(&o.cores, "worker_cores", 0, "`cores` that each of --workers uses; 0 for all of its machine")
 	f.StringVar(&o.device, "device", "cpu", "`cpu`, cuda (an NVIDIA GPU, or an error) or auto (a GPU where one works); of each of --workers too")
@@ -132,7 +133,7 @@ func run(ctx context.Context) error {
 			fmt.Fprintf(os.Stderr, "training on %s …\n", strings.Join(o.input, ", "))
 		}
 	}
-	if f.Worker() || o.workers > 0 {
+	if f.Worker() || o.workers > 0 && o.index < 0 {
 		runners.Init(o.verbosity) // a worker stays in here
 	}
 	return o.train(ctx, f)
@@ -150,6 +151,8 @@ func (o *options) check(f *cli.Flags) error {
 	switch {
 	case o.workers < 0:
 		return cli.Usagef("--workers=%d: it must be 0 or more", o.workers)
+	case o.index < -1 || o.index >= 0 && (o.index >= o.workers || f.Given("runner")):
+		return cli.Usagef("--worker_index=%d: it must be less than --workers, %d, and goes without --runner", o.index, o.workers)
 	case o.workers == 0 && (o.roundSteps != 0 || o.cores != 0):
 		return cli.Usagef("--round_steps and --worker_cores are for --workers; name how many")
 	case o.roundSteps < 0 || o.cores < 0 || o.checkpointSteps < 0:
@@ -183,7 +186,7 @@ func (o *options) check(f *cli.Flags) error {
 			return cli.Usagef("--model_out: %w", err)
 		}
 	}
-	if o.workers > 0 {
+	if o.workers > 0 && o.index < 0 {
 		if err := runners.Check(); err != nil {
 			return cli.Usagef("%w", err)
 		}
@@ -276,6 +279,9 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 		_, err := runners.Run(ctx, job.Pipeline(o.workers, max(1, o.roundSteps)), transforms.Namespace, o.verbosity)
 		return err
 	}
+	if o.index > 0 {
+		return job.Attend(ctx, o.index)
+	}
 	gpus, err := o.openGPUs(ctx) // before the documents are read: that may take a while
 	if err != nil {
 		return told(ctx, err)
@@ -328,6 +334,9 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 		if o.device == backend.CUDA {
 			options.WorkerDevice = "cuda"
 		}
+		options.Round = job.Lead
+	}
+	if o.workers > 0 && o.index < 0 {
 		options.Round = func(ctx context.Context, r train.Round) error {
 			return job.Round(ctx, r, func(p *beam.Pipeline) error {
 				_, err := runners.Run(ctx, p, transforms.Namespace, o.verbosity)

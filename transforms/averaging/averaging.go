@@ -79,6 +79,10 @@ func (j *Job) Begin(ctx context.Context, list []Document, docs []train.Document)
 	kept.Lock()
 	kept.key, kept.docs = key(data, j.InputSize), docs
 	kept.Unlock()
+	// A round that an earlier training left would be taken for one of this.
+	if err := remove(ctx, j.file(roundFile)); err != nil {
+		return err
+	}
 	return write(ctx, j.file(documentsFile), data)
 }
 
@@ -132,7 +136,7 @@ func (j *Job) End(ctx context.Context) error {
 	kept.Lock()
 	kept.docs = nil
 	kept.Unlock()
-	return errors.Join(remove(ctx, j.file(stateFile)), remove(ctx, j.file(documentsFile)))
+	return errors.Join(remove(ctx, j.file(roundFile)), remove(ctx, j.file(stateFile)), remove(ctx, j.file(documentsFile)))
 }
 
 // Train is PCollection<int> of the workers' numbers, from 0, to no elements:
@@ -152,27 +156,29 @@ type shareFn struct {
 var sharesCounter = beam.NewCounter(transforms.Namespace, "shares")
 
 func (f *shareFn) ProcessElement(ctx context.Context, worker int) error {
-	if err := f.share(ctx, worker); err != nil {
+	to := func(end int) string { return f.Job.shareFile(end, worker) }
+	if err := f.Job.take(ctx, worker, f.Workers, f.Steps, to); err != nil {
 		return fmt.Errorf("linnet: %w", err) // the mark that runners look for
 	}
 	sharesCounter.Inc(ctx, 1)
 	return nil
 }
 
-func (f *shareFn) share(ctx context.Context, worker int) error {
-	s, err := readState(ctx, f.Job.file(stateFile))
+// take takes a worker's share of a round and writes what it came to, in a file
+// named after the step that the round ends with.
+func (j *Job) take(ctx context.Context, worker, workers, steps int, file func(end int) string) error {
+	s, err := readState(ctx, j.file(stateFile))
 	if err != nil {
 		return err
 	}
-	docs, err := f.Job.documents(ctx)
+	docs, err := j.documents(ctx)
 	if err != nil {
 		return err
 	}
-	end := s.Step() + f.Steps
-	machine := train.Machine{Cores: f.Job.Cores, Memory: f.Job.GPUMemory}
-	if f.Job.Device == backend.CUDA {
+	machine := train.Machine{Cores: j.Cores, Memory: j.GPUMemory}
+	if j.Device == backend.CUDA {
 		gpus, err := gpuinit.Init(ctx, gpuinit.Options{Devices: 1, Wait: true, Log: func(level int, format string, args ...any) {
-			if level <= f.Job.Verbosity {
+			if level <= j.Verbosity {
 				log.Infof(ctx, format, args...)
 			}
 		}})
@@ -182,13 +188,13 @@ func (f *shareFn) share(ctx context.Context, worker int) error {
 		defer gpus.Close()
 		machine.GPUs = gpus.Devices
 	}
-	if s, err = train.Share(ctx, docs, s, worker, f.Workers, f.Steps, machine); err != nil {
+	if s, err = train.Share(ctx, docs, s, worker, workers, steps, machine); err != nil {
 		return err
 	}
-	if f.Job.Verbosity >= 2 {
-		log.Infof(ctx, "worker %d of %d: at step %d", worker, f.Workers, end)
+	if j.Verbosity >= 2 {
+		log.Infof(ctx, "worker %d of %d: at step %d", worker, workers, s.Step())
 	}
-	return write(ctx, f.Job.shareFile(end, worker), s.Encode())
+	return write(ctx, file(s.Step()), s.Encode())
 }
 
 // kept are the documents of the last training that this process worked for.

@@ -1,0 +1,182 @@
+package averaging
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/linnet-ml/linnet/model/train"
+	"github.com/linnet-ml/linnet/transforms/store"
+)
+
+// A training needs no runner where its workers are processes that somebody else
+// starts, such as the pods of an indexed Job: they meet in Job.Folder. Worker 0
+// leads (Lead) and writes roundFile; each of the others (Attend) looks for it,
+// takes its share and leaves a file, as on a runner. Whoever is killed and
+// started again finds what to do in the folder.
+
+const roundFile = "round.json"
+
+// meeting is what roundFile says.
+type meeting struct {
+	ID                    string // of this round alone: shares of others do not count
+	Begin, Steps, Workers int
+	InputSize             int
+}
+
+func (m *meeting) shareFile(j *Job, worker int) string {
+	return j.file(fmt.Sprintf("share-%d-%d-%s.state", m.Begin+m.Steps, worker, m.ID))
+}
+
+// How often a worker looks for a file, and how long for the same one.
+var (
+	look     = time.Second
+	patience = time.Hour
+)
+
+// Lead runs a round as worker 0 of those that meet.
+func (j *Job) Lead(ctx context.Context, r train.Round) error {
+	m := &meeting{ID: rand.Text()[:8], Begin: r.State.Step(), Steps: r.Steps, Workers: r.Workers, InputSize: j.InputSize}
+	text, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(write(ctx, j.file(stateFile), r.State.Encode()), write(ctx, j.file(roundFile), text))
+	if err == nil {
+		err = j.share(ctx, m, 0)
+	}
+	if err != nil {
+		return err
+	}
+	for i := range m.Workers {
+		path := m.shareFile(j, i)
+		if err := wait(ctx, path); err != nil {
+			return fmt.Errorf("averaging: worker %d left no share for %v (%w); start it again, with the same --model_out", i, patience, err)
+		}
+		s, err := readState(ctx, path)
+		if err != nil {
+			return err
+		}
+		if err := r.Merge(s); err != nil {
+			return err
+		}
+	}
+	// First the round, so that nobody begins it again.
+	if err := remove(ctx, j.file(roundFile)); err != nil {
+		return err
+	}
+	for i := range m.Workers {
+		if err := remove(ctx, m.shareFile(j, i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (j *Job) share(ctx context.Context, m *meeting, worker int) error {
+	return j.take(ctx, worker, m.Workers, m.Steps, func(int) string { return m.shareFile(j, worker) })
+}
+
+// Attend takes the shares of a worker from 1 on until the training is over.
+func (j *Job) Attend(ctx context.Context, worker int) error {
+	began := false
+	heard := time.Now()
+	for {
+		m, err := j.meeting(ctx)
+		switch {
+		case errors.Is(err, store.ErrNotExist):
+			switch there, err := exists(ctx, j.file(documentsFile)); {
+			case err != nil:
+				return err
+			case !there && began:
+				return nil
+			case there:
+				began = true
+			}
+		case err != nil:
+			return err
+		case worker >= m.Workers:
+			return fmt.Errorf("averaging: worker %d, but the training in %s has %d; start all with the same --workers", worker, j.Folder, m.Workers)
+		default:
+			began = true
+			path := m.shareFile(j, worker)
+			there, err := exists(ctx, path)
+			if err != nil {
+				return err
+			}
+			if !there {
+				j.InputSize = m.InputSize
+				if err := j.share(ctx, m, worker); err != nil {
+					// The leader may have gone on, or begun anew, meanwhile.
+					if now, e := j.meeting(ctx); e == nil && now.ID == m.ID {
+						return err
+					}
+				}
+				continue
+			}
+			heard = time.Now()
+		}
+		if time.Since(heard) > patience {
+			return fmt.Errorf("averaging: no round in %s for %v; start worker 0, with the same --model_out", j.Folder, patience)
+		}
+		if err := sleep(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func (j *Job) meeting(ctx context.Context) (*meeting, error) {
+	st, err := store.For(ctx, j.file(roundFile))
+	if err != nil {
+		return nil, err
+	}
+	text, err := st.Read(ctx, j.file(roundFile), 0)
+	if err != nil {
+		return nil, err
+	}
+	m := new(meeting)
+	if err := json.Unmarshal(text, m); err != nil {
+		return nil, fmt.Errorf("averaging: %s: %w", j.file(roundFile), err)
+	}
+	return m, nil
+}
+
+func exists(ctx context.Context, path string) (bool, error) {
+	st, err := store.For(ctx, path)
+	if err != nil {
+		return false, err
+	}
+	_, err = st.Stat(ctx, path)
+	if errors.Is(err, store.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// wait waits for a file.
+func wait(ctx context.Context, path string) error {
+	for began := time.Now(); ; {
+		there, err := exists(ctx, path)
+		if there || err != nil {
+			return err
+		}
+		if time.Since(began) > patience {
+			return store.ErrNotExist
+		}
+		if err := sleep(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func sleep(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(look):
+		return nil
+	}
+}

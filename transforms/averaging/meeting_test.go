@@ -1,0 +1,116 @@
+package averaging
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/linnet-ml/linnet/model/train"
+	"github.com/linnet-ml/linnet/transforms"
+)
+
+// meet trains by workers that meet in a folder, each a Job of its own, and
+// returns the model's hash; worker 1 stops and starts again before each round.
+func meet(t *testing.T, dir string, list []Document, docs []train.Document, workers int) string {
+	t.Helper()
+	ctx := t.Context()
+	job := func() *Job { return &Job{Folder: transforms.Path(dir), InputSize: 256, Cores: 1} }
+	over := make(chan error, workers)
+	attend := func(ctx context.Context, i int) { over <- job().Attend(ctx, i) }
+	for i := 2; i < workers; i++ {
+		go attend(ctx, i)
+	}
+	one, stop := context.WithCancel(ctx)
+	go attend(one, 1)
+
+	leader := job()
+	if err := leader.Begin(ctx, list, docs); err != nil {
+		t.Fatal(err)
+	}
+	o := options(docs)
+	o.Distributed, o.RoundSteps = workers, 4
+	o.Round = func(ctx context.Context, r train.Round) error {
+		stop()
+		if err := <-over; !errors.Is(err, context.Canceled) {
+			t.Errorf("a worker that was stopped: %v", err)
+		}
+		one, stop = context.WithCancel(t.Context())
+		go attend(one, 1)
+		return leader.Lead(ctx, r)
+	}
+	w, _, err := train.Run(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := leader.End(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for range workers - 1 {
+		if err := <-over; err != nil {
+			t.Error(err)
+		}
+	}
+	stop()
+	return w.Hash()
+}
+
+// Workers that meet come to the weights of Shares that were called by hand, and
+// leave nothing behind; what an earlier training left does not count.
+func TestMeeting(t *testing.T) {
+	look = 2 * time.Millisecond
+	list, docs := corpus(t)
+	for _, workers := range []int{2, 3} {
+		o := options(docs)
+		o.Distributed, o.RoundSteps = workers, 4
+		o.Round = func(ctx context.Context, r train.Round) error {
+			for i := range workers {
+				s, err := train.Share(ctx, docs, r.State, i, workers, r.Steps, train.Machine{Cores: 1})
+				if err := errors.Join(err, r.Merge(s)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		w, _, err := train.Run(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "share-4-1.state"), []byte("stale"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if meet(t, dir, list, docs, workers) != w.Hash() {
+			t.Errorf("%d workers: other weights than by hand", workers)
+		}
+		left, err := os.ReadDir(dir)
+		if err != nil || len(left) != 1 {
+			t.Errorf("left behind: %v %v", left, err)
+		}
+	}
+}
+
+// Who waits in vain says so.
+func TestMeetingErrors(t *testing.T) {
+	look, patience = time.Millisecond, 20*time.Millisecond
+	defer func() { patience = time.Hour }()
+	list, docs := corpus(t)
+	j := &Job{Folder: transforms.Path(t.TempDir()), InputSize: 256, Cores: 1}
+	if err := j.Attend(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "start worker 0") {
+		t.Errorf("without a leader: %v", err)
+	}
+	if err := j.Begin(t.Context(), list, docs); err != nil {
+		t.Fatal(err)
+	}
+	o := options(docs)
+	o.Distributed, o.Round = 2, j.Lead
+	if _, _, err := train.Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "worker 1 left no share") {
+		t.Errorf("without a worker: %v", err)
+	}
+	if err := j.Attend(t.Context(), 2); err == nil || !strings.Contains(err.Error(), "has 2; start all with the same --workers") {
+		t.Errorf("a worker too many: %v", err)
+	}
+}
