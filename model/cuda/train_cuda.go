@@ -17,6 +17,55 @@ import (
 	"github.com/linnet-ml/linnet/model"
 )
 
+// columns are those of all heads.
+func (n *Network) columns() int { return len(n.Focal) }
+
+// dense is where each array stands in the dense parameters.
+type dense struct {
+	layout, layoutBias int
+	layers             []denseLayer
+	states, line, bias int // of the output
+	size               int // numbers
+	biases             [][2]int
+}
+
+// denseLayer is the forward direction; the backward one stands next numbers
+// behind it.
+type denseLayer struct{ input, recurrent, bias, next int }
+
+func (n *Network) dense() (d dense) {
+	weights := func(rows, columns int) int {
+		d.size += rows * columns
+		return d.size - rows*columns
+	}
+	bias := func(columns int) int {
+		d.size += columns
+		d.biases = append(d.biases, [2]int{d.size - columns, d.size})
+		return d.size - columns
+	}
+	h := n.Hidden
+	d.layout, d.layoutBias = weights(n.Layout, n.Embedding), bias(n.Embedding)
+	in := n.Embedding
+	for range n.Layers {
+		var l denseLayer
+		for i := range 2 {
+			this := denseLayer{input: weights(in, 4*h), recurrent: weights(h, 4*h), bias: bias(4 * h)}
+			if i == 0 {
+				l = this
+			}
+			l.next = this.input - l.input
+		}
+		d.layers = append(d.layers, l)
+		in = 2 * h
+	}
+	d.states, d.line, d.bias = weights(in, n.columns()), weights(n.Embedding, n.columns()), bias(n.columns())
+	return d
+}
+
+func (p *Parameters) arrays() [6][]float32 {
+	return [6][]float32{p.Flat, p.M, p.V, p.Table, p.TableM, p.TableV}
+}
+
 var (
 	//go:embed train_70.ptx
 	trainPTX70 string
