@@ -52,6 +52,8 @@ type EpochStats struct {
 	ValidationAccuracy float64 `json:"validation_accuracy,omitempty"`
 	LearningRate       float64 `json:"learning_rate"` // at its end
 	Seconds            float64 `json:"seconds"`
+	TrainingSeconds    float64 `json:"training_seconds"` // of these, without the judgement
+	Lines              int     `json:"lines"`            // that the steps read, context included
 }
 
 // Accuracy is how a model did on labelled, non-blank lines.

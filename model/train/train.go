@@ -268,7 +268,7 @@ func (t *trainer) run(ctx context.Context, o *Options, validation *corpus) error
 		began := time.Now()
 		sums := &p.Epoch
 		stats := model.EpochStats{Loss: sums.Loss / float64(max(1, sums.Steps)), LearningRate: t.learningRate(p.Step - 1),
-			Accuracy: float64(sums.Right) / float64(max(1, sums.Lines))}
+			Accuracy: float64(sums.Right) / float64(max(1, sums.Lines)), TrainingSeconds: sums.Seconds, Lines: sums.Rows}
 		if err := t.pull(); err != nil {
 			return err
 		}
