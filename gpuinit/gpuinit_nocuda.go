@@ -18,7 +18,7 @@ var errNotBuilt = &Error{Kind: ErrNotBuilt, What: "this build has no CUDA", Reme
 func pipeline(args []string) string {
 	if len(args) > 0 {
 		name := strings.TrimSuffix(filepath.Base(args[0]), ".exe")
-		if slices.Contains([]string{"evaluate", "profile", "gpucheck"}, name) {
+		if slices.Contains([]string{"evaluate", "profile", "gpucheck", "train"}, name) {
 			return name
 		}
 	}
