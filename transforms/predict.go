@@ -430,7 +430,7 @@ func (m *Model) engine(ctx context.Context, o *Options, first, count int) (*infe
 		}
 	}
 	if m.gpu {
-		lines, spread = 8*batchLines, 0
+		lines, spread = 4*batchLines, 0
 		// The cores' number, too, for the CPU when the GPUs are lost.
 		lanes = max((backend.Lanes+1)*len(m.gpus.devices), runtime.GOMAXPROCS(0))
 		if o.Hybrid {
@@ -453,10 +453,10 @@ func (m *Model) engine(ctx context.Context, o *Options, first, count int) (*infe
 	})
 }
 
-// batchLines bounds a batch. Larger ones are no faster on a processor, and leave
-// cores without work where few documents are in flight; a GPU takes eight times
-// that.
-const batchLines = 8 << 10
+// batchLines bounds a batch. Matrix tiles want many windows at once; still larger
+// batches are no faster on a processor, and leave cores without work where few
+// documents are in flight. A GPU takes four times that.
+const batchLines = 16 << 10
 
 // windowItem is one window of a document.
 type windowItem struct {
