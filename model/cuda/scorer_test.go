@@ -33,6 +33,9 @@ import (
 // probability.
 const float16 = 2e-3
 
+// patience is for kernels on a CPU that others use as well.
+const patience = 10 * time.Hour
+
 // gpus are those of the process.
 var gpus = sync.OnceValues(func() (*gpuinit.GPUs, error) {
 	return gpuinit.Init(context.Background(), gpuinit.Options{})
@@ -53,6 +56,7 @@ func devices(t testing.TB) []gpuinit.Device {
 func open(t testing.TB, w *model.Weights, o Options) *Scorer {
 	t.Helper()
 	o.Devices = devices(t)
+	o.Timeout = patience
 	s, err := New(w, o)
 	if err != nil {
 		t.Fatal(err)
@@ -64,14 +68,14 @@ func open(t testing.TB, w *model.Weights, o Options) *Scorer {
 func TestFloat32(t *testing.T) {
 	devices := devices(t)
 	modeltest.Run(t, func(w *model.Weights) (model.Scorer, error) {
-		return New(w, Options{Devices: devices, Precision: Float32})
+		return New(w, Options{Devices: devices, Precision: Float32, Timeout: patience})
 	})
 }
 
 func TestFloat16(t *testing.T) {
 	devices := devices(t)
 	modeltest.RunWithin(t, float16, func(w *model.Weights) (model.Scorer, error) {
-		return New(w, Options{Devices: devices})
+		return New(w, Options{Devices: devices, Timeout: patience})
 	})
 }
 

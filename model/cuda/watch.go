@@ -24,12 +24,13 @@ type watched struct {
 	over   chan struct{} // closed when the goroutine ended or was given up
 	lost   sync.Once     // counted out
 
-	mu    sync.Mutex
-	since time.Time // of the call into the driver; zero outside of one
-	doing string    // there
-	held  []*job    // not answered
-	ready bool      // opened has its error
-	gone  bool      // given up, or ended
+	mu     sync.Mutex
+	inside bool   // a call into the driver
+	looks  int    // of watch, since that began
+	doing  string // there
+	held   []*job // not answered
+	ready  bool   // opened has its error
+	gone   bool   // given up, or ended
 }
 
 func newWatched() *watched {
@@ -41,13 +42,13 @@ func newWatched() *watched {
 func (w *watched) enter(doing string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.since, w.doing = time.Now(), doing
+	w.inside, w.looks, w.doing = true, 0, doing
 }
 
 func (w *watched) leave() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.since = time.Time{}
+	w.inside = false
 	return !w.gone
 }
 
@@ -93,12 +94,19 @@ func (w *watched) end() {
 	}
 }
 
-// giveUp gives the card up where it has been in one call for longer than
-// timeout, and returns why; served says that it had opened.
+// looks is how often watch looks at a card within the timeout. A process that was
+// stopped, or a machine that slept, has looked no more often than it ran.
+const looks = 8
+
+// giveUp gives the card up where it is in one call at so many looks, which is
+// longer than timeout, and returns why; served says that it had opened.
 func (w *watched) giveUp(d *gpuinit.Device, timeout time.Duration) (why error, served bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.gone || w.since.IsZero() || time.Since(w.since) < timeout {
+	if w.gone || !w.inside {
+		return nil, false
+	}
+	if w.looks++; w.looks <= looks {
 		return nil, false
 	}
 	w.gone = true
@@ -117,7 +125,7 @@ func (w *watched) giveUp(d *gpuinit.Device, timeout time.Duration) (why error, s
 
 // watch gives up cards that do not answer, until the Scorer is closed.
 func (s *Scorer) watch(timeout time.Duration) {
-	tick := time.NewTicker(timeout/8 + 1)
+	tick := time.NewTicker(timeout/looks + 1)
 	defer tick.Stop()
 	for {
 		select {
