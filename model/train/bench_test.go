@@ -13,6 +13,19 @@ import (
 // BenchmarkStep is a training step of the default recipe: 12 windows of 80
 // lines with 58 ids each, drawn so that some are common and most are rare.
 func BenchmarkStep(b *testing.B) {
+	cfg, doc := benchmarkDocument()
+	for workers := 1; workers <= min(4, runtime.GOMAXPROCS(0)); workers *= 2 {
+		b.Run(fmt.Sprintf("%s/workers=%d", kernel.ISA(), workers), func(b *testing.B) {
+			t, err := newTrainer(&Options{Config: cfg, Train: []Document{doc}, Workers: workers})
+			if err != nil {
+				b.Fatal(err)
+			}
+			benchmarkStep(b, t)
+		})
+	}
+}
+
+func benchmarkDocument() (model.Config, Document) {
 	cfg := model.DefaultConfig()
 	rnd := rand.New(rand.NewPCG(1, 1))
 	f := &model.Batch{}
@@ -31,26 +44,22 @@ func BenchmarkStep(b *testing.B) {
 		}
 		labels[r] = []string{"Nomenclature", "Description", "Misc-exposition", "Figure"}[rnd.IntN(4)]
 	}
-	for workers := 1; workers <= min(4, runtime.GOMAXPROCS(0)); workers *= 2 {
-		b.Run(fmt.Sprintf("%s/workers=%d", kernel.ISA(), workers), func(b *testing.B) {
-			t, err := newTrainer(&Options{Config: cfg, Train: []Document{{Features: f, Labels: labels}}, Workers: workers})
-			if err != nil {
-				b.Fatal(err)
-			}
-			t.steps = 1 << 30
-			var batch []window
-			for i := range cfg.BatchSize {
-				batch = append(batch, window{0, i * 80, 80})
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := t.train(batch); err != nil {
-					b.Fatal(err)
-				}
-			}
-			lines := float64(b.N * len(labels))
-			b.ReportMetric(lines/b.Elapsed().Seconds(), "lines/s")
-			b.ReportMetric(b.Elapsed().Seconds()/lines*1e6, "µs/line")
-		})
+	return cfg, Document{Features: f, Labels: labels}
+}
+
+func benchmarkStep(b *testing.B, t *trainer) {
+	t.steps = 1 << 30
+	var batch []window
+	for i := range t.config.BatchSize {
+		batch = append(batch, window{0, i * 80, 80})
 	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := t.train(batch); err != nil {
+			b.Fatal(err)
+		}
+	}
+	lines := float64(b.N * 80 * len(batch))
+	b.ReportMetric(lines/b.Elapsed().Seconds(), "lines/s")
+	b.ReportMetric(b.Elapsed().Seconds()/lines*1e6, "µs/line")
 }

@@ -383,3 +383,18 @@ func TestGPUResume(t *testing.T) {
 		t.Errorf("a resume in another precision: %v", err)
 	}
 }
+
+// BenchmarkGPUStep is BenchmarkStep on a GPU, copies and the host's part
+// included.
+func BenchmarkGPUStep(b *testing.B) {
+	devices := devices(b)[:1]
+	cfg, doc := benchmarkDocument()
+	for _, precision := range []string{cuda.Float32, cuda.Float16, cuda.BFloat16} {
+		b.Run(precision, func(b *testing.B) {
+			if precision == cuda.BFloat16 && devices[0].Major < 8 {
+				b.Skip("bf16 needs compute capability 8.0")
+			}
+			benchmarkStep(b, onGPU(b, Options{Config: cfg, Train: []Document{doc}, Precision: precision}, devices))
+		})
+	}
+}
