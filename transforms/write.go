@@ -182,9 +182,10 @@ func (f *writeFn) record(l *Labelled, counts []int64) ([]byte, error) {
 }
 
 // badName says that a document's name is the reason of a failed write, and not
-// the store.
+// the store. EEXIST is what making a folder says where a file of its name comes
+// at the same moment.
 func badName(err error) bool {
-	return errors.Is(err, store.ErrName) || errors.Is(err, store.ErrFolder) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENOTEMPTY)
+	return errors.Is(err, store.ErrName) || errors.Is(err, syscall.EEXIST) || errors.Is(err, store.ErrFolder) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENOTEMPTY)
 }
 
 // format is one of the formats that Write knows.

@@ -106,7 +106,7 @@ func figures(m *model.Metadata) string {
 	c := *m
 	c.Seconds, c.Epochs = 0, slices.Clone(m.Epochs)
 	for i := range c.Epochs {
-		c.Epochs[i].Seconds = 0
+		c.Epochs[i].Seconds, c.Epochs[i].TrainingSeconds = 0, 0
 	}
 	return fmt.Sprint(c.Epochs, c.BestEpoch, *c.Training, *c.Validation)
 }
