@@ -458,7 +458,6 @@ func tanh(v vector) {
 	Doc("tanh" + v.isa + " is Tanh.")
 	Pragma("noescape")
 	k := v.gateConstants()
-	k.reciprocal = v.lanes == 16
 	x := param("x")
 	v.sweep("", param("n"), []Register{x}, func(l lanes) {
 		l.store(k.tanh(l.operand(Mem{Base: x})), Mem{Base: x})
