@@ -77,11 +77,16 @@ def flags_of(tool, command, way):
     return flags, choices
 
 
+def version_of(tool):
+    """The version of a program in PATH; None where it does not run."""
+    number = re.search(r"\d+\.\d[\w.-]*", ask(tool, *TOOLS[tool][0]))
+    return number and number[0]
+
+
 def lines_of(tool):
     """The lines of a program in PATH: its version, and a command with its flags each."""
-    version, commands, way = TOOLS[tool]
-    number = re.search(r"\d+\.\d[\w.-]*", ask(tool, *version))[0]
-    lines = [f"{tool} is {number}"]
+    _, commands, way = TOOLS[tool]
+    lines = [f"{tool} is {version_of(tool)}"]
     for command in commands:
         flags, choices = flags_of(tool, command, way)
         lines.append(" ".join([f"{tool} {command}".strip() + ":", *(f + ("=" + "|".join(choices[f]) if f in choices else "") for f in sorted(flags))]))
@@ -101,10 +106,10 @@ def listed():
 def update():
     lines = listed()
     for tool in TOOLS:
-        if shutil.which(tool):
+        if shutil.which(tool) and version_of(tool):
             lines[tool] = lines_of(tool)
         else:
-            print(f"{tool} is not in PATH; its lines stay")
+            print(f"{tool} is not in PATH or does not run; its lines stay")
     LIST.write_text("# Made by scripts/k8s.d/tools.py from the programs' own help: a program's version, and each command's flags.\n" + "".join(line + "\n" for tool in TOOLS for line in lines[tool]))
 
 
@@ -112,6 +117,9 @@ def compare():
     lines = listed()
     for tool in TOOLS:
         if not shutil.which(tool):
+            continue
+        if not version_of(tool):
+            print(f"{tool} does not run here, so its flags are not compared")
             continue
         now = lines_of(tool)
         if now[0] != lines[tool][0]:
