@@ -23,7 +23,7 @@
 //     wherever it stands among them. Other instruction sets agree within
 //     rounding.
 //   - Any size from 0 up works; none needs to be a multiple of anything.
-//   - Nothing is allocated, except by Pack and PackTrans, and nothing started:
+//   - Nothing is allocated, except by Pack, PackTrans and NewPacked, and nothing started:
 //     a call runs on the calling goroutine. Calls may run at the same time
 //     where they write to different slices.
 //   - A slice too short for its size panics with a constant string before
