@@ -13,6 +13,7 @@ type Metadata struct {
 	Data       string       `json:"data"`                 // what it was trained on, source and licence
 	Split      Split        `json:"split"`                // which documents it was trained and judged on
 	Seed       int64        `json:"seed"`                 // of weights, order and dropout
+	Teachers   []string     `json:"teachers,omitempty"`   // hashes of the models it learnt from instead of the labels
 	Epochs     []EpochStats `json:"epochs"`               // what each epoch came to
 	BestEpoch  int          `json:"best_epoch,omitempty"` // whose weights these are, from 1; 0: the last one's
 	Training   *Accuracy    `json:"training,omitempty"`   // on Split.Train, without dropout

@@ -65,9 +65,10 @@ type shard struct {
 	kept  []uint32        // scratch
 	// used are the rows of the table that were summed, in parts by id, each
 	// in the order of rows and groups.
-	used [tableParts][]use
-	loss float32
-	err  error
+	used   [tableParts][]use
+	lesson lesson
+	loss   float32
+	err    error
 }
 
 // use says that row id of the table, times scale, was added to a row of sum.
@@ -120,6 +121,7 @@ func (s *shard) fill(t *trainer, ws []window, step, number int, rowWeight [2]flo
 	clear(s.layout)
 	clear(s.live)
 	clear(s.weights)
+	s.lesson.reset()
 	for p := range s.used {
 		s.used[p] = s.used[p][:0]
 	}
@@ -134,6 +136,9 @@ func (s *shard) fill(t *trainer, ws []window, step, number int, rowWeight [2]flo
 		s.lens = append(s.lens, w.len)
 		doc := &t.corpus.docs[w.doc]
 		plain := b.next() < dropLayout
+		if t.teachers != nil {
+			s.lesson.window(w.len)
+		}
 		for step := range w.len {
 			r, line := step*s.windows+i, w.first+step
 			s.live[r] = 1
@@ -143,11 +148,20 @@ func (s *shard) fill(t *trainer, ws []window, step, number int, rowWeight [2]flo
 					if j == 1 {
 						column += t.net.heads[0]
 					}
+					weight := t.columnWeights[column]
+					if t.teachers != nil {
+						weight = 1 // the teachers know of the weights
+					}
 					s.targets[r*heads+j] = float32(y)
-					s.weights[r*heads+j] = float32(rowWeight[j] * t.columnWeights[column])
+					s.weights[r*heads+j] = float32(rowWeight[j] * weight)
 				}
 			}
-			if b.next() < dropLine {
+			dropped := b.next() < dropLine
+			if t.teachers != nil {
+				ids := *b // the same ones are dropped below
+				s.lesson.line(t, doc.Features, line, plain, dropID, &ids)
+			}
+			if dropped {
 				clear(s.maskX[r*d : (r+1)*d])
 				continue
 			}

@@ -140,6 +140,21 @@ func randomNetwork[T number](t *testing.T, a arithmetic[T], s sizes, lengths []i
 			}
 		}
 	}
+	// Of each head a distribution, which a student is to learn.
+	for row := g.taught; len(row) > 0; {
+		for _, classes := range s.heads {
+			var sum float64
+			p := make([]float64, classes)
+			for c := range p {
+				p[c] = rnd.ExpFloat64()
+				sum += p[c]
+			}
+			for c := range p {
+				row[c] = T(p[c] / sum)
+			}
+			row = row[classes:]
+		}
+	}
 	net.pack()
 	return net, g
 }
@@ -149,18 +164,28 @@ func testSizes(layers, hidden int) sizes {
 		focal: []bool{false, true, false, false, false, true, false}}
 }
 
+// taughtSizes are those of a student.
+func taughtSizes(layers, hidden int) sizes {
+	s := testSizes(layers, hidden)
+	s.taught = true
+	return s
+}
+
 var shapes = []struct {
 	name           string
 	layers, hidden int
 	lengths        []int
+	sizes          func(layers, hidden int) sizes
 }{
-	{"one layer", 1, 7, []int{4, 2, 3}},
-	{"one unit", 1, 1, []int{5, 1}},
-	{"two layers", 2, 7, []int{3, 4}},
-	{"three layers", 3, 7, []int{1, 4, 2}},
-	{"96 units", 1, 96, []int{3, 2}},
-	{"one step", 2, 7, []int{1, 1}},
-	{"one window of one line", 1, 7, []int{1}},
+	{"one layer", 1, 7, []int{4, 2, 3}, testSizes},
+	{"one unit", 1, 1, []int{5, 1}, testSizes},
+	{"two layers", 2, 7, []int{3, 4}, testSizes},
+	{"three layers", 3, 7, []int{1, 4, 2}, testSizes},
+	{"96 units", 1, 96, []int{3, 2}, testSizes},
+	{"one step", 2, 7, []int{1, 1}, testSizes},
+	{"one window of one line", 1, 7, []int{1}, testSizes},
+	{"taught", 1, 7, []int{4, 2, 3}, taughtSizes},
+	{"taught, two layers", 2, 7, []int{3, 4}, taughtSizes},
 }
 
 // Derivatives of the loss by every parameter and by the sums of table rows,
@@ -169,7 +194,7 @@ var shapes = []struct {
 func TestGradient(t *testing.T) {
 	for _, s := range shapes {
 		t.Run(s.name, func(t *testing.T) {
-			net, g := randomNetwork[float64](t, plain[float64]{}, testSizes(s.layers, s.hidden), s.lengths)
+			net, g := randomNetwork[float64](t, plain[float64]{}, s.sizes(s.layers, s.hidden), s.lengths)
 			if _, err := g.run(); err != nil {
 				t.Fatal(err)
 			}
@@ -213,8 +238,8 @@ func TestGradient(t *testing.T) {
 func TestGradientFloat32(t *testing.T) {
 	for _, s := range shapes {
 		t.Run(s.name, func(t *testing.T) {
-			_, want := randomNetwork[float64](t, plain[float64]{}, testSizes(s.layers, s.hidden), s.lengths)
-			net, got := randomNetwork[float32](t, kernels{}, testSizes(s.layers, s.hidden), s.lengths)
+			_, want := randomNetwork[float64](t, plain[float64]{}, s.sizes(s.layers, s.hidden), s.lengths)
+			net, got := randomNetwork[float32](t, kernels{}, s.sizes(s.layers, s.hidden), s.lengths)
 			wantLoss, err := want.run()
 			if err != nil {
 				t.Fatal(err)

@@ -11,6 +11,7 @@ type sizes struct {
 	layout, embedding, hidden, layers int // L, D, H
 	heads                             []int
 	focal                             []bool // by column of the heads
+	taught                            bool   // targets are probabilities of teachers
 }
 
 func (s *sizes) outputs() int { return len(s.focal) }
@@ -134,6 +135,7 @@ type inputs[T number] struct {
 	maskH   [][]T // [N, 2H] dropout of each layer's states
 	targets []T   // [N, heads]
 	weights []T   // [N, heads]
+	taught  []T   // [N, K] what the teachers say; nil without any
 }
 
 func newInputs[T number](s *sizes, steps, windows int) *inputs[T] {
@@ -141,6 +143,9 @@ func newInputs[T number](s *sizes, steps, windows int) *inputs[T] {
 	in := &inputs[T]{steps: steps, windows: windows,
 		sum: make([]T, n*s.embedding), layout: make([]T, n*s.layout), live: make([]T, n), maskX: make([]T, n*s.embedding),
 		targets: make([]T, n*len(s.heads)), weights: make([]T, n*len(s.heads))}
+	if s.taught {
+		in.taught = make([]T, n*s.outputs())
+	}
 	for range s.layers {
 		in.maskH = append(in.maskH, make([]T, n*2*s.hidden))
 	}
@@ -202,7 +207,11 @@ func describe[T number](net *network[T], steps, windows int) (arrays []array[T],
 	}
 	logits := apply(headsOp(net.arithmetic, n, size, d, net.outputs(), net.outStates, net.outLine),
 		states, x, params["output.weights.states"], params["output.weights.line"], params["output.bias"])
-	apply(lossOp[T](n, net.heads, net.focal, &g.right), logits, targets, weights)
+	in := []int{logits, targets, weights}
+	if net.taught {
+		in = append(in, add("taught", g.taught, n, net.outputs()))
+	}
+	apply(lossOp[T](n, net.heads, net.focal, net.taught, &g.right), in...)
 	return arrays, calls, g
 }
 

@@ -214,14 +214,18 @@ func headsOp[T number](a arithmetic[T], n, s, d, k int, w1, w2 *matrix[T]) *fuse
 //	output: one number
 //
 // right is set to the rows whose most probable class of the first head is the
-// target.
-func lossOp[T number](n int, heads []int, focal []bool, right *int) *fused[T] {
+// target. With taught there is one more input, taught [N, K], and the loss is
+// the cross-entropy −Σ q·log p of its probabilities q instead.
+func lossOp[T number](n int, heads []int, focal []bool, taught bool, right *int) *fused[T] {
 	k := 0
 	for _, c := range heads {
 		k += c
 	}
-	o := newFused[T]("loss", nil, 1,
-		tensor.Shape{n, k}, tensor.Shape{n, len(heads)}, tensor.Shape{n, len(heads)})
+	inputs := []tensor.Shape{{n, k}, {n, len(heads)}, {n, len(heads)}}
+	if taught {
+		inputs = append(inputs, tensor.Shape{n, k})
+	}
+	o := newFused[T]("loss", nil, 1, inputs...)
 	dlogits := make([]T, n*k)
 	p := make([]float64, k)
 	o.forward = func(out []T, in [][]T) {
@@ -237,15 +241,21 @@ func lossOp[T number](n int, heads []int, focal []bool, right *int) *fused[T] {
 					at := r*k + first
 					y := int(target[r*len(heads)+j])
 					loss, slope := crossEntropy(p[:classes], logits[at:at+classes], y, focal[first+y])
-					sum += w * loss
 					if j == 0 && p[y] == slices.Max(p[:classes]) {
 						*right++
 					}
-					for c, q := range p[:classes] {
-						if c == y {
-							q--
+					if taught {
+						loss, slope = 0, 1
+						for c, q := range in[3][at : at+classes] {
+							loss -= float64(q) * math.Log(max(p[c], tiny))
+							p[c] -= float64(q)
 						}
-						dlogits[at+c] = T(w * slope * q)
+					} else {
+						p[y]--
+					}
+					sum += w * loss
+					for c, difference := range p[:classes] {
+						dlogits[at+c] = T(w * slope * difference)
 					}
 				}
 				first += classes
@@ -260,6 +270,9 @@ func lossOp[T number](n int, heads []int, focal []bool, right *int) *fused[T] {
 	}
 	return o
 }
+
+// tiny is the least probability whose logarithm is taken.
+const tiny = 1e-30
 
 // crossEntropy writes softmax(logits) to p and returns the loss of target y;
 // its gradient with respect to the logits is slope·(p − [y]).

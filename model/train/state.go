@@ -42,7 +42,8 @@ type identity struct {
 	Train  string       // SHA-256 of documents: names, labels and features
 	// Validation is that of the documents that choose the epoch.
 	Validation    string
-	Init          string // hash of the model to begin with
+	Init          string   // hash of the model to begin with
+	Teachers      []string `json:",omitempty"` // hashes of theirs
 	Shards        int
 	Workers       int // of a distributed training, 0 where there is none
 	RoundSteps    int
@@ -235,6 +236,8 @@ func (a *identity) difference(b *identity) string {
 		return "the validation documents are others"
 	case a.Init != b.Init:
 		return "init_model is another"
+	case !slices.Equal(a.Teachers, b.Teachers):
+		return "the teachers are others"
 	case a.Shards != b.Shards:
 		return fmt.Sprintf("shards were %d, not %d", a.Shards, b.Shards)
 	case a.Workers != b.Workers:

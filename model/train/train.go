@@ -18,6 +18,7 @@ import (
 
 	"github.com/linnet-ml/linnet/gpuinit"
 	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/cpu"
 	"github.com/linnet-ml/linnet/model/cuda"
 	"github.com/linnet-ml/linnet/model/eval"
 	"github.com/linnet-ml/linnet/model/kernel"
@@ -62,6 +63,13 @@ type Options struct {
 	Best bool
 	// Init gives the weights to begin with, of the same sizes and classes.
 	Init *model.Weights
+	// Teachers, where there are any, are what is learnt: the mean of their
+	// probabilities for the very lines that the step sees, words dropped and
+	// all, instead of the labels (distillation, Hinton et al. 2015; the same
+	// inputs and patience, Beyer et al. 2022). Class weights and focal labels
+	// are the teachers' affair. They need the same features and classes, and
+	// the CPU of one process.
+	Teachers []*model.Weights
 	// Resume is where to go on, a State of a training with the same options;
 	// nil begins anew.
 	Resume *State
@@ -150,6 +158,7 @@ func Run(ctx context.Context, o Options) (*model.Weights, *model.Metadata, error
 	}
 	meta := &model.Metadata{
 		Seed:       t.config.Seed,
+		Teachers:   t.identity.Teachers,
 		Epochs:     t.position.Epochs,
 		BestEpoch:  t.position.Best,
 		BatchSize:  t.config.BatchSize,
@@ -378,6 +387,8 @@ type trainer struct {
 
 	bestFlat, bestTable []float32 // weights of the best epoch, once there is one
 
+	teachers []*cpu.Scorer // nil without any
+
 	gpus   *gpus // take the steps; nil where the CPU does
 	shards []*shard
 	right  int     // lines of the last step whose main head was right
@@ -423,6 +434,9 @@ func newTrainer(o *Options) (*trainer, error) {
 	}
 	if o.Init != nil {
 		t.identity.Init = o.Init.Hash()
+	}
+	if err := t.engage(o); err != nil {
+		return nil, err
 	}
 	if err := t.prepare(o.Train, &machine); err != nil {
 		return nil, err
@@ -491,6 +505,10 @@ func (t *trainer) close() {
 		t.gpus.close()
 		t.gpus = nil
 	}
+	for _, teacher := range t.teachers {
+		teacher.Close()
+	}
+	t.teachers = nil
 }
 
 // train takes one step on a batch and returns its loss.
@@ -522,6 +540,11 @@ func (t *trainer) train(batch []window) (loss float64, err error) {
 	t.parallel(n, func(i int) {
 		s := t.shards[i]
 		fill(i)
+		if t.teachers != nil {
+			if s.err = s.teach(t); s.err != nil {
+				return
+			}
+		}
 		s.loss, s.err = s.graph.run()
 	})
 	t.right = 0

@@ -15,7 +15,9 @@ import (
 func (t *trainer) newWeights() {
 	cfg := &t.config
 	rnd := rand.New(rand.NewPCG(uint64(cfg.Seed), streamWeights))
-	t.net = newNetwork[float32](kernels{}, networkSizes(cfg))
+	s := networkSizes(cfg)
+	s.taught = t.teachers != nil
+	t.net = newNetwork[float32](kernels{}, s)
 	n := len(t.net.flat)
 	t.grad, t.m, t.v = make([]float32, n), make([]float32, n), make([]float32, n)
 

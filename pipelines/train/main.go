@@ -50,6 +50,7 @@ func main() { cli.Main(run) }
 type options struct {
 	config                            model.Config
 	input, validation, test, labelMap cli.Strings
+	teachers                          cli.Strings
 	modelOut, initModel, device, keep string
 	comment                           string
 	earlyStopping, checkpointSteps    int
@@ -77,6 +78,7 @@ func define(f *cli.Flags) *options {
 	f.Var(&o.test, "test", "annotated `files`, folders and patterns, judged once, at the end")
 	f.StringVar(&o.modelOut, "model_out", "", "`folder` or gs://bucket/prefix to write the model to")
 	f.StringVar(&o.initModel, "init_model", "", "`folder` or gs://bucket/prefix of a model to begin with, or bundled; flags not given are as it has them")
+	f.Var(&o.teachers, "teachers", "`folders` or gs://bucket/prefixes of models, separated by commas or repeated: what they say on average is learnt\ninstead of the labels (they need the same documents' classes and --input_size; twice the epochs and more are worth it)")
 	f.StringVar(&o.comment, "description", "", "what the documents are, with source and licence, for the model's metadata")
 	f.StringVar(&c.LabelSet, "label_set", model.Collapsed, "`collapsed` (Nomenclature, Description, Misc-exposition) or full (every label with 20 lines)")
 	f.Var(&o.labelMap, "label_map", "`Label=Class` pairs, separated by commas or repeated, or a .json file with an object of them;\nwhat it does not name becomes what it has for *, or Misc-exposition")
@@ -157,6 +159,10 @@ func (o *options) check(f *cli.Flags) error {
 		return cli.Usagef("--round_steps and --worker_cores are for --workers; name how many")
 	case o.roundSteps < 0 || o.cores < 0 || o.checkpointSteps < 0:
 		return cli.Usagef("--round_steps, --worker_cores and --checkpoint_steps must be 0 or more")
+	case len(o.teachers) > 0 && (o.workers > 0 || o.device != backend.CPU):
+		return cli.Usagef("--teachers with --runner, --workers or --device: one process learns from them, on its CPU; leave these out")
+	case len(o.teachers) > 0 && (f.Given("class_weights") || f.Given("focal_labels")):
+		return cli.Usagef("--teachers with --class_weights or --focal_labels: the labels are not learnt from; give them to the training of the teachers")
 	case o.workers > 0 && *jobopts.Async:
 		return cli.Usagef("--async: each round needs the end of the one before; leave it out")
 	case o.keep != "best" && o.keep != "last":
@@ -292,6 +298,14 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 			return err
 		}
 	}
+	var teachers []*model.Weights
+	for _, name := range splitAll(o.teachers) {
+		w, err := loadModel(ctx, "teachers", name)
+		if err != nil {
+			return told(ctx, err)
+		}
+		teachers = append(teachers, w)
+	}
 	parts, err := o.read(ctx)
 	if err != nil {
 		return told(ctx, err)
@@ -301,7 +315,7 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 	}
 	options := train.Options{
 		Config: o.config, Train: parts[0], Validation: parts[1], Test: parts[2],
-		Best: o.keep == "best", EarlyStopping: o.earlyStopping, CheckpointSteps: o.checkpointSteps, Init: weights,
+		Best: o.keep == "best", EarlyStopping: o.earlyStopping, CheckpointSteps: o.checkpointSteps, Init: weights, Teachers: teachers,
 		GPUMemory: int64(o.gpuMemory), Precision: precisions[o.precision],
 	}
 	if gpus != nil {
@@ -378,18 +392,27 @@ func told(ctx context.Context, err error) error {
 	return err
 }
 
-// loadInit loads --init_model; what no flag says is as that model has it.
-func (o *options) loadInit(ctx context.Context, f *cli.Flags) (*model.Weights, error) {
+// loadModel loads the model that a flag names.
+func loadModel(ctx context.Context, flag, name string) (*model.Weights, error) {
 	fsys := bundled.FS()
-	if o.initModel != "bundled" {
+	if name != "bundled" {
 		var err error
-		if fsys, err = store.Sub(ctx, o.initModel); err != nil {
-			return nil, fmt.Errorf("--init_model: no model there: %w", err)
+		if fsys, err = store.Sub(ctx, name); err != nil {
+			return nil, fmt.Errorf("--%s: no model there: %w", flag, err)
 		}
 	}
 	w, err := model.Load(fsys)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.initModel, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return w, nil
+}
+
+// loadInit loads --init_model; what no flag says is as that model has it.
+func (o *options) loadInit(ctx context.Context, f *cli.Flags) (*model.Weights, error) {
+	w, err := loadModel(ctx, "init_model", o.initModel)
+	if err != nil {
+		return nil, err
 	}
 	text, err := json.Marshal(&w.Config)
 	if err != nil {

@@ -1,0 +1,102 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/cpu"
+)
+
+// lesson is what the teachers are given of a shard: its windows as the student
+// sees them, but for whole lines that it is to guess.
+type lesson struct {
+	batch model.Batch
+	probs []float32 // of one teacher
+}
+
+func (l *lesson) reset() {
+	b := &l.batch
+	b.IDs, b.GroupEnd, b.GroupScale = b.IDs[:0], b.GroupEnd[:0], b.GroupScale[:0]
+	b.Layout, b.Windows = b.Layout[:0], b.Windows[:0]
+}
+
+// window begins a window of n lines.
+func (l *lesson) window(n int) {
+	l.batch.Windows = append(l.batch.Windows, model.ContextWindow{First: l.batch.NumLines(), Len: n})
+}
+
+// line adds a line: the ids that addRows keeps, its layout unless the window
+// is plain.
+func (l *lesson) line(t *trainer, f *model.Batch, line int, plain bool, drop uint32, b *bits) {
+	o := &l.batch
+	if n := t.config.LayoutSize; plain {
+		o.Layout = append(o.Layout, t.layoutMean...)
+	} else {
+		o.Layout = append(o.Layout, f.Layout[line*n:(line+1)*n]...)
+	}
+	keep := 1 / (1 - float32(drop)/(1<<16))
+	var at uint32
+	if line > 0 {
+		at = f.GroupEnd[line*model.Groups-1]
+	}
+	for g := line * model.Groups; g < (line+1)*model.Groups; g++ {
+		for _, id := range f.IDs[at:f.GroupEnd[g]] {
+			if drop == 0 || b.next() >= drop {
+				o.IDs = append(o.IDs, id)
+			}
+		}
+		o.GroupEnd = append(o.GroupEnd, uint32(len(o.IDs)))
+		o.GroupScale = append(o.GroupScale, keep*f.GroupScale[g])
+		at = f.GroupEnd[g]
+	}
+}
+
+// teach writes the mean of the teachers' probabilities to s.taught.
+func (s *shard) teach(t *trainer) error {
+	b := &s.lesson.batch
+	k := t.net.outputs()
+	s.lesson.probs = slices.Grow(s.lesson.probs[:0], b.NumSteps()*k)[:b.NumSteps()*k]
+	clear(s.taught)
+	share := 1 / float32(len(t.teachers))
+	for _, teacher := range t.teachers {
+		if err := teacher.Score(context.Background(), b, s.lesson.probs); err != nil {
+			return fmt.Errorf("train: teacher: %w", err)
+		}
+		row := s.lesson.probs
+		for i, w := range b.Windows {
+			for step := range w.Len {
+				for j, p := range row[:k] {
+					s.taught[(step*s.windows+i)*k+j] += share * p
+				}
+				row = row[k:]
+			}
+		}
+	}
+	return nil
+}
+
+// engage readies the teachers.
+func (t *trainer) engage(o *Options) error {
+	for i, w := range o.Teachers {
+		c, have := &t.config, &w.Config
+		switch {
+		case have.FeatureVersion != c.FeatureVersion || have.InputSize != c.InputSize || have.LayoutSize != c.LayoutSize:
+			return fmt.Errorf("train: teacher %d: its feature_version, input_size and layout_size are %d, %d and %d, not %d, %d and %d; train it with the same",
+				i+1, have.FeatureVersion, have.InputSize, have.LayoutSize, c.FeatureVersion, c.InputSize, c.LayoutSize)
+		case !slices.Equal(columns(have), columns(c)) || len(have.Classes) != len(c.Classes):
+			return fmt.Errorf("train: teacher %d: its classes are %v, not %v; train it on the same documents", i+1, columns(have), columns(c))
+		case len(o.GPUs) > 0 || o.Round != nil:
+			return errors.New("train: teachers: only the CPU of one process learns from them; leave out GPUs and workers")
+		}
+		scorer, err := cpu.New(w)
+		if err != nil {
+			return fmt.Errorf("train: teacher %d: %w", i+1, err)
+		}
+		t.teachers = append(t.teachers, scorer)
+		t.identity.Teachers = append(t.identity.Teachers, w.Hash())
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/cpu"
+)
+
+// teachers trains n models of cfg on docs with seeds of their own.
+func teachers(t *testing.T, cfg model.Config, docs []Document, n int) (ws []*model.Weights) {
+	for i := range n {
+		cfg.Seed = int64(100 + i)
+		w, _ := run(t, Options{Config: cfg, Train: docs})
+		ws = append(ws, w)
+	}
+	return ws
+}
+
+// Without dropout a step is taught what the teachers say of its windows as
+// they stand in the documents.
+func TestTaught(t *testing.T) {
+	cfg := smallConfig()
+	docs := annotated(5, cfg.InputSize, 1)
+	ws := teachers(t, cfg, docs, 2)
+	cfg.Dropout = 0
+	o := Options{Config: cfg, Train: docs, Teachers: ws}
+	tr, err := newTrainer(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.close()
+	s := tr.shards[0]
+	batch := tr.epochs[0][:s.windows]
+	s.fill(tr, batch, 0, 0, [2]float64{1, 1})
+	if err := s.teach(tr); err != nil {
+		t.Fatal(err)
+	}
+	k := tr.config.NumOutputs()
+	for i, w := range batch {
+		want := make([]float64, w.len*k)
+		for _, weights := range ws {
+			scorer, err := cpu.New(weights)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := *docs[w.doc].Features
+			b.Windows = []model.ContextWindow{{First: w.first, Len: w.len}}
+			probs := make([]float32, w.len*k)
+			if err := scorer.Score(context.Background(), &b, probs); err != nil {
+				t.Fatal(err)
+			}
+			for j, p := range probs {
+				want[j] += float64(p) / float64(len(ws))
+			}
+			scorer.Close()
+		}
+		for step := range w.len {
+			for j := range k {
+				got := float64(s.taught[(step*s.windows+i)*k+j])
+				if math.Abs(got-want[step*k+j]) > 1e-5 {
+					t.Fatalf("window %d, line %d, column %d: taught %g, the teachers say %g", i, step, j, got, want[step*k+j])
+				}
+			}
+		}
+	}
+}
+
+// A student learns from its teachers alone: other labels on the same lines
+// give the same weights, another teacher gives others, and so do the labels
+// themselves.
+func TestStudent(t *testing.T) {
+	cfg := smallConfig()
+	docs := annotated(12, cfg.InputSize, 1)
+	ws := teachers(t, cfg, docs, 3)
+	student := func(docs []Document, ws []*model.Weights, workers int) (string, *model.Metadata) {
+		w, m := run(t, Options{Config: cfg, Train: docs, Teachers: ws, Workers: workers})
+		return fingerprint(w), m
+	}
+	want, meta := student(docs, ws[:2], 1)
+	if first, last := meta.Epochs[0].Loss, meta.Epochs[len(meta.Epochs)-1].Loss; last >= first {
+		t.Errorf("the loss went from %g to %g", first, last)
+	}
+	if got, _ := student(docs, ws[:2], 3); got != want {
+		t.Error("three workers give other weights than one")
+	}
+	var swapped []Document
+	for _, d := range docs {
+		labels := make([]string, len(d.Labels))
+		for i, l := range d.Labels {
+			labels[i] = l
+			switch l {
+			case "Figure":
+				labels[i] = "Key"
+			case "Key":
+				labels[i] = "Figure"
+			}
+		}
+		swapped = append(swapped, Document{d.Name, d.Features, labels})
+	}
+	if got, _ := student(swapped, ws[:2], 1); got != want {
+		t.Error("the labels change what is learnt from teachers")
+	}
+	if got, _ := student(docs, ws[1:], 1); got == want {
+		t.Error("another teacher gives the same weights")
+	}
+	if got, _ := student(docs, nil, 1); got == want {
+		t.Error("labels give the weights that teachers give")
+	}
+}
+
+func TestTeachersThatDoNotFit(t *testing.T) {
+	cfg := smallConfig()
+	docs := annotated(12, cfg.InputSize, 1)
+	ws := teachers(t, cfg, docs, 1)
+	for _, c := range []struct {
+		name, want string
+		change     func(*Options)
+	}{
+		{"classes", "its classes are", func(o *Options) { o.Config.LabelSet = model.Full }},
+		{"rows", "input_size", func(o *Options) { o.Config.InputSize = 1 << 12 }},
+		{"workers", "one process", func(o *Options) {
+			o.Distributed, o.Round = 2, func(context.Context, Round) error { return fmt.Errorf("a round") }
+		}},
+	} {
+		o := Options{Config: cfg, Train: docs, Teachers: ws}
+		c.change(&o)
+		if _, _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+	// What was begun with teachers does not go on without them.
+	o := resumable()
+	ws = teachers(t, o.Config, o.Train, 1)
+	o.Teachers = ws
+	checkpoint := killed(t, o, 5)
+	want, _ := run(t, o)
+	if got, _ := resume(t, o, checkpoint); fingerprint(got) != fingerprint(want) {
+		t.Error("a student that was interrupted has other weights")
+	}
+	o.Teachers = nil
+	var err error
+	if o.Resume, err = DecodeState(checkpoint); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err = Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), "the teachers are others") {
+		t.Errorf("without its teachers: %v", err)
+	}
+}
