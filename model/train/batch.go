@@ -110,7 +110,8 @@ func (b *bits) dropout(mask []float32, p float64) {
 }
 
 // fill writes windows ws (at most as many as the graph has) to the inputs of
-// the graph. rowWeight is what a labelled row weighs in each head's loss.
+// the graph, and to the lesson of the teachers. rowWeight is what a labelled
+// row weighs in each head's loss.
 func (s *shard) fill(t *trainer, ws []window, step, number int, rowWeight [2]float64) {
 	cfg := &t.config
 	b := &bits{source: *rand.NewPCG(uint64(cfg.Seed), streamDropout+uint64(step)<<16+uint64(number))}

@@ -29,7 +29,8 @@ func (l *lesson) window(n int) {
 }
 
 // line adds a line: the ids that addRows keeps, its layout unless the window
-// is plain.
+// is plain. Then it has the mean of the training rows, which says nothing to
+// teachers of the same documents.
 func (l *lesson) line(t *trainer, f *model.Batch, line int, plain bool, drop uint32, b *bits) {
 	o := &l.batch
 	if n := t.config.LayoutSize; plain {
@@ -87,7 +88,7 @@ func (t *trainer) engage(o *Options) error {
 			return fmt.Errorf("train: teacher %d: its feature_version, input_size and layout_size are %d, %d and %d, not %d, %d and %d; train it with the same",
 				i+1, have.FeatureVersion, have.InputSize, have.LayoutSize, c.FeatureVersion, c.InputSize, c.LayoutSize)
 		case !slices.Equal(columns(have), columns(c)) || len(have.Classes) != len(c.Classes):
-			return fmt.Errorf("train: teacher %d: its classes are %v, not %v; train it on the same documents", i+1, columns(have), columns(c))
+			return fmt.Errorf("train: teacher %d: its classes are %v, not %v; train it on the same documents, with the same label_set and label_map", i+1, columns(have), columns(c))
 		case len(o.GPUs) > 0 || o.Round != nil:
 			return errors.New("train: teachers: only the CPU of one process learns from them; leave out GPUs and workers")
 		}

@@ -1,9 +1,11 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,6 +72,81 @@ func TestTaught(t *testing.T) {
 	}
 }
 
+// Under dropout teachers are given what the student is: the same ids, weighing
+// the same, and the layout of the same windows, but for whole lines that the
+// student alone must do without.
+func TestLesson(t *testing.T) {
+	cfg := smallConfig()
+	cfg.BatchSize = 24
+	docs := annotated(12, cfg.InputSize, 1)
+	o := Options{Config: cfg, Train: docs, Teachers: teachers(t, cfg, docs, 1)}
+	tr, err := newTrainer(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.close()
+	s := tr.shards[0]
+	d, l := cfg.EmbeddingSize, cfg.LayoutSize
+	hidden, plain, fewer := 0, 0, 0
+	for step := range 8 {
+		batch := tr.epochs[0][:min(s.windows, len(tr.epochs[0]))]
+		s.fill(tr, batch, step, 0, [2]float64{1, 1})
+		used := map[uint32][]use{}
+		for _, part := range s.used {
+			for _, u := range part {
+				used[u.row] = append(used[u.row], u)
+			}
+		}
+		b := &s.lesson.batch
+		for i, w := range batch {
+			for at := range w.len {
+				line, r := b.Windows[i].First+at, uint32(at*s.windows+i)
+				var want []use
+				from := uint32(0)
+				if line > 0 {
+					from = b.GroupEnd[line*model.Groups-1]
+				}
+				for g := line * model.Groups; g < (line+1)*model.Groups; g++ {
+					for _, id := range b.IDs[from:b.GroupEnd[g]] {
+						want = append(want, use{id, r, b.GroupScale[g]})
+					}
+					from = b.GroupEnd[g]
+				}
+				if slices.Max(s.maskX[int(r)*d:][:d]) == 0 {
+					hidden++
+					if len(used[r]) > 0 {
+						t.Fatalf("row %d is dropped and used", r)
+					}
+					continue
+				}
+				order := func(a, b use) int { return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.scale, b.scale)) }
+				slices.SortFunc(want, order)
+				slices.SortFunc(used[r], order)
+				if !slices.Equal(used[r], want) {
+					t.Fatalf("row %d: the student uses %v, the teachers are given %v", r, used[r], want)
+				}
+				ends := docs[w.doc].Features.GroupEnd
+				all := ends[(w.first+at+1)*model.Groups-1]
+				if w.first+at > 0 {
+					all -= ends[(w.first+at)*model.Groups-1]
+				}
+				fewer += int(all) - len(want)
+				layout, own := b.Layout[line*l:][:l], docs[w.doc].Features.Layout[(w.first+at)*l:][:l]
+				if slices.Max(s.layout[int(r)*l:][:l]) == 0 && slices.Min(s.layout[int(r)*l:][:l]) == 0 {
+					plain++
+					own = tr.layoutMean
+				}
+				if !slices.Equal(layout, own) {
+					t.Fatalf("row %d: the teachers are given layout %v, not %v", r, layout, own)
+				}
+			}
+		}
+	}
+	if hidden == 0 || plain == 0 || fewer == 0 {
+		t.Errorf("%d lines hidden, %d plain, %d ids dropped: one of them was not tried", hidden, plain, fewer)
+	}
+}
+
 // A student learns from its teachers alone: other labels on the same lines
 // give the same weights, another teacher gives others, and so do the labels
 // themselves.
@@ -94,10 +171,10 @@ func TestStudent(t *testing.T) {
 		for i, l := range d.Labels {
 			labels[i] = l
 			switch l {
-			case "Figure":
-				labels[i] = "Key"
-			case "Key":
-				labels[i] = "Figure"
+			case "Nomenclature":
+				labels[i] = "Description"
+			case "Description":
+				labels[i] = "Nomenclature"
 			}
 		}
 		swapped = append(swapped, Document{d.Name, d.Features, labels})
@@ -105,6 +182,11 @@ func TestStudent(t *testing.T) {
 	if got, _ := student(swapped, ws[:2], 1); got != want {
 		t.Error("the labels change what is learnt from teachers")
 	}
+	cfg.ClassWeights = "Nomenclature=2"
+	if got, _ := student(docs, ws[:2], 1); got != want {
+		t.Error("class weights change what is learnt from teachers")
+	}
+	cfg.ClassWeights = "none"
 	if got, _ := student(docs, ws[1:], 1); got == want {
 		t.Error("another teacher gives the same weights")
 	}

@@ -68,7 +68,8 @@ type Options struct {
 	// all, instead of the labels (distillation, Hinton et al. 2015; the same
 	// inputs and patience, Beyer et al. 2022). Class weights and focal labels
 	// are the teachers' affair. They need the same features and classes, and
-	// the CPU of one process.
+	// the CPU of one process, and predict as prediction does: the instruction
+	// set (kernel.ISA) changes the last bits of what they say.
 	Teachers []*model.Weights
 	// Resume is where to go on, a State of a training with the same options;
 	// nil begins anew.

@@ -78,7 +78,7 @@ func define(f *cli.Flags) *options {
 	f.Var(&o.test, "test", "annotated `files`, folders and patterns, judged once, at the end")
 	f.StringVar(&o.modelOut, "model_out", "", "`folder` or gs://bucket/prefix to write the model to")
 	f.StringVar(&o.initModel, "init_model", "", "`folder` or gs://bucket/prefix of a model to begin with, or bundled; flags not given are as it has them")
-	f.Var(&o.teachers, "teachers", "`folders` or gs://bucket/prefixes of models, separated by commas or repeated: what they say on average is learnt\ninstead of the labels (they need the same documents' classes and --input_size; twice the epochs and more are worth it)")
+	f.Var(&o.teachers, "teachers", "`folders` or gs://bucket/prefixes of models, or bundled, separated by commas or repeated: what they say on average is\nlearnt instead of the labels; they need the same classes and --input_size, and twice the --epochs are worth it")
 	f.StringVar(&o.comment, "description", "", "what the documents are, with source and licence, for the model's metadata")
 	f.StringVar(&c.LabelSet, "label_set", model.Collapsed, "`collapsed` (Nomenclature, Description, Misc-exposition) or full (every label with 20 lines)")
 	f.Var(&o.labelMap, "label_map", "`Label=Class` pairs, separated by commas or repeated, or a .json file with an object of them;\nwhat it does not name becomes what it has for *, or Misc-exposition")
@@ -143,7 +143,7 @@ func run(ctx context.Context) error {
 
 // check finds wrong use.
 func (o *options) check(f *cli.Flags) error {
-	o.input, o.validation, o.test = splitAll(o.input), splitAll(o.validation), splitAll(o.test)
+	o.input, o.validation, o.test, o.teachers = splitAll(o.input), splitAll(o.validation), splitAll(o.test), splitAll(o.teachers)
 	if o.workers == 0 && f.Given("runner") {
 		o.workers = 1
 	}
@@ -159,6 +159,8 @@ func (o *options) check(f *cli.Flags) error {
 		return cli.Usagef("--round_steps and --worker_cores are for --workers; name how many")
 	case o.roundSteps < 0 || o.cores < 0 || o.checkpointSteps < 0:
 		return cli.Usagef("--round_steps, --worker_cores and --checkpoint_steps must be 0 or more")
+	case f.Given("teachers") && len(o.teachers) == 0:
+		return cli.Usagef("--teachers is empty; name folders of models, or leave it out")
 	case len(o.teachers) > 0 && (o.workers > 0 || o.device != backend.CPU):
 		return cli.Usagef("--teachers with --runner, --workers or --device: one process learns from them, on its CPU; leave these out")
 	case len(o.teachers) > 0 && (f.Given("class_weights") || f.Given("focal_labels")):
@@ -299,12 +301,15 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 		}
 	}
 	var teachers []*model.Weights
-	for _, name := range splitAll(o.teachers) {
+	for _, name := range o.teachers {
 		w, err := loadModel(ctx, "teachers", name)
 		if err != nil {
 			return told(ctx, err)
 		}
 		teachers = append(teachers, w)
+	}
+	if len(teachers) > 0 { // --init_model may have brought some
+		o.config.ClassWeights, o.config.FocalLabels = "none", ""
 	}
 	parts, err := o.read(ctx)
 	if err != nil {
