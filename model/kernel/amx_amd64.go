@@ -36,7 +36,25 @@ type (
 		lower, right  uintptr // whether a block has a second row and column of tiles
 		first, second amxProduct
 		//lint:ignore U1000 the assembly reads it
-		end uintptr // 0: there is no third product
+		end     uintptr // 0: there is no third product
+		step    amxStep
+		waiting amxGates
+	}
+	// amxStep makes the call one for a step of an LSTM where units is not 0.
+	amxStep = struct {
+		units    uintptr  // blocks of 32
+		turns    uintptr  // of the gates, in the products of a block
+		vectors  uintptr  // of a block: of 16 units in a row
+		other    *float32 // takes c's place in every second block
+		state, h *float32 // c and h of the LSTM
+		ld       uintptr  // of both
+	}
+	// amxGates is a block whose products are done and whose gates are not.
+	amxGates = struct {
+		vectors     uintptr
+		z, state, h *float32
+		//lint:ignore U1000 the assembly counts there
+		done, due uintptr
 	}
 	amxProduct = struct {
 		blocks uintptr // of 32 in K
@@ -151,8 +169,9 @@ func gemmAMXRows(m int, x, y term, add []float32, ldadd int, c []float32, ldc in
 }
 
 // step is Step where it can go block by block, whose pre-activations stay in
-// the nearest cache: those of 32 rows and 32 units, in one panel a gate. It
-// returns false where it cannot.
+// the nearest cache: those of 32 rows and 32 units, in one panel a gate. The
+// gates of a block are computed among the products of the next. It returns
+// false where it cannot.
 func step(m int, x, y term, bias, z, c, h []float32, hidden int) bool {
 	if x.b.isa.parts() == 0 || hidden%amxWidth != 0 || m > chunkRowsAMX {
 		return false
@@ -169,21 +188,27 @@ func step(m int, x, y term, bias, z, c, h []float32, hidden int) bool {
 	}
 	var config [64]byte
 	t.config, t.c = &config, &z[0]
+	t.step.other, t.step.ld = t.c, gate
+	if size := min(m, amxRows) * width; size < len(z) { // there is a second block
+		t.step.other = &z[size]
+	}
+	parts := uintptr(x.b.isa.parts())
+	t.step.turns = t.panels * (t.first.blocks + t.second.blocks) * (parts * (parts + 1) / 2)
 	for row := 0; row < m; row += amxRows {
 		rows := min(amxRows, m-row)
 		configure(&config, rows, amxWidth)
 		t.lower = uintptr(rows / 17)
-		for unit := 0; unit < hidden; unit += amxWidth {
-			t.add = &bias[unit]
-			offset(&t.first, buf.x, x, row, unit)
-			if y.b != nil {
-				offset(&t.second, buf.y, y, row, unit)
-			}
-			multiply(&t, x.b.isa)
-			at := row*hidden + unit
-			gatesAVX512(uintptr(rows), &z[0], 4*width, &c[at], gate, &h[at], gate, amxWidth)
+		t.add = &bias[0]
+		offset(&t.first, buf.x, x, row, 0)
+		if y.b != nil {
+			offset(&t.second, buf.y, y, row, 0)
 		}
+		t.step.units, t.step.vectors = uintptr(hidden/amxWidth), uintptr(2*rows)
+		t.step.state, t.step.h = &c[row*hidden], &h[row*hidden]
+		multiply(&t, x.b.isa)
 	}
+	last := &t.waiting
+	gatesAVX512(last.vectors/2, last.z, 4*width, last.state, gate, last.h, gate, amxWidth)
 	amxBuffers.Put(buf)
 	return true
 }

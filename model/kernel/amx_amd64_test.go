@@ -78,9 +78,16 @@ func TestAMXUnderPreemption(t *testing.T) {
 	a, b := random(r, m*k), Pack(random(r, k*n), k, n, n)
 	want, got := make([]float32, m*n), make([]float32, m*n)
 	Gemm(m, a, k, b, want, n, false)
+	const hidden = n / 4 // as much as k
+	bias, z, h := random(r, n), make([]float32, m*n), make([]float32, m*hidden)
+	step := func() []float32 {
+		Step(m, a, k, b, a, b, bias, z, make([]float32, m*hidden), h, hidden)
+		return h
+	}
+	wantH := slices.Clone(step())
 	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); {
 		Gemm(m, a, k, b, got, n, false)
-		if !slices.Equal(got, want) {
+		if !slices.Equal(got, want) || !slices.Equal(step(), wantH) {
 			t.Fatal("other results under preemption")
 		}
 	}

@@ -149,9 +149,9 @@ func BenchmarkTanh(b *testing.B) {
 	benchISA(b, func(b *testing.B) { nanoseconds(b, len(x), "ns/element", func() { Tanh(x) }) })
 }
 
-// BenchmarkLSTM is one direction of a layer over 64 windows of 50 lines, in two
-// ways: the input's share of all steps in one product, or both in one product
-// a step.
+// BenchmarkLSTM is one direction of a layer over 64 windows of 50 lines, in
+// some ways: the input's share of all steps in one product or of a few steps,
+// or both products and perhaps the gates in one call a step.
 func BenchmarkLSTM(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 2))
 	const T, M, D = 50, 64, 64
@@ -193,6 +193,16 @@ func BenchmarkLSTM(b *testing.B) {
 					for t := range T {
 						Gemm2(M, x[t*M*D:], D, wx, h[t*M*H:], H, wh, bias, zh, 4*H)
 						GatesRows(M, zh, 4*H, c, H, h[(t+1)*M*H:], H, H)
+					}
+				})
+			})
+		})
+		b.Run(fmt.Sprintf("step/%d", H), func(b *testing.B) {
+			benchISA(b, func(b *testing.B) {
+				wx, wh := Pack(random(r, D*4*H), D, 4*H, 4*H), Pack(random(r, H*4*H), H, 4*H, 4*H)
+				gflops(b, flop, func() {
+					for t := range T {
+						Step(M, x[t*M*D:], D, wx, h[t%4*M*H:], wh, bias, zh, c, h[(t+1)%4*M*H:], H)
 					}
 				})
 			})

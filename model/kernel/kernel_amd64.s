@@ -16176,18 +16176,33 @@ loop:
 	VZEROUPPER
 	RET
 
-// func gemmAMX1(call *struct{config *[64]byte; c *float32; ldc uintptr; add *float32; ldadd uintptr; addPanel uintptr; rowBlocks uintptr; panels uintptr; lower uintptr; right uintptr; first struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr}; second struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr}; end uintptr})
+// func gemmAMX1(call *struct{config *[64]byte; c *float32; ldc uintptr; add *float32; ldadd uintptr; addPanel uintptr; rowBlocks uintptr; panels uintptr; lower uintptr; right uintptr; first struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr}; second struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr}; end uintptr; step struct{units uintptr; turns uintptr; vectors uintptr; other *float32; state *float32; h *float32; ld uintptr}; waiting struct{vectors uintptr; z *float32; state *float32; h *float32; done uintptr; due uintptr}})
+// Requires: AVX, AVX512F
 TEXT ·gemmAMX1(SB), NOSPLIT, $0-8
 	MOVQ call+0(FP), DI
 	MOVQ (DI), AX
 
 	// LDTILECFG (AX)
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x78
-	BYTE $0x49
-	BYTE $0x00
-	MOVQ $0x00000040, R8
+	BYTE         $0xc4
+	BYTE         $0xe2
+	BYTE         $0x78
+	BYTE         $0x49
+	BYTE         $0x00
+	MOVQ         $0x00000040, R8
+	CMPQ         168(DI), $0x00
+	JE           units
+	VMOVUPS      tableAVX512<>+0(SB), Z0
+	VMOVUPS      tableAVX512<>+64(SB), Z1
+	VBROADCASTSS poly2AVX512<>+0(SB), Z2
+	VBROADCASTSS poly1AVX512<>+0(SB), Z3
+	VBROADCASTSS lo29<>+0(SB), Z4
+	VBROADCASTSS hi29<>+0(SB), Z5
+	VBROADCASTSS magic<>+0(SB), Z6
+	VBROADCASTSS one<>+0(SB), Z7
+	VBROADCASTSS negAVX512<>+0(SB), Z8
+	VBROADCASTSS twiceAVX512<>+0(SB), Z9
+
+units:
 	XORQ R13, R13
 
 panel:
@@ -16399,11 +16414,130 @@ all:
 	BYTE $0xd5
 
 	// TDPBF16PS TMM7, TMM5, TMM3
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x42
-	BYTE $0x5c
-	BYTE $0xdd
+	BYTE  $0xc4
+	BYTE  $0xe2
+	BYTE  $0x42
+	BYTE  $0x5c
+	BYTE  $0xdd
+	MOVQ  224(DI), R14
+	TESTQ R14, R14
+	JZ    none7
+	ADDQ  R14, 264(DI)
+
+next7:
+	MOVQ         176(DI), R14
+	CMPQ         264(DI), R14
+	JCS          none7
+	SUBQ         R14, 264(DI)
+	MOVQ         256(DI), R14
+	INCQ         256(DI)
+	MOVQ         R14, R10
+	ANDQ         $0x01, R10
+	SHLQ         $0x06, R10
+	SHRQ         $0x01, R14
+	MOVQ         R14, R12
+	SHLQ         $0x09, R12
+	IMULQ        216(DI), R14
+	ADDQ         R10, R14
+	ADDQ         R12, R10
+	ADDQ         232(DI), R10
+	MOVQ         240(DI), R11
+	MOVQ         248(DI), R12
+	VMINPS       (R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       256(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMINPS       128(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VADDPS       Z7, Z13, Z13
+	VRCP14PS     Z13, Z10
+	VFNMADD213PS Z7, Z10, Z13
+	VFMADD213PS  Z10, Z10, Z13
+	VMULPS       Z7, Z13, Z13
+	VFMADD231PS  (R11)(R14*1), Z13, Z14
+	VMOVUPS      Z14, (R11)(R14*1)
+	VMINPS       384(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       Z14, Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMOVUPS      Z14, (R12)(R14*1)
+	JMP          next7
+
+none7:
 	ADDQ $0x00000040, AX
 	ADDQ $0x00000040, SI
 	ADDQ $0x00000800, CX
@@ -16443,7 +16577,7 @@ some:
 	BYTE $0x5c
 	BYTE $0xc4
 	CMPQ 72(DI), $0x00
-	JE   without7
+	JE   without8
 
 	// TILELOADDT1 1024(CX)(R8*1), TMM7
 	BYTE $0xc4
@@ -16464,9 +16598,9 @@ some:
 	BYTE $0x5c
 	BYTE $0xcc
 
-without7:
+without8:
 	CMPQ 64(DI), $0x00
-	JE   without8
+	JE   without9
 
 	// TILELOADD 0(SI)(BX*1), TMM5
 	BYTE $0xc4
@@ -16487,7 +16621,7 @@ without7:
 	BYTE $0x5c
 	BYTE $0xd5
 	CMPQ 72(DI), $0x00
-	JE   without9
+	JE   without10
 
 	// TDPBF16PS TMM7, TMM5, TMM3
 	BYTE $0xc4
@@ -16496,8 +16630,127 @@ without7:
 	BYTE $0x5c
 	BYTE $0xdd
 
+without10:
 without9:
-without8:
+	MOVQ  224(DI), R14
+	TESTQ R14, R14
+	JZ    none11
+	ADDQ  R14, 264(DI)
+
+next11:
+	MOVQ         176(DI), R14
+	CMPQ         264(DI), R14
+	JCS          none11
+	SUBQ         R14, 264(DI)
+	MOVQ         256(DI), R14
+	INCQ         256(DI)
+	MOVQ         R14, R10
+	ANDQ         $0x01, R10
+	SHLQ         $0x06, R10
+	SHRQ         $0x01, R14
+	MOVQ         R14, R12
+	SHLQ         $0x09, R12
+	IMULQ        216(DI), R14
+	ADDQ         R10, R14
+	ADDQ         R12, R10
+	ADDQ         232(DI), R10
+	MOVQ         240(DI), R11
+	MOVQ         248(DI), R12
+	VMINPS       (R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       256(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMINPS       128(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VADDPS       Z7, Z13, Z13
+	VRCP14PS     Z13, Z10
+	VFNMADD213PS Z7, Z10, Z13
+	VFMADD213PS  Z10, Z10, Z13
+	VMULPS       Z7, Z13, Z13
+	VFMADD231PS  (R11)(R14*1), Z13, Z14
+	VMOVUPS      Z14, (R11)(R14*1)
+	VMINPS       384(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       Z14, Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMOVUPS      Z14, (R12)(R14*1)
+	JMP          next11
+
+none11:
 	ADDQ $0x00000040, AX
 	ADDQ $0x00000040, SI
 	ADDQ $0x00000800, CX
@@ -16532,7 +16785,7 @@ multiplied:
 	BYTE $0x00
 	BYTE $0x00
 	CMPQ 72(DI), $0x00
-	JE   without10
+	JE   without12
 
 	// TILESTORED TMM1, 64(R10)(R11*1)
 	BYTE $0xc4
@@ -16546,9 +16799,9 @@ multiplied:
 	BYTE $0x00
 	BYTE $0x00
 
-without10:
+without12:
 	CMPQ 64(DI), $0x00
-	JE   without11
+	JE   without13
 
 	// TILESTORED TMM2, 0(R12)(R11*1)
 	BYTE $0xc4
@@ -16562,7 +16815,7 @@ without10:
 	BYTE $0x00
 	BYTE $0x00
 	CMPQ 72(DI), $0x00
-	JE   without12
+	JE   without14
 
 	// TILESTORED TMM3, 64(R12)(R11*1)
 	BYTE $0xc4
@@ -16576,21 +16829,50 @@ without10:
 	BYTE $0x00
 	BYTE $0x00
 
-without12:
-without11:
+without14:
+without13:
 	INCQ R15
 	CMPQ R15, 48(DI)
 	JCS  block
 	INCQ R13
 	CMPQ R13, 56(DI)
 	JCS  panel
+	CMPQ 168(DI), $0x00
+	JE   end
+	MOVQ 184(DI), AX
+	MOVQ AX, 224(DI)
+	MOVQ 200(DI), AX
+	MOVQ AX, 240(DI)
+	MOVQ 208(DI), AX
+	MOVQ AX, 248(DI)
+	MOVQ 8(DI), AX
+	MOVQ AX, 232(DI)
+	MOVQ 192(DI), AX
+	MOVQ AX, 8(DI)
+	MOVQ 232(DI), AX
+	MOVQ AX, 192(DI)
+	MOVQ $0x00000000, 256(DI)
+	DECQ 168(DI)
+	JZ   end
+	ADDQ $0x00000080, 24(DI)
+	ADDQ $0x00000080, 200(DI)
+	ADDQ $0x00000080, 208(DI)
+	MOVQ 96(DI), AX
+	SHLQ $0x05, AX
+	ADDQ AX, 104(DI)
+	MOVQ 136(DI), AX
+	SHLQ $0x05, AX
+	ADDQ AX, 144(DI)
+	JMP  units
 
+end:
 	// TILERELEASE
 	BYTE $0xc4
 	BYTE $0xe2
 	BYTE $0x78
 	BYTE $0x49
 	BYTE $0xc0
+	VZEROUPPER
 	RET
 
 // func splitRowsAMX1(rows uintptr, dst *uint16, ldd uintptr, src *float32, lds uintptr, k uintptr)
@@ -16657,18 +16939,33 @@ next:
 	VZEROUPPER
 	RET
 
-// func gemmAMX2(call *struct{config *[64]byte; c *float32; ldc uintptr; add *float32; ldadd uintptr; addPanel uintptr; rowBlocks uintptr; panels uintptr; lower uintptr; right uintptr; first struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr}; second struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr}; end uintptr})
+// func gemmAMX2(call *struct{config *[64]byte; c *float32; ldc uintptr; add *float32; ldadd uintptr; addPanel uintptr; rowBlocks uintptr; panels uintptr; lower uintptr; right uintptr; first struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr}; second struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr}; end uintptr; step struct{units uintptr; turns uintptr; vectors uintptr; other *float32; state *float32; h *float32; ld uintptr}; waiting struct{vectors uintptr; z *float32; state *float32; h *float32; done uintptr; due uintptr}})
+// Requires: AVX, AVX512F
 TEXT ·gemmAMX2(SB), NOSPLIT, $0-8
 	MOVQ call+0(FP), DI
 	MOVQ (DI), AX
 
 	// LDTILECFG (AX)
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x78
-	BYTE $0x49
-	BYTE $0x00
-	MOVQ $0x00000040, R8
+	BYTE         $0xc4
+	BYTE         $0xe2
+	BYTE         $0x78
+	BYTE         $0x49
+	BYTE         $0x00
+	MOVQ         $0x00000040, R8
+	CMPQ         168(DI), $0x00
+	JE           units
+	VMOVUPS      tableAVX512<>+0(SB), Z0
+	VMOVUPS      tableAVX512<>+64(SB), Z1
+	VBROADCASTSS poly2AVX512<>+0(SB), Z2
+	VBROADCASTSS poly1AVX512<>+0(SB), Z3
+	VBROADCASTSS lo29<>+0(SB), Z4
+	VBROADCASTSS hi29<>+0(SB), Z5
+	VBROADCASTSS magic<>+0(SB), Z6
+	VBROADCASTSS one<>+0(SB), Z7
+	VBROADCASTSS negAVX512<>+0(SB), Z8
+	VBROADCASTSS twiceAVX512<>+0(SB), Z9
+
+units:
 	XORQ R13, R13
 
 panel:
@@ -16880,12 +17177,130 @@ all:
 	BYTE $0xd5
 
 	// TDPBF16PS TMM7, TMM5, TMM3
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x42
-	BYTE $0x5c
-	BYTE $0xdd
+	BYTE  $0xc4
+	BYTE  $0xe2
+	BYTE  $0x42
+	BYTE  $0x5c
+	BYTE  $0xdd
+	MOVQ  224(DI), R14
+	TESTQ R14, R14
+	JZ    none7
+	ADDQ  R14, 264(DI)
 
+next7:
+	MOVQ         176(DI), R14
+	CMPQ         264(DI), R14
+	JCS          none7
+	SUBQ         R14, 264(DI)
+	MOVQ         256(DI), R14
+	INCQ         256(DI)
+	MOVQ         R14, R10
+	ANDQ         $0x01, R10
+	SHLQ         $0x06, R10
+	SHRQ         $0x01, R14
+	MOVQ         R14, R12
+	SHLQ         $0x09, R12
+	IMULQ        216(DI), R14
+	ADDQ         R10, R14
+	ADDQ         R12, R10
+	ADDQ         232(DI), R10
+	MOVQ         240(DI), R11
+	MOVQ         248(DI), R12
+	VMINPS       (R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       256(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMINPS       128(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VADDPS       Z7, Z13, Z13
+	VRCP14PS     Z13, Z10
+	VFNMADD213PS Z7, Z10, Z13
+	VFMADD213PS  Z10, Z10, Z13
+	VMULPS       Z7, Z13, Z13
+	VFMADD231PS  (R11)(R14*1), Z13, Z14
+	VMOVUPS      Z14, (R11)(R14*1)
+	VMINPS       384(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       Z14, Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMOVUPS      Z14, (R12)(R14*1)
+	JMP          next7
+
+none7:
 	// TILELOADD 0(AX)(BX*1), TMM4
 	BYTE $0xc4
 	BYTE $0xe2
@@ -16932,12 +17347,130 @@ all:
 	BYTE $0xd5
 
 	// TDPBF16PS TMM7, TMM5, TMM3
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x42
-	BYTE $0x5c
-	BYTE $0xdd
+	BYTE  $0xc4
+	BYTE  $0xe2
+	BYTE  $0x42
+	BYTE  $0x5c
+	BYTE  $0xdd
+	MOVQ  224(DI), R14
+	TESTQ R14, R14
+	JZ    none8
+	ADDQ  R14, 264(DI)
 
+next8:
+	MOVQ         176(DI), R14
+	CMPQ         264(DI), R14
+	JCS          none8
+	SUBQ         R14, 264(DI)
+	MOVQ         256(DI), R14
+	INCQ         256(DI)
+	MOVQ         R14, R10
+	ANDQ         $0x01, R10
+	SHLQ         $0x06, R10
+	SHRQ         $0x01, R14
+	MOVQ         R14, R12
+	SHLQ         $0x09, R12
+	IMULQ        216(DI), R14
+	ADDQ         R10, R14
+	ADDQ         R12, R10
+	ADDQ         232(DI), R10
+	MOVQ         240(DI), R11
+	MOVQ         248(DI), R12
+	VMINPS       (R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       256(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMINPS       128(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VADDPS       Z7, Z13, Z13
+	VRCP14PS     Z13, Z10
+	VFNMADD213PS Z7, Z10, Z13
+	VFMADD213PS  Z10, Z10, Z13
+	VMULPS       Z7, Z13, Z13
+	VFMADD231PS  (R11)(R14*1), Z13, Z14
+	VMOVUPS      Z14, (R11)(R14*1)
+	VMINPS       384(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       Z14, Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMOVUPS      Z14, (R12)(R14*1)
+	JMP          next8
+
+none8:
 	// TILELOADDT1 2048(CX)(R8*1), TMM6
 	BYTE $0xc4
 	BYTE $0xa2
@@ -16984,11 +17517,130 @@ all:
 	BYTE $0xd5
 
 	// TDPBF16PS TMM7, TMM5, TMM3
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x42
-	BYTE $0x5c
-	BYTE $0xdd
+	BYTE  $0xc4
+	BYTE  $0xe2
+	BYTE  $0x42
+	BYTE  $0x5c
+	BYTE  $0xdd
+	MOVQ  224(DI), R14
+	TESTQ R14, R14
+	JZ    none9
+	ADDQ  R14, 264(DI)
+
+next9:
+	MOVQ         176(DI), R14
+	CMPQ         264(DI), R14
+	JCS          none9
+	SUBQ         R14, 264(DI)
+	MOVQ         256(DI), R14
+	INCQ         256(DI)
+	MOVQ         R14, R10
+	ANDQ         $0x01, R10
+	SHLQ         $0x06, R10
+	SHRQ         $0x01, R14
+	MOVQ         R14, R12
+	SHLQ         $0x09, R12
+	IMULQ        216(DI), R14
+	ADDQ         R10, R14
+	ADDQ         R12, R10
+	ADDQ         232(DI), R10
+	MOVQ         240(DI), R11
+	MOVQ         248(DI), R12
+	VMINPS       (R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       256(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMINPS       128(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VADDPS       Z7, Z13, Z13
+	VRCP14PS     Z13, Z10
+	VFNMADD213PS Z7, Z10, Z13
+	VFMADD213PS  Z10, Z10, Z13
+	VMULPS       Z7, Z13, Z13
+	VFMADD231PS  (R11)(R14*1), Z13, Z14
+	VMOVUPS      Z14, (R11)(R14*1)
+	VMINPS       384(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       Z14, Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMOVUPS      Z14, (R12)(R14*1)
+	JMP          next9
+
+none9:
 	ADDQ $0x00000080, AX
 	ADDQ $0x00000080, SI
 	ADDQ $0x00001000, CX
@@ -17028,7 +17680,7 @@ some:
 	BYTE $0x5c
 	BYTE $0xc4
 	CMPQ 72(DI), $0x00
-	JE   without7
+	JE   without10
 
 	// TILELOADDT1 1024(CX)(R8*1), TMM7
 	BYTE $0xc4
@@ -17049,9 +17701,9 @@ some:
 	BYTE $0x5c
 	BYTE $0xcc
 
-without7:
+without10:
 	CMPQ 64(DI), $0x00
-	JE   without8
+	JE   without11
 
 	// TILELOADD 64(SI)(BX*1), TMM5
 	BYTE $0xc4
@@ -17061,68 +17713,6 @@ without7:
 	BYTE $0xac
 	BYTE $0x1e
 	BYTE $0x40
-	BYTE $0x00
-	BYTE $0x00
-	BYTE $0x00
-
-	// TDPBF16PS TMM6, TMM5, TMM2
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x4a
-	BYTE $0x5c
-	BYTE $0xd5
-	CMPQ 72(DI), $0x00
-	JE   without9
-
-	// TDPBF16PS TMM7, TMM5, TMM3
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x42
-	BYTE $0x5c
-	BYTE $0xdd
-
-without9:
-without8:
-	// TILELOADD 0(AX)(BX*1), TMM4
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x7b
-	BYTE $0x4b
-	BYTE $0xa4
-	BYTE $0x18
-	BYTE $0x00
-	BYTE $0x00
-	BYTE $0x00
-	BYTE $0x00
-
-	// TDPBF16PS TMM6, TMM4, TMM0
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x4a
-	BYTE $0x5c
-	BYTE $0xc4
-	CMPQ 72(DI), $0x00
-	JE   without10
-
-	// TDPBF16PS TMM7, TMM4, TMM1
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x42
-	BYTE $0x5c
-	BYTE $0xcc
-
-without10:
-	CMPQ 64(DI), $0x00
-	JE   without11
-
-	// TILELOADD 0(SI)(BX*1), TMM5
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x7b
-	BYTE $0x4b
-	BYTE $0xac
-	BYTE $0x1e
-	BYTE $0x00
 	BYTE $0x00
 	BYTE $0x00
 	BYTE $0x00
@@ -17145,6 +17735,306 @@ without10:
 
 without12:
 without11:
+	MOVQ  224(DI), R14
+	TESTQ R14, R14
+	JZ    none13
+	ADDQ  R14, 264(DI)
+
+next13:
+	MOVQ         176(DI), R14
+	CMPQ         264(DI), R14
+	JCS          none13
+	SUBQ         R14, 264(DI)
+	MOVQ         256(DI), R14
+	INCQ         256(DI)
+	MOVQ         R14, R10
+	ANDQ         $0x01, R10
+	SHLQ         $0x06, R10
+	SHRQ         $0x01, R14
+	MOVQ         R14, R12
+	SHLQ         $0x09, R12
+	IMULQ        216(DI), R14
+	ADDQ         R10, R14
+	ADDQ         R12, R10
+	ADDQ         232(DI), R10
+	MOVQ         240(DI), R11
+	MOVQ         248(DI), R12
+	VMINPS       (R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       256(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMINPS       128(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VADDPS       Z7, Z13, Z13
+	VRCP14PS     Z13, Z10
+	VFNMADD213PS Z7, Z10, Z13
+	VFMADD213PS  Z10, Z10, Z13
+	VMULPS       Z7, Z13, Z13
+	VFMADD231PS  (R11)(R14*1), Z13, Z14
+	VMOVUPS      Z14, (R11)(R14*1)
+	VMINPS       384(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       Z14, Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMOVUPS      Z14, (R12)(R14*1)
+	JMP          next13
+
+none13:
+	// TILELOADD 0(AX)(BX*1), TMM4
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0xa4
+	BYTE $0x18
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+
+	// TDPBF16PS TMM6, TMM4, TMM0
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x4a
+	BYTE $0x5c
+	BYTE $0xc4
+	CMPQ 72(DI), $0x00
+	JE   without14
+
+	// TDPBF16PS TMM7, TMM4, TMM1
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x42
+	BYTE $0x5c
+	BYTE $0xcc
+
+without14:
+	CMPQ 64(DI), $0x00
+	JE   without15
+
+	// TILELOADD 0(SI)(BX*1), TMM5
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0xac
+	BYTE $0x1e
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+
+	// TDPBF16PS TMM6, TMM5, TMM2
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x4a
+	BYTE $0x5c
+	BYTE $0xd5
+	CMPQ 72(DI), $0x00
+	JE   without16
+
+	// TDPBF16PS TMM7, TMM5, TMM3
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x42
+	BYTE $0x5c
+	BYTE $0xdd
+
+without16:
+without15:
+	MOVQ  224(DI), R14
+	TESTQ R14, R14
+	JZ    none17
+	ADDQ  R14, 264(DI)
+
+next17:
+	MOVQ         176(DI), R14
+	CMPQ         264(DI), R14
+	JCS          none17
+	SUBQ         R14, 264(DI)
+	MOVQ         256(DI), R14
+	INCQ         256(DI)
+	MOVQ         R14, R10
+	ANDQ         $0x01, R10
+	SHLQ         $0x06, R10
+	SHRQ         $0x01, R14
+	MOVQ         R14, R12
+	SHLQ         $0x09, R12
+	IMULQ        216(DI), R14
+	ADDQ         R10, R14
+	ADDQ         R12, R10
+	ADDQ         232(DI), R10
+	MOVQ         240(DI), R11
+	MOVQ         248(DI), R12
+	VMINPS       (R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       256(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMINPS       128(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VADDPS       Z7, Z13, Z13
+	VRCP14PS     Z13, Z10
+	VFNMADD213PS Z7, Z10, Z13
+	VFMADD213PS  Z10, Z10, Z13
+	VMULPS       Z7, Z13, Z13
+	VFMADD231PS  (R11)(R14*1), Z13, Z14
+	VMOVUPS      Z14, (R11)(R14*1)
+	VMINPS       384(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       Z14, Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMOVUPS      Z14, (R12)(R14*1)
+	JMP          next17
+
+none17:
 	// TILELOADDT1 2048(CX)(R8*1), TMM6
 	BYTE $0xc4
 	BYTE $0xa2
@@ -17164,7 +18054,7 @@ without11:
 	BYTE $0x5c
 	BYTE $0xc4
 	CMPQ 72(DI), $0x00
-	JE   without13
+	JE   without18
 
 	// TILELOADDT1 3072(CX)(R8*1), TMM7
 	BYTE $0xc4
@@ -17185,9 +18075,9 @@ without11:
 	BYTE $0x5c
 	BYTE $0xcc
 
-without13:
+without18:
 	CMPQ 64(DI), $0x00
-	JE   without14
+	JE   without19
 
 	// TDPBF16PS TMM6, TMM5, TMM2
 	BYTE $0xc4
@@ -17196,7 +18086,7 @@ without13:
 	BYTE $0x5c
 	BYTE $0xd5
 	CMPQ 72(DI), $0x00
-	JE   without15
+	JE   without20
 
 	// TDPBF16PS TMM7, TMM5, TMM3
 	BYTE $0xc4
@@ -17205,8 +18095,127 @@ without13:
 	BYTE $0x5c
 	BYTE $0xdd
 
-without15:
-without14:
+without20:
+without19:
+	MOVQ  224(DI), R14
+	TESTQ R14, R14
+	JZ    none21
+	ADDQ  R14, 264(DI)
+
+next21:
+	MOVQ         176(DI), R14
+	CMPQ         264(DI), R14
+	JCS          none21
+	SUBQ         R14, 264(DI)
+	MOVQ         256(DI), R14
+	INCQ         256(DI)
+	MOVQ         R14, R10
+	ANDQ         $0x01, R10
+	SHLQ         $0x06, R10
+	SHRQ         $0x01, R14
+	MOVQ         R14, R12
+	SHLQ         $0x09, R12
+	IMULQ        216(DI), R14
+	ADDQ         R10, R14
+	ADDQ         R12, R10
+	ADDQ         232(DI), R10
+	MOVQ         240(DI), R11
+	MOVQ         248(DI), R12
+	VMINPS       (R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       256(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMINPS       128(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VADDPS       Z7, Z13, Z13
+	VRCP14PS     Z13, Z10
+	VFNMADD213PS Z7, Z10, Z13
+	VFMADD213PS  Z10, Z10, Z13
+	VMULPS       Z7, Z13, Z13
+	VFMADD231PS  (R11)(R14*1), Z13, Z14
+	VMOVUPS      Z14, (R11)(R14*1)
+	VMINPS       384(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       Z14, Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMOVUPS      Z14, (R12)(R14*1)
+	JMP          next21
+
+none21:
 	ADDQ $0x00000080, AX
 	ADDQ $0x00000080, SI
 	ADDQ $0x00001000, CX
@@ -17241,7 +18250,7 @@ multiplied:
 	BYTE $0x00
 	BYTE $0x00
 	CMPQ 72(DI), $0x00
-	JE   without16
+	JE   without22
 
 	// TILESTORED TMM1, 64(R10)(R11*1)
 	BYTE $0xc4
@@ -17255,9 +18264,9 @@ multiplied:
 	BYTE $0x00
 	BYTE $0x00
 
-without16:
+without22:
 	CMPQ 64(DI), $0x00
-	JE   without17
+	JE   without23
 
 	// TILESTORED TMM2, 0(R12)(R11*1)
 	BYTE $0xc4
@@ -17271,7 +18280,7 @@ without16:
 	BYTE $0x00
 	BYTE $0x00
 	CMPQ 72(DI), $0x00
-	JE   without18
+	JE   without24
 
 	// TILESTORED TMM3, 64(R12)(R11*1)
 	BYTE $0xc4
@@ -17285,21 +18294,50 @@ without16:
 	BYTE $0x00
 	BYTE $0x00
 
-without18:
-without17:
+without24:
+without23:
 	INCQ R15
 	CMPQ R15, 48(DI)
 	JCS  block
 	INCQ R13
 	CMPQ R13, 56(DI)
 	JCS  panel
+	CMPQ 168(DI), $0x00
+	JE   end
+	MOVQ 184(DI), AX
+	MOVQ AX, 224(DI)
+	MOVQ 200(DI), AX
+	MOVQ AX, 240(DI)
+	MOVQ 208(DI), AX
+	MOVQ AX, 248(DI)
+	MOVQ 8(DI), AX
+	MOVQ AX, 232(DI)
+	MOVQ 192(DI), AX
+	MOVQ AX, 8(DI)
+	MOVQ 232(DI), AX
+	MOVQ AX, 192(DI)
+	MOVQ $0x00000000, 256(DI)
+	DECQ 168(DI)
+	JZ   end
+	ADDQ $0x00000080, 24(DI)
+	ADDQ $0x00000080, 200(DI)
+	ADDQ $0x00000080, 208(DI)
+	MOVQ 96(DI), AX
+	SHLQ $0x05, AX
+	ADDQ AX, 104(DI)
+	MOVQ 136(DI), AX
+	SHLQ $0x05, AX
+	ADDQ AX, 144(DI)
+	JMP  units
 
+end:
 	// TILERELEASE
 	BYTE $0xc4
 	BYTE $0xe2
 	BYTE $0x78
 	BYTE $0x49
 	BYTE $0xc0
+	VZEROUPPER
 	RET
 
 // func splitRowsAMX2(rows uintptr, dst *uint16, ldd uintptr, src *float32, lds uintptr, k uintptr)
@@ -17398,18 +18436,33 @@ next:
 	VZEROUPPER
 	RET
 
-// func gemmAMX3(call *struct{config *[64]byte; c *float32; ldc uintptr; add *float32; ldadd uintptr; addPanel uintptr; rowBlocks uintptr; panels uintptr; lower uintptr; right uintptr; first struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr}; second struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr}; end uintptr})
+// func gemmAMX3(call *struct{config *[64]byte; c *float32; ldc uintptr; add *float32; ldadd uintptr; addPanel uintptr; rowBlocks uintptr; panels uintptr; lower uintptr; right uintptr; first struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr}; second struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr}; end uintptr; step struct{units uintptr; turns uintptr; vectors uintptr; other *float32; state *float32; h *float32; ld uintptr}; waiting struct{vectors uintptr; z *float32; state *float32; h *float32; done uintptr; due uintptr}})
+// Requires: AVX, AVX512F
 TEXT ·gemmAMX3(SB), NOSPLIT, $0-8
 	MOVQ call+0(FP), DI
 	MOVQ (DI), AX
 
 	// LDTILECFG (AX)
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x78
-	BYTE $0x49
-	BYTE $0x00
-	MOVQ $0x00000040, R8
+	BYTE         $0xc4
+	BYTE         $0xe2
+	BYTE         $0x78
+	BYTE         $0x49
+	BYTE         $0x00
+	MOVQ         $0x00000040, R8
+	CMPQ         168(DI), $0x00
+	JE           units
+	VMOVUPS      tableAVX512<>+0(SB), Z0
+	VMOVUPS      tableAVX512<>+64(SB), Z1
+	VBROADCASTSS poly2AVX512<>+0(SB), Z2
+	VBROADCASTSS poly1AVX512<>+0(SB), Z3
+	VBROADCASTSS lo29<>+0(SB), Z4
+	VBROADCASTSS hi29<>+0(SB), Z5
+	VBROADCASTSS magic<>+0(SB), Z6
+	VBROADCASTSS one<>+0(SB), Z7
+	VBROADCASTSS negAVX512<>+0(SB), Z8
+	VBROADCASTSS twiceAVX512<>+0(SB), Z9
+
+units:
 	XORQ R13, R13
 
 panel:
@@ -17621,12 +18674,130 @@ all:
 	BYTE $0xd5
 
 	// TDPBF16PS TMM7, TMM5, TMM3
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x42
-	BYTE $0x5c
-	BYTE $0xdd
+	BYTE  $0xc4
+	BYTE  $0xe2
+	BYTE  $0x42
+	BYTE  $0x5c
+	BYTE  $0xdd
+	MOVQ  224(DI), R14
+	TESTQ R14, R14
+	JZ    none7
+	ADDQ  R14, 264(DI)
 
+next7:
+	MOVQ         176(DI), R14
+	CMPQ         264(DI), R14
+	JCS          none7
+	SUBQ         R14, 264(DI)
+	MOVQ         256(DI), R14
+	INCQ         256(DI)
+	MOVQ         R14, R10
+	ANDQ         $0x01, R10
+	SHLQ         $0x06, R10
+	SHRQ         $0x01, R14
+	MOVQ         R14, R12
+	SHLQ         $0x09, R12
+	IMULQ        216(DI), R14
+	ADDQ         R10, R14
+	ADDQ         R12, R10
+	ADDQ         232(DI), R10
+	MOVQ         240(DI), R11
+	MOVQ         248(DI), R12
+	VMINPS       (R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       256(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMINPS       128(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VADDPS       Z7, Z13, Z13
+	VRCP14PS     Z13, Z10
+	VFNMADD213PS Z7, Z10, Z13
+	VFMADD213PS  Z10, Z10, Z13
+	VMULPS       Z7, Z13, Z13
+	VFMADD231PS  (R11)(R14*1), Z13, Z14
+	VMOVUPS      Z14, (R11)(R14*1)
+	VMINPS       384(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       Z14, Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMOVUPS      Z14, (R12)(R14*1)
+	JMP          next7
+
+none7:
 	// TILELOADD 64(AX)(BX*1), TMM4
 	BYTE $0xc4
 	BYTE $0xe2
@@ -17673,12 +18844,130 @@ all:
 	BYTE $0xd5
 
 	// TDPBF16PS TMM7, TMM5, TMM3
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x42
-	BYTE $0x5c
-	BYTE $0xdd
+	BYTE  $0xc4
+	BYTE  $0xe2
+	BYTE  $0x42
+	BYTE  $0x5c
+	BYTE  $0xdd
+	MOVQ  224(DI), R14
+	TESTQ R14, R14
+	JZ    none8
+	ADDQ  R14, 264(DI)
 
+next8:
+	MOVQ         176(DI), R14
+	CMPQ         264(DI), R14
+	JCS          none8
+	SUBQ         R14, 264(DI)
+	MOVQ         256(DI), R14
+	INCQ         256(DI)
+	MOVQ         R14, R10
+	ANDQ         $0x01, R10
+	SHLQ         $0x06, R10
+	SHRQ         $0x01, R14
+	MOVQ         R14, R12
+	SHLQ         $0x09, R12
+	IMULQ        216(DI), R14
+	ADDQ         R10, R14
+	ADDQ         R12, R10
+	ADDQ         232(DI), R10
+	MOVQ         240(DI), R11
+	MOVQ         248(DI), R12
+	VMINPS       (R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       256(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMINPS       128(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VADDPS       Z7, Z13, Z13
+	VRCP14PS     Z13, Z10
+	VFNMADD213PS Z7, Z10, Z13
+	VFMADD213PS  Z10, Z10, Z13
+	VMULPS       Z7, Z13, Z13
+	VFMADD231PS  (R11)(R14*1), Z13, Z14
+	VMOVUPS      Z14, (R11)(R14*1)
+	VMINPS       384(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       Z14, Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMOVUPS      Z14, (R12)(R14*1)
+	JMP          next8
+
+none8:
 	// TILELOADD 0(AX)(BX*1), TMM4
 	BYTE $0xc4
 	BYTE $0xe2
@@ -17725,12 +19014,130 @@ all:
 	BYTE $0xd5
 
 	// TDPBF16PS TMM7, TMM5, TMM3
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x42
-	BYTE $0x5c
-	BYTE $0xdd
+	BYTE  $0xc4
+	BYTE  $0xe2
+	BYTE  $0x42
+	BYTE  $0x5c
+	BYTE  $0xdd
+	MOVQ  224(DI), R14
+	TESTQ R14, R14
+	JZ    none9
+	ADDQ  R14, 264(DI)
 
+next9:
+	MOVQ         176(DI), R14
+	CMPQ         264(DI), R14
+	JCS          none9
+	SUBQ         R14, 264(DI)
+	MOVQ         256(DI), R14
+	INCQ         256(DI)
+	MOVQ         R14, R10
+	ANDQ         $0x01, R10
+	SHLQ         $0x06, R10
+	SHRQ         $0x01, R14
+	MOVQ         R14, R12
+	SHLQ         $0x09, R12
+	IMULQ        216(DI), R14
+	ADDQ         R10, R14
+	ADDQ         R12, R10
+	ADDQ         232(DI), R10
+	MOVQ         240(DI), R11
+	MOVQ         248(DI), R12
+	VMINPS       (R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       256(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMINPS       128(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VADDPS       Z7, Z13, Z13
+	VRCP14PS     Z13, Z10
+	VFNMADD213PS Z7, Z10, Z13
+	VFMADD213PS  Z10, Z10, Z13
+	VMULPS       Z7, Z13, Z13
+	VFMADD231PS  (R11)(R14*1), Z13, Z14
+	VMOVUPS      Z14, (R11)(R14*1)
+	VMINPS       384(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       Z14, Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMOVUPS      Z14, (R12)(R14*1)
+	JMP          next9
+
+none9:
 	// TILELOADDT1 2048(CX)(R8*1), TMM6
 	BYTE $0xc4
 	BYTE $0xa2
@@ -17777,12 +19184,130 @@ all:
 	BYTE $0xd5
 
 	// TDPBF16PS TMM7, TMM5, TMM3
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x42
-	BYTE $0x5c
-	BYTE $0xdd
+	BYTE  $0xc4
+	BYTE  $0xe2
+	BYTE  $0x42
+	BYTE  $0x5c
+	BYTE  $0xdd
+	MOVQ  224(DI), R14
+	TESTQ R14, R14
+	JZ    none10
+	ADDQ  R14, 264(DI)
 
+next10:
+	MOVQ         176(DI), R14
+	CMPQ         264(DI), R14
+	JCS          none10
+	SUBQ         R14, 264(DI)
+	MOVQ         256(DI), R14
+	INCQ         256(DI)
+	MOVQ         R14, R10
+	ANDQ         $0x01, R10
+	SHLQ         $0x06, R10
+	SHRQ         $0x01, R14
+	MOVQ         R14, R12
+	SHLQ         $0x09, R12
+	IMULQ        216(DI), R14
+	ADDQ         R10, R14
+	ADDQ         R12, R10
+	ADDQ         232(DI), R10
+	MOVQ         240(DI), R11
+	MOVQ         248(DI), R12
+	VMINPS       (R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       256(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMINPS       128(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VADDPS       Z7, Z13, Z13
+	VRCP14PS     Z13, Z10
+	VFNMADD213PS Z7, Z10, Z13
+	VFMADD213PS  Z10, Z10, Z13
+	VMULPS       Z7, Z13, Z13
+	VFMADD231PS  (R11)(R14*1), Z13, Z14
+	VMOVUPS      Z14, (R11)(R14*1)
+	VMINPS       384(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       Z14, Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMOVUPS      Z14, (R12)(R14*1)
+	JMP          next10
+
+none10:
 	// TILELOADD 64(AX)(BX*1), TMM4
 	BYTE $0xc4
 	BYTE $0xe2
@@ -17829,12 +19354,130 @@ all:
 	BYTE $0xd5
 
 	// TDPBF16PS TMM7, TMM5, TMM3
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x42
-	BYTE $0x5c
-	BYTE $0xdd
+	BYTE  $0xc4
+	BYTE  $0xe2
+	BYTE  $0x42
+	BYTE  $0x5c
+	BYTE  $0xdd
+	MOVQ  224(DI), R14
+	TESTQ R14, R14
+	JZ    none11
+	ADDQ  R14, 264(DI)
 
+next11:
+	MOVQ         176(DI), R14
+	CMPQ         264(DI), R14
+	JCS          none11
+	SUBQ         R14, 264(DI)
+	MOVQ         256(DI), R14
+	INCQ         256(DI)
+	MOVQ         R14, R10
+	ANDQ         $0x01, R10
+	SHLQ         $0x06, R10
+	SHRQ         $0x01, R14
+	MOVQ         R14, R12
+	SHLQ         $0x09, R12
+	IMULQ        216(DI), R14
+	ADDQ         R10, R14
+	ADDQ         R12, R10
+	ADDQ         232(DI), R10
+	MOVQ         240(DI), R11
+	MOVQ         248(DI), R12
+	VMINPS       (R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       256(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMINPS       128(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VADDPS       Z7, Z13, Z13
+	VRCP14PS     Z13, Z10
+	VFNMADD213PS Z7, Z10, Z13
+	VFMADD213PS  Z10, Z10, Z13
+	VMULPS       Z7, Z13, Z13
+	VFMADD231PS  (R11)(R14*1), Z13, Z14
+	VMOVUPS      Z14, (R11)(R14*1)
+	VMINPS       384(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       Z14, Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMOVUPS      Z14, (R12)(R14*1)
+	JMP          next11
+
+none11:
 	// TILELOADD 0(AX)(BX*1), TMM4
 	BYTE $0xc4
 	BYTE $0xe2
@@ -17905,11 +19548,130 @@ all:
 	BYTE $0xd5
 
 	// TDPBF16PS TMM7, TMM5, TMM3
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x42
-	BYTE $0x5c
-	BYTE $0xdd
+	BYTE  $0xc4
+	BYTE  $0xe2
+	BYTE  $0x42
+	BYTE  $0x5c
+	BYTE  $0xdd
+	MOVQ  224(DI), R14
+	TESTQ R14, R14
+	JZ    none12
+	ADDQ  R14, 264(DI)
+
+next12:
+	MOVQ         176(DI), R14
+	CMPQ         264(DI), R14
+	JCS          none12
+	SUBQ         R14, 264(DI)
+	MOVQ         256(DI), R14
+	INCQ         256(DI)
+	MOVQ         R14, R10
+	ANDQ         $0x01, R10
+	SHLQ         $0x06, R10
+	SHRQ         $0x01, R14
+	MOVQ         R14, R12
+	SHLQ         $0x09, R12
+	IMULQ        216(DI), R14
+	ADDQ         R10, R14
+	ADDQ         R12, R10
+	ADDQ         232(DI), R10
+	MOVQ         240(DI), R11
+	MOVQ         248(DI), R12
+	VMINPS       (R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       256(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMINPS       128(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VADDPS       Z7, Z13, Z13
+	VRCP14PS     Z13, Z10
+	VFNMADD213PS Z7, Z10, Z13
+	VFMADD213PS  Z10, Z10, Z13
+	VMULPS       Z7, Z13, Z13
+	VFMADD231PS  (R11)(R14*1), Z13, Z14
+	VMOVUPS      Z14, (R11)(R14*1)
+	VMINPS       384(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       Z14, Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMOVUPS      Z14, (R12)(R14*1)
+	JMP          next12
+
+none12:
 	ADDQ $0x000000c0, AX
 	ADDQ $0x000000c0, SI
 	ADDQ $0x00001800, CX
@@ -17949,7 +19711,7 @@ some:
 	BYTE $0x5c
 	BYTE $0xc4
 	CMPQ 72(DI), $0x00
-	JE   without7
+	JE   without13
 
 	// TILELOADDT1 1024(CX)(R8*1), TMM7
 	BYTE $0xc4
@@ -17970,9 +19732,9 @@ some:
 	BYTE $0x5c
 	BYTE $0xcc
 
-without7:
+without13:
 	CMPQ 64(DI), $0x00
-	JE   without8
+	JE   without14
 
 	// TILELOADD 128(SI)(BX*1), TMM5
 	BYTE $0xc4
@@ -17982,130 +19744,6 @@ without7:
 	BYTE $0xac
 	BYTE $0x1e
 	BYTE $0x80
-	BYTE $0x00
-	BYTE $0x00
-	BYTE $0x00
-
-	// TDPBF16PS TMM6, TMM5, TMM2
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x4a
-	BYTE $0x5c
-	BYTE $0xd5
-	CMPQ 72(DI), $0x00
-	JE   without9
-
-	// TDPBF16PS TMM7, TMM5, TMM3
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x42
-	BYTE $0x5c
-	BYTE $0xdd
-
-without9:
-without8:
-	// TILELOADD 64(AX)(BX*1), TMM4
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x7b
-	BYTE $0x4b
-	BYTE $0xa4
-	BYTE $0x18
-	BYTE $0x40
-	BYTE $0x00
-	BYTE $0x00
-	BYTE $0x00
-
-	// TDPBF16PS TMM6, TMM4, TMM0
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x4a
-	BYTE $0x5c
-	BYTE $0xc4
-	CMPQ 72(DI), $0x00
-	JE   without10
-
-	// TDPBF16PS TMM7, TMM4, TMM1
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x42
-	BYTE $0x5c
-	BYTE $0xcc
-
-without10:
-	CMPQ 64(DI), $0x00
-	JE   without11
-
-	// TILELOADD 64(SI)(BX*1), TMM5
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x7b
-	BYTE $0x4b
-	BYTE $0xac
-	BYTE $0x1e
-	BYTE $0x40
-	BYTE $0x00
-	BYTE $0x00
-	BYTE $0x00
-
-	// TDPBF16PS TMM6, TMM5, TMM2
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x4a
-	BYTE $0x5c
-	BYTE $0xd5
-	CMPQ 72(DI), $0x00
-	JE   without12
-
-	// TDPBF16PS TMM7, TMM5, TMM3
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x42
-	BYTE $0x5c
-	BYTE $0xdd
-
-without12:
-without11:
-	// TILELOADD 0(AX)(BX*1), TMM4
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x7b
-	BYTE $0x4b
-	BYTE $0xa4
-	BYTE $0x18
-	BYTE $0x00
-	BYTE $0x00
-	BYTE $0x00
-	BYTE $0x00
-
-	// TDPBF16PS TMM6, TMM4, TMM0
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x4a
-	BYTE $0x5c
-	BYTE $0xc4
-	CMPQ 72(DI), $0x00
-	JE   without13
-
-	// TDPBF16PS TMM7, TMM4, TMM1
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x42
-	BYTE $0x5c
-	BYTE $0xcc
-
-without13:
-	CMPQ 64(DI), $0x00
-	JE   without14
-
-	// TILELOADD 0(SI)(BX*1), TMM5
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x7b
-	BYTE $0x4b
-	BYTE $0xac
-	BYTE $0x1e
-	BYTE $0x00
 	BYTE $0x00
 	BYTE $0x00
 	BYTE $0x00
@@ -18128,68 +19766,125 @@ without13:
 
 without15:
 without14:
-	// TILELOADDT1 2048(CX)(R8*1), TMM6
-	BYTE $0xc4
-	BYTE $0xa2
-	BYTE $0x79
-	BYTE $0x4b
-	BYTE $0xb4
-	BYTE $0x01
-	BYTE $0x00
-	BYTE $0x08
-	BYTE $0x00
-	BYTE $0x00
+	MOVQ  224(DI), R14
+	TESTQ R14, R14
+	JZ    none16
+	ADDQ  R14, 264(DI)
 
-	// TDPBF16PS TMM6, TMM4, TMM0
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x4a
-	BYTE $0x5c
-	BYTE $0xc4
-	CMPQ 72(DI), $0x00
-	JE   without16
+next16:
+	MOVQ         176(DI), R14
+	CMPQ         264(DI), R14
+	JCS          none16
+	SUBQ         R14, 264(DI)
+	MOVQ         256(DI), R14
+	INCQ         256(DI)
+	MOVQ         R14, R10
+	ANDQ         $0x01, R10
+	SHLQ         $0x06, R10
+	SHRQ         $0x01, R14
+	MOVQ         R14, R12
+	SHLQ         $0x09, R12
+	IMULQ        216(DI), R14
+	ADDQ         R10, R14
+	ADDQ         R12, R10
+	ADDQ         232(DI), R10
+	MOVQ         240(DI), R11
+	MOVQ         248(DI), R12
+	VMINPS       (R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       256(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMINPS       128(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VADDPS       Z7, Z13, Z13
+	VRCP14PS     Z13, Z10
+	VFNMADD213PS Z7, Z10, Z13
+	VFMADD213PS  Z10, Z10, Z13
+	VMULPS       Z7, Z13, Z13
+	VFMADD231PS  (R11)(R14*1), Z13, Z14
+	VMOVUPS      Z14, (R11)(R14*1)
+	VMINPS       384(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       Z14, Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMOVUPS      Z14, (R12)(R14*1)
+	JMP          next16
 
-	// TILELOADDT1 3072(CX)(R8*1), TMM7
-	BYTE $0xc4
-	BYTE $0xa2
-	BYTE $0x79
-	BYTE $0x4b
-	BYTE $0xbc
-	BYTE $0x01
-	BYTE $0x00
-	BYTE $0x0c
-	BYTE $0x00
-	BYTE $0x00
-
-	// TDPBF16PS TMM7, TMM4, TMM1
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x42
-	BYTE $0x5c
-	BYTE $0xcc
-
-without16:
-	CMPQ 64(DI), $0x00
-	JE   without17
-
-	// TDPBF16PS TMM6, TMM5, TMM2
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x4a
-	BYTE $0x5c
-	BYTE $0xd5
-	CMPQ 72(DI), $0x00
-	JE   without18
-
-	// TDPBF16PS TMM7, TMM5, TMM3
-	BYTE $0xc4
-	BYTE $0xe2
-	BYTE $0x42
-	BYTE $0x5c
-	BYTE $0xdd
-
-without18:
-without17:
+none16:
 	// TILELOADD 64(AX)(BX*1), TMM4
 	BYTE $0xc4
 	BYTE $0xe2
@@ -18209,7 +19904,7 @@ without17:
 	BYTE $0x5c
 	BYTE $0xc4
 	CMPQ 72(DI), $0x00
-	JE   without19
+	JE   without17
 
 	// TDPBF16PS TMM7, TMM4, TMM1
 	BYTE $0xc4
@@ -18218,9 +19913,9 @@ without17:
 	BYTE $0x5c
 	BYTE $0xcc
 
-without19:
+without17:
 	CMPQ 64(DI), $0x00
-	JE   without20
+	JE   without18
 
 	// TILELOADD 64(SI)(BX*1), TMM5
 	BYTE $0xc4
@@ -18241,7 +19936,7 @@ without19:
 	BYTE $0x5c
 	BYTE $0xd5
 	CMPQ 72(DI), $0x00
-	JE   without21
+	JE   without19
 
 	// TDPBF16PS TMM7, TMM5, TMM3
 	BYTE $0xc4
@@ -18250,8 +19945,670 @@ without19:
 	BYTE $0x5c
 	BYTE $0xdd
 
+without19:
+without18:
+	MOVQ  224(DI), R14
+	TESTQ R14, R14
+	JZ    none20
+	ADDQ  R14, 264(DI)
+
+next20:
+	MOVQ         176(DI), R14
+	CMPQ         264(DI), R14
+	JCS          none20
+	SUBQ         R14, 264(DI)
+	MOVQ         256(DI), R14
+	INCQ         256(DI)
+	MOVQ         R14, R10
+	ANDQ         $0x01, R10
+	SHLQ         $0x06, R10
+	SHRQ         $0x01, R14
+	MOVQ         R14, R12
+	SHLQ         $0x09, R12
+	IMULQ        216(DI), R14
+	ADDQ         R10, R14
+	ADDQ         R12, R10
+	ADDQ         232(DI), R10
+	MOVQ         240(DI), R11
+	MOVQ         248(DI), R12
+	VMINPS       (R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       256(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMINPS       128(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VADDPS       Z7, Z13, Z13
+	VRCP14PS     Z13, Z10
+	VFNMADD213PS Z7, Z10, Z13
+	VFMADD213PS  Z10, Z10, Z13
+	VMULPS       Z7, Z13, Z13
+	VFMADD231PS  (R11)(R14*1), Z13, Z14
+	VMOVUPS      Z14, (R11)(R14*1)
+	VMINPS       384(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       Z14, Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMOVUPS      Z14, (R12)(R14*1)
+	JMP          next20
+
+none20:
+	// TILELOADD 0(AX)(BX*1), TMM4
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0xa4
+	BYTE $0x18
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+
+	// TDPBF16PS TMM6, TMM4, TMM0
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x4a
+	BYTE $0x5c
+	BYTE $0xc4
+	CMPQ 72(DI), $0x00
+	JE   without21
+
+	// TDPBF16PS TMM7, TMM4, TMM1
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x42
+	BYTE $0x5c
+	BYTE $0xcc
+
 without21:
-without20:
+	CMPQ 64(DI), $0x00
+	JE   without22
+
+	// TILELOADD 0(SI)(BX*1), TMM5
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0xac
+	BYTE $0x1e
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+
+	// TDPBF16PS TMM6, TMM5, TMM2
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x4a
+	BYTE $0x5c
+	BYTE $0xd5
+	CMPQ 72(DI), $0x00
+	JE   without23
+
+	// TDPBF16PS TMM7, TMM5, TMM3
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x42
+	BYTE $0x5c
+	BYTE $0xdd
+
+without23:
+without22:
+	MOVQ  224(DI), R14
+	TESTQ R14, R14
+	JZ    none24
+	ADDQ  R14, 264(DI)
+
+next24:
+	MOVQ         176(DI), R14
+	CMPQ         264(DI), R14
+	JCS          none24
+	SUBQ         R14, 264(DI)
+	MOVQ         256(DI), R14
+	INCQ         256(DI)
+	MOVQ         R14, R10
+	ANDQ         $0x01, R10
+	SHLQ         $0x06, R10
+	SHRQ         $0x01, R14
+	MOVQ         R14, R12
+	SHLQ         $0x09, R12
+	IMULQ        216(DI), R14
+	ADDQ         R10, R14
+	ADDQ         R12, R10
+	ADDQ         232(DI), R10
+	MOVQ         240(DI), R11
+	MOVQ         248(DI), R12
+	VMINPS       (R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       256(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMINPS       128(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VADDPS       Z7, Z13, Z13
+	VRCP14PS     Z13, Z10
+	VFNMADD213PS Z7, Z10, Z13
+	VFMADD213PS  Z10, Z10, Z13
+	VMULPS       Z7, Z13, Z13
+	VFMADD231PS  (R11)(R14*1), Z13, Z14
+	VMOVUPS      Z14, (R11)(R14*1)
+	VMINPS       384(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       Z14, Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMOVUPS      Z14, (R12)(R14*1)
+	JMP          next24
+
+none24:
+	// TILELOADDT1 2048(CX)(R8*1), TMM6
+	BYTE $0xc4
+	BYTE $0xa2
+	BYTE $0x79
+	BYTE $0x4b
+	BYTE $0xb4
+	BYTE $0x01
+	BYTE $0x00
+	BYTE $0x08
+	BYTE $0x00
+	BYTE $0x00
+
+	// TDPBF16PS TMM6, TMM4, TMM0
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x4a
+	BYTE $0x5c
+	BYTE $0xc4
+	CMPQ 72(DI), $0x00
+	JE   without25
+
+	// TILELOADDT1 3072(CX)(R8*1), TMM7
+	BYTE $0xc4
+	BYTE $0xa2
+	BYTE $0x79
+	BYTE $0x4b
+	BYTE $0xbc
+	BYTE $0x01
+	BYTE $0x00
+	BYTE $0x0c
+	BYTE $0x00
+	BYTE $0x00
+
+	// TDPBF16PS TMM7, TMM4, TMM1
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x42
+	BYTE $0x5c
+	BYTE $0xcc
+
+without25:
+	CMPQ 64(DI), $0x00
+	JE   without26
+
+	// TDPBF16PS TMM6, TMM5, TMM2
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x4a
+	BYTE $0x5c
+	BYTE $0xd5
+	CMPQ 72(DI), $0x00
+	JE   without27
+
+	// TDPBF16PS TMM7, TMM5, TMM3
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x42
+	BYTE $0x5c
+	BYTE $0xdd
+
+without27:
+without26:
+	MOVQ  224(DI), R14
+	TESTQ R14, R14
+	JZ    none28
+	ADDQ  R14, 264(DI)
+
+next28:
+	MOVQ         176(DI), R14
+	CMPQ         264(DI), R14
+	JCS          none28
+	SUBQ         R14, 264(DI)
+	MOVQ         256(DI), R14
+	INCQ         256(DI)
+	MOVQ         R14, R10
+	ANDQ         $0x01, R10
+	SHLQ         $0x06, R10
+	SHRQ         $0x01, R14
+	MOVQ         R14, R12
+	SHLQ         $0x09, R12
+	IMULQ        216(DI), R14
+	ADDQ         R10, R14
+	ADDQ         R12, R10
+	ADDQ         232(DI), R10
+	MOVQ         240(DI), R11
+	MOVQ         248(DI), R12
+	VMINPS       (R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       256(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMINPS       128(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VADDPS       Z7, Z13, Z13
+	VRCP14PS     Z13, Z10
+	VFNMADD213PS Z7, Z10, Z13
+	VFMADD213PS  Z10, Z10, Z13
+	VMULPS       Z7, Z13, Z13
+	VFMADD231PS  (R11)(R14*1), Z13, Z14
+	VMOVUPS      Z14, (R11)(R14*1)
+	VMINPS       384(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       Z14, Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMOVUPS      Z14, (R12)(R14*1)
+	JMP          next28
+
+none28:
+	// TILELOADD 64(AX)(BX*1), TMM4
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0xa4
+	BYTE $0x18
+	BYTE $0x40
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+
+	// TDPBF16PS TMM6, TMM4, TMM0
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x4a
+	BYTE $0x5c
+	BYTE $0xc4
+	CMPQ 72(DI), $0x00
+	JE   without29
+
+	// TDPBF16PS TMM7, TMM4, TMM1
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x42
+	BYTE $0x5c
+	BYTE $0xcc
+
+without29:
+	CMPQ 64(DI), $0x00
+	JE   without30
+
+	// TILELOADD 64(SI)(BX*1), TMM5
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0xac
+	BYTE $0x1e
+	BYTE $0x40
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+
+	// TDPBF16PS TMM6, TMM5, TMM2
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x4a
+	BYTE $0x5c
+	BYTE $0xd5
+	CMPQ 72(DI), $0x00
+	JE   without31
+
+	// TDPBF16PS TMM7, TMM5, TMM3
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x42
+	BYTE $0x5c
+	BYTE $0xdd
+
+without31:
+without30:
+	MOVQ  224(DI), R14
+	TESTQ R14, R14
+	JZ    none32
+	ADDQ  R14, 264(DI)
+
+next32:
+	MOVQ         176(DI), R14
+	CMPQ         264(DI), R14
+	JCS          none32
+	SUBQ         R14, 264(DI)
+	MOVQ         256(DI), R14
+	INCQ         256(DI)
+	MOVQ         R14, R10
+	ANDQ         $0x01, R10
+	SHLQ         $0x06, R10
+	SHRQ         $0x01, R14
+	MOVQ         R14, R12
+	SHLQ         $0x09, R12
+	IMULQ        216(DI), R14
+	ADDQ         R10, R14
+	ADDQ         R12, R10
+	ADDQ         232(DI), R10
+	MOVQ         240(DI), R11
+	MOVQ         248(DI), R12
+	VMINPS       (R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       256(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMINPS       128(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VADDPS       Z7, Z13, Z13
+	VRCP14PS     Z13, Z10
+	VFNMADD213PS Z7, Z10, Z13
+	VFMADD213PS  Z10, Z10, Z13
+	VMULPS       Z7, Z13, Z13
+	VFMADD231PS  (R11)(R14*1), Z13, Z14
+	VMOVUPS      Z14, (R11)(R14*1)
+	VMINPS       384(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       Z14, Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMOVUPS      Z14, (R12)(R14*1)
+	JMP          next32
+
+none32:
 	// TILELOADD 0(AX)(BX*1), TMM4
 	BYTE $0xc4
 	BYTE $0xe2
@@ -18283,7 +20640,7 @@ without20:
 	BYTE $0x5c
 	BYTE $0xc4
 	CMPQ 72(DI), $0x00
-	JE   without22
+	JE   without33
 
 	// TILELOADDT1 5120(CX)(R8*1), TMM7
 	BYTE $0xc4
@@ -18304,9 +20661,9 @@ without20:
 	BYTE $0x5c
 	BYTE $0xcc
 
-without22:
+without33:
 	CMPQ 64(DI), $0x00
-	JE   without23
+	JE   without34
 
 	// TILELOADD 0(SI)(BX*1), TMM5
 	BYTE $0xc4
@@ -18327,7 +20684,7 @@ without22:
 	BYTE $0x5c
 	BYTE $0xd5
 	CMPQ 72(DI), $0x00
-	JE   without24
+	JE   without35
 
 	// TDPBF16PS TMM7, TMM5, TMM3
 	BYTE $0xc4
@@ -18336,8 +20693,127 @@ without22:
 	BYTE $0x5c
 	BYTE $0xdd
 
-without24:
-without23:
+without35:
+without34:
+	MOVQ  224(DI), R14
+	TESTQ R14, R14
+	JZ    none36
+	ADDQ  R14, 264(DI)
+
+next36:
+	MOVQ         176(DI), R14
+	CMPQ         264(DI), R14
+	JCS          none36
+	SUBQ         R14, 264(DI)
+	MOVQ         256(DI), R14
+	INCQ         256(DI)
+	MOVQ         R14, R10
+	ANDQ         $0x01, R10
+	SHLQ         $0x06, R10
+	SHRQ         $0x01, R14
+	MOVQ         R14, R12
+	SHLQ         $0x09, R12
+	IMULQ        216(DI), R14
+	ADDQ         R10, R14
+	ADDQ         R12, R10
+	ADDQ         232(DI), R10
+	MOVQ         240(DI), R11
+	MOVQ         248(DI), R12
+	VMINPS       (R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       256(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMINPS       128(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VADDPS       Z7, Z13, Z13
+	VRCP14PS     Z13, Z10
+	VFNMADD213PS Z7, Z10, Z13
+	VFMADD213PS  Z10, Z10, Z13
+	VMULPS       Z7, Z13, Z13
+	VFMADD231PS  (R11)(R14*1), Z13, Z14
+	VMOVUPS      Z14, (R11)(R14*1)
+	VMINPS       384(R10), Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z8, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z8, Z10
+	VMOVAPS      Z11, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z13, Z13
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z13, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z13
+	VMINPS       Z14, Z5, Z10
+	VMAXPS       Z10, Z4, Z10
+	VMOVAPS      Z6, Z11
+	VFMADD231PS  Z9, Z10, Z11
+	VSUBPS       Z6, Z11, Z12
+	VFMSUB213PS  Z12, Z9, Z10
+	VMOVAPS      Z11, Z14
+	VPERMI2PS    Z1, Z0, Z14
+	VPSLLD       $0x12, Z11, Z11
+	VPADDD       Z11, Z14, Z14
+	VMOVAPS      Z2, Z12
+	VFMADD213PS  Z3, Z10, Z12
+	VMULPS       Z14, Z10, Z10
+	VFMADD231PS  Z12, Z10, Z14
+	VADDPS       Z7, Z13, Z13
+	VSUBPS       Z7, Z14, Z10
+	VFMADD213PS  Z13, Z13, Z14
+	VRCP14PS     Z14, Z11
+	VFNMADD213PS Z7, Z11, Z14
+	VFMADD213PS  Z11, Z11, Z14
+	VMULPS       Z10, Z14, Z14
+	VMOVUPS      Z14, (R12)(R14*1)
+	JMP          next36
+
+none36:
 	ADDQ $0x000000c0, AX
 	ADDQ $0x000000c0, SI
 	ADDQ $0x00001800, CX
@@ -18372,7 +20848,7 @@ multiplied:
 	BYTE $0x00
 	BYTE $0x00
 	CMPQ 72(DI), $0x00
-	JE   without25
+	JE   without37
 
 	// TILESTORED TMM1, 64(R10)(R11*1)
 	BYTE $0xc4
@@ -18386,9 +20862,9 @@ multiplied:
 	BYTE $0x00
 	BYTE $0x00
 
-without25:
+without37:
 	CMPQ 64(DI), $0x00
-	JE   without26
+	JE   without38
 
 	// TILESTORED TMM2, 0(R12)(R11*1)
 	BYTE $0xc4
@@ -18402,7 +20878,7 @@ without25:
 	BYTE $0x00
 	BYTE $0x00
 	CMPQ 72(DI), $0x00
-	JE   without27
+	JE   without39
 
 	// TILESTORED TMM3, 64(R12)(R11*1)
 	BYTE $0xc4
@@ -18416,21 +20892,50 @@ without25:
 	BYTE $0x00
 	BYTE $0x00
 
-without27:
-without26:
+without39:
+without38:
 	INCQ R15
 	CMPQ R15, 48(DI)
 	JCS  block
 	INCQ R13
 	CMPQ R13, 56(DI)
 	JCS  panel
+	CMPQ 168(DI), $0x00
+	JE   end
+	MOVQ 184(DI), AX
+	MOVQ AX, 224(DI)
+	MOVQ 200(DI), AX
+	MOVQ AX, 240(DI)
+	MOVQ 208(DI), AX
+	MOVQ AX, 248(DI)
+	MOVQ 8(DI), AX
+	MOVQ AX, 232(DI)
+	MOVQ 192(DI), AX
+	MOVQ AX, 8(DI)
+	MOVQ 232(DI), AX
+	MOVQ AX, 192(DI)
+	MOVQ $0x00000000, 256(DI)
+	DECQ 168(DI)
+	JZ   end
+	ADDQ $0x00000080, 24(DI)
+	ADDQ $0x00000080, 200(DI)
+	ADDQ $0x00000080, 208(DI)
+	MOVQ 96(DI), AX
+	SHLQ $0x05, AX
+	ADDQ AX, 104(DI)
+	MOVQ 136(DI), AX
+	SHLQ $0x05, AX
+	ADDQ AX, 144(DI)
+	JMP  units
 
+end:
 	// TILERELEASE
 	BYTE $0xc4
 	BYTE $0xe2
 	BYTE $0x78
 	BYTE $0x49
 	BYTE $0xc0
+	VZEROUPPER
 	RET
 
 // func splitRowsAMX3(rows uintptr, dst *uint16, ldd uintptr, src *float32, lds uintptr, k uintptr)

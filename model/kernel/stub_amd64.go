@@ -1737,6 +1737,12 @@ func peakAVX512(n uintptr)
 // the parts of a and b. Panels of add and of b lie addPanel and panel bytes apart. The configuration, lower and right say how much of 32
 // rows and columns there is.
 //
+// With call.step.units it goes on to as many blocks of 32 units of an LSTM, whose
+// pre-activations go to call.c and call.step.other by turns. The multipliers of
+// tiles and those of vectors work side by side: between the products of a block
+// stand the gates of the block before, which is in call.waiting; the last one's
+// still wait in the end.
+//
 //go:noescape
 func gemmAMX1(call *struct {
 	config    *[64]byte
@@ -1763,7 +1769,24 @@ func gemmAMX1(call *struct {
 		b      *uint16
 		panel  uintptr
 	}
-	end uintptr
+	end  uintptr
+	step struct {
+		units   uintptr
+		turns   uintptr
+		vectors uintptr
+		other   *float32
+		state   *float32
+		h       *float32
+		ld      uintptr
+	}
+	waiting struct {
+		vectors uintptr
+		z       *float32
+		state   *float32
+		h       *float32
+		done    uintptr
+		due     uintptr
+	}
 })
 
 // splitRowsAMX1 is
@@ -1787,6 +1810,12 @@ func splitRowsAMX1(rows uintptr, dst *uint16, ldd uintptr, src *float32, lds uin
 // of numbers in 2 parts of bfloat16 with sums in float32: the products [[1 0] [0 0] [0 1]] of
 // the parts of a and b. Panels of add and of b lie addPanel and panel bytes apart. The configuration, lower and right say how much of 32
 // rows and columns there is.
+//
+// With call.step.units it goes on to as many blocks of 32 units of an LSTM, whose
+// pre-activations go to call.c and call.step.other by turns. The multipliers of
+// tiles and those of vectors work side by side: between the products of a block
+// stand the gates of the block before, which is in call.waiting; the last one's
+// still wait in the end.
 //
 //go:noescape
 func gemmAMX2(call *struct {
@@ -1814,7 +1843,24 @@ func gemmAMX2(call *struct {
 		b      *uint16
 		panel  uintptr
 	}
-	end uintptr
+	end  uintptr
+	step struct {
+		units   uintptr
+		turns   uintptr
+		vectors uintptr
+		other   *float32
+		state   *float32
+		h       *float32
+		ld      uintptr
+	}
+	waiting struct {
+		vectors uintptr
+		z       *float32
+		state   *float32
+		h       *float32
+		done    uintptr
+		due     uintptr
+	}
 })
 
 // splitRowsAMX2 is
@@ -1838,6 +1884,12 @@ func splitRowsAMX2(rows uintptr, dst *uint16, ldd uintptr, src *float32, lds uin
 // of numbers in 3 parts of bfloat16 with sums in float32: the products [[2 0] [1 0] [0 0] [0 1] [1 1] [0 2]] of
 // the parts of a and b. Panels of add and of b lie addPanel and panel bytes apart. The configuration, lower and right say how much of 32
 // rows and columns there is.
+//
+// With call.step.units it goes on to as many blocks of 32 units of an LSTM, whose
+// pre-activations go to call.c and call.step.other by turns. The multipliers of
+// tiles and those of vectors work side by side: between the products of a block
+// stand the gates of the block before, which is in call.waiting; the last one's
+// still wait in the end.
 //
 //go:noescape
 func gemmAMX3(call *struct {
@@ -1865,7 +1917,24 @@ func gemmAMX3(call *struct {
 		b      *uint16
 		panel  uintptr
 	}
-	end uintptr
+	end  uintptr
+	step struct {
+		units   uintptr
+		turns   uintptr
+		vectors uintptr
+		other   *float32
+		state   *float32
+		h       *float32
+		ld      uintptr
+	}
+	waiting struct {
+		vectors uintptr
+		z       *float32
+		state   *float32
+		h       *float32
+		done    uintptr
+		due     uintptr
+	}
 })
 
 // splitRowsAMX3 is

@@ -17,12 +17,18 @@ import (
 // their fields in bytes.
 const (
 	amxProductType = "struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr}"
-	amxCallType    = "struct{config *[64]byte; c *float32; ldc uintptr; add *float32; ldadd, addPanel, rowBlocks, panels, lower, right uintptr; first, second " + amxProductType + "; end uintptr}"
+	amxStepType    = "struct{units, turns, vectors uintptr; other, state, h *float32; ld uintptr}"
+	amxGatesType   = "struct{vectors uintptr; z, state, h *float32; done, due uintptr}"
+	amxCallType    = "struct{config *[64]byte; c *float32; ldc uintptr; add *float32; ldadd, addPanel, rowBlocks, panels, lower, right uintptr; first, second " + amxProductType + "; end uintptr; step " + amxStepType + "; waiting " + amxGatesType + "}"
 
 	amxConfig, amxC, amxLDC, amxAdd, amxLDAdd, amxAddPanel    = 0, 8, 16, 24, 32, 40
 	amxRowBlocks, amxPanels, amxLower, amxRight               = 48, 56, 64, 72
-	amxFirst                                                  = 80
+	amxFirst, amxSecond                                       = 80, 120
 	amxBlocks, amxA, amxLDA, amxB, amxPanel, amxProductLength = 0, 8, 16, 24, 32, 40
+	amxUnits, amxTurns, amxVectors                            = 168, 176, 184
+	amxOther, amxState, amxH, amxLDState                      = 192, 200, 208, 216
+	amxWaiting, amxWaitingZ, amxWaitingState, amxWaitingH     = 224, 232, 240, 248
+	amxDone, amxDue                                           = 256, 264
 )
 
 // raw writes an instruction as bytes.
@@ -114,7 +120,13 @@ func amx(parts int) {
 		"",
 		fmt.Sprintf("of numbers in %d parts of bfloat16 with sums in float32: the products %v of", parts, order[parts]),
 		"the parts of a and b. Panels of add and of b lie addPanel and panel bytes apart. The configuration, lower and right say how much of 32",
-		"rows and columns there is.")
+		"rows and columns there is.",
+		"",
+		"With call.step.units it goes on to as many blocks of 32 units of an LSTM, whose",
+		"pre-activations go to call.c and call.step.other by turns. The multipliers of",
+		"tiles and those of vectors work side by side: between the products of a block",
+		"stand the gates of the block before, which is in call.waiting; the last one's",
+		"still wait in the end.")
 	Pragma("noescape")
 	g, stride, panel, block := RDI, R8, R13, R15
 	a, lower, lda, b, k, product := RAX, RSI, RBX, RCX, RDX, R9
@@ -153,6 +165,11 @@ func amx(parts int) {
 	Comment("LDTILECFG (AX)")
 	raw(append(vex(ppNone, 0, 0, 0), 0x49, 0x00)...)
 	MOVQ(U32(64), stride)
+	CMPQ(field(amxUnits), Imm(0))
+	JE(LabelRef("units"))
+	units := avx512.gateConstants()
+	units.reciprocal = true
+	Label("units")
 	XORQ(panel, panel)
 	Label("panel")
 	XORQ(block, block)
@@ -191,6 +208,41 @@ func amx(parts int) {
 	MOVQ(lda, lower)
 	SHLQ(Imm(4), lower)
 	ADDQ(a, lower)
+	// gates takes its turn: of the vectors that wait, it computes as many as
+	// spread all of them over the turns.
+	gates := func() {
+		z, state, h, at := R10, R11, R12, R14
+		count++
+		next, none := fmt.Sprintf("next%d", count), fmt.Sprintf("none%d", count)
+		MOVQ(field(amxWaiting), at)
+		TESTQ(at, at)
+		JZ(LabelRef(none))
+		ADDQ(at, field(amxDue))
+		Label(next)
+		MOVQ(field(amxTurns), at)
+		CMPQ(field(amxDue), at)
+		JCS(LabelRef(none))
+		SUBQ(at, field(amxDue))
+		// Two vectors make a row of the 32 units.
+		MOVQ(field(amxDone), at)
+		INCQ(field(amxDone))
+		MOVQ(at, z)
+		ANDQ(Imm(1), z)
+		SHLQ(Imm(6), z)
+		SHRQ(Imm(1), at)
+		MOVQ(at, h)
+		SHLQ(Imm(9), h)
+		IMULQ(field(amxLDState), at)
+		ADDQ(z, at)
+		ADDQ(h, z)
+		ADDQ(field(amxWaitingZ), z)
+		MOVQ(field(amxWaitingState), state)
+		MOVQ(field(amxWaitingH), h)
+		units.gates(lanes{avx512, nil}, func(i int) Op { return Mem{Base: z, Disp: 128 * i} },
+			Mem{Base: state, Index: at, Scale: 1}, Mem{Base: h, Index: at, Scale: 1})
+		JMP(LabelRef(next))
+		Label(none)
+	}
 	// A block of whole tiles goes its own way, without questions.
 	inner := func(where func(offset int, f func())) {
 		inA, inB := -1, -1
@@ -217,6 +269,7 @@ func amx(parts int) {
 				where(amxRight, func() { tileMultiply(3, 5, 7) })
 			})
 			inA, inB = i, j
+			gates()
 		}
 		ADDQ(U32(64*parts), a)
 		ADDQ(U32(64*parts), lower)
@@ -250,8 +303,36 @@ func amx(parts int) {
 	INCQ(panel)
 	CMPQ(panel, field(amxPanels))
 	JCS(LabelRef("panel"))
+	CMPQ(field(amxUnits), Imm(0))
+	JE(LabelRef("end"))
+	// This block's gates wait for the products of the next.
+	move := func(from, to int) {
+		MOVQ(field(from), a)
+		MOVQ(a, field(to))
+	}
+	move(amxVectors, amxWaiting)
+	move(amxState, amxWaitingState)
+	move(amxH, amxWaitingH)
+	move(amxC, amxWaitingZ)
+	move(amxOther, amxC)
+	move(amxWaitingZ, amxOther)
+	MOVQ(U32(0), field(amxDone))
+	DECQ(field(amxUnits))
+	JZ(LabelRef("end"))
+	for _, pointer := range []int{amxAdd, amxState, amxH} {
+		ADDQ(U32(128), field(pointer))
+	}
+	for _, product := range []int{amxFirst, amxSecond} {
+		// On by a panel, which is as long as 32 rows of a.
+		MOVQ(field(product+amxLDA), a)
+		SHLQ(Imm(5), a)
+		ADDQ(a, field(product+amxB))
+	}
+	JMP(LabelRef("units"))
+	Label("end")
 	Comment("TILERELEASE")
 	raw(append(vex(ppNone, 0, 0, 0), 0x49, 0xc0)...)
+	VZEROUPPER()
 	RET()
 }
 

@@ -177,6 +177,15 @@ func (v vector) gateConstants() *constants {
 	return k
 }
 
+// gates are those of a vector of units, whose pre-activations z gives.
+func (k *constants) gates(l lanes, z func(i int) Op, c, h Mem) {
+	cell := k.sigmoidTanh(z(0), z(2))
+	f := k.sigmoid(z(1))
+	VFMADD231PS(l.operand(c), f, cell)
+	l.store(cell, c)
+	l.store(k.sigmoidTanh(z(3), cell), h)
+}
+
 // lanes reads and writes vectors, all lanes or the first few.
 type lanes struct {
 	v    vector
@@ -336,11 +345,7 @@ func gates(v vector, sum bool) {
 			VADDPS(l.operand(zs[1].at(i)), x, x)
 			return x
 		}
-		cell := k.sigmoidTanh(z(0), z(2))
-		f := k.sigmoid(z(1))
-		VFMADD231PS(l.operand(Mem{Base: c}), f, cell)
-		l.store(cell, Mem{Base: c})
-		l.store(k.sigmoidTanh(z(3), cell), Mem{Base: h})
+		k.gates(l, z, Mem{Base: c}, Mem{Base: h})
 	})
 	// On to the next row from where the full vectors end.
 	DECQ(rows)
