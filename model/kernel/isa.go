@@ -38,6 +38,9 @@ func choose(name string) isa {
 // amx or amx8.
 func ISA() string { return isaNames[active] }
 
+// AVX512 reports whether the instruction set in use has AVX-512's vectors.
+func AVX512() bool { return active >= isaAVX512 }
+
 // Precision is how products take their operands with the instruction set in
 // use: float32, 16 bits of it, or bfloat16.
 func Precision() string {

@@ -10,7 +10,15 @@
 // Equal text gives equal features, whatever the number of workers. No input
 // makes a number that is not finite. scripts/features.py is an independent
 // implementation that makes the goldens.
+//
+// On processors with AVX-512 of Ice Lake or Zen 4, unless kernel.AVX512 says
+// that it is turned off, assembly finds and hashes the tokens of a line. It
+// equals the Go code beside it bit for bit: classifyAVX512 the loop of
+// line.classify, splitAVX512 that of line.split, hashTokensAVX512 that of
+// line.hashTokens and finishAVX512 finish.
 package feature
+
+//go:generate go -C _asm run . -out ../feature_amd64.s -stubs ../stub_amd64.go -pkg feature
 
 import (
 	"slices"

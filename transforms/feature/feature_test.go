@@ -195,8 +195,8 @@ func TestPlaces(t *testing.T) {
 		for pad := range 200 {
 			l.read([]byte(strings.Repeat("É", 200))) // leaves bits behind
 			l.read([]byte(strings.Repeat(".", pad) + tail + strings.Repeat(" ", pad%2)))
-			k := len(l.tokens) - 1
-			got := [3]int32{l.tokens[k].runes, int32(l.tokens[k].class)<<8 | int32(l.tokens[k].shape), int32(len(l.tokens) - pad)}
+			k := l.tokens.n - 1
+			got := [3]int32{l.tokens.runes[k], int32(l.tokens.class(k))<<8 | int32(l.shape(k)), int32(l.tokens.n - pad)}
 			if pad == 0 {
 				want = got
 			} else if got != want {
@@ -223,7 +223,7 @@ func TestPatterns(t *testing.T) {
 		numbers  = regexp.MustCompile(`\d+`)
 	)
 	key := func(word string) uint64 {
-		return wordKey([]byte(strings.ToLower(word)+"12345678"), 0, int32(len(word)))
+		return wordKey([]byte(strings.ToLower(word)+"0123456789abcdef"), 0, int32(len(word)))
 	}
 	r := rand.New(rand.NewPCG(5, 5))
 	var l line
@@ -299,7 +299,7 @@ func TestLongLines(t *testing.T) {
 	}
 	var l line
 	l.read([]byte(strings.Repeat("Ab ", 600) + "z."))
-	if got := len(l.tokens); got != maxTokens {
+	if got := l.tokens.n; got != maxTokens {
 		t.Errorf("got %d tokens, want %d", got, maxTokens)
 	}
 	if l.length != 1802 || l.letters != 2*maxTokens || l.words != maxTokens {
@@ -334,6 +334,7 @@ func FuzzExtract(f *testing.F) {
 		b := extract(text, rows, int(size)+1, 1)
 		check(t, b, len(rows), int(size)+1)
 		same(t, extract(text, rows, int(size)+1, 1+int(workers%8)), b, "more workers")
+		plainly(func() { same(t, extract(text, rows, int(size)+1, 1), b, "without assembly") })
 		lines := yedda.Lines(text)
 		check(t, extract(text, lines, 1<<16, 1), len(lines), 1<<16)
 	})

@@ -71,44 +71,13 @@ func (l *line) appendIDs(ids, ends []uint32, scales []float32, size uint32) ([]u
 		ids = grown
 	}
 	out := ids[begin : begin+maxIDs]
-	tokens, low := l.tokens, l.low
-	// The numbers of words and pairs are known, so each group is written at
-	// its place.
-	word, wordEnd := 0, len(tokens)+l.shaped
-	pair, pairEnd := wordEnd, wordEnd+max(0, len(tokens)-1)
-	affix := pairEnd
-	before := uint32(0) // the pair's hash as far as the token before, separator included
-	for k := range tokens {
-		t := &tokens[k]
-		b := low[t.at:t.hashEnd]
-		own, first, second := uint32(wordSeed), uint32(pairSeed), before
-		for _, c := range b {
-			c := uint32(c)
-			own = (own ^ c) * fnvPrime
-			first = (first ^ c) * fnvPrime
-			second = (second ^ c) * fnvPrime
-		}
-		if k > 0 {
-			out[pair] = second
-			pair++
-		}
-		before = (first ^ 1) * fnvPrime
-		if t.class == letter {
-			if t.shape != 'x' {
-				out[word] = (own ^ uint32(t.shape)) * fnvPrime
-				word++
-			}
-			if t.runes > 2 {
-				affix = appendAffixes(out, affix, b, int(t.runes))
-			}
-		}
-		out[word] = own
-		word++
-	}
+	wordEnd, pairEnd, affix := l.hashTokens(out)
 	n := l.edges(out, affix)
 
 	out = out[:n]
-	if size&(size-1) == 0 {
+	if size&(size-1) == 0 && n > 0 && vectors() {
+		finishVector(out, size-1)
+	} else if size&(size-1) == 0 {
 		for i, h := range out {
 			out[i] = finish(h) & (size - 1)
 		}
@@ -124,6 +93,104 @@ func (l *line) appendIDs(ids, ends []uint32, scales []float32, size uint32) ([]u
 }
 
 var _ = [1]int{}[model.Groups-4] // words, pairs, affixes, edges
+
+// hashTokens writes the hashes of words, of pairs and of affixes to out, one
+// group behind the other, and returns their ends.
+func (l *line) hashTokens(out []uint32) (wordEnd, pairEnd, affixEnd int) {
+	t, low := &l.tokens, l.low
+	// The numbers of words and pairs are known, so each group is written at
+	// its place.
+	word, wordEnd := 0, t.n+l.shaped()
+	pair, pairEnd := wordEnd, wordEnd+max(0, t.n-1)
+	affix := pairEnd
+	if t.n > 0 && vectors() {
+		affix = l.hashVector(out, wordEnd, pairEnd)
+		if l.wide {
+			l.mendAffixes(out, pairEnd)
+		}
+		return wordEnd, pairEnd, affix
+	}
+	before := uint32(0) // the pair's hash as far as the token before, separator included
+	for k := range t.n {
+		b := l.hashed(k)
+		own, first, second := uint32(wordSeed), uint32(pairSeed), before
+		for _, c := range b {
+			c := uint32(c)
+			own = (own ^ c) * fnvPrime
+			first = (first ^ c) * fnvPrime
+			second = (second ^ c) * fnvPrime
+		}
+		if k > 0 {
+			out[pair] = second
+			pair++
+		}
+		before = (first ^ 1) * fnvPrime
+		if t.letter.has(k) {
+			if shape := l.shape(k); shape != 'x' {
+				out[word] = (own ^ uint32(shape)) * fnvPrime
+				word++
+			}
+			if t.runes[k] > 2 {
+				affix = appendAffixes(out, affix, low[t.at[k]:t.end[k]], int(t.runes[k]))
+			}
+		}
+		out[word] = own
+		word++
+	}
+	return wordEnd, pairEnd, affix
+}
+
+// mendAffixes writes the affixes of words beyond ASCII to out, those of the line
+// from at on.
+func (l *line) mendAffixes(out []uint32, at int) {
+	t := &l.tokens
+	for w := range (t.n + 63) / 64 {
+		for x := t.letter[w]; x != 0; x &= x - 1 {
+			k := w<<6 + bits.TrailingZeros64(x)
+			switch runes := t.runes[k]; {
+			case runes < 3:
+			case runes < t.end[k]-t.at[k]:
+				at = appendAffixes(out, at, l.hashed(k), int(runes))
+			default:
+				at += int(min(runes, 5)) - 2
+				if runes > 4 {
+					at++
+				}
+			}
+		}
+	}
+}
+
+// shaped is the number of tokens with a capital.
+func (l *line) shaped() int {
+	n := 0
+	for w := range (l.tokens.n + 63) / 64 {
+		t := &l.tokens
+		n += bits.OnesCount64(t.title[w] | t.capitals[w] | t.mixed[w])
+	}
+	return n
+}
+
+// shape is x for aaa, C for Aaa, X for AAA, M for AaA; d for up to three
+// digits, D for more; 0 for a token of class other.
+func (l *line) shape(k int) uint8 {
+	t := &l.tokens
+	switch {
+	case t.title.has(k):
+		return 'C'
+	case t.capitals.has(k):
+		return 'X'
+	case t.mixed.has(k):
+		return 'M'
+	case t.letter.has(k):
+		return 'x'
+	case !t.digit.has(k):
+		return 0
+	case t.runes[k] > 3:
+		return 'D'
+	}
+	return 'd'
+}
 
 // appendAffixes writes the suffixes of 2 to 4 and the prefix of 4 characters
 // that are shorter than b, a word of n characters, n > 2.
@@ -171,64 +238,122 @@ func back(b []byte, i int) int {
 // edges writes the hashes of the shapes of the first tokens, one for each
 // prefix, and of the first one to three and last two tokens, behind out[:n].
 func (l *line) edges(out []uint32, n int) int {
-	tokens := l.tokens
-	if len(tokens) == 0 {
+	t := &l.tokens
+	last := t.n - 1
+	if last < 0 {
 		return n
 	}
-	shape := uint32(shapeSeed)
-	for k := range min(len(tokens), shapedTokens) {
-		t := &tokens[k]
-		if t.class == other {
-			shape = fnv(shape, l.low[t.at:t.end])
-		} else {
-			shape = (shape ^ uint32(t.shape)) * fnvPrime
-		}
-		out[n] = shape
-		n++
-	}
-	// Two or three hashes go on together over the tokens they share.
-	one, two, three := uint32(firstSeed), uint32(firstTwoSeed), uint32(firstThreeSeed)
-	for _, c := range l.hashed(0) {
-		c := uint32(c)
-		one = (one ^ c) * fnvPrime
-		two = (two ^ c) * fnvPrime
-		three = (three ^ c) * fnvPrime
-	}
-	last := len(tokens) - 1
-	final, finalTwo := uint32(lastSeed), uint32(lastTwoSeed)
-	if last > 0 {
-		finalTwo = l.part(fnv(finalTwo, l.hashed(last-1)), last)
-	}
-	for _, c := range l.hashed(last) {
-		c := uint32(c)
-		final = (final ^ c) * fnvPrime
-		finalTwo = (finalTwo ^ c) * fnvPrime
-	}
+	shapes := min(last+1, shapedTokens)
+	l.shapes(out[n : n+shapes])
+	n += shapes
+	one, two, three := l.head(min(last, 2))
+	final, finalTwo := l.tail(last)
 	out[n], out[n+1] = one, final
 	n += 2
 	if last > 0 {
-		two, three = l.part(two, 1), l.part(three, 1)
-		for _, c := range l.hashed(1) {
-			c := uint32(c)
-			two = (two ^ c) * fnvPrime
-			three = (three ^ c) * fnvPrime
-		}
 		out[n], out[n+1] = two, finalTwo
 		n += 2
 	}
 	if last > 1 {
-		out[n] = fnv(l.part(three, 2), l.hashed(2))
+		out[n] = three
 		n++
 	}
 	return n
 }
 
+// head hashes the first token, the first two and the first three, of which the
+// last is at most 2. Where the tokens follow each other as they are hashed,
+// which is most often, one loop goes over the bytes of all.
+func (l *line) head(last int) (one, two, three uint32) {
+	t := &l.tokens
+	one, two, three = firstSeed, firstTwoSeed, firstThreeSeed
+	begin := t.at[0]
+	b := l.low[begin:t.hashed[last]]
+	if len(b) <= len(l.ones) && (last < 1 || l.follows(1)) && (last < 2 || l.follows(2)) {
+		for i, c := range b {
+			c := uint32(c)
+			one = (one ^ c) * fnvPrime
+			two = (two ^ c) * fnvPrime
+			three = (three ^ c) * fnvPrime
+			l.ones[i&(maxHead-1)], l.twos[i&(maxHead-1)] = one, two
+		}
+		return l.ones[(t.hashed[0]-begin-1)&(maxHead-1)], l.twos[(t.hashed[min(last, 1)]-begin-1)&(maxHead-1)], three
+	}
+	one = fnv(one, l.hashed(0))
+	two, three = fnv(two, l.hashed(0)), fnv(three, l.hashed(0))
+	if last > 0 {
+		two, three = fnv(l.part(two, 1), l.hashed(1)), fnv(l.part(three, 1), l.hashed(1))
+	}
+	if last > 1 {
+		three = fnv(l.part(three, 2), l.hashed(2))
+	}
+	return one, two, three
+}
+
+// maxHead is the length up to which head takes one loop, a power of two.
+const maxHead = 64
+
+// tail hashes the last token and the last two.
+func (l *line) tail(last int) (one, two uint32) {
+	t := &l.tokens
+	if last > 0 && l.follows(last) {
+		begin := int(t.at[last] - t.at[last-1])
+		one, two = lastSeed, lastTwoSeed
+		for i, c := range l.low[t.at[last-1]:t.hashed[last]] {
+			c := uint32(c)
+			if i == begin {
+				one = lastSeed
+			}
+			one = (one ^ c) * fnvPrime
+			two = (two ^ c) * fnvPrime
+		}
+		return one, two
+	}
+	if last > 0 {
+		two = fnv(l.part(fnv(lastTwoSeed, l.hashed(last-1)), last), l.hashed(last))
+	}
+	return fnv(lastSeed, l.hashed(last)), two
+}
+
+// follows reports whether token k stands behind all that is hashed of the one
+// before it and at most one space.
+func (l *line) follows(k int) bool {
+	t := &l.tokens
+	gap := t.at[k] - t.hashed[k-1]
+	return gap == 0 || gap == 1 && l.low[t.at[k]-1] == ' '
+}
+
+// shapes writes the hashes of the shapes of the first tokens.
+func (l *line) shapes(out []uint32) {
+	t := &l.tokens
+	h := uint32(shapeSeed)
+	letters, digits := uint32(t.letter[0]), uint32(t.digit[0])
+	titles, capitals, mixed := uint32(t.title[0]), uint32(t.capitals[0]), uint32(t.mixed[0])
+	for k := range out {
+		i := letters&1 | digits&1<<1 | titles&1<<2 | capitals&1<<3 | mixed&1<<4
+		letters, digits, titles, capitals, mixed = letters>>1, digits>>1, titles>>1, capitals>>1, mixed>>1
+		c := uint32(shapeOf[i])
+		if t.runes[k] > 3 && i == 2 {
+			c = 'D'
+		}
+		if i > 0 {
+			h = (h ^ c) * fnvPrime
+		} else {
+			h = fnv(h, l.hashed(k))
+		}
+		out[k] = h
+	}
+}
+
+// shapeOf is line.shape by the bits of letter, digit, title, capitals and mixed.
+var shapeOf = [32]uint8{1: 'x', 2: 'd', 1 | 4: 'C', 1 | 8: 'X', 1 | 16: 'M'}
+
 // hashed is what of token k is hashed.
-func (l *line) hashed(k int) []byte { return l.low[l.tokens[k].at:l.tokens[k].hashEnd] }
+func (l *line) hashed(k int) []byte { return l.low[l.tokens.at[k]:l.tokens.hashed[k]] }
 
 // part goes on with h over the space before token k, if there is any.
 func (l *line) part(h uint32, k int) uint32 {
-	if l.tokens[k].spaced {
+	if l.tokens.spaced.has(k) {
 		h = (h ^ ' ') * fnvPrime
 	}
 	return h
@@ -247,16 +372,35 @@ func mix(a, b uint64) uint64 {
 	return hi ^ lo
 }
 
-// wordKey hashes low[at:end]; low goes on for at least 8 bytes behind end.
-// The word is not empty; its key is never 0.
-func wordKey(low []byte, at, end int32) uint64 {
-	b := low[at : end+8]
-	n := int(end - at)
-	h := uint64(key0) ^ uint64(n)
-	for n > 8 {
-		h = mix(h^binary.LittleEndian.Uint64(b), key1)
-		b, n = b[8:], n-8
+// wordMasks cut 16 bytes down to so many.
+var wordMasks [17][2]uint64
+
+func init() {
+	for n := range wordMasks {
+		wordMasks[n] = [2]uint64{^uint64(0) >> (64 - 8*min(n, 8)), ^uint64(0) >> (64 - 8*max(0, n-8))}
 	}
-	tail := binary.LittleEndian.Uint64(b) & (^uint64(0) >> (64 - 8*n))
-	return mix(h^tail, key1) | 1
+}
+
+// load16 returns the first 16 of the n bytes of low from offset at on, then
+// zeros; low goes on for at least 16 bytes behind at.
+func load16(low []byte, at, n int32) (lo, hi uint64) {
+	b, masks := low[at:at+16], &wordMasks[min(n, 16)]
+	return binary.LittleEndian.Uint64(b) & masks[0], binary.LittleEndian.Uint64(b[8:]) & masks[1]
+}
+
+// wordKey hashes low[at:end], which is not empty; low goes on for at least 16
+// bytes behind at. The key is never 0.
+func wordKey(low []byte, at, end int32) uint64 {
+	lo, hi := load16(low, at, end-at)
+	return wordKeyOf(lo, hi, low, at, end)
+}
+
+// wordKeyOf is wordKey of a word that begins with lo and hi.
+func wordKeyOf(lo, hi uint64, low []byte, at, end int32) uint64 {
+	h := mix(lo^key0, hi^key1) ^ uint64(end-at)
+	for at += 16; at < end; at += 16 {
+		lo, hi = load16(low, at, end-at)
+		h = mix(h^lo, hi^key1)
+	}
+	return mix(h, key0) | 1
 }

@@ -110,13 +110,13 @@ func (l *line) numbers(m *marks, o []float32) {
 	o[commas] = float32(m.signs[comma]) / 4
 	o[stops] = float32(m.signs[fullStop]) / 4
 	o[semicolons] = float32(m.signs[semicolon]) / 2
-	if len(l.tokens) > 0 {
-		switch t := &l.tokens[0]; {
-		case t.upper:
+	if t := &l.tokens; t.n > 0 {
+		switch {
+		case t.upper[0]&1 != 0:
 			o[firstCapital] = 1
-		case t.class == letter:
+		case t.letter[0]&1 != 0:
 			o[firstSmall] = 1
-		case t.class == digit:
+		case t.digit[0]&1 != 0:
 			o[firstDigit] = 1
 		default:
 			o[firstOther] = 1

@@ -1,6 +1,10 @@
 package feature
 
-import "bytes"
+import (
+	"bytes"
+	"math/bits"
+	"slices"
+)
 
 // marks are what the patterns of taxonomic prose find in a line. Each equals a
 // regular expression, with Unicode letters and digits for [A-Za-z] and \d (a
@@ -83,79 +87,96 @@ const digitsKey = 0x8ebc6af09c88c6e3
 // find looks for the patterns in l. It appends the key of each word of two or
 // more small letters to words and that of each genus, once a line, to genera:
 // \b([A-Z][a-z]{3,})\s+(?:cf\. |aff\. )?[a-z]{4}
+//
+// What classes follow each other cannot be foretold, and a wrong guess of the
+// processor costs as much as a token: so one loop goes over the tokens of each
+// class, and what most tokens are not is left to bits.
 func (l *line) find(words, genera []uint64) (marks, []uint64, []uint64) {
 	var m marks
-	tokens, low := l.tokens, l.low
+	t, low := &l.tokens, l.low
 	ownGenera := len(genera)
+	norm, normLength := uint64(0), l.letters
+	beforeOther, beforeOwn := uint64(0), uint64(0) // 1 if the token before is of class other; of letters, digits or _
+	seeking, numbers := true, 0
+	for w := range (t.n + 63) / 64 {
+		base := w << 6
+		at, end, runes := (*[64]int32)(t.at[base:]), (*[64]int32)(t.end[base:]), (*[64]int32)(t.runes[base:])
+		letters, digits := t.letter[w], t.digit[w]
+		others := until(base, t.n) &^ (letters | digits)
+		small := letters &^ (t.title[w] | t.capitals[w] | t.mixed[w])
 
-	norm, normLength := uint64(0), int32(0)
-	wordEnd := int32(0) // of the letters or digits before
-
-	seeking, numbers := true, 0 // the first word
-
-	for k := range tokens {
-		t := &tokens[k]
-		switch t.class {
-		case letter:
-			key := wordKey(low, t.at, t.end)
-			part := key
-			if normLength > 0 && t.at > wordEnd {
-				part++
-				normLength++
+		scores := uint64(0) // tokens _
+		for x := others; x != 0; x &= x - 1 {
+			p := bits.TrailingZeros64(x) & 63
+			c := low[at[p]]
+			m.signs[signOf[c]]++
+			scores |= one(c == '_') << p
+			if c == 0xe2 && string(low[at[p]:end[p]]) == "≡" {
+				m.author = true
 			}
-			norm = mix(norm^part, key1)
-			normLength += t.runes
-			wordEnd = t.end
+		}
 
-			if seeking {
+		parted := t.spaced[w] | others<<1 | beforeOther
+		beforeOther = others >> 63
+		if norm == 0 { // before the first word there is nothing to part from
+			parted &^= (letters | digits) & -(letters | digits)
+		}
+		normLength += bits.OnesCount64(digits) + bits.OnesCount64(parted&(letters|digits))
+		known := uint64(0) // what may be an abbreviation
+		for x := letters | digits; x != 0; x &= x - 1 {
+			p := bits.TrailingZeros64(x) & 63
+			lo, hi := load16(low, at[p], end[p]-at[p])
+			key := wordKeyOf(lo, hi, low, at[p], end[p])
+			l.keys[p] = key
+			known |= one(uint64(abbreviations[uint32(lo)*abbreviationFactor>>27]) == lo) << p
+			isDigit := -(digits >> p & 1)
+			norm = mix(norm^(key&^isDigit|digitsKey&isDigit+parted>>p&1), key1)
+		}
+
+		own := letters | digits | scores
+		free := ^(own<<1 | beforeOwn) | t.spaced[w] // not glued
+		beforeOwn = own >> 63
+		for x := small & free; x != 0; x &= x - 1 {
+			if p := bits.TrailingZeros64(x) & 63; runes[p] > 1 {
+				words = append(words, l.keys[p])
+			}
+		}
+		next := (t.letter[w]&t.spaced[w])>>1 | (t.letter[w+1]&t.spaced[w+1])<<63
+		for x := t.title[w] & t.upper[w] & free & next; x != 0; x &= x - 1 {
+			p := bits.TrailingZeros64(x) & 63
+			if key := l.keys[p]; runes[p] > 3 && l.epithet(base+p+1) && !slices.Contains(genera[ownGenera:], key) {
+				genera = append(genera, key)
+			}
+		}
+		if seeking {
+			p := bits.TrailingZeros64(letters)
+			ahead := ^(^uint64(0) << p)
+			numbers += bits.OnesCount64(digits & ahead)
+			seeking = numbers < 2 && scores&ahead == 0
+			if seeking && p < 64 {
 				seeking = false
-				if t.upper {
-					m.first = l.capitalisedKey(t, key)
+				if t.upper[w]>>p&1 != 0 {
+					m.first = l.capitalisedKey(base+p, l.keys[p])
 				}
 			}
-			if t.shape == 'x' {
-				if t.runes > 1 && !l.glued(k) {
-					words = append(words, key)
-				}
-			} else if t.shape == 'C' && t.upper && t.runes > 3 && !l.glued(k) && l.epithet(k+1) {
-				known := false
-				for _, g := range genera[ownGenera:] {
-					known = known || g == key
-				}
-				if !known {
-					genera = append(genera, key)
+		}
+		for x := letters & known & free; x != 0; x &= x - 1 {
+			l.abbreviation(&m, base+bits.TrailingZeros64(x))
+		}
+		if l.wide {
+			for x := letters; x != 0 && !m.measure; x &= x - 1 {
+				if p := bits.TrailingZeros64(x) & 63; runes[p] != end[p]-at[p] {
+					m.measure = l.hasMicrometre(base + p)
 				}
 			}
-			if size := t.end - t.at; size <= 4 {
-				l.abbreviation(&m, k, pack(low[t.at:t.end]))
-			}
-			if t.runes != t.end-t.at && !m.measure {
-				m.measure = l.hasMicrometre(t)
-			}
-		case digit:
-			part := uint64(digitsKey)
-			if normLength > 0 && t.at > wordEnd {
-				part++
-				normLength++
-			}
-			norm = mix(norm^part, key1)
-			normLength++
-			wordEnd = t.end
-
-			numbers++
-			seeking = seeking && numbers < 2
-			if t.runes == 4 && !m.year {
+		}
+		for x := digits; x != 0; x &= x - 1 {
+			k := base + bits.TrailingZeros64(x)
+			if t.runes[k] == 4 && !m.year {
 				m.year = l.isYear(k)
 			}
-			if k+1 < len(tokens) && !m.measure {
+			if k+1 < t.n && !m.measure {
 				m.measure = l.isUnit(k + 1)
-			}
-		default:
-			c := low[t.at]
-			m.signs[signOf[c]]++
-			seeking = seeking && c != '_'
-			if c == 0xe2 && string(low[t.at:t.end]) == "≡" {
-				m.author = true
 			}
 		}
 	}
@@ -166,45 +187,68 @@ func (l *line) find(words, genera []uint64) (marks, []uint64, []uint64) {
 	return m, words, genera
 }
 
+// one is 1 for true.
+func one(b bool) (n uint64) {
+	if b {
+		n = 1
+	}
+	return n
+}
+
+// abbreviations are the words that line.abbreviation knows, in a table without
+// collisions.
+var abbreviations [32]uint32
+
+const abbreviationFactor = 0x9e377a6d
+
+func init() {
+	for _, w := range []uint32{wordN, wordNov, wordSp, wordComb, wordGen, wordNom, wordVar, wordFr, wordPers, wordEx, wordEt} {
+		abbreviations[w*abbreviationFactor>>27] = w
+	}
+}
+
 // capitalisedKey returns the key of the capital and the small letters after
-// it that t begins with, 0 if there are none; key is that of all of t.
-func (l *line) capitalisedKey(t *token, key uint64) uint64 {
-	if t.runes < 2 {
+// it that token k begins with, 0 if there are none; key is that of all of it.
+func (l *line) capitalisedKey(k int, key uint64) uint64 {
+	t := &l.tokens
+	if t.runes[k] < 2 {
 		return 0
 	}
-	if t.shape == 'C' {
+	if t.title.has(k) {
 		return key
 	}
-	at := l.next(t.at)
+	at := l.next(t.at[k])
 	if l.capital(at) {
 		return 0
 	}
-	for at < t.end && !l.capital(at) {
+	for at < t.end[k] && !l.capital(at) {
 		at = l.next(at)
 	}
-	return wordKey(l.low, t.at, at)
+	return wordKey(l.low, t.at[k], at)
 }
+
+// pack is token k as the constants have it.
+func (l *line) pack(k int) uint32 { return pack(l.low[l.tokens.at[k]:l.tokens.end[k]]) }
 
 // epithet reports whether tokens from k on read like the rest of a binomial.
 func (l *line) epithet(k int) bool {
-	tokens := l.tokens
-	if k >= len(tokens) || !tokens[k].spaced {
+	t := &l.tokens
+	if !t.spaced.has(k) {
 		return false
 	}
-	if t := &tokens[k]; k+2 < len(tokens) && t.shape == 'x' {
-		if w := pack(l.low[t.at:t.end]); (w == wordCf || w == wordAff) && l.dotted(k) &&
-			tokens[k+2].at == tokens[k+1].end+1 && l.orig[tokens[k+1].end] == ' ' {
+	if k+2 < t.n && t.small(k) {
+		if w := l.pack(k); (w == wordCf || w == wordAff) && l.dotted(k) &&
+			t.at[k+2] == t.end[k+1]+1 && l.orig[t.end[k+1]] == ' ' {
 			k += 2
 		}
 	}
-	t := &tokens[k]
-	if t.class != letter || t.runes < 4 || t.upper {
+	if !t.letter.has(k) || t.runes[k] < 4 || t.upper.has(k) {
 		return false
 	}
-	if t.shape == 'x' {
+	if t.small(k) {
 		return true
 	}
-	at := t.at
+	at := t.at[k]
 	for range 4 {
 		if l.capital(at) {
 			return false
@@ -216,25 +260,24 @@ func (l *line) epithet(k int) bool {
 
 // dotted reports whether a full stop follows token k directly.
 func (l *line) dotted(k int) bool {
-	return k+1 < len(l.tokens) && l.tokens[k+1].at == l.tokens[k].end && l.orig[l.tokens[k+1].at] == '.'
+	t := &l.tokens
+	return k+1 < t.n && t.at[k+1] == t.end[k] && l.orig[t.at[k+1]] == '.'
 }
 
 // bordered reports whether no letter, digit or _ follows token k directly.
 func (l *line) bordered(k int) bool {
-	if k+1 >= len(l.tokens) {
-		return true
-	}
-	t := &l.tokens[k+1]
-	return t.at > l.tokens[k].end || t.class == other && l.orig[t.at] != '_'
+	t := &l.tokens
+	return k+1 >= t.n || t.at[k+1] > t.end[k] || t.class(k+1) == other && l.orig[t.at[k+1]] != '_'
 }
 
 // afterDot returns the token behind token k, a full stop and at most one
 // space, or -1.
 func (l *line) afterDot(k int) int {
-	if k+2 >= len(l.tokens) || !l.dotted(k) {
+	t := &l.tokens
+	if k+2 >= t.n || !l.dotted(k) {
 		return -1
 	}
-	switch end := l.tokens[k+1].end; l.tokens[k+2].at - end {
+	switch end := t.end[k+1]; t.at[k+2] - end {
 	case 0:
 		return k + 2
 	case 1:
@@ -247,22 +290,19 @@ func (l *line) afterDot(k int) int {
 
 // begins reports whether token k begins with w, in this case.
 func (l *line) begins(k int, w string) bool {
-	return k >= 0 && bytes.HasPrefix(l.orig[l.tokens[k].at:l.tokens[k].end], []byte(w))
+	return k >= 0 && bytes.HasPrefix(l.orig[l.tokens.at[k]:l.tokens.end[k]], []byte(w))
 }
 
 // lowBegins reports whether token k begins with w, in any case.
 func (l *line) lowBegins(k int, w string) bool {
-	return k >= 0 && bytes.HasPrefix(l.low[l.tokens[k].at:l.tokens[k].end], []byte(w))
+	return k >= 0 && bytes.HasPrefix(l.low[l.tokens.at[k]:l.tokens.end[k]], []byte(w))
 }
 
-// abbreviation looks at token k, a word of letters w in lower case.
-func (l *line) abbreviation(m *marks, k int, w uint32) {
-	t := &l.tokens[k]
-	if l.glued(k) {
-		return
-	}
-	small := t.shape == 'x'
-	switch w {
+// abbreviation looks at token k, a word of letters that is not glued.
+func (l *line) abbreviation(m *marks, k int) {
+	t := &l.tokens
+	small := t.small(k)
+	switch l.pack(k) {
 	case wordN:
 		if next := l.afterDot(k); next >= 0 {
 			m.novelty = m.novelty || l.lowBegins(next, "sp") || l.lowBegins(next, "gen") || l.lowBegins(next, "comb")
@@ -275,22 +315,20 @@ func (l *line) abbreviation(m *marks, k int, w uint32) {
 	case wordVar:
 		m.author = m.author || small && l.dotted(k)
 	case wordFr, wordPers:
-		m.author = m.author || t.upper && t.shape == 'C' && l.dotted(k)
+		m.author = m.author || t.upper.has(k) && t.title.has(k) && l.dotted(k)
 	case wordEx:
 		m.author = m.author || small && l.bordered(k)
 	case wordEt:
-		if small && k+1 < len(l.tokens) {
-			n := &l.tokens[k+1]
-			m.author = m.author || n.at == t.end+1 && l.orig[t.end] == ' ' && n.shape == 'x' &&
-				pack(l.low[n.at:n.end]) == wordAl && l.bordered(k+1)
+		if small && k+1 < t.n {
+			m.author = m.author || t.at[k+1] == t.end[k]+1 && l.orig[t.end[k]] == ' ' && t.small(k+1) &&
+				l.pack(k+1) == wordAl && l.bordered(k+1)
 		}
 	}
 }
 
 // isYear reports whether token k, four digits, is a year from 1700 to 2019.
 func (l *line) isYear(k int) bool {
-	t := &l.tokens[k]
-	b := l.orig[t.at:t.end]
+	b := l.orig[l.tokens.at[k]:l.tokens.end[k]]
 	if max(b[1], b[2], b[3]) > '9' || l.glued(k) || !l.bordered(k) {
 		return false // a digit is not ASCII, or the token is part of a word
 	}
@@ -299,27 +337,28 @@ func (l *line) isYear(k int) bool {
 
 // isUnit reports whether token k makes a measurement of the number before it.
 func (l *line) isUnit(k int) bool {
-	t := &l.tokens[k]
-	b := l.orig[t.at:t.end]
+	t := &l.tokens
+	b := l.orig[t.at[k]:t.end[k]]
 	if len(b) > 1 {
 		switch uint32(b[0]) | uint32(b[1])<<8 {
 		case wordMM, wordCM, 0xb5c2 /* µ */, 0x97c3 /* × */ :
 			return true
 		case 0xbcce /* μ */ :
-			return !t.upper
+			return !t.upper.has(k)
 		case wordUM:
 			return len(b) == 2 && l.bordered(k)
 		}
 		return false
 	}
-	return b[0] == wordX && k+1 < len(l.tokens) && l.tokens[k+1].class == digit
+	return b[0] == wordX && k+1 < t.n && t.digit.has(k+1)
 }
 
-// hasMicrometre reports whether t has µm or μm in it, in these letters.
-func (l *line) hasMicrometre(t *token) bool {
-	b := l.orig[t.at:t.end]
+// hasMicrometre reports whether token k has µm or μm in it, in these letters.
+func (l *line) hasMicrometre(k int) bool {
+	at := l.tokens.at[k]
+	b := l.orig[at:l.tokens.end[k]]
 	for i := range max(0, len(b)-2) {
-		if b[i+2] == 'm' && (b[i] == 0xc2 && b[i+1] == 0xb5 || b[i] == 0xce && b[i+1] == 0xbc && !l.capital(t.at+int32(i))) {
+		if b[i+2] == 'm' && (b[i] == 0xc2 && b[i+1] == 0xb5 || b[i] == 0xce && b[i+1] == 0xbc && !l.capital(at+int32(i))) {
 			return true
 		}
 	}

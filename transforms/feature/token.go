@@ -14,15 +14,43 @@ const maxTokens = 512
 // maxBytes is how much of a line is read at all; offsets have 32 bits.
 const maxBytes = 1 << 30
 
-// token is one token of a line. Offsets are bytes in line.low.
-type token struct {
-	at, end int32
-	hashEnd int32 // of the bytes that are hashed: four digits at most
-	runes   int32
-	class   uint8 // letter, digit or other
-	shape   uint8 // x aaa, C Aaa, X AAA, M AaA; d to three digits, D more; 0 for other
-	upper   bool  // begins with a capital
-	spaced  bool  // stands behind white space or first in the line
+// tokens are the tokens of a line. Offsets are bytes in line.low. A bitset has
+// a bit a token, those behind the last one 0.
+type tokens struct {
+	n       int
+	at, end [maxTokens + 64]int32
+	hashed  [maxTokens + 64]int32 // end of what is hashed: of a number four digits
+	runes   [maxTokens + 64]int32 // characters
+
+	letter, digit bitset // its class; the rest is of class other
+	upper         bitset // begins with a capital
+	spaced        bitset // stands behind white space or first in the line
+	// The capitals of a token of letters: one, all of two or more, and some of
+	// two or more.
+	title, capitals, mixed bitset
+}
+
+// bitset has a word more than the tokens need, for what looks at the next.
+type bitset [maxTokens/64 + 1]uint64
+
+func (b *bitset) has(k int) bool { return b[k>>6]>>(k&63)&1 != 0 }
+
+// class is the class of token k.
+func (t *tokens) class(k int) uint8 {
+	return other - uint8(t.letter[k>>6]>>(k&63)&1)*(other-letter) - uint8(t.digit[k>>6]>>(k&63)&1)*(other-digit)
+}
+
+// small reports whether token k is of letters without a capital.
+func (t *tokens) small(k int) bool {
+	w := k >> 6
+	return (t.letter[w]&^t.title[w]&^t.capitals[w]&^t.mixed[w])>>(k&63)&1 != 0
+}
+
+// clear empties the bitsets.
+func (t *tokens) clear() {
+	for _, b := range []*bitset{&t.letter, &t.digit, &t.upper, &t.spaced, &t.title, &t.capitals, &t.mixed} {
+		*b = bitset{}
+	}
 }
 
 // masks say what the bytes low[64*i:64*i+64] of a line are, a bit a byte from
@@ -37,14 +65,15 @@ type masks struct {
 // line is a line taken apart. Its memory is used again for the next one.
 type line struct {
 	// low is the line in lower case, with 0 for every digit and one ASCII
-	// character for white space. What does not decode is left out. At least 8
-	// bytes follow it.
+	// character for white space. What does not decode is left out. At least 16
+	// bytes follow it, and some stand before it.
 	low []byte
 	// orig has the ASCII characters of the line as they were, each where low
 	// has it.
 	orig   []byte
+	wide   bool // it has characters beyond ASCII
 	masks  []masks
-	tokens []token
+	tokens tokens
 
 	length int  // characters of the whole trimmed line
 	indent int  // columns of white space before it; a form feed begins anew
@@ -54,11 +83,12 @@ type line struct {
 	headEnd   int // end of the last token
 
 	letters, uppers, digits, others, spaces int // characters of the head
-	shaped                                  int // tokens with a capital
 	words, capitalised                      int // parts between white space; those beginning with a capital
 
-	buf      []byte // behind orig where that is not the line itself
-	tokenBuf [maxTokens]token
+	buf  []byte     // behind orig where that is not the line itself
+	keys [64]uint64 // of tokens that find looks at
+	// What the first token's and the first two tokens' hash is behind each byte.
+	ones, twos [maxHead]uint32
 }
 
 // read takes raw apart.
@@ -117,10 +147,17 @@ func (l *line) classify(raw []byte) int {
 	// Lower case may take three bytes for two.
 	need := len(raw) + len(raw)/2 + 64
 	if len(l.low) < need {
-		l.low = make([]byte, need+need/4)
+		l.low = make([]byte, before+need+need/4)[before:]
 		l.masks = make([]masks, len(l.low)/64+2)
 	}
+	l.orig, l.wide = raw, false
 	i := 0
+	if vectors() {
+		if i = l.classifyVector(raw); i < len(raw) {
+			clear(l.masks[i>>6 : need/64+2])
+			return l.classifyWide(raw, i)
+		}
+	}
 	for i < len(raw) {
 		m := &l.masks[i>>6]
 		*m = masks{}
@@ -141,7 +178,6 @@ func (l *line) classify(raw []byte) int {
 		}
 	}
 	l.masks[(i+63)>>6] = masks{}
-	l.orig = raw
 	return i
 }
 
@@ -151,6 +187,7 @@ func (l *line) classifyWide(raw []byte, i int) int {
 	if len(l.buf) < len(l.low) {
 		l.buf = make([]byte, len(l.low))
 	}
+	l.wide = true
 	low, orig, at := l.low, l.buf, i
 	copy(orig, raw[:i])
 	for i < len(raw) {
@@ -281,11 +318,25 @@ func (l *line) margin(raw []byte) {
 	}
 }
 
+// before is how many bytes stand before line.low.
+const before = 8
+
 // split finds the tokens between from and end.
 func (l *line) split() {
-	n, shaped := 0, 0
-	words, capitals := uint64(0), uint64(0)
+	t := &l.tokens
 	l.headEnd = l.from
+	if l.end <= maxTokens && vectors() {
+		l.splitVector()
+		if l.wide {
+			l.uncont()
+		}
+		if t.n > 0 {
+			l.headEnd = int(t.end[t.n-1])
+		}
+		return
+	}
+	t.clear()
+	n := 0
 	afterLetter, afterDigit, afterSpace := uint64(0), uint64(0), uint64(1)
 scan:
 	for base := l.from &^ 63; base < l.end; base += 64 {
@@ -304,8 +355,7 @@ scan:
 				break scan
 			}
 			p := uint(bits.TrailingZeros64(starts)) & 63
-			isLetter, isDigit, isUpper := m.letter>>p&1, m.digit>>p&1, m.upper>>p&1
-			class := uint8(other - (other-letter)*isLetter - (other-digit)*isDigit)
+			isLetter, isUpper := m.letter>>p&1, m.upper>>p&1
 			var end, uppers, conts int
 			if rest := stops >> p >> 1; rest != 0 {
 				size := uint(bits.TrailingZeros64(rest)) + 1
@@ -314,36 +364,50 @@ scan:
 				uppers = bits.OnesCount64(m.upper & uint64(own))
 				conts = bits.OnesCount64(m.cont & uint64(own))
 			} else {
-				end, uppers, conts = l.across(base+int(p), class)
+				end, uppers, conts = l.across(base+int(p), uint8(other-(other-letter)*isLetter-(other-digit)*(m.digit>>p&1)))
 			}
-			isSpaced := spaced >> p & 1
-			words += isSpaced
-			capitals += isSpaced & isUpper
-
-			t := &l.tokenBuf[n]
-			n++
 			at := base + int(p)
-			t.at, t.end, t.hashEnd = int32(at), int32(end), int32(end)
-			t.runes = int32(end - at - conts)
-			t.class, t.upper, t.spaced = class, isUpper != 0, isSpaced != 0
-			t.shape = shapes[class][min(uppers, 2)]
-			shaped += min(uppers, 1)
-			if uppers > 1 && uppers == int(t.runes) {
-				t.shape = 'X'
+			runes := end - at - conts
+			t.at[n], t.end[n], t.hashed[n], t.runes[n] = int32(at), int32(end), int32(end), int32(runes)
+			w, s := n>>6, uint(n)&63
+			t.letter[w] |= isLetter << s
+			if m.digit>>p&1 != 0 {
+				t.digit[w] |= 1 << s
+				t.hashed[n] = int32(min(end, at+4))
 			}
-			if class == digit && t.runes > 3 {
-				t.hashEnd = t.at + 4
-				t.shape = 'D'
+			t.upper[w] |= isUpper << s
+			t.spaced[w] |= spaced >> p & 1 << s
+			if uppers > 0 {
+				switch uppers {
+				case 1:
+					t.title[w] |= 1 << s
+				case runes:
+					t.capitals[w] |= 1 << s
+				default:
+					t.mixed[w] |= 1 << s
+				}
 			}
+			n++
 			l.headEnd = end
 		}
 	}
-	l.tokens, l.shaped = l.tokenBuf[:n], shaped
-	l.words, l.capitalised = int(words), int(capitals)
+	t.n = n
 }
 
-// shapes is by class and number of capitals, two or more as one.
-var shapes = [4][3]uint8{letter: {'x', 'C', 'M'}, digit: {'d', 'd', 'd'}}
+// uncont takes from the tokens' characters the bytes behind the first of each.
+func (l *line) uncont() {
+	t := &l.tokens
+	k := 0
+	for base := l.from &^ 63; base < l.end; base += 64 {
+		for conts := l.masks[base>>6].cont; conts != 0; conts &= conts - 1 {
+			at := int32(base + bits.TrailingZeros64(conts))
+			for t.end[k] <= at {
+				k++
+			}
+			t.runes[k]--
+		}
+	}
+}
 
 // across measures a token of a class that begins at offset at and goes on to
 // the end of its word of masks at least.
@@ -376,8 +440,14 @@ func (l *line) across(at int, class uint8) (end, uppers, conts int) {
 	}
 }
 
-// count counts characters: of the line, and by class of its head.
+// count counts characters: of the line, and by class of its head; and words.
 func (l *line) count() {
+	l.words, l.capitalised = 0, 0
+	for w := range (l.tokens.n + 63) / 64 {
+		spaced := l.tokens.spaced[w]
+		l.words += bits.OnesCount64(spaced)
+		l.capitalised += bits.OnesCount64(spaced & l.tokens.upper[w])
+	}
 	l.length = l.end - l.from
 	l.letters, l.uppers, l.digits, l.others, l.spaces = 0, 0, 0, 0, 0
 	if l.end == l.from {
@@ -424,6 +494,6 @@ func (l *line) next(at int32) int32 {
 
 // glued reports whether a letter, a digit or _ stands before token k directly.
 func (l *line) glued(k int) bool {
-	t := &l.tokens[k]
-	return !t.spaced && (l.tokens[k-1].class != other || l.low[t.at-1] == '_')
+	t := &l.tokens
+	return !t.spaced.has(k) && (t.class(k-1) != other || l.low[t.at[k]-1] == '_')
 }

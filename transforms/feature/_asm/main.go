@@ -1,0 +1,103 @@
+// Command asm writes the x86 assembly of package feature and its Go stubs. Run
+// it by go generate in the package's folder.
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+)
+
+// Offsets in tokens and masks, which the package checks.
+const (
+	tokenRoom  = 512 + 64
+	bitsetSize = 8 * (512/64 + 1)
+
+	offAt       = 8
+	offEnd      = offAt + 4*tokenRoom
+	offHashed   = offEnd + 4*tokenRoom
+	offRunes    = offHashed + 4*tokenRoom
+	offLetter   = offRunes + 4*tokenRoom
+	offDigit    = offLetter + bitsetSize
+	offUpper    = offDigit + bitsetSize
+	offSpaced   = offUpper + bitsetSize
+	offTitle    = offSpaced + bitsetSize
+	offCapitals = offTitle + bitsetSize
+	offMixed    = offCapitals + bitsetSize
+	endTokens   = offMixed + bitsetSize
+
+	offMaskLetter = 0
+	offMaskDigit  = 8
+	offMaskSpace  = 16
+	offMaskUpper  = 24
+	offMaskCont   = 32
+	masksSize     = 40
+)
+
+// Comparisons of VPCMP.
+const (
+	less    = 1
+	greater = 6
+)
+
+func main() {
+	ConstraintExpr("amd64")
+	ConstraintExpr("!noasm")
+	classify()
+	split()
+	hashTokens()
+	finish()
+	Generate()
+}
+
+// param reads a parameter into a new register.
+func param(name string) Register { return Load(Param(name), GP64()) }
+
+// words is read-only data of 32-bit words.
+func words(name string, w ...uint32) Mem {
+	m := GLOBL(name, RODATA|NOPTR)
+	for i, x := range w {
+		DATA(4*i, U32(x))
+	}
+	return m
+}
+
+// everyByte and every load one number into all lanes of a new register.
+func everyByte(b byte) VecVirtual {
+	r, z := GP32(), ZMM()
+	MOVL(U32(uint32(b)), r)
+	VPBROADCASTB(r, z)
+	return z
+}
+
+func every(x uint32) VecVirtual {
+	r, z := GP32(), ZMM()
+	MOVL(U32(x), r)
+	VPBROADCASTD(r, z)
+	return z
+}
+
+// lowBits sets dst to the lowest n bits, n ≥ 0, at most limit.
+func lowBits(n Register, limit uint64, dst Register) {
+	l := GP64()
+	MOVQ(U32(uint32(limit)), l)
+	CMPQ(n, l)
+	CMOVQLT(n, l)
+	MOVQ(I32(-1), dst)
+	BZHIQ(l, dst, dst)
+}
+
+// slot is a parameter where it lies on the stack.
+func slot(name string) Op {
+	b, err := Param(name).Resolve()
+	if err != nil {
+		panic(err)
+	}
+	return b.Addr
+}
+
+func zero64() Register {
+	r := GP64()
+	XORQ(r, r)
+	return r
+}

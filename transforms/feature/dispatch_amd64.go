@@ -1,0 +1,45 @@
+//go:build !noasm
+
+package feature
+
+import (
+	"unsafe"
+
+	"github.com/linnet-ml/linnet/model/kernel"
+	"golang.org/x/sys/cpu"
+)
+
+// vectors reports whether lines are taken apart and hashed with AVX-512: with
+// the parts that processors have since Ice Lake and Zen 4.
+func vectors() bool { return kernel.AVX512() && hasVBMI2 }
+
+var hasVBMI2 = cpu.X86.HasAVX512VBMI && cpu.X86.HasAVX512VBMI2
+
+// What the assembly takes as given.
+var (
+	_ = [1]int{}[unsafe.Offsetof(tokens{}.at)-8]
+	_ = [1]int{}[unsafe.Offsetof(tokens{}.letter)-8-4*4*(512+64)]
+	_ = [1]int{}[unsafe.Sizeof(tokens{})-unsafe.Offsetof(tokens{}.letter)-7*8*9]
+	_ = [1]int{}[unsafe.Sizeof(masks{})-40]
+	_ = [1]int{}[unsafe.Offsetof(masks{}.cont)-32]
+)
+
+func (l *line) classifyVector(raw []byte) int {
+	if len(raw) == 0 {
+		return 0
+	}
+	return int(classifyAVX512(&raw[0], uintptr(len(raw)), &l.low[0], &l.masks[0].letter))
+}
+
+func (l *line) splitVector() {
+	l.tokens.n = int(splitAVX512(&l.masks[0].letter, uintptr(l.from), uintptr(l.end), &l.tokens.n))
+}
+
+func (l *line) hashVector(out []uint32, wordEnd, pairEnd int) (affixEnd int) {
+	n := hashTokensAVX512(&l.low[0], &l.tokens.n, uintptr(l.tokens.n), &out[0], &out[wordEnd], &out[pairEnd])
+	return pairEnd + int(n)
+}
+
+func finishVector(hashes []uint32, mask uint32) {
+	finishAVX512(&hashes[0], uintptr(len(hashes)), mask)
+}

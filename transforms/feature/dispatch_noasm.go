@@ -1,0 +1,15 @@
+//go:build !amd64 || noasm
+
+package feature
+
+const missing = "feature: no assembly in this build"
+
+func vectors() bool { return false }
+
+func (l *line) classifyVector([]byte) int { panic(missing) }
+
+func (l *line) splitVector() { panic(missing) }
+
+func (l *line) hashVector([]uint32, int, int) int { panic(missing) }
+
+func finishVector([]uint32, uint32) { panic(missing) }

@@ -1,0 +1,113 @@
+package feature
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/linnet-ml/linnet/model/kernel"
+)
+
+// plainly runs f without AVX-512.
+func plainly(f func()) {
+	restore, _ := kernel.SwitchISA("generic")
+	defer restore()
+	f()
+}
+
+// The assembly equals the Go code beside it, line by line and field by field.
+func TestVectors(t *testing.T) {
+	if !vectors() {
+		t.Skip("no AVX-512 with VBMI2 here, or in this build")
+	}
+	r := rand.New(rand.NewPCG(7, 7))
+	var got, want line
+	gotOut, wantOut := make([]uint32, maxIDs+1), make([]uint32, maxIDs+1)
+	try := func(text []byte) {
+		t.Helper()
+		got.read(text)
+		plainly(func() { want.read(text) })
+		differ := func(what string, got, want any) {
+			t.Helper()
+			if !reflect.DeepEqual(got, want) {
+				t.Fatalf("%q: %s: got %v, want %v", text, what, got, want)
+			}
+		}
+		n := want.tokens.n
+		differ("trimmed line", []int{got.from, got.end, got.headEnd}, []int{want.from, want.end, want.headEnd})
+		differ("low", string(got.low[got.from:got.end]), string(want.low[want.from:want.end]))
+		differ("masks", got.masks[:got.end/64+1], want.masks[:want.end/64+1])
+		differ("number of tokens", got.tokens.n, n)
+		differ("begins", got.tokens.at[:n], want.tokens.at[:n])
+		differ("ends", got.tokens.end[:n], want.tokens.end[:n])
+		differ("what is hashed", got.tokens.hashed[:n], want.tokens.hashed[:n])
+		differ("characters", got.tokens.runes[:n], want.tokens.runes[:n])
+		for _, b := range []struct {
+			name      string
+			got, want *bitset
+		}{
+			{"letter", &got.tokens.letter, &want.tokens.letter}, {"digit", &got.tokens.digit, &want.tokens.digit},
+			{"upper", &got.tokens.upper, &want.tokens.upper}, {"spaced", &got.tokens.spaced, &want.tokens.spaced},
+			{"title", &got.tokens.title, &want.tokens.title}, {"capitals", &got.tokens.capitals, &want.tokens.capitals},
+			{"mixed", &got.tokens.mixed, &want.tokens.mixed},
+		} {
+			differ(b.name, *b.got, *b.want)
+		}
+		const guard = 0xfeedbeef
+		for i := range gotOut {
+			gotOut[i] = guard
+		}
+		word, pair, affix := got.hashTokens(gotOut[:maxIDs])
+		var ends [3]int
+		plainly(func() { ends[0], ends[1], ends[2] = want.hashTokens(wantOut) })
+		differ("ends of groups", [3]int{word, pair, affix}, ends)
+		if !slices.Equal(gotOut[:affix], wantOut[:affix]) {
+			t.Fatalf("%q: hashes differ:\n got %x\nwant %x", text, gotOut[:affix], wantOut[:affix])
+		}
+		if i := slices.IndexFunc(gotOut[affix:], func(h uint32) bool { return h != guard }); i >= 0 {
+			t.Fatalf("%q: hash %d of %d is written", text, affix+i, affix)
+		}
+		first := got.edges(gotOut, 0)
+		plainly(func() { differ("number of edges", first, want.edges(wantOut, 0)) })
+		if !slices.Equal(gotOut[:first], wantOut[:first]) {
+			t.Fatalf("%q: edges differ:\n got %x\nwant %x", text, gotOut[:first], wantOut[:first])
+		}
+	}
+	for c := range byte(0x80) {
+		try([]byte{'a', c, 'B', c, c})
+	}
+	for _, unit := range []string{"a", "A", "1", ".", " ", "Ab", "aB", "ABc1", "a ", "a. ", "1-", "É", "–", "١", "Amanita", "𐐀"} {
+		for n := range 140 {
+			try([]byte(strings.Repeat(unit, n)))
+			try([]byte(" " + strings.Repeat(unit, n) + " x"))
+		}
+		try([]byte(strings.Repeat(unit, 600)))
+	}
+	for i := range 30000 {
+		text := bytes.ReplaceAll(randomText(r, r.IntN(1+i%200), i%3*20), []byte("\n"), []byte(" "))
+		try(text[r.IntN(1+len(text)/4):])
+	}
+}
+
+func TestFinish(t *testing.T) {
+	if !vectors() {
+		t.Skip("no AVX-512 with VBMI2 here, or in this build")
+	}
+	r := rand.New(rand.NewPCG(8, 8))
+	for n := 1; n < 70; n++ {
+		h := make([]uint32, n+1)
+		for i := range h {
+			h[i] = r.Uint32()
+		}
+		want := slices.Clone(h)
+		for i := range n {
+			want[i] = finish(h[i]) & 0xfff
+		}
+		if finishVector(h[:n], 0xfff); !slices.Equal(h, want) {
+			t.Fatalf("%d hashes: got %x, want %x", n, h, want)
+		}
+	}
+}
