@@ -15,7 +15,6 @@ import pathlib
 import platform
 import random
 import re
-import shutil
 import statistics
 import subprocess
 import sys
@@ -122,6 +121,8 @@ class Bench:
             cpu = re.search(r'model name\s*: (.*)', info).group(1) if 'model name' in info else cpu
             flags = re.search(r'flags\s*: (.*)', info).group(1) if 'flags\t' in info else ''
         self.amx = ' amx_bf16' in flags
+        # Linnet's other ways to compute: name -> LINNET_ISA
+        self.others = {'Linnet, avx512': 'avx512', 'Linnet, amx24': 'amx24'} if self.amx else {}
         go = subprocess.run(['go', 'version'], check=True, text=True, stdout=subprocess.PIPE).stdout.split()[2]
         packages = 'torch', 'onnxruntime', 'openvino', 'apache-beam', 'numpy'
         self.say('commit %s, %s' % (self.args.commit, datetime.date.today()))
@@ -133,10 +134,8 @@ class Bench:
     def start(self):
         """The processes of parts model and table; each peer once a core."""
         temp, isas = self.temp, {'float32': ''}
-        self.others = {}  # Linnet's other ways to compute: name -> LINNET_ISA
         if self.amx:
             isas['bfloat16'] = 'amx8'
-            self.others = {'Linnet, avx512': 'avx512', 'Linnet, amx24': 'amx24'}
         self.servers = {(h, p): Process([temp / 'linnet', 'serve', self.models[h], temp / 'some'], LINNET_ISA=isa)
                         for h in self.models for p, isa in {**isas, **self.others}.items()}
         self.isa = self.servers[96, 'float32'].hello['isa']
@@ -246,10 +245,10 @@ class Bench:
         cores, temp = self.cores, self.temp
         model = self.models[96]
 
-        def predict(texts, out, threads):
+        def predict(texts, out, threads, **env):
             begin = time.perf_counter()
             subprocess.run([temp / 'predict', '--runner=direct', '--verbosity=0', '--input', temp / texts, '--output', out, '--model_uri', model],
-                           check=True, env=dict(os.environ, GOMAXPROCS=str(threads)))
+                           check=True, env=dict(os.environ, GOMAXPROCS=str(threads), **env))
             return time.perf_counter() - begin
 
         def python(texts, out, workers, threads):
@@ -260,15 +259,21 @@ class Bench:
         if cores > 1:
             turns += [('Linnet', cores, lambda t, o: predict(t, o, cores)), ('Beam Python', cores, lambda t, o: python(t, o, 1, cores)),
                       ('Beam Python × %d' % cores, cores, lambda t, o: python(t, o, cores, 1))]
+        other = 'Linnet, avx512'
+        for threads in sorted({1, cores}) if other in self.others else ():
+            turns.append((other, threads, lambda t, o, n=threads: predict(t, o, n, LINNET_ISA=self.others[other])))
         count = {t: self.texts[t]['lines'] for t in ('few', 'many')}
         equal = None
+        # Every turn has folders of its own and none is deleted before the end:
+        # making files soon after many were deleted is slow on ext4.
+        number, latest = 0, {}
         for round_ in range(self.args.rounds):
             shift = round_ % len(turns)
             for name, threads, run in turns[shift:] + turns[:shift]:
                 seconds = {}
                 for texts in ('few', 'many'):
-                    out = temp / 'out' / name.replace(' ', '')
-                    shutil.rmtree(out, ignore_errors=True)
+                    number += 1
+                    latest[name] = out = temp / 'out' / str(number)
                     seconds[texts] = run(texts, out)
                     time.sleep(0.1)
                 whole = count['many'] / seconds['many']
@@ -276,15 +281,15 @@ class Bench:
                 self.record('end', name, threads, round_, whole, beyond)
                 self.rates.setdefault(('end without start-up', name, threads), []).append((beyond, beyond))
             if equal is None:
-                equal = self.same_files(temp / 'out' / 'Linnet', temp / 'out' / 'BeamPython')
+                equal = self.same_files(latest['Linnet'], latest['Beam Python'])
                 if equal[0] < 0.9 * equal[1]:  # a label may differ where two are equally probable
                     sys.exit('bench: only %d of %d labelled files of Beam Python are those of Linnet' % equal)
         t = self.texts['many']
         self.say('\nEnd to end, %s lines in %s files (%.0f MB) to YEDDA, H=96, float32; %d of %d outputs are equal' % (
             f'{t["lines"]:,}', f'{t["documents"]:,}', t['bytes'] / 1e6, *equal))
         self.say('  %-18s %8s %12s %18s %10s' % ('', 'threads', 'lines/s', 'without start-up', 'Linnet is'))
-        for _, name, threads in sorted((k for k in self.rates if k[0] == 'end'), key=lambda k: (k[2], k[1] != 'Linnet', k[1])):
-            times = '' if name == 'Linnet' else '%.1f ×' % self.times('end without start-up', name, threads)
+        for _, name, threads in sorted((k for k in self.rates if k[0] == 'end'), key=lambda k: (k[2], not k[1].startswith('Linnet'), k[1])):
+            times = '' if name.startswith('Linnet') else '%.1f ×' % self.times('end without start-up', name, threads)
             self.say('  %-18s %8d %12s %18s %10s' % (name, threads, f'{self.rate("end", name, threads):,.0f}',
                                                      f'{self.rate("end without start-up", name, threads):,.0f}', times))
         self.say('  (the whole process of Linnet; of Beam Python the run without imports; without start-up: by the difference to a tenth of the lines)')
@@ -294,6 +299,9 @@ class Bench:
         if (part, 'Linnet', cores) in self.rates:
             rate = self.rate('end without start-up', 'Linnet', cores)
             self.must('end to end, all cores: share of the model-only rate', rate / self.rate(part, 'Linnet', cores), .6)
+            if other in self.others:
+                rate = self.rate('end without start-up', other, cores)
+                self.must('end to end, all cores: share of the model-only rate, avx512', rate / self.rate(part, other, cores), .6)
             if cores > 1 and ('peak', 'FMA loop', cores) in self.rates:
                 scale = lambda part, name: self.rate(part, name, cores) / self.rate(part, name, 1)
                 fma = scale('peak', 'FMA loop')
