@@ -45,7 +45,7 @@ type predictFn struct {
 	first    int // column of the label set in the model's probabilities
 	classes  []string
 	other    string // class of lines that nobody can read
-	queue    *inference.Queue[job[Example], windowItem, scored]
+	queue    *inference.Queue[job[Document], windowItem, scored]
 }
 
 func (f *predictFn) Setup(ctx context.Context) error {
@@ -75,7 +75,7 @@ func (f *predictFn) setup(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.model, f.queue = m, inference.NewQueue[job[Example]](engine)
+	f.model, f.queue = m, inference.NewQueue[job[Document]](engine)
 	return nil
 }
 
@@ -101,7 +101,7 @@ func (f *predictFn) ProcessElement(ctx context.Context, t beam.EventTime, e Exam
 	for i, w := range windows {
 		items[i] = windowItem{e.Features, e.Survey, w}
 	}
-	return f.progress.fail("predict", f.queue.Push(ctx, job[Example]{t, e}, items, featureBytes(&e.Document), f.emitter(ctx, emit)))
+	return f.progress.fail("predict", f.queue.Push(ctx, job[Document]{t, e.Document}, items, featureBytes(&e.Document), f.emitter(ctx, emit)))
 }
 
 func (f *predictFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, Labelled), reject func(beam.EventTime, Rejection)) error {
@@ -110,8 +110,8 @@ func (f *predictFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, 
 	return f.progress.fail("predict", err)
 }
 
-func (f *predictFn) emitter(ctx context.Context, emit func(beam.EventTime, Labelled)) func(job[Example], []scored, error) error {
-	return func(j job[Example], outs []scored, err error) error {
+func (f *predictFn) emitter(ctx context.Context, emit func(beam.EventTime, Labelled)) func(job[Document], []scored, error) error {
+	return func(j job[Document], outs []scored, err error) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", j.in.URI, err)
 		}
@@ -121,7 +121,7 @@ func (f *predictFn) emitter(ctx context.Context, emit func(beam.EventTime, Label
 		for i := range outs {
 			probs[i] = outs[i].probs
 		}
-		l, err := f.decode(&j.in.Document, probs)
+		l, err := f.decode(&j.in, probs)
 		if err != nil {
 			return fmt.Errorf("%s: %w", j.in.URI, err)
 		}

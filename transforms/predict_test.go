@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
@@ -361,6 +362,68 @@ func TestBatchesFillAcrossDocuments(t *testing.T) {
 		equal(t, "documents", emitted, 64)
 		equal(t, "batches", r.sizes, slices.Repeat([]int{size}, 64/size))
 	}
+}
+
+// holder is a Scorer that keeps batches of so many lines waiting.
+type holder struct {
+	model.Scorer
+	lines int
+	until chan struct{}
+}
+
+func (h *holder) Score(ctx context.Context, b *model.Batch, probs []float32) error {
+	if b.NumSteps() == h.lines {
+		<-h.until
+	}
+	return h.Scorer.Score(ctx, b, probs)
+}
+
+// TestFeaturesGo shows that a document which is scored, and waits for the one
+// before it to be emitted, does not hold its features any more.
+func TestFeaturesGo(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
+	opts := Options{ModelURI: Path(testModel(t)), PredictionBatchSize: 1}
+	m, err := LoadModel(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &holder{m.scorer, 40, make(chan struct{})}
+	m.scorer = h
+	f := &predictFn{Options: opts}
+	if err := f.Setup(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	emit := func(_ beam.EventTime, l Labelled) { names = append(names, string(l.Name)) }
+	f.StartBundle(emit, nil)
+	gone := make(chan struct{})
+	push := func(name string, rows int, cleanup func(int)) {
+		e := exampleOf(name, manyLines(1, rows), 256)
+		runtime.AddCleanup(e.Features, cleanup, 0)
+		if err := f.ProcessElement(t.Context(), 0, e, emit, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	push("held.txt", 40, func(int) {})
+	push("scored.txt", 30, func(int) { close(gone) })
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		runtime.GC()
+		select {
+		case <-gone:
+		default:
+			if time.Now().Before(end) {
+				continue
+			}
+			t.Error("the features of a scored document are still there")
+		}
+		break
+	}
+	equal(t, "emitted before the first was scored", len(names), 0)
+	close(h.until)
+	if err := f.FinishBundle(t.Context(), emit, nil); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "emitted", names, []string{"held.txt", "scored.txt"})
 }
 
 // TestSetupLoadsOnce races many instances of the DoFn for one model.
