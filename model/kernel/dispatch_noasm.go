@@ -1,4 +1,4 @@
-//go:build !amd64 || noasm
+//go:build (!amd64 && !arm64) || noasm
 
 package kernel
 
@@ -47,12 +47,3 @@ func standardise(dst, x, mean, invStd []float32, limit float32) {
 func tanh(x []float32) { tanhGeneric(x) }
 
 func softmax(rows int, x []float32, ld, n int) { softmaxGeneric(rows, x, ld, n) }
-
-// There are no tiles here.
-func aligned64(int) []uint16 { return nil }
-
-func amxSize(int, int) int { return 0 }
-
-func repackAMX(*Packed, []float32, int, int) {}
-
-func step(int, term, term, []float32, []float32, []float32, []float32, int) bool { return false }

@@ -3,10 +3,11 @@
 // over row-major float32 slices.
 //
 // Each has a portable form (generic.go), which is the specification, and
-// versions for x86 instruction sets, chosen once at start: the best that the
-// machine has, or the best up to the one that the environment variable
-// LINNET_ISA names (generic, avx2, avx512, amx24, amx or amx8; an unknown name
-// counts for nothing). The build tag noasm leaves the portable form alone.
+// versions for instruction sets of x86 and, of what labelling takes, for arm64's
+// NEON, chosen once at start: the best that the machine has, or the best up to
+// the one that the environment variable LINNET_ISA names (generic, neon, avx2,
+// avx512, amx24, amx or amx8, in this order; an unknown name counts for nothing).
+// The build tag noasm leaves the portable form alone.
 //
 // The last three multiply on matrix tiles, which take bfloat16, numbers of 8
 // bits. amx24 splits a float32 into three of them, which hold all its bits, and
@@ -33,4 +34,5 @@
 //     from its limit.
 package kernel
 
+//go:generate go -C _asm run ./neon -out ../kernel_arm64.s
 //go:generate go -C _asm run . -out ../kernel_amd64.s -stubs ../stub_amd64.go -pkg kernel

@@ -7,6 +7,7 @@ type isa int
 
 const (
 	isaGeneric isa = iota
+	isaNEON        // of arm64
 	isaAVX2
 	isaAVX512
 	isaAMX24 // products on matrix tiles, of numbers in three parts of 8 bits; all else as AVX-512
@@ -14,7 +15,7 @@ const (
 	isaAMX8  // of one, a bfloat16; by name only
 )
 
-var isaNames = [...]string{isaGeneric: "generic", isaAVX2: "avx2", isaAVX512: "avx512", isaAMX24: "amx24", isaAMX: "amx", isaAMX8: "amx8"}
+var isaNames = [...]string{isaGeneric: "generic", isaNEON: "neon", isaAVX2: "avx2", isaAVX512: "avx512", isaAMX24: "amx24", isaAMX: "amx", isaAMX8: "amx8"}
 
 // active is read by every call and changes only in SwitchISA.
 var active = choose(os.Getenv("LINNET_ISA"))
@@ -34,8 +35,8 @@ func choose(name string) isa {
 	return limit
 }
 
-// ISA is the name of the instruction set in use: generic, avx2, avx512, amx24,
-// amx or amx8.
+// ISA is the name of the instruction set in use: generic, neon, avx2, avx512,
+// amx24, amx or amx8.
 func ISA() string { return isaNames[active] }
 
 // AVX512 reports whether the instruction set in use has AVX-512's vectors.

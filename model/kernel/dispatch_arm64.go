@@ -1,0 +1,174 @@
+//go:build !noasm
+
+package kernel
+
+// Every processor of this architecture has NEON. Training's gradients have no
+// assembly here.
+
+func supported(i isa) bool { return i == isaGeneric || i == isaNEON }
+
+func (isa) panelWidth() int { return genericWidth }
+
+func (isa) tileRows() int { return 6 }
+
+func gemm(m int, x, y term, add []float32, ldadd int, c []float32, ldc int) {
+	if x.b.isa == isaGeneric {
+		gemmGeneric(m, x, y, add, ldadd, c, ldc)
+		return
+	}
+	gemmAsm(m, x, y, add, ldadd, c, ldc)
+}
+
+// runTile calls the assembly of a tile's size.
+func runTile(t *tile, _ isa, rows, cols int) {
+	switch cols {
+	case 16:
+		switch rows {
+		case 1:
+			gemm1x16NEON(t)
+		case 2:
+			gemm2x16NEON(t)
+		case 3:
+			gemm3x16NEON(t)
+		case 4:
+			gemm4x16NEON(t)
+		case 5:
+			gemm5x16NEON(t)
+		case 6:
+			gemm6x16NEON(t)
+		}
+	case 8:
+		switch rows {
+		case 1:
+			gemm1x8NEON(t)
+		case 2:
+			gemm2x8NEON(t)
+		case 3:
+			gemm3x8NEON(t)
+		case 4:
+			gemm4x8NEON(t)
+		case 5:
+			gemm5x8NEON(t)
+		case 6:
+			gemm6x8NEON(t)
+		}
+	case 32:
+		if rows == 2 {
+			gemm2x32NEON(t)
+		} else {
+			gemm3x32NEON(t)
+		}
+	case 64:
+		gemm1x64NEON(t)
+	}
+}
+
+func gemmTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, accumulate bool) {
+	gemmTNGeneric(m, n, k, a, lda, b, ldb, c, ldc, accumulate)
+}
+
+func gates(rows int, z []float32, ldz int, c []float32, ldc int, h []float32, ldh, hidden int) {
+	if active == isaGeneric {
+		gatesGeneric(rows, z, ldz, c, ldc, h, ldh, hidden)
+		return
+	}
+	whole := hidden &^ 3
+	for r := range rows {
+		z, c, h := z[r*ldz:], c[r*ldc:], h[r*ldh:]
+		if whole > 0 {
+			gatesNEON(uintptr(whole), &z[0], uintptr(4*hidden), &c[0], &h[0])
+		}
+		if whole < hidden {
+			gatesPart(z, nil, c, h, whole, hidden)
+		}
+	}
+}
+
+func gates2(rows int, zx []float32, ldzx int, zh []float32, ldzh int, c []float32, ldc int, h []float32, ldh, hidden int) {
+	if active == isaGeneric {
+		gates2Generic(rows, zx, ldzx, zh, ldzh, c, ldc, h, ldh, hidden)
+		return
+	}
+	for r := range rows {
+		for from := 0; from < hidden; from += 4 {
+			gatesPart(zx[r*ldzx:], zh[r*ldzh:], c[r*ldc:], h[r*ldh:], from, hidden)
+		}
+	}
+}
+
+// gatesPart computes up to four units of a row from some on, of zx + zh or, where
+// zh is nil, of zx.
+func gatesPart(zx, zh, c, h []float32, from, hidden int) {
+	n := min(4, hidden-from)
+	var z [16]float32
+	var cell, state [4]float32
+	for g := range 4 {
+		copy(z[4*g:], zx[g*hidden+from:][:n])
+		if zh != nil {
+			for i, v := range zh[g*hidden+from:][:n] {
+				z[4*g+i] += v
+			}
+		}
+	}
+	copy(cell[:], c[from:][:n])
+	gatesNEON(4, &z[0], 16, &cell[0], &state[0])
+	copy(c[from:][:n], cell[:])
+	copy(h[from:][:n], state[:])
+}
+
+func gatesTrain(z, cPrev, c, tanhC, h []float32, hidden int) {
+	gatesTrainGeneric(z, cPrev, c, tanhC, h, hidden)
+}
+
+func gatesBackward(dz, z, cPrev, tanhC, dh, dc []float32, hidden int) {
+	gatesBackwardGeneric(dz, z, cPrev, tanhC, dh, dc, hidden)
+}
+
+// sumLines goes through columns of 64 in assembly, where there are no others.
+func sumLines(dst []float32, ldd, d int, table []int8, tableScale []float32, rows int, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups, lines int) bool {
+	if active == isaGeneric || d%64 != 0 || rows == 0 {
+		return sumLinesGeneric(dst, ldd, d, table, tableScale, rows, ids, first, groupEnd, groupScale, groups, lines)
+	}
+	for k, end := range groupEnd[:lines*groups] {
+		if end == first {
+			continue
+		}
+		out := dst[k/groups*ldd:]
+		for j := 0; j < d; j += 64 {
+			if !sumRowsNEON(&out[j], &table[j], uintptr(d), &tableScale[0], uintptr(rows), &ids[first], uintptr(end-first), groupScale[k]) {
+				return false
+			}
+		}
+		first = end
+	}
+	return true
+}
+
+func sumLinesF32(dst []float32, ldd, d int, table []float32, rows int, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups, lines int) bool {
+	return sumLinesF32Generic(dst, ldd, d, table, rows, ids, first, groupEnd, groupScale, groups, lines)
+}
+
+func addScaled(dst, x []float32, scale float32) { addScaledGeneric(dst, x, scale) }
+
+func standardise(dst, x, mean, invStd []float32, limit float32) {
+	standardiseGeneric(dst, x, mean, invStd, limit)
+}
+
+func tanh(x []float32) {
+	if active == isaGeneric {
+		tanhGeneric(x)
+		return
+	}
+	whole := len(x) &^ 3
+	if whole > 0 {
+		tanhNEON(uintptr(whole), &x[0])
+	}
+	if whole < len(x) {
+		var last [4]float32
+		n := copy(last[:], x[whole:])
+		tanhNEON(4, &last[0])
+		copy(x[whole:], last[:n])
+	}
+}
+
+func softmax(rows int, x []float32, ld, n int) { softmaxGeneric(rows, x, ld, n) }

@@ -1,0 +1,71 @@
+//go:build !noasm
+
+package kernel
+
+// gemmRxCNEON is a tile of R rows and C columns; of 8, the first half of a
+// panel's.
+
+//go:noescape
+func gemm1x8NEON(t *tile)
+
+//go:noescape
+func gemm2x8NEON(t *tile)
+
+//go:noescape
+func gemm3x8NEON(t *tile)
+
+//go:noescape
+func gemm4x8NEON(t *tile)
+
+//go:noescape
+func gemm5x8NEON(t *tile)
+
+//go:noescape
+func gemm6x8NEON(t *tile)
+
+//go:noescape
+func gemm1x16NEON(t *tile)
+
+//go:noescape
+func gemm2x16NEON(t *tile)
+
+//go:noescape
+func gemm3x16NEON(t *tile)
+
+//go:noescape
+func gemm4x16NEON(t *tile)
+
+//go:noescape
+func gemm5x16NEON(t *tile)
+
+//go:noescape
+func gemm6x16NEON(t *tile)
+
+//go:noescape
+func gemm2x32NEON(t *tile)
+
+//go:noescape
+func gemm3x32NEON(t *tile)
+
+//go:noescape
+func gemm1x64NEON(t *tile)
+
+// gatesNEON is gatesGeneric of one row and n units, n a multiple of 4, gate
+// bytes from one gate's pre-activations to the next one's.
+//
+//go:noescape
+func gatesNEON(n uintptr, z *float32, gate uintptr, c, h *float32)
+
+// tanhNEON is tanhGeneric of n numbers, n a multiple of 4.
+//
+//go:noescape
+func tanhNEON(n uintptr, x *float32)
+
+// sumRowsNEON adds n ≥ 1 weighted rows of a table, d bytes apart, to 64 numbers:
+//
+//	for id of ids: dst += scale·tableScale[id]·table[id·d:][:64]
+//
+// It returns false at an id from rows on.
+//
+//go:noescape
+func sumRowsNEON(dst *float32, table *int8, d uintptr, tableScale *float32, rows uintptr, ids *uint32, n uintptr, scale float32) (ok bool)
