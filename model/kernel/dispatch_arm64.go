@@ -2,7 +2,8 @@
 
 package kernel
 
-// Every processor of this architecture has NEON. Training's gradients have no
+// Every processor of this architecture has NEON. What takes little time of
+// labelling (softmax, the layout's numbers) and what only training calls has no
 // assembly here.
 
 func supported(i isa) bool { return i == isaGeneric || i == isaNEON }

@@ -3,8 +3,8 @@
 // over row-major float32 slices.
 //
 // Each has a portable form (generic.go), which is the specification, and
-// versions for instruction sets of x86 and, of what labelling takes, for arm64's
-// NEON, chosen once at start: the best that the machine has, or the best up to
+// versions for instruction sets of x86 and, of what takes most of labelling's time,
+// for arm64's NEON, chosen once at start: the best that the machine has, or the best up to
 // the one that the environment variable LINNET_ISA names (generic, neon, avx2,
 // avx512, amx24, amx or amx8, in this order; an unknown name counts for nothing).
 // The build tag noasm leaves the portable form alone.

@@ -13,13 +13,13 @@ import (
 // the parts that processors have since Ice Lake and Zen 4.
 func vectors() bool { return kernel.AVX512() && hasVBMI2 }
 
-var hasVBMI2 = cpu.X86.HasAVX512VBMI && cpu.X86.HasAVX512VBMI2
+var hasVBMI2 = cpu.X86.HasAVX512VBMI2
 
 // What the assembly takes as given.
 var (
 	_ = [1]int{}[unsafe.Offsetof(tokens{}.at)-8]
 	_ = [1]int{}[unsafe.Offsetof(tokens{}.letter)-8-4*4*(512+64)]
-	_ = [1]int{}[unsafe.Sizeof(tokens{})-unsafe.Offsetof(tokens{}.letter)-7*8*9]
+	_ = [1]int{}[unsafe.Sizeof(tokens{})-unsafe.Offsetof(tokens{}.letter)-7*8*9-8]
 	_ = [1]int{}[unsafe.Sizeof(masks{})-40]
 	_ = [1]int{}[unsafe.Offsetof(masks{}.cont)-32]
 )

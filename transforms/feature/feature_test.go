@@ -11,12 +11,20 @@ import (
 	"testing"
 
 	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/kernel"
 	"github.com/linnet-ml/linnet/transforms/yedda"
 )
 
 // extract is Extract with exactly so many parts, however short the document.
 func extract(text []byte, rows []yedda.Line, inputSize, workers int) *model.Batch {
 	return new(extractor).extract(text, rows, inputSize, workers)
+}
+
+// plainly runs f without AVX-512.
+func plainly(f func()) {
+	restore, _ := kernel.SwitchISA("generic")
+	defer restore()
+	f()
 }
 
 // fragments are what the random texts are made of.

@@ -11,11 +11,16 @@ import (
 // the whole line.
 const maxTokens = 512
 
+// lead is how many bytes stand before line.low: four are read from the end of a
+// word of three.
+const lead = 8
+
 // maxBytes is how much of a line is read at all; offsets have 32 bits.
 const maxBytes = 1 << 30
 
 // tokens are the tokens of a line. Offsets are bytes in line.low. A bitset has
-// a bit a token, those behind the last one 0.
+// a bit a token, those behind the last one 0. Assembly writes up to 64 numbers
+// of an array, and two words of a bitset, at a time.
 type tokens struct {
 	n       int
 	at, end [maxTokens + 64]int32
@@ -28,6 +33,8 @@ type tokens struct {
 	// The capitals of a token of letters: one, all of two or more, and some of
 	// two or more.
 	title, capitals, mixed bitset
+
+	_ uint64 // behind the last bitset
 }
 
 // bitset has a word more than the tokens need, for what looks at the next.
@@ -66,7 +73,7 @@ type masks struct {
 type line struct {
 	// low is the line in lower case, with 0 for every digit and one ASCII
 	// character for white space. What does not decode is left out. At least 16
-	// bytes follow it, and some stand before it.
+	// bytes follow it, and lead bytes stand before it.
 	low []byte
 	// orig has the ASCII characters of the line as they were, each where low
 	// has it.
@@ -144,10 +151,10 @@ func classes(x uint64) (low, letters, digits, spaces, uppers uint64) {
 
 // classify fills low, orig and masks from raw and returns the length of low.
 func (l *line) classify(raw []byte) int {
-	// Lower case may take three bytes for two.
+	// Lower case may take three bytes for two; 64 are written at a time.
 	need := len(raw) + len(raw)/2 + 64
 	if len(l.low) < need {
-		l.low = make([]byte, before+need+need/4)[before:]
+		l.low = make([]byte, lead+need+need/4)[lead:]
 		l.masks = make([]masks, len(l.low)/64+2)
 	}
 	l.orig, l.wide = raw, false
@@ -318,14 +325,11 @@ func (l *line) margin(raw []byte) {
 	}
 }
 
-// before is how many bytes stand before line.low.
-const before = 8
-
 // split finds the tokens between from and end.
 func (l *line) split() {
 	t := &l.tokens
 	l.headEnd = l.from
-	if l.end <= maxTokens && vectors() {
+	if l.end <= maxTokens && vectors() { // so few bytes are no more tokens
 		l.splitVector()
 		if l.wide {
 			l.uncont()

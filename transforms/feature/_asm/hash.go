@@ -27,27 +27,19 @@ type fnv struct {
 	byteOf [4]VecVirtual // byte i of each lane, as a number
 }
 
-var counts, byteOf = Mem{}, [4]Mem{}
-
 func newFNV() *fnv {
-	if counts.Symbol.Name == "" {
-		var count [16]uint32
-		for i := range count {
-			count[i] = uint32(i)
-		}
-		counts = words("counts", count[:]...)
-		for i := range byteOf {
-			var w [4]uint32
-			for k := range w {
-				w[k] = 0x80808000 | uint32(4*k+i)
-			}
-			byteOf[i] = words(fmt.Sprintf("byte%d", i), w[:]...)
-		}
+	var count [16]uint32
+	for i := range count {
+		count[i] = uint32(i)
 	}
-	f := &fnv{prime: every(fnvPrime), counts: counts}
+	f := &fnv{prime: every(fnvPrime), counts: words("counts", count[:]...)}
 	for i := range f.byteOf {
+		var w [4]uint32
+		for k := range w {
+			w[k] = 0x80808000 | uint32(4*k+i)
+		}
 		f.byteOf[i] = ZMM()
-		VBROADCASTI32X4(byteOf[i], f.byteOf[i])
+		VBROADCASTI32X4(words(fmt.Sprintf("byte%d", i), w[:]...), f.byteOf[i])
 	}
 	return f
 }
