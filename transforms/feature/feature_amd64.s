@@ -802,15 +802,16 @@ pairdone:
 	LEAQ          (SI)(R10*4), SI
 	SHRQ          $0x10, R9
 	VPUNPCKHQDQ   Z11, Z6, Z12
-	MOVWLZX       R9, R9
-	KMOVW         R9, K1
-	VPCOMPRESSD.Z Z12, K1, Z6
-	POPCNTL       R9, R9
-	MOVQ          $-1, R10
-	BZHIQ         R9, R10, R10
+	MOVWLZX       R9, R10
 	KMOVW         R10, K1
+	VPCOMPRESSD.Z Z12, K1, Z6
+	POPCNTL       R10, R10
+	MOVQ          $-1, R11
+	BZHIQ         R10, R11, R11
+	KMOVW         R11, K1
 	VMOVDQU32     Z6, K1, (SI)
-	LEAQ          (SI)(R9*4), SI
+	LEAQ          (SI)(R10*4), SI
+	SHRQ          $0x10, R9
 	ADDQ          $0x10, DI
 	CMPQ          DI, n+16(FP)
 	JLT           chunk

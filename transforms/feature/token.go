@@ -269,8 +269,8 @@ func (l *line) mark(at int, b masks) {
 	}
 }
 
-// until returns the bits below end, a byte offset, of the word that begins at
-// base.
+// until returns the bits below end of the word that begins at base, both bytes
+// or both tokens.
 func until(base, end int) uint64 {
 	if end-base >= 64 {
 		return ^uint64(0)

@@ -263,21 +263,15 @@ func hashTokens() {
 			}
 		}
 		ab, cd, four := ZMM(), ZMM(), ZMM()
-		VPUNPCKLDQ(s3, s2, ab)
-		VPUNPCKLDQ(p, s4, cd)
-		VPUNPCKLQDQ(cd, ab, four)
-		store(four, mask, affix)
-		SHRQ(Imm(16), mask)
-		VPUNPCKHQDQ(cd, ab, four)
-		store(four, mask, affix)
-		SHRQ(Imm(16), mask)
-		VPUNPCKHDQ(s3, s2, ab)
-		VPUNPCKHDQ(p, s4, cd)
-		VPUNPCKLQDQ(cd, ab, four)
-		store(four, mask, affix)
-		SHRQ(Imm(16), mask)
-		VPUNPCKHQDQ(cd, ab, four)
-		store(four, mask, affix)
+		for _, words := range []func(...Op){VPUNPCKLDQ, VPUNPCKHDQ} {
+			words(s3, s2, ab)
+			words(p, s4, cd)
+			for _, pairs := range []func(...Op){VPUNPCKLQDQ, VPUNPCKHQDQ} {
+				pairs(cd, ab, four)
+				store(four, mask, affix)
+				SHRQ(Imm(16), mask)
+			}
+		}
 	}
 
 	ADDQ(Imm(16), k)
