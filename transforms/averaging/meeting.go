@@ -1,6 +1,7 @@
 package averaging
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -102,20 +103,8 @@ func (j *Job) Attend(ctx context.Context, worker int) error {
 			return fmt.Errorf("averaging: worker %d, but the training in %s has %d; start all with the same --workers", worker, j.Folder, m.Workers)
 		default:
 			began = true
-			path := m.shareFile(j, worker)
-			there, err := exists(ctx, path)
-			if err != nil {
+			if err := j.attendRound(ctx, m, worker); err != nil {
 				return err
-			}
-			if !there {
-				j.InputSize = m.InputSize
-				if err := j.share(ctx, m, worker); err != nil {
-					// The leader may have gone on, or begun anew, meanwhile.
-					if now, e := j.meeting(ctx); e == nil && now.ID == m.ID {
-						return err
-					}
-				}
-				continue
 			}
 			heard = time.Now()
 		}
@@ -126,6 +115,25 @@ func (j *Job) Attend(ctx context.Context, worker int) error {
 			return err
 		}
 	}
+}
+
+// attendRound takes a worker's share of a round, unless it lies there already.
+// The leader may end the round meanwhile: nobody takes that share away then but
+// the worker itself.
+func (j *Job) attendRound(ctx context.Context, m *meeting, worker int) error {
+	path := m.shareFile(j, worker)
+	if there, err := exists(ctx, path); there || err != nil {
+		return err
+	}
+	j.InputSize = m.InputSize
+	err := j.share(ctx, m, worker)
+	switch now, e := j.meeting(ctx); {
+	case e == nil && now.ID == m.ID:
+		return err
+	case e != nil && !errors.Is(e, store.ErrNotExist):
+		return cmp.Or(err, e)
+	}
+	return remove(ctx, path)
 }
 
 func (j *Job) meeting(ctx context.Context) (*meeting, error) {

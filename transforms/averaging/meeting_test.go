@@ -93,6 +93,43 @@ func TestMeeting(t *testing.T) {
 	}
 }
 
+// A share of a round that ended before it was written is taken away.
+func TestMeetingLate(t *testing.T) {
+	ctx := t.Context()
+	list, docs := corpus(t)
+	j := &Job{Folder: transforms.Path(t.TempDir()), InputSize: 256, Cores: 1}
+	if err := j.Begin(ctx, list, docs); err != nil {
+		t.Fatal(err)
+	}
+	o := options(docs)
+	o.Distributed, o.RoundSteps = 2, 4
+	ended := errors.New("ended")
+	o.Round = func(ctx context.Context, r train.Round) error {
+		if err := write(ctx, j.file(stateFile), r.State.Encode()); err != nil {
+			return err
+		}
+		m := &meeting{ID: "late", Begin: r.State.Step(), Steps: r.Steps, Workers: r.Workers, InputSize: j.InputSize}
+		for _, now := range []string{"", `{"ID":"next"}`, `{"ID":"late"}`} {
+			if now != "" {
+				if err := write(ctx, j.file(roundFile), []byte(now)); err != nil {
+					return err
+				}
+			}
+			if err := j.attendRound(ctx, m, 1); err != nil {
+				t.Errorf("round %q: %v", now, err)
+			}
+			there, err := exists(ctx, m.shareFile(j, 1))
+			if want := strings.Contains(now, m.ID); there != want || err != nil {
+				t.Errorf("round %q: a share lies there: %v, want %v (%v)", now, there, want, err)
+			}
+		}
+		return ended
+	}
+	if _, _, err := train.Run(ctx, o); !errors.Is(err, ended) {
+		t.Fatal(err)
+	}
+}
+
 // Who waits in vain says so.
 func TestMeetingErrors(t *testing.T) {
 	look, patience = time.Millisecond, 20*time.Millisecond
