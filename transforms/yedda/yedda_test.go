@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 )
 
@@ -327,41 +326,6 @@ func checkSpans(t *testing.T, d *Document) {
 		}
 		last = s.Start
 		open = append(open, s)
-	}
-}
-
-// TestLinearTime feeds the inputs that are hardest on a parser, in two sizes: 16
-// times the bytes must not take anything like 256 times as long. What another
-// program takes of the machine makes a measurement longer and never shorter, so
-// the shortest of several is judged, and a bad one measured again.
-func TestLinearTime(t *testing.T) {
-	label := "#" + strings.Repeat("a", 50)
-	for _, piece := range []string{
-		"[@", "#X*]", "[@#X*]", "[[@@", "*]", "#", "[", "@a*]", label, label + "*", "a" + label[1:] + "*]", "[@a\n", "a\n", "\n", "\f", "\xff\n",
-	} {
-		run := func(size int) time.Duration {
-			src := bytes.Repeat([]byte(piece), size/len(piece))
-			// Half of it opened, half closed, to go deep.
-			if piece == "[@" {
-				src = append(src, bytes.Repeat([]byte("a#X*]"), size/len(piece))...)
-			}
-			start := time.Now()
-			d := Parse(src)
-			rows := Rows(d.Text)
-			labels := d.LineLabels(rows)
-			Recovers(Format(d.Text, d.Spans), d.Text)
-			SpansOf(d.Text, rows, labels)
-			return time.Since(start)
-		}
-		const size, tries = 1 << 13, 20
-		small, large := run(size), run(16*size)
-		for try := 1; large > 60*small; try++ {
-			if try == tries {
-				t.Errorf("%.12q: %v for %d bytes, %v for 16 times as many", piece, small, size, large)
-				break
-			}
-			small, large = min(small, run(size)), min(large, run(16*size))
-		}
 	}
 }
 
