@@ -64,6 +64,8 @@ func (f *rejectFn) FinishBundle(ctx context.Context) error {
 	return f.stage.drain(ctx, ignore, nil)
 }
 
+func (f *rejectFn) Teardown() { f.stage.end() }
+
 func ignore(beam.EventTime, *struct{}) {}
 
 // tooMany tells that more than limit of the documents were rejected, with one

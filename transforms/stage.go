@@ -50,9 +50,7 @@ func newStage[I, O any](name string, p *Progress, limit int64, do work[I, O], ne
 // begin is for StartBundle. Some runners have a dozen bundles of a stage in one
 // process: each gets a share of the limit.
 func (s *stage[I, O]) begin() {
-	if s.pipe != nil {
-		s.pipe.Reset()
-	}
+	s.end()
 	bundles := s.progress.bundles(s.name)
 	if !s.inside { // else the bundle before failed
 		bundles.Add(1)
@@ -83,6 +81,13 @@ func (s *stage[I, O]) drain(ctx context.Context,
 		s.progress.bundles(s.name).Add(-1)
 	}
 	return s.progress.fail(s.name, err)
+}
+
+// end is for Teardown: a bundle that failed has nothing at work after it.
+func (s *stage[I, O]) end() {
+	if s.pipe != nil {
+		s.pipe.Reset()
+	}
 }
 
 func (s *stage[I, O]) emitter(ctx context.Context,
