@@ -102,7 +102,7 @@ func DefaultConfig() Config {
 }
 
 // Head is the vocabulary of labelSet ("" = that of the main head) and the
-// first of its columns in a row of probabilities.
+// first of its columns in a row of probabilities. Its error is a LabelSetError.
 func (c *Config) Head(labelSet string) (first int, classes []string, err error) {
 	switch {
 	case labelSet == "" || labelSet == c.LabelSet:
@@ -110,10 +110,15 @@ func (c *Config) Head(labelSet string) (first int, classes []string, err error) 
 	case labelSet == Full && len(c.FullClasses) > 0:
 		return len(c.Classes), c.FullClasses, nil
 	case labelSet != Collapsed && labelSet != Full:
-		return 0, nil, fmt.Errorf("model: label_set: %s; it must be %s or %s", quote(labelSet), Collapsed, Full)
+		return 0, nil, LabelSetError(fmt.Sprintf("model: label_set: %s; it must be %s or %s", quote(labelSet), Collapsed, Full))
 	}
-	return 0, nil, fmt.Errorf("model: label_set: this model has no %s labels; use --label_set=%s or another model", labelSet, c.LabelSet)
+	return 0, nil, LabelSetError(fmt.Sprintf("model: label_set: this model has no %s labels; use --label_set=%s or another model", labelSet, c.LabelSet))
 }
+
+// LabelSetError says why a model has no head for a label set.
+type LabelSetError string
+
+func (e LabelSetError) Error() string { return string(e) }
 
 // Class is the index in Classes that a label of the annotation is trained and
 // judged as, by LabelMap and OtherClass; -1 for "" (no label) and where there

@@ -1,5 +1,7 @@
 package model
 
+import "slices"
+
 // Weights are a trained model. x of a line is
 //
 //	tanh( Σ_g GroupScale_g · Σ_{id in g} TableScale[id]·Table[id]
@@ -40,4 +42,32 @@ type Direction struct {
 	InputWeights     []float32 // [In, 4H]
 	RecurrentWeights []float32 // [H, 4H]
 	Bias             []float32 // [4H]
+}
+
+// Head is w with the head of labelSet ("" = the main one) alone: a row of
+// probabilities is that head's columns of w's. All but the output is shared with
+// w. What the Config says of other labels, for training and judging, is left out.
+// Its error is a LabelSetError.
+func (w *Weights) Head(labelSet string) (*Weights, error) {
+	first, classes, err := w.Config.Head(labelSet)
+	if err != nil {
+		return nil, err
+	}
+	k, n := w.Config.NumOutputs(), len(classes)
+	if n == k {
+		return w, nil
+	}
+	head := *w
+	c := &head.Config
+	if first > 0 {
+		c.LabelSet = Full
+	}
+	c.Classes, c.NumClasses, c.FullClasses = classes, n, nil
+	c.LabelMap, c.OtherClass, c.ClassWeights, c.FocalLabels = nil, "", "", ""
+	head.OutputWeights = nil
+	for row := range slices.Chunk(w.OutputWeights, k) {
+		head.OutputWeights = append(head.OutputWeights, row[first:first+n]...)
+	}
+	head.OutputBias = w.OutputBias[first : first+n]
+	return &head, nil
 }

@@ -32,10 +32,7 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 	read := &readFn{Options: opts}
 	read.Setup()
 	read.stage.begin()
-	predict := &predictFn{Options: opts, model: m}
-	if _, predict.classes, err = m.Config.Head(opts.LabelSet); err != nil {
-		return nil, err
-	}
+	predict := &predictFn{Options: opts, model: m, classes: m.classes}
 	plan := new(Planned)
 	var tried int64 // lines
 	var took time.Duration
@@ -66,7 +63,7 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 		for _, w := range predict.windows(len(d.Rows)) {
 			items = append(items, windowItem{e.Features, e.Survey, w})
 		}
-		if _, e := (scorerHandler{model: m, count: 1}).Run(ctx, items); e != nil {
+		if _, e := (scorerHandler{model: m}).Run(ctx, items); e != nil {
 			err = e
 		}
 		took += time.Since(begin)

@@ -42,7 +42,6 @@ type predictFn struct {
 	Options  Options
 	model    *Model
 	progress *Progress
-	first    int // column of the label set in the model's probabilities
 	classes  []string
 	other    string // class of lines that nobody can read
 	queue    *inference.Queue[job[Document], windowItem, scored]
@@ -62,16 +61,14 @@ func (f *predictFn) setup(ctx context.Context) error {
 	if f.Options.ModelHash != "" && m.Hash != f.Options.ModelHash {
 		return fmt.Errorf("the model at %s is not the one that the run began with; start the run again", f.Options.modelName())
 	}
-	if f.first, f.classes, err = m.Config.Head(f.Options.LabelSet); err != nil {
-		return err
-	}
+	f.classes = m.classes
 	if f.Options.WindowSize > 0 && f.Options.PredictionStride > f.Options.WindowSize {
 		return errors.New("prediction_stride is larger than window_size, so lines would stay without a label")
 	}
 	if slices.Contains(f.classes, m.Config.OtherClass) {
 		f.other = m.Config.OtherClass
 	}
-	engine, err := m.engine(ctx, &f.Options, f.first, len(f.classes))
+	engine, err := m.engine(ctx, &f.Options)
 	if err != nil {
 		return err
 	}
@@ -280,6 +277,7 @@ type Model struct {
 	Reason string // why --device=auto took no GPU, in one line; otherwise empty
 
 	key     string
+	classes []string // of the head that it has on the device
 	gpu     bool
 	gpus    *gpuWatch // nil without GPUs
 	scorer  model.Scorer
@@ -345,11 +343,12 @@ var (
 // loads counts the models that this process loaded.
 var loads atomic.Int64
 
-// LoadModel is the model of ModelURI on Device, loaded once a process. A load
-// that failed is tried again by the next call.
+// LoadModel is the model of ModelURI on Device, with the head of LabelSet alone,
+// loaded once a process. A load that failed is tried again by the next call. Where
+// the model has no such head, the error is a model.LabelSetError.
 func LoadModel(ctx context.Context, opts Options) (*Model, error) {
 	device := cmp.Or(opts.Device, backend.CPU)
-	key := fmt.Sprintf("%s %t %s %s", device, opts.Hybrid, opts.Precision, opts.ModelURI)
+	key := fmt.Sprintf("%s %t %s %s %s", device, opts.Hybrid, opts.Precision, opts.LabelSet, opts.ModelURI)
 	return models.Get(ctx, key, func(ctx context.Context) (*Model, error) {
 		begin := time.Now()
 		loads.Add(1)
@@ -357,8 +356,12 @@ func LoadModel(ctx context.Context, opts Options) (*Model, error) {
 		if err != nil {
 			return nil, err
 		}
-		m := &Model{Config: &w.Config, Hash: w.Hash(), key: key, bytes: int64(len(w.Table))}
-		if m.scorer, m.Reason, err = backend.New(ctx, opts.backend(ctx), w); err != nil {
+		head, err := w.Head(opts.LabelSet)
+		if err != nil {
+			return nil, err
+		}
+		m := &Model{Config: &w.Config, Hash: w.Hash(), key: key, classes: head.Config.Classes, bytes: int64(len(w.Table))}
+		if m.scorer, m.Reason, err = backend.New(ctx, opts.backend(ctx), head); err != nil {
 			return nil, err
 		}
 		if m.Reason != "" {
@@ -419,9 +422,8 @@ func (o *Options) loadWeights(ctx context.Context) (*model.Weights, error) {
 	return w, nil
 }
 
-// engine batches windows for columns first … first+count of the model's
-// probabilities.
-func (m *Model) engine(ctx context.Context, o *Options, first, count int) (*inference.Engine[windowItem, scored], error) {
+// engine batches windows for the model.
+func (m *Model) engine(ctx context.Context, o *Options) (*inference.Engine[windowItem, scored], error) {
 	size, lines, spread, lanes := o.PredictionBatchSize, int64(batchLines), int64(longWindow), 0
 	if size <= 0 {
 		size = m.Config.WindowsPerBatch()
@@ -437,9 +439,9 @@ func (m *Model) engine(ctx context.Context, o *Options, first, count int) (*infe
 			lanes = (backend.Lanes+1)*len(m.gpus.devices) + runtime.GOMAXPROCS(0)
 		}
 	}
-	key := fmt.Sprintf("%d %d %d %d %s", size, o.inFlight(), first, count, m.key)
+	key := fmt.Sprintf("%d %d %s", size, o.inFlight(), m.key)
 	return engines.Get(ctx, key, func(context.Context) (*inference.Engine[windowItem, scored], error) {
-		return inference.NewEngine(scorerHandler{m, first, count, o.Verbosity}, inference.Options{
+		return inference.NewEngine(scorerHandler{m, o.Verbosity}, inference.Options{
 			MaxBatchSize:   size,
 			MaxBatchWeight: lines,
 			BucketWeights:  []int64{32, 64, 128, 256, 512, 1024},
@@ -465,20 +467,17 @@ type windowItem struct {
 	window   model.ContextWindow
 }
 
-// scored are a window's probabilities, [window.Len, count], and where they come
+// scored are a window's probabilities, [window.Len, K], and where they come
 // from.
 type scored struct {
 	probs []float32
 	onGPU bool
 }
 
-// scorerHandler scores batches of windows: each gets columns first …
-// first+count of the model's probabilities, [window.Len, count]. It implements
-// inference.Handler.
+// scorerHandler scores batches of windows. It implements inference.Handler.
 type scorerHandler struct {
-	model        *Model
-	first, count int
-	verbosity    int
+	model     *Model
+	verbosity int
 }
 
 // scoring is the memory of one batch.
@@ -498,7 +497,7 @@ var scorings = sync.Pool{New: func() any { return new(scoring) }}
 func (h scorerHandler) Run(ctx context.Context, items []windowItem) ([]scored, error) {
 	s := scorings.Get().(*scoring)
 	defer scorings.Put(s)
-	k, steps := h.model.Config.NumOutputs(), 0
+	k, steps := len(h.model.classes), 0
 	for _, it := range items {
 		steps += it.window.Len
 	}
@@ -516,15 +515,9 @@ func (h scorerHandler) Run(ctx context.Context, items []windowItem) ([]scored, e
 	logf(ctx, h.verbosity, 3, "batch of %d windows, %d lines in %v", len(items), steps, took.Round(time.Microsecond))
 	outs := make([]scored, len(items))
 	for i, it := range items {
-		out := make([]float32, it.window.Len*h.count)
-		for at := 0; at < len(out); at += h.count {
-			row := probs[h.first:k]
-			for c := range h.count {
-				out[at+c] = row[c]
-			}
-			probs = probs[k:]
-		}
-		outs[i] = scored{out, onGPU}
+		n := it.window.Len * k
+		outs[i] = scored{slices.Clone(probs[:n]), onGPU}
+		probs = probs[n:]
 	}
 	return outs, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/cpu"
 	"github.com/linnet-ml/linnet/transforms/feature"
 	"github.com/linnet-ml/linnet/transforms/internal/pipe"
 	"github.com/linnet-ml/linnet/transforms/yedda"
@@ -125,7 +126,7 @@ func TestJoin(t *testing.T) {
 			items = append(items, windowItem{e.Features, e.Survey, w})
 		}
 	}
-	h := scorerHandler{model: m, first: 1, count: 2}
+	h := scorerHandler{model: m}
 	want, err := h.Run(t.Context(), items)
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +145,7 @@ func TestJoin(t *testing.T) {
 			t.Fatal(err)
 		}
 		equal(t, "probabilities", got[i], alone[0])
-		equal(t, "numbers", len(got[i].probs), 2*it.window.Len)
+		equal(t, "numbers", len(got[i].probs), 3*it.window.Len)
 	}
 }
 
@@ -196,7 +197,11 @@ func TestSurveyed(t *testing.T) {
 // TestPredict compares Predict with the model's own probabilities.
 func TestPredict(t *testing.T) {
 	uri := testModel(t)
-	m, err := LoadModel(t.Context(), Options{ModelURI: Path(uri)})
+	w, err := model.Load(os.DirFS(uri))
+	if err != nil {
+		t.Fatal(err)
+	}
+	scorer, err := cpu.New(w)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +214,7 @@ func TestPredict(t *testing.T) {
 			t.Run("label_set="+set, func(t *testing.T) {
 				got, _ := predictAll(t, run, Options{ModelURI: Path(uri), LabelSet: set}, examples)
 				equal(t, "documents", len(got), len(examples))
-				first, classes, _ := m.Config.Head(set)
+				first, classes, _ := w.Config.Head(set)
 				for _, e := range examples {
 					l := got[string(e.Name)]
 					equal(t, "classes", l.Classes, classes)
@@ -217,9 +222,9 @@ func TestPredict(t *testing.T) {
 					equal(t, "rows", l.Rows, e.Rows)
 					b := *e.Features
 					b.Windows = windows(len(e.Rows), 0, 0)
-					k := m.Config.NumOutputs()
+					k := w.Config.NumOutputs()
 					probs := make([]float32, len(e.Rows)*k)
-					if err := m.scorer.Score(context.Background(), &b, probs); err != nil {
+					if err := scorer.Score(context.Background(), &b, probs); err != nil {
 						t.Fatal(err)
 					}
 					for i := range e.Rows {

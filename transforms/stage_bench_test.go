@@ -233,7 +233,7 @@ func (s *stages) table() {
 }
 
 func (s *stages) score() {
-	h := scorerHandler{model: s.predict.model, first: s.predict.first, count: len(s.predict.classes)}
+	h := scorerHandler{model: s.predict.model}
 	for _, items := range s.batches {
 		outs, err := h.Run(context.Background(), items)
 		if err != nil {

@@ -214,8 +214,32 @@ func testReference(t *testing.T, tolerance float64, newScorer func(*model.Weight
 			for i, p := range reference {
 				want[i] = float64(p)
 			}
-			compare(t, tolerance, score(t, scorer(t, newScorer, w), b, c.NumOutputs()), want, heads(&c)...)
+			got := score(t, scorer(t, newScorer, w), b, c.NumOutputs())
+			compare(t, tolerance, got, want, heads(&c)...)
+			if len(c.FullClasses) > 0 {
+				checkHead(t, "", newScorer, w, b, got)
+				checkHead(t, model.Full, newScorer, w, b, got)
+			}
 		})
+	}
+}
+
+// checkHead compares a head alone with its columns of all, bit for bit.
+func checkHead(t *testing.T, labelSet string, newScorer func(*model.Weights) (model.Scorer, error), w *model.Weights, b *model.Batch, all []float32) {
+	t.Helper()
+	head, err := w.Head(labelSet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, classes, _ := w.Config.Head(labelSet)
+	got := score(t, scorer(t, newScorer, head), b, len(classes))
+	for row := range slices.Chunk(all, w.Config.NumOutputs()) {
+		for i := range classes {
+			if math.Float32bits(got[i]) != math.Float32bits(row[first+i]) {
+				t.Fatalf("label set %q alone: %v of a class, %v beside the other head", labelSet, got[i], row[first+i])
+			}
+		}
+		got = got[len(classes):]
 	}
 }
 

@@ -165,11 +165,11 @@ func (o *options) evaluate(ctx context.Context) error {
 			here.Device = "cpu" // the workers' devices are no matter of this machine's
 		}
 		m, err := transforms.LoadModel(ctx, here)
+		if wrong, ok := errors.AsType[model.LabelSetError](err); ok {
+			return cli.Usagef("%w", wrong)
+		}
 		if err != nil {
 			return err
-		}
-		if _, _, err := m.Config.Head(o.labelSet); err != nil {
-			return cli.Usagef("%w", err)
 		}
 		if m.Reason != "" && o.verbosity > 0 {
 			fmt.Fprintf(os.Stderr, "linnet: %s\n", m.Reason)

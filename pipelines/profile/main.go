@@ -300,8 +300,12 @@ func (o *options) measure(ctx context.Context, r *report, kind string, w *model.
 		r.GPU = gpus.Devices[0].String()
 		d.gpuBefore = gpuMemory(d.gpus)
 	}
+	head, err := w.Head("") // as predict has it
+	if err != nil {
+		return err
+	}
 	begin = time.Now()
-	s, _, err := backend.New(ctx, backend.Options{Device: kind, GPU: gpu, Precision: o.precision}, w)
+	s, _, err := backend.New(ctx, backend.Options{Device: kind, GPU: gpu, Precision: o.precision}, head)
 	if err != nil {
 		return err
 	}
@@ -328,7 +332,7 @@ func (o *options) measure(ctx context.Context, r *report, kind string, w *model.
 		if o.verbosity > 0 {
 			fmt.Fprintf(os.Stderr, "profiling %s, batches of %s …\n", kind, cli.Plural(int64(size), "sample"))
 		}
-		m, err := d.measure(ctx, documents, w.Config.NumOutputs(), size, o.rounds)
+		m, err := d.measure(ctx, documents, head.Config.NumOutputs(), size, o.rounds)
 		if err != nil {
 			return err
 		}
