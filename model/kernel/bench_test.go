@@ -82,19 +82,17 @@ func BenchmarkGates(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, hidden := range []int{96, 256, 7} {
 		const rows = 64
-		zx, zh := random(r, rows*4*hidden), random(r, rows*4*hidden)
-		c, h := random(r, rows*hidden), make([]float32, rows*hidden)
+		z, c, h := random(r, rows*4*hidden), random(r, rows*hidden), make([]float32, rows*hidden)
 		tc, dz := make([]float32, hidden), make([]float32, 4*hidden)
 		per := func(name string, n int, f func()) {
 			b.Run(fmt.Sprintf("%s/%d", name, hidden), func(b *testing.B) {
 				benchISA(b, func(b *testing.B) { nanoseconds(b, n*hidden, "ns/unit", f) })
 			})
 		}
-		per("GatesRows", rows, func() { GatesRows(rows, zx, 4*hidden, c, hidden, h, hidden, hidden) })
-		per("Gates2Rows", rows, func() { Gates2Rows(rows, zx, 4*hidden, zh, 4*hidden, c, hidden, h, hidden, hidden) })
-		per("Gates", 1, func() { Gates(zx, c, h, hidden) })
-		per("GatesTrain", 1, func() { copy(dz, zx); GatesTrain(dz, c, tc, tc, h, hidden) })
-		per("GatesBackward", 1, func() { GatesBackward(dz, zx, c, h, c, tc, hidden) })
+		per("GatesRows", rows, func() { GatesRows(rows, z, 4*hidden, c, hidden, h, hidden, hidden) })
+		per("Gates", 1, func() { Gates(z, c, h, hidden) })
+		per("GatesTrain", 1, func() { copy(dz, z); GatesTrain(dz, c, tc, tc, h, hidden) })
+		per("GatesBackward", 1, func() { GatesBackward(dz, z, c, h, c, tc, hidden) })
 	}
 }
 
@@ -150,38 +148,26 @@ func BenchmarkTanh(b *testing.B) {
 }
 
 // BenchmarkLSTM is one direction of a layer over 64 windows of 50 lines, in
-// some ways: the input's share of all steps in one product or of a few steps,
-// or both products and perhaps the gates in one call a step.
+// some ways: the input's share of a few steps in one product, or both products
+// and perhaps the gates in one call a step.
 func BenchmarkLSTM(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 2))
-	const T, M, D = 50, 64, 64
+	const T, M, D, steps = 50, 64, 64, 5
 	for _, H := range []int{96, 256} {
-		x, z, bias := random(r, T*M*D), make([]float32, T*M*4*H), random(r, 4*H)
-		h, c, zh := make([]float32, (T+1)*M*H), make([]float32, M*H), make([]float32, M*4*H)
+		x, z, bias := random(r, T*M*D), make([]float32, steps*M*4*H), random(r, 4*H)
+		h, c := make([]float32, (T+1)*M*H), make([]float32, M*H)
 		flop := 2 * float64(T*M*4*H*(D+H))
-		b.Run(fmt.Sprintf("project/%d", H), func(b *testing.B) {
-			benchISA(b, func(b *testing.B) {
-				wx, wh := Pack(random(r, D*4*H), D, 4*H, 4*H), Pack(random(r, H*4*H), H, 4*H, 4*H)
-				gflops(b, flop, func() {
-					GemmBias(T*M, x, D, wx, bias, z, 4*H)
-					for t := range T {
-						Gemm(M, h[t*M*H:], H, wh, zh, 4*H, false)
-						Gates2Rows(M, z[t*M*4*H:], 4*H, zh, 4*H, c, H, h[(t+1)*M*H:], H, H)
-					}
-				})
-			})
-		})
 		b.Run(fmt.Sprintf("chunks/%d", H), func(b *testing.B) {
 			benchISA(b, func(b *testing.B) {
 				wx, wh := Pack(random(r, D*4*H), D, 4*H, 4*H), Pack(random(r, H*4*H), H, 4*H, 4*H)
 				gflops(b, flop, func() {
-					const steps = 5
 					for t := range T {
 						if t%steps == 0 {
 							GemmBias(steps*M, x[t*M*D:], D, wx, bias, z, 4*H)
 						}
-						Gemm(M, h[t*M*H:], H, wh, zh, 4*H, false)
-						Gates2Rows(M, z[t%steps*M*4*H:], 4*H, zh, 4*H, c, H, h[(t+1)*M*H:], H, H)
+						now := z[t%steps*M*4*H:]
+						Gemm(M, h[t*M*H:], H, wh, now, 4*H, true)
+						GatesRows(M, now, 4*H, c, H, h[(t+1)*M*H:], H, H)
 					}
 				})
 			})
@@ -191,8 +177,8 @@ func BenchmarkLSTM(b *testing.B) {
 				wx, wh := Pack(random(r, D*4*H), D, 4*H, 4*H), Pack(random(r, H*4*H), H, 4*H, 4*H)
 				gflops(b, flop, func() {
 					for t := range T {
-						Gemm2(M, x[t*M*D:], D, wx, h[t*M*H:], H, wh, bias, zh, 4*H)
-						GatesRows(M, zh, 4*H, c, H, h[(t+1)*M*H:], H, H)
+						Gemm2(M, x[t*M*D:], D, wx, h[t*M*H:], H, wh, bias, z, 4*H)
+						GatesRows(M, z, 4*H, c, H, h[(t+1)*M*H:], H, H)
 					}
 				})
 			})
@@ -202,7 +188,7 @@ func BenchmarkLSTM(b *testing.B) {
 				wx, wh := Pack(random(r, D*4*H), D, 4*H, 4*H), Pack(random(r, H*4*H), H, 4*H, 4*H)
 				gflops(b, flop, func() {
 					for t := range T {
-						Step(M, x[t*M*D:], D, wx, h[t%4*M*H:], wh, bias, zh, c, h[(t+1)%4*M*H:], H)
+						Step(M, x[t*M*D:], D, wx, h[t%4*M*H:], wh, bias, z, c, h[(t+1)%4*M*H:], H)
 					}
 				})
 			})

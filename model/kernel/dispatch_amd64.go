@@ -61,17 +61,6 @@ func gates(rows int, z []float32, ldz int, c []float32, ldc int, h []float32, ld
 	}
 }
 
-func gates2(rows int, zx []float32, ldzx int, zh []float32, ldzh int, c []float32, ldc int, h []float32, ldh, hidden int) {
-	switch min(active, isaAVX512) {
-	case isaAVX512:
-		gates2AVX512(uintptr(rows), &zx[0], uintptr(4*ldzx), &zh[0], uintptr(4*ldzh), &c[0], uintptr(4*ldc), &h[0], uintptr(4*ldh), uintptr(hidden))
-	case isaAVX2:
-		gates2AVX2(uintptr(rows), &zx[0], uintptr(4*ldzx), &zh[0], uintptr(4*ldzh), &c[0], uintptr(4*ldc), &h[0], uintptr(4*ldh), uintptr(hidden))
-	default:
-		gates2Generic(rows, zx, ldzx, zh, ldzh, c, ldc, h, ldh, hidden)
-	}
-}
-
 func gatesTrain(z, cPrev, c, tanhC, h []float32, hidden int) {
 	switch min(active, isaAVX512) {
 	case isaAVX512:

@@ -80,39 +80,21 @@ func gates(rows int, z []float32, ldz int, c []float32, ldc int, h []float32, ld
 			gatesNEON(uintptr(whole), &z[0], uintptr(4*hidden), &c[0], &h[0])
 		}
 		if whole < hidden {
-			gatesPart(z, nil, c, h, whole, hidden)
+			gatesPart(z, c, h, whole, hidden)
 		}
 	}
 }
 
-func gates2(rows int, zx []float32, ldzx int, zh []float32, ldzh int, c []float32, ldc int, h []float32, ldh, hidden int) {
-	if active == isaGeneric {
-		gates2Generic(rows, zx, ldzx, zh, ldzh, c, ldc, h, ldh, hidden)
-		return
-	}
-	for r := range rows {
-		for from := 0; from < hidden; from += 4 {
-			gatesPart(zx[r*ldzx:], zh[r*ldzh:], c[r*ldc:], h[r*ldh:], from, hidden)
-		}
-	}
-}
-
-// gatesPart computes up to four units of a row from some on, of zx + zh or, where
-// zh is nil, of zx.
-func gatesPart(zx, zh, c, h []float32, from, hidden int) {
-	n := min(4, hidden-from)
-	var z [16]float32
+// gatesPart computes the last units of a row, fewer than four, from some on.
+func gatesPart(z, c, h []float32, from, hidden int) {
+	n := hidden - from
+	var part [16]float32
 	var cell, state [4]float32
 	for g := range 4 {
-		copy(z[4*g:], zx[g*hidden+from:][:n])
-		if zh != nil {
-			for i, v := range zh[g*hidden+from:][:n] {
-				z[4*g+i] += v
-			}
-		}
+		copy(part[4*g:], z[g*hidden+from:][:n])
 	}
 	copy(cell[:], c[from:][:n])
-	gatesNEON(4, &z[0], 16, &cell[0], &state[0])
+	gatesNEON(4, &part[0], 16, &cell[0], &state[0])
 	copy(c[from:][:n], cell[:])
 	copy(h[from:][:n], state[:])
 }

@@ -18,10 +18,6 @@ func gates(rows int, z []float32, ldz int, c []float32, ldc int, h []float32, ld
 	gatesGeneric(rows, z, ldz, c, ldc, h, ldh, hidden)
 }
 
-func gates2(rows int, zx []float32, ldzx int, zh []float32, ldzh int, c []float32, ldc int, h []float32, ldh, hidden int) {
-	gates2Generic(rows, zx, ldzx, zh, ldzh, c, ldc, h, ldh, hidden)
-}
-
 func gatesTrain(z, cPrev, c, tanhC, h []float32, hidden int) {
 	gatesTrainGeneric(z, cPrev, c, tanhC, h, hidden)
 }

@@ -174,18 +174,6 @@ func gatesGeneric(rows int, z []float32, ldz int, c []float32, ldc int, h []floa
 	}
 }
 
-func gates2Generic(rows int, zx []float32, ldzx int, zh []float32, ldzh int, c []float32, ldc int, h []float32, ldh, hidden int) {
-	for r := range rows {
-		xi, xf, xg, xo := split4(zx[r*ldzx:], hidden)
-		hi, hf, hg, ho := split4(zh[r*ldzh:], hidden)
-		c, h := c[r*ldc:][:hidden], h[r*ldh:][:hidden]
-		for j := range c {
-			c[j] = sigmoid32(xf[j]+hf[j])*c[j] + sigmoid32(xi[j]+hi[j])*tanh32(xg[j]+hg[j])
-			h[j] = sigmoid32(xo[j]+ho[j]) * tanh32(c[j])
-		}
-	}
-}
-
 func gatesTrainGeneric(z, cPrev, c, tanhC, h []float32, hidden int) {
 	zi, zf, zg, zo := split4(z, hidden)
 	cPrev, c, tanhC, h = cPrev[:hidden], c[:hidden], tanhC[:hidden], h[:hidden]

@@ -199,23 +199,6 @@ func GatesRows(rows int, z []float32, ldz int, c []float32, ldc int, h []float32
 	}
 }
 
-// Gates2 is Gates of zx + zh, both [4·hidden]: the input's share of the
-// pre-activations and the recurrent one. Both are left as they are.
-func Gates2(zx, zh, c, h []float32, hidden int) {
-	Gates2Rows(1, zx, 4*hidden, zh, 4*hidden, c, hidden, h, hidden, hidden)
-}
-
-// Gates2Rows is Gates2 of some rows.
-func Gates2Rows(rows int, zx []float32, ldzx int, zh []float32, ldzh int, c []float32, ldc int, h []float32, ldh, hidden int) {
-	checkMatrix(zx, rows, 4*hidden, ldzx)
-	checkMatrix(zh, rows, 4*hidden, ldzh)
-	checkMatrix(c, rows, hidden, ldc)
-	checkMatrix(h, rows, hidden, ldh)
-	if rows > 0 && hidden > 0 {
-		gates2(rows, zx, ldzx, zh, ldzh, c, ldc, h, ldh, hidden)
-	}
-}
-
 // Step is a step of an LSTM for m rows: Gates of x·input + before·recurrent +
 // bias, with x [m, input.K], before and h [m, hidden] and c [m, hidden] in rows
 // ldx and hidden apart. before may be nil, which is zero, or share memory with

@@ -368,21 +368,16 @@ func TestGates(t *testing.T) {
 	sweep(t, func(t *testing.T, r *rand.Rand, hidden, off int, spoil bool) {
 		rows := 1 + hidden%4
 		ldz, ldc, ldh := 4*hidden+off, hidden+off%3, 2*hidden
-		zx, zh, c := gateArguments(r, rows*ldz), gateArguments(r, rows*ldz), random(r, rows*(ldc+1))
+		z, c := gateArguments(r, rows*ldz), random(r, rows*(ldc+1))
 		if spoil {
-			spoilSome(r, zx, nan, inf, -inf)
-			spoilSome(r, zh, nan)
+			spoilSome(r, z, nan, inf, -inf)
 			spoilSome(r, c, nan, inf, -inf)
-		}
-		sum := make([]float32, len(zx))
-		for i := range sum {
-			sum[i] = zx[i] + zh[i]
 		}
 		if hidden > 0 {
 			c = c[:(rows-1)*ldc+hidden]
 		}
 		wantC, wantH := slices.Clone(c), make([]float32, max(0, (rows-1)*ldh+hidden))
-		gatesGeneric(rows, sum, ldz, wantC, ldc, wantH, ldh, hidden)
+		gatesGeneric(rows, z, ldz, wantC, ldc, wantH, ldh, hidden)
 		what := fmt.Sprintf("hidden %d offset %d", hidden, off)
 		run := func(name string, f func(c, h []float32)) {
 			t.Helper()
@@ -393,23 +388,15 @@ func TestGates(t *testing.T) {
 			near(t, name+" c "+what, gc.x, wantC, within(wantC, gateTolerance))
 			near(t, name+" h "+what, gh.x, wantH, within(wantH, gateTolerance))
 		}
-		z1, z2, zs := guard(zx, off), guard(zh, (off+3)%8), guard(sum, off)
-		run("GatesRows", func(c, h []float32) { GatesRows(rows, zs.x, ldz, c, ldc, h, ldh, hidden) })
-		run("Gates2Rows", func(c, h []float32) { Gates2Rows(rows, z1.x, ldz, z2.x, ldz, c, ldc, h, ldh, hidden) })
-		if !slices.Equal(bits(zs.x), bits(sum)) || !slices.Equal(bits(z1.x), bits(zx)) || !slices.Equal(bits(z2.x), bits(zh)) {
+		gz := guard(z, off)
+		run("GatesRows", func(c, h []float32) { GatesRows(rows, gz.x, ldz, c, ldc, h, ldh, hidden) })
+		if !slices.Equal(bits(gz.x), bits(z)) {
 			t.Fatalf("%s: gates changed z", what)
 		}
 		run("Gates", func(c, h []float32) {
 			for i := range rows {
 				if hidden > 0 {
-					Gates(zs.x[i*ldz:], c[i*ldc:], h[i*ldh:], hidden)
-				}
-			}
-		})
-		run("Gates2", func(c, h []float32) {
-			for i := range rows {
-				if hidden > 0 {
-					Gates2(z1.x[i*ldz:], z2.x[i*ldz:], c[i*ldc:], h[i*ldh:], hidden)
+					Gates(gz.x[i*ldz:], c[i*ldc:], h[i*ldh:], hidden)
 				}
 			}
 		})
@@ -467,12 +454,6 @@ func TestGatesUnitsAreIndependent(t *testing.T) {
 		}
 		c, h := slices.Clone(c0), make([]float32, most)
 		Gates(z, c, h, most)
-		zeros := make([]float32, 4*most)
-		c2, h2 := slices.Clone(c0), make([]float32, most)
-		Gates2(z, zeros, c2, h2, most)
-		if !slices.Equal(bits(c), bits(c2)) || !slices.Equal(bits(h), bits(h2)) {
-			t.Error("Gates2 of z and zeros differs from Gates of z")
-		}
 		for j := range most {
 			z1, c1 := unit(j)
 			h1 := []float32{0}
@@ -795,7 +776,6 @@ func TestPanics(t *testing.T) {
 			"Gates z":         func() { Gates(x[:15], x, x, 4) },
 			"Gates c":         func() { Gates(x, x[:3], x, 4) },
 			"Gates h":         func() { Gates(x, x, x[:3], 4) },
-			"Gates2 zh":       func() { Gates2(x, x[:15], x, x, 4) },
 			"GatesTrain":      func() { GatesTrain(x, x, x, x[:3], x, 4) },
 			"GatesBackward":   func() { GatesBackward(x, x, x, x, x[:3], x, 4) },
 			"AddScaled":       func() { AddScaled(x, x[:3], 1) },

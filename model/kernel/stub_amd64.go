@@ -553,15 +553,6 @@ func gemmTN6x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr,
 //go:noescape
 func gatesAVX2(rows uintptr, z *float32, ldz uintptr, c *float32, ldc uintptr, h *float32, ldh uintptr, hidden uintptr)
 
-// gates2AVX2 is
-//
-//	for r < rows: Gates((zx + zh)[r], c[r], h[r], hidden)
-//
-// with the distances of rows in bytes.
-//
-//go:noescape
-func gates2AVX2(rows uintptr, zx *float32, ldzx uintptr, zh *float32, ldzh uintptr, c *float32, ldc uintptr, h *float32, ldh uintptr, hidden uintptr)
-
 // gatesTrainAVX2 is GatesTrain.
 //
 //go:noescape
@@ -1671,15 +1662,6 @@ func gemmTN14x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintp
 //
 //go:noescape
 func gatesAVX512(rows uintptr, z *float32, ldz uintptr, c *float32, ldc uintptr, h *float32, ldh uintptr, hidden uintptr)
-
-// gates2AVX512 is
-//
-//	for r < rows: Gates((zx + zh)[r], c[r], h[r], hidden)
-//
-// with the distances of rows in bytes.
-//
-//go:noescape
-func gates2AVX512(rows uintptr, zx *float32, ldzx uintptr, zh *float32, ldzh uintptr, c *float32, ldc uintptr, h *float32, ldh uintptr, hidden uintptr)
 
 // gatesTrainAVX512 is GatesTrain.
 //

@@ -308,44 +308,22 @@ func (f four) at(i int) Mem {
 	return m
 }
 
-// gates writes Gates for several rows, of one operand or the sum of two.
-func gates(v vector, sum bool) {
-	name, params, z := "gates"+v.isa, "z *float32, ldz uintptr", "z"
-	if sum {
-		name, params, z = "gates2"+v.isa, "zx *float32, ldzx uintptr, zh *float32, ldzh uintptr", "(zx + zh)"
-	}
-	TEXT(name, NOSPLIT, "func(rows uintptr, "+params+", c *float32, ldc uintptr, h *float32, ldh, hidden uintptr)")
-	Doc(name+" is", "",
-		"\tfor r < rows: Gates("+z+"[r], c[r], h[r], hidden)", "",
+// gates writes GatesRows.
+func gates(v vector) {
+	TEXT("gates"+v.isa, NOSPLIT, "func(rows uintptr, z *float32, ldz uintptr, c *float32, ldc uintptr, h *float32, ldh, hidden uintptr)")
+	Doc("gates"+v.isa+" is", "",
+		"\tfor r < rows: Gates(z[r], c[r], h[r], hidden)", "",
 		"with the distances of rows in bytes.")
 	Pragma("noescape")
 	k := v.gateConstants()
 	k.reciprocal = v.lanes == 16
 	hidden4 := param("hidden")
 	SHLQ(Imm(2), hidden4)
-	var zs []four
-	if sum {
-		zs = []four{newFour(param("zx"), hidden4), newFour(param("zh"), hidden4)}
-	} else {
-		zs = []four{newFour(param("z"), hidden4)}
-	}
+	z := newFour(param("z"), hidden4)
 	c, h, rows := param("c"), param("h"), param("rows")
-	var pointers []Register
-	for _, z := range zs {
-		pointers = append(pointers, z.p, z.p3)
-	}
-	pointers = append(pointers, c, h)
 	Label("row")
-	v.sweep("", param("hidden"), pointers, func(l lanes) {
-		z := func(i int) Op {
-			if !sum {
-				return l.operand(zs[0].at(i))
-			}
-			x := l.load(zs[0].at(i))
-			VADDPS(l.operand(zs[1].at(i)), x, x)
-			return x
-		}
-		k.gates(l, z, Mem{Base: c}, Mem{Base: h})
+	v.sweep("", param("hidden"), []Register{z.p, z.p3, c, h}, func(l lanes) {
+		k.gates(l, func(i int) Op { return l.operand(z.at(i)) }, Mem{Base: c}, Mem{Base: h})
 	})
 	// On to the next row from where the full vectors end.
 	DECQ(rows)
@@ -361,12 +339,7 @@ func gates(v vector, sum bool) {
 			ADDQ(step, p)
 		}
 	}
-	if sum {
-		next("ldzx", zs[0].p, zs[0].p3)
-		next("ldzh", zs[1].p, zs[1].p3)
-	} else {
-		next("ldz", zs[0].p, zs[0].p3)
-	}
+	next("ldz", z.p, z.p3)
 	next("ldc", c)
 	next("ldh", h)
 	JMP(LabelRef("row"))

@@ -10,8 +10,7 @@ func main() {
 	for _, v := range []vector{avx2, avx512} {
 		gemm(v)
 		gemmTN(v)
-		gates(v, false)
-		gates(v, true)
+		gates(v)
 		gatesTrain(v)
 		gatesBackward(v)
 		tanh(v)
