@@ -159,8 +159,9 @@ func (s *shard) fill(t *trainer, ws []window, step, number int, rowWeight [2]flo
 			}
 			dropped := b.next() < dropLine
 			if t.teachers != nil {
+				s.lesson.line(t, doc.Features, line, plain)
 				ids := *b // the same ones are dropped below
-				s.lesson.line(t, doc.Features, line, plain, dropID, &ids)
+				s.keep(doc.Features, line, &ids, dropID, s.lesson.group)
 			}
 			if dropped {
 				clear(s.maskX[r*d : (r+1)*d])
@@ -169,32 +170,34 @@ func (s *shard) fill(t *trainer, ws []window, step, number int, rowWeight [2]flo
 			if !plain {
 				standardise(s.layout[r*l:(r+1)*l], doc.Features.Layout[line*l:], t.layoutMean, t.layoutInvStd)
 			}
-			s.addRows(s.sum[r*d:(r+1)*d], t.table, doc.Features, line, uint32(r), b, dropID)
+			s.keep(doc.Features, line, b, dropID, func(ids []uint32, scale float32) {
+				for _, id := range ids {
+					s.used[id%tableParts] = append(s.used[id%tableParts], use{id, uint32(r), scale})
+				}
+				if s.graph != nil {
+					kernel.SumRowsF32(s.sum[r*d:(r+1)*d], t.table, ids, scale)
+				}
+			})
 		}
 	}
 }
 
-// addRows adds the rows of the table of one line to sum, but for those that
-// are dropped (probability drop/2¹⁶), and notes them.
-func (s *shard) addRows(sum, table []float32, f *model.Batch, line int, row uint32, b *bits, drop uint32) {
+// keep calls group for each group of a line, with the ids that are not dropped
+// (probability drop/2¹⁶), in memory that the next call takes, and their scale.
+func (s *shard) keep(f *model.Batch, line int, b *bits, drop uint32, group func(ids []uint32, scale float32)) {
 	keep := 1 / (1 - float32(drop)/(1<<16))
 	var at uint32
 	if line > 0 {
 		at = f.GroupEnd[line*model.Groups-1]
 	}
 	for g := line * model.Groups; g < (line+1)*model.Groups; g++ {
-		scale := keep * f.GroupScale[g]
 		s.kept = s.kept[:0]
 		for _, id := range f.IDs[at:f.GroupEnd[g]] {
-			if drop > 0 && b.next() < drop {
-				continue
+			if drop == 0 || b.next() >= drop {
+				s.kept = append(s.kept, id)
 			}
-			s.kept = append(s.kept, id)
-			s.used[id%tableParts] = append(s.used[id%tableParts], use{id, row, scale})
 		}
-		if s.graph != nil {
-			kernel.SumRowsF32(sum, table, s.kept, scale)
-		}
+		group(s.kept, keep*f.GroupScale[g])
 		at = f.GroupEnd[g]
 	}
 }

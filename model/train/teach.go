@@ -28,31 +28,24 @@ func (l *lesson) window(n int) {
 	l.batch.Windows = append(l.batch.Windows, model.ContextWindow{First: l.batch.NumLines(), Len: n})
 }
 
-// line adds a line: the ids that addRows keeps, its layout unless the window
-// is plain. Then it has the mean of the training rows, which says nothing to
-// teachers of the same documents.
-func (l *lesson) line(t *trainer, f *model.Batch, line int, plain bool, drop uint32, b *bits) {
+// line begins a line, with its layout unless the window is plain. Then it has
+// the mean of the training rows, which says nothing to teachers of the same
+// documents.
+func (l *lesson) line(t *trainer, f *model.Batch, line int, plain bool) {
 	o := &l.batch
 	if n := t.config.LayoutSize; plain {
 		o.Layout = append(o.Layout, t.layoutMean...)
 	} else {
 		o.Layout = append(o.Layout, f.Layout[line*n:(line+1)*n]...)
 	}
-	keep := 1 / (1 - float32(drop)/(1<<16))
-	var at uint32
-	if line > 0 {
-		at = f.GroupEnd[line*model.Groups-1]
-	}
-	for g := line * model.Groups; g < (line+1)*model.Groups; g++ {
-		for _, id := range f.IDs[at:f.GroupEnd[g]] {
-			if drop == 0 || b.next() >= drop {
-				o.IDs = append(o.IDs, id)
-			}
-		}
-		o.GroupEnd = append(o.GroupEnd, uint32(len(o.IDs)))
-		o.GroupScale = append(o.GroupScale, keep*f.GroupScale[g])
-		at = f.GroupEnd[g]
-	}
+}
+
+// group adds a group to the last line.
+func (l *lesson) group(ids []uint32, scale float32) {
+	b := &l.batch
+	b.IDs = append(b.IDs, ids...)
+	b.GroupEnd = append(b.GroupEnd, uint32(len(b.IDs)))
+	b.GroupScale = append(b.GroupScale, scale)
 }
 
 // teach writes the mean of the teachers' probabilities to s.taught.
@@ -81,6 +74,9 @@ func (s *shard) teach(t *trainer) error {
 
 // engage readies the teachers.
 func (t *trainer) engage(o *Options) error {
+	if len(o.Teachers) > 0 && (len(o.GPUs) > 0 || o.Round != nil) {
+		return errors.New("train: teachers: only the CPU of one process learns from them; leave out GPUs and workers")
+	}
 	for i, w := range o.Teachers {
 		c, have := &t.config, &w.Config
 		switch {
@@ -89,8 +85,6 @@ func (t *trainer) engage(o *Options) error {
 				i+1, have.FeatureVersion, have.InputSize, have.LayoutSize, c.FeatureVersion, c.InputSize, c.LayoutSize)
 		case !slices.Equal(columns(have), columns(c)) || len(have.Classes) != len(c.Classes):
 			return fmt.Errorf("train: teacher %d: its classes are %v, not %v; train it on the same documents, with the same label_set and label_map", i+1, columns(have), columns(c))
-		case len(o.GPUs) > 0 || o.Round != nil:
-			return errors.New("train: teachers: only the CPU of one process learns from them; leave out GPUs and workers")
 		}
 		scorer, err := cpu.New(w)
 		if err != nil {
