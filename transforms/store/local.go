@@ -35,18 +35,19 @@ func localError(uri string, err error) error {
 	if impossibleName(err) {
 		return fmt.Errorf("store: %s: %w: %w", quote(uri), ErrName, err)
 	}
-	return fmt.Errorf("store: %s: %w%s", quote(uri), err, advice(err))
+	return fmt.Errorf("store: %s: %w", quote(uri), err)
 }
 
-// advice is what to do about an error of the disk, behind a semicolon, or "".
-func advice(err error) string {
+// writeError is localError of a write, and what to do.
+func writeError(uri string, err error) error {
+	err = localError(uri, err)
 	switch {
 	case diskFull(err):
-		return "; free some space, or choose a folder on another disk, and run again"
-	case readOnly(err):
-		return "; choose a folder that can be written to"
+		return fmt.Errorf("%w; free some space, or choose a folder on another disk, and run again", err)
+	case readOnly(err), errors.Is(err, ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.ENOTDIR):
+		return fmt.Errorf("%w; choose a folder that can be written to", err)
 	}
-	return ""
+	return err
 }
 
 func (local) List(ctx context.Context, uri string, fn func(Object) error) error {
@@ -388,7 +389,7 @@ func (l local) create(ctx context.Context, uri string, write func(*os.File) erro
 		}
 	}
 	if err != nil {
-		return localError(uri, err)
+		return writeError(uri, err)
 	}
 	return nil
 }
@@ -437,7 +438,7 @@ func inFolder(dir string, f func() error) error {
 
 func (local) Delete(_ context.Context, uri string) error {
 	if err := os.Remove(uri); err != nil && !errors.Is(err, ErrNotExist) {
-		return localError(uri, err)
+		return writeError(uri, err)
 	}
 	return nil
 }
@@ -457,7 +458,7 @@ func (local) Lock(_ context.Context, uri string) (func() error, error) {
 		return err
 	})
 	if err != nil {
-		return nil, localError(uri, err)
+		return nil, writeError(uri, err)
 	}
 	if !ok {
 		holder, _ := os.ReadFile(uri)

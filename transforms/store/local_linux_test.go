@@ -56,9 +56,10 @@ func TestLocalPermissions(t *testing.T) {
 	wantError(t, err, fs.ErrPermission, dir+"/closed: permission denied")
 	wantError(t, s.List(t.Context(), dir+"/closed/b.txt", nil), fs.ErrPermission)
 	wantError(t, s.List(t.Context(), dir+"/closed/x/*.txt", nil), fs.ErrPermission)
-	wantError(t, s.Write(t.Context(), dir+"/readonly/x/y.txt", nil), fs.ErrPermission, dir+"/readonly/x/y.txt")
+	wantError(t, s.Write(t.Context(), dir+"/readonly/x/y.txt", nil), fs.ErrPermission, dir+"/readonly/x/y.txt: permission denied; choose a folder that can be written to")
 	_, err = s.Lock(t.Context(), dir+"/readonly/_lock")
-	wantError(t, err, fs.ErrPermission, dir+"/readonly/_lock")
+	wantError(t, err, fs.ErrPermission, dir+"/readonly/_lock: permission denied; choose a folder that can be written to")
+	wantError(t, s.Write(t.Context(), "/proc/x/y.txt", nil), ErrNotExist, "/proc/x/y.txt: no such file or directory; choose a folder that can be written to")
 }
 
 // TestLocalFullDisk writes to a disk of 64 KiB, and across disks.
@@ -75,7 +76,7 @@ func TestLocalFullDisk(t *testing.T) {
 		uri := small + "/x.txt"
 		mustWrite(t, s, uri, "small")
 		err := s.Write(t.Context(), uri, make([]byte, 1<<20))
-		wantError(t, err, syscall.ENOSPC, uri+": no space left on device")
+		wantError(t, err, syscall.ENOSPC, uri+": no space left on device; free some space")
 		wantContent(t, s, uri, "small")
 		got, _ := list(t, s, small)
 		wantPaths(t, "temporary folder "+temp, got, []string{uri})

@@ -285,7 +285,7 @@ func TestLocalWriteFails(t *testing.T) {
 	dir := t.TempDir()
 	files(t, dir, "file", "folder/x")
 	s := localStore(t, TempDir(dir+"/_tmp"))
-	wantError(t, s.Write(t.Context(), dir+"/file/x", nil), nil, dir+"/file/x")
+	wantError(t, s.Write(t.Context(), dir+"/file/x", nil), nil, dir+"/file/x: not a directory; choose a folder that can be written to")
 	wantError(t, s.Write(t.Context(), dir+"/folder", nil), nil, dir+"/folder")
 	wantError(t, s.Delete(t.Context(), dir+"/folder"), nil, dir+"/folder")
 	if left, _ := os.ReadDir(dir + "/_tmp"); len(left) != 0 {
