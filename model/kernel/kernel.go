@@ -355,10 +355,7 @@ func Tanh(x []float32) {
 	}
 }
 
-// Softmax replaces x with exp(x)/Σ exp(x).
-func Softmax(x []float32) { SoftmaxRows(1, x, len(x), len(x)) }
-
-// SoftmaxRows is Softmax of every row of x, [rows, n] with rows ld apart.
+// SoftmaxRows replaces each row x of [rows, n], rows ld apart, with exp(x)/Σ exp(x).
 func SoftmaxRows(rows int, x []float32, ld, n int) {
 	checkMatrix(x, rows, n, ld)
 	if rows > 0 && n > 0 {

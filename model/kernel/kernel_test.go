@@ -609,7 +609,7 @@ func TestSoftmax(t *testing.T) {
 			softmaxGeneric(1, want, n, n)
 		}
 		g := guard(x, off)
-		Softmax(g.x)
+		SoftmaxRows(1, g.x, n, n)
 		g.check(t, "Softmax")
 		// The exponentials are within 3e-7, and so is their sum.
 		near(t, fmt.Sprintf("Softmax of %d", n), g.x, want, within(want, 1e-6))
@@ -620,7 +620,7 @@ func TestSoftmax(t *testing.T) {
 		SoftmaxRows(rows, many.x, ld, n)
 		many.check(t, "SoftmaxRows")
 		for i := range rows {
-			Softmax(one[i*ld:][:n])
+			SoftmaxRows(1, one[i*ld:], n, n)
 		}
 		if !slices.Equal(bits(many.x), bits(one)) {
 			t.Fatalf("rows of %d together differ from rows one by one", n)
@@ -815,7 +815,7 @@ func TestNothingAllocates(t *testing.T) {
 			Gates(c, a, a, 50)
 			Step(m, a, k, in, nil, rec, c, c, a, dst, 3)
 			Step(m, a, k, in32, nil, rec32, c128, z, c128, h, 32)
-			Softmax(c)
+			SoftmaxRows(m, c, n, n)
 			Tanh(c)
 			Standardise(c, c, c, c, 6)
 			SumRows(dst, table, c, ids, 1)
