@@ -363,7 +363,7 @@ scan:
 			var end, uppers, conts int
 			if rest := stops >> p >> 1; rest != 0 {
 				size := uint(bits.TrailingZeros64(rest)) + 1
-				own := (1<<(size&63) - 1) << p
+				own := uint64(1<<(size&63)-1) << p
 				end = base + int(p+size)
 				uppers = bits.OnesCount64(m.upper & uint64(own))
 				conts = bits.OnesCount64(m.cont & uint64(own))
