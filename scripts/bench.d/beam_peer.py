@@ -58,7 +58,7 @@ class Labeller:
     """The model, with one LSTM a direction so that padding can stand at the end of both."""
 
     def __init__(self, folder):
-        m = Model(folder)
+        m = Model(folder).main_head()
         self.net, self.classes = Net(m), m.classes
         self.lstms = []
         for suffix in ('', '_reverse'):
@@ -99,7 +99,7 @@ class Labeller:
         flipped = torch.from_numpy(np.maximum(size - 1 - step, 0) * len(size) + np.arange(len(size)))
         back = states[1].flatten(0, 1)[flipped]                # in the order of lines again
         probs = self.net.probabilities(torch.cat([states[0], back], -1), x[rows])
-        labels = probs[..., :len(self.classes)].argmax(-1).numpy()
+        labels = probs.argmax(-1).numpy()
         out[forward[there]] = labels[there]
 
 

@@ -347,7 +347,7 @@ def main():
     p.add_argument('--out', required=True)
     p.add_argument('--rounds', type=int, default=5)
     p.add_argument('--seconds', type=float, default=0.25)
-    p.add_argument('--lines', type=int, default=200000)
+    p.add_argument('--lines', type=int, default=1_000_000)
     p.add_argument('--parts', default='model,table,end')
     Bench(p.parse_args()).run()
 

@@ -26,6 +26,13 @@ class Model:
         self.directions = [[t[f'layers.0.{d}.{n}'] for n in names] for d in ('forward', 'backward')]
         self.output_weights, self.output_bias = t['output.weights'], t['output.bias']
 
+    def main_head(self):
+        """The model with its first head alone, which is what labels."""
+        n = len(self.classes)
+        self.heads, self.outputs = [n], n
+        self.output_weights, self.output_bias = self.output_weights[:, :n], self.output_bias[:n]
+        return self
+
     def flop(self):
         """Floating-point operations of a line: the LSTM and the output."""
         return 2 * (2 * 4 * self.h * (self.d + self.h) + self.outputs * (2 * self.h + self.d))
