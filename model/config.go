@@ -8,6 +8,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -102,7 +103,7 @@ func DefaultConfig() Config {
 }
 
 // Head is the vocabulary of labelSet ("" = that of the main head) and the
-// first of its columns in a row of probabilities. Its error is a LabelSetError.
+// first of its columns in a row of probabilities. Its error is ErrLabelSet.
 func (c *Config) Head(labelSet string) (first int, classes []string, err error) {
 	switch {
 	case labelSet == "" || labelSet == c.LabelSet:
@@ -110,15 +111,13 @@ func (c *Config) Head(labelSet string) (first int, classes []string, err error) 
 	case labelSet == Full && len(c.FullClasses) > 0:
 		return len(c.Classes), c.FullClasses, nil
 	case labelSet != Collapsed && labelSet != Full:
-		return 0, nil, LabelSetError(fmt.Sprintf("model: label_set: %s; it must be %s or %s", quote(labelSet), Collapsed, Full))
+		return 0, nil, fmt.Errorf("%w: %s; it must be %s or %s", ErrLabelSet, quote(labelSet), Collapsed, Full)
 	}
-	return 0, nil, LabelSetError(fmt.Sprintf("model: label_set: this model has no %s labels; use --label_set=%s or another model", labelSet, c.LabelSet))
+	return 0, nil, fmt.Errorf("%w: this model has no %s labels; use --label_set=%s or another model", ErrLabelSet, labelSet, c.LabelSet)
 }
 
-// LabelSetError says why a model has no head for a label set.
-type LabelSetError string
-
-func (e LabelSetError) Error() string { return string(e) }
+// ErrLabelSet is the error for a label set that a model has no head for.
+var ErrLabelSet = errors.New("model: label_set")
 
 // Class is the index in Classes that a label of the annotation is trained and
 // judged as, by LabelMap and OtherClass; -1 for "" (no label) and where there

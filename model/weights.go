@@ -45,9 +45,9 @@ type Direction struct {
 }
 
 // Head is w with the head of labelSet ("" = the main one) alone: a row of
-// probabilities is that head's columns of w's. All but the output is shared with
-// w. What the Config says of other labels, for training and judging, is left out.
-// Its error is a LabelSetError.
+// probabilities is that head's columns of w's. All but OutputWeights is shared
+// with w. What the Config says of labels for training and judging is left out.
+// Where w has no other head, Head is w itself. Its error is ErrLabelSet.
 func (w *Weights) Head(labelSet string) (*Weights, error) {
 	first, classes, err := w.Config.Head(labelSet)
 	if err != nil {
@@ -59,12 +59,12 @@ func (w *Weights) Head(labelSet string) (*Weights, error) {
 	}
 	head := *w
 	c := &head.Config
-	if first > 0 {
-		c.LabelSet = Full
+	if labelSet != "" {
+		c.LabelSet = labelSet
 	}
 	c.Classes, c.NumClasses, c.FullClasses = classes, n, nil
 	c.LabelMap, c.OtherClass, c.ClassWeights, c.FocalLabels = nil, "", "", ""
-	head.OutputWeights = nil
+	head.OutputWeights = make([]float32, 0, len(w.OutputWeights)/k*n)
 	for row := range slices.Chunk(w.OutputWeights, k) {
 		head.OutputWeights = append(head.OutputWeights, row[first:first+n]...)
 	}

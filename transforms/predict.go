@@ -28,8 +28,8 @@ import (
 // Predict is PCollection<Example> to PCollection<Labelled>: a label on every
 // row, the most probable one of Options.LabelSet.
 //
-// One model a process is loaded, by whoever comes first, however many
-// instances of the DoFn there are, and batches fill across documents. What a
+// One model a process, device and label set is loaded, by whoever comes first,
+// however many instances of the DoFn there are, and batches fill across documents. What a
 // document gets depends on it alone, not on what shares its batches. A model
 // that cannot be loaded fails the run.
 func Predict(s beam.Scope, opts Options, examples beam.PCollection) (labelled, rejected beam.PCollection) {
@@ -271,7 +271,7 @@ func argmax(v []float32) int {
 
 // Model is a model as this process has loaded it, on its device.
 type Model struct {
-	Config *model.Config
+	Config *model.Config // of all heads; what scores has that of the label set
 	Hash   string
 	Device string // where it runs and how, in words
 	Reason string // why --device=auto took no GPU, in one line; otherwise empty
@@ -345,7 +345,7 @@ var loads atomic.Int64
 
 // LoadModel is the model of ModelURI on Device, with the head of LabelSet alone,
 // loaded once a process. A load that failed is tried again by the next call. Where
-// the model has no such head, the error is a model.LabelSetError.
+// the model has no such head, the error is model.ErrLabelSet.
 func LoadModel(ctx context.Context, opts Options) (*Model, error) {
 	device := cmp.Or(opts.Device, backend.CPU)
 	key := fmt.Sprintf("%s %t %s %s %s", device, opts.Hybrid, opts.Precision, opts.LabelSet, opts.ModelURI)

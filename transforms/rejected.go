@@ -64,7 +64,7 @@ func (f *rejectFn) FinishBundle(ctx context.Context) error {
 	return f.stage.drain(ctx, ignore, nil)
 }
 
-func (f *rejectFn) Teardown() { f.stage.end() }
+func (f *rejectFn) Teardown(ctx context.Context) { f.stage.end(ctx) }
 
 func ignore(beam.EventTime, *struct{}) {}
 

@@ -50,7 +50,9 @@ func newStage[I, O any](name string, p *Progress, limit int64, do work[I, O], ne
 // begin is for StartBundle. Some runners have a dozen bundles of a stage in one
 // process: each gets a share of the limit.
 func (s *stage[I, O]) begin() {
-	s.end()
+	if s.pipe != nil {
+		s.pipe.Reset()
+	}
 	bundles := s.progress.bundles(s.name)
 	if !s.inside { // else the bundle before failed
 		bundles.Add(1)
@@ -83,9 +85,10 @@ func (s *stage[I, O]) drain(ctx context.Context,
 	return s.progress.fail(s.name, err)
 }
 
-// end is for Teardown: a bundle that failed has nothing at work after it.
-func (s *stage[I, O]) end() {
-	if s.pipe != nil {
+// end is for Teardown, which runner direct alone calls after a failure: what the
+// bundle had at work is done then. An interrupted program waits for nothing.
+func (s *stage[I, O]) end(ctx context.Context) {
+	if s.pipe != nil && ctx.Err() == nil {
 		s.pipe.Reset()
 	}
 }

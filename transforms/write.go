@@ -77,7 +77,7 @@ func (f *writeFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, []
 	return f.stage.drain(ctx, f.emitter(ctx, emit), reject)
 }
 
-func (f *writeFn) Teardown() { f.stage.end() }
+func (f *writeFn) Teardown(ctx context.Context) { f.stage.end(ctx) }
 
 func (f *writeFn) emitter(ctx context.Context, emit func(beam.EventTime, []byte)) func(beam.EventTime, *output) {
 	return func(t beam.EventTime, o *output) {

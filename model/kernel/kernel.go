@@ -355,7 +355,8 @@ func Tanh(x []float32) {
 	}
 }
 
-// SoftmaxRows replaces each row x of [rows, n], rows ld apart, with exp(x)/Σ exp(x).
+// SoftmaxRows replaces every row v of x, [rows, n] with rows ld apart, with
+// exp(v)/Σ exp(v).
 func SoftmaxRows(rows int, x []float32, ld, n int) {
 	checkMatrix(x, rows, n, ld)
 	if rows > 0 && n > 0 {

@@ -185,7 +185,7 @@ func (s *shard) fill(t *trainer, ws []window, step, number int, rowWeight [2]flo
 // keep calls group for each group of a line, with the ids that are not dropped
 // (probability drop/2¹⁶), in memory that the next call takes, and their scale.
 func (s *shard) keep(f *model.Batch, line int, b *bits, drop uint32, group func(ids []uint32, scale float32)) {
-	keep := 1 / (1 - float32(drop)/(1<<16))
+	inverse := 1 / (1 - float32(drop)/(1<<16))
 	var at uint32
 	if line > 0 {
 		at = f.GroupEnd[line*model.Groups-1]
@@ -197,7 +197,7 @@ func (s *shard) keep(f *model.Batch, line int, b *bits, drop uint32, group func(
 				s.kept = append(s.kept, id)
 			}
 		}
-		group(s.kept, keep*f.GroupScale[g])
+		group(s.kept, inverse*f.GroupScale[g])
 		at = f.GroupEnd[g]
 	}
 }

@@ -28,9 +28,9 @@ func (l *lesson) window(n int) {
 	l.batch.Windows = append(l.batch.Windows, model.ContextWindow{First: l.batch.NumLines(), Len: n})
 }
 
-// line begins a line, with its layout unless the window is plain. Then it has
-// the mean of the training rows, which says nothing to teachers of the same
-// documents.
+// line begins a line, whose groups come by group. It has its layout or, where
+// the window is plain, the mean of the training rows, which says nothing to
+// teachers of the same documents.
 func (l *lesson) line(t *trainer, f *model.Batch, line int, plain bool) {
 	o := &l.batch
 	if n := t.config.LayoutSize; plain {

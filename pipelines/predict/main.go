@@ -266,8 +266,8 @@ func (o *options) label(ctx context.Context) error {
 		here.Device = "cpu" // the workers' devices are no matter of this machine's
 	}
 	m, err := transforms.LoadModel(ctx, here)
-	if wrong, ok := errors.AsType[model.LabelSetError](err); ok {
-		return cli.Usagef("%w", wrong)
+	if errors.Is(err, model.ErrLabelSet) {
+		return cli.Usagef("%w", err)
 	}
 	if err != nil {
 		return err

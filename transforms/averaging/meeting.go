@@ -1,7 +1,6 @@
 package averaging
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -81,14 +80,33 @@ func (j *Job) share(ctx context.Context, m *meeting, worker int) error {
 	return j.take(ctx, worker, m.Workers, m.Steps, func(int) string { return m.shareFile(j, worker) })
 }
 
-// Attend takes the shares of a worker from 1 on until the training is over.
+// Attend works off the shares of a worker from 1 on until the training is over.
 func (j *Job) Attend(ctx context.Context, worker int) error {
 	began := false
 	heard := time.Now()
+	mine := "" // the share that lies in the folder
 	for {
 		m, err := j.meeting(ctx)
+		if errors.Is(err, store.ErrNotExist) {
+			err = nil
+		}
+		if err != nil {
+			return err
+		}
+		path := ""
+		if m != nil {
+			path = m.shareFile(j, worker)
+		}
+		if mine != "" && mine != path {
+			// The leader deleted it, unless it came too late or a leader
+			// before it had asked for it.
+			if err := remove(ctx, mine); err != nil {
+				return err
+			}
+			mine = ""
+		}
 		switch {
-		case errors.Is(err, store.ErrNotExist):
+		case m == nil:
 			switch there, err := exists(ctx, j.file(documentsFile)); {
 			case err != nil:
 				return err
@@ -97,16 +115,24 @@ func (j *Job) Attend(ctx context.Context, worker int) error {
 			case there:
 				began = true
 			}
-		case err != nil:
-			return err
 		case worker >= m.Workers:
 			return fmt.Errorf("averaging: worker %d, but the training in %s has %d; start all with the same --workers", worker, j.Folder, m.Workers)
 		default:
 			began = true
-			if err := j.attendRound(ctx, m, worker); err != nil {
+			there, err := exists(ctx, path)
+			if err != nil {
 				return err
 			}
-			heard = time.Now()
+			if !there {
+				j.InputSize = m.InputSize
+				if err := j.share(ctx, m, worker); err != nil {
+					// The leader may have gone on, or begun anew, meanwhile.
+					if now, e := j.meeting(ctx); e == nil && now.ID == m.ID {
+						return err
+					}
+				}
+			}
+			mine, heard = path, time.Now()
 		}
 		if time.Since(heard) > patience {
 			return fmt.Errorf("averaging: no round in %s for %v; start worker 0, with the same --model_out", j.Folder, patience)
@@ -115,25 +141,6 @@ func (j *Job) Attend(ctx context.Context, worker int) error {
 			return err
 		}
 	}
-}
-
-// attendRound takes a worker's share of a round, unless it lies there already.
-// The leader may end the round meanwhile: nobody takes that share away then but
-// the worker itself.
-func (j *Job) attendRound(ctx context.Context, m *meeting, worker int) error {
-	path := m.shareFile(j, worker)
-	if there, err := exists(ctx, path); there || err != nil {
-		return err
-	}
-	j.InputSize = m.InputSize
-	err := j.share(ctx, m, worker)
-	switch now, e := j.meeting(ctx); {
-	case e == nil && now.ID == m.ID:
-		return err
-	case e != nil && !errors.Is(e, store.ErrNotExist):
-		return cmp.Or(err, e)
-	}
-	return remove(ctx, path)
 }
 
 func (j *Job) meeting(ctx context.Context) (*meeting, error) {

@@ -3,6 +3,7 @@ package averaging
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -93,40 +94,47 @@ func TestMeeting(t *testing.T) {
 	}
 }
 
-// A share of a round that ended before it was written is taken away.
-func TestMeetingLate(t *testing.T) {
+// A share that no leader takes is deleted by its worker, once its round is over.
+func TestMeetingAbandoned(t *testing.T) {
+	look = 2 * time.Millisecond
 	ctx := t.Context()
 	list, docs := corpus(t)
-	j := &Job{Folder: transforms.Path(t.TempDir()), InputSize: 256, Cores: 1}
+	job := func(dir string) *Job { return &Job{Folder: transforms.Path(dir), InputSize: 256, Cores: 1} }
+	dir := t.TempDir()
+	j := job(dir)
 	if err := j.Begin(ctx, list, docs); err != nil {
 		t.Fatal(err)
 	}
+	over := make(chan error)
+	go func() { over <- job(dir).Attend(ctx, 1) }()
 	o := options(docs)
 	o.Distributed, o.RoundSteps = 2, 4
-	ended := errors.New("ended")
+	abandoned := errors.New("abandoned")
 	o.Round = func(ctx context.Context, r train.Round) error {
-		if err := write(ctx, j.file(stateFile), r.State.Encode()); err != nil {
+		text := fmt.Sprintf(`{"ID":"old","Begin":%d,"Steps":%d,"Workers":2,"InputSize":256}`, r.State.Step(), r.Steps)
+		if err := errors.Join(write(ctx, j.file(stateFile), r.State.Encode()), write(ctx, j.file(roundFile), []byte(text))); err != nil {
 			return err
 		}
-		m := &meeting{ID: "late", Begin: r.State.Step(), Steps: r.Steps, Workers: r.Workers, InputSize: j.InputSize}
-		for _, now := range []string{"", `{"ID":"next"}`, `{"ID":"late"}`} {
-			if now != "" {
-				if err := write(ctx, j.file(roundFile), []byte(now)); err != nil {
-					return err
-				}
-			}
-			if err := j.attendRound(ctx, m, 1); err != nil {
-				t.Errorf("round %q: %v", now, err)
-			}
-			there, err := exists(ctx, m.shareFile(j, 1))
-			if want := strings.Contains(now, m.ID); there != want || err != nil {
-				t.Errorf("round %q: a share lies there: %v, want %v (%v)", now, there, want, err)
-			}
+		m, err := j.meeting(ctx)
+		if err != nil {
+			return err
 		}
-		return ended
+		if err := wait(ctx, m.shareFile(j, 1)); err != nil {
+			return err
+		}
+		return abandoned
 	}
-	if _, _, err := train.Run(ctx, o); !errors.Is(err, ended) {
+	if _, _, err := train.Run(ctx, o); !errors.Is(err, abandoned) {
 		t.Fatal(err)
+	}
+	if err := j.End(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
 	}
 }
 

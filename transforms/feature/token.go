@@ -365,8 +365,8 @@ scan:
 				size := uint(bits.TrailingZeros64(rest)) + 1
 				own := uint64(1<<(size&63)-1) << p
 				end = base + int(p+size)
-				uppers = bits.OnesCount64(m.upper & uint64(own))
-				conts = bits.OnesCount64(m.cont & uint64(own))
+				uppers = bits.OnesCount64(m.upper & own)
+				conts = bits.OnesCount64(m.cont & own)
 			} else {
 				end, uppers, conts = l.across(base+int(p), uint8(other-(other-letter)*isLetter-(other-digit)*(m.digit>>p&1)))
 			}

@@ -44,11 +44,13 @@ func writeError(uri string, err error) error {
 	switch {
 	case diskFull(err):
 		return fmt.Errorf("%w; free some space, or choose a folder on another disk, and run again", err)
-	case readOnly(err), errors.Is(err, ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.ENOTDIR):
-		return fmt.Errorf("%w; choose a folder that can be written to", err)
+	case readOnly(err), errors.Is(err, ErrNotExist), errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w; %s", err, otherFolder)
 	}
 	return err
 }
+
+const otherFolder = "choose a folder that can be written to"
 
 func (local) List(ctx context.Context, uri string, fn func(Object) error) error {
 	if uri == "" {
@@ -379,19 +381,27 @@ func (l local) create(ctx context.Context, uri string, write func(*os.File) erro
 	if dir == "" {
 		dir = beside
 	}
-	err := writeBy(ctx, dir, target, write)
+	var own error // of write, which may be that of another file
+	content := func(f *os.File) error {
+		own = write(f)
+		return own
+	}
+	err := writeBy(ctx, dir, target, content)
 	if errors.Is(err, syscall.EXDEV) && dir != beside { // another disk
-		err = writeBy(ctx, beside, target, write)
+		err = writeBy(ctx, beside, target, content)
 	}
 	if errors.Is(err, fs.ErrExist) { // what os.Rename says of a folder
 		if info, e := os.Stat(target); e == nil && info.IsDir() {
 			return notRegular(target, info)
 		}
 	}
-	if err != nil {
-		return writeError(uri, err)
+	switch {
+	case err == nil:
+		return nil
+	case own != nil && !diskFull(own) && !readOnly(own):
+		return localError(uri, err)
 	}
-	return nil
+	return writeError(uri, err)
 }
 
 // writeBy has a temporary file written in dir and renames it to target. A folder
@@ -457,6 +467,9 @@ func (local) Lock(_ context.Context, uri string) (func() error, error) {
 		ok, err = lock.TryLock()
 		return err
 	})
+	if errors.Is(err, syscall.ENOTDIR) {
+		return nil, fmt.Errorf("%w; %s", localError(uri, err), otherFolder)
+	}
 	if err != nil {
 		return nil, writeError(uri, err)
 	}

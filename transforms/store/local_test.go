@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -285,7 +286,11 @@ func TestLocalWriteFails(t *testing.T) {
 	dir := t.TempDir()
 	files(t, dir, "file", "folder/x")
 	s := localStore(t, TempDir(dir+"/_tmp"))
-	wantError(t, s.Write(t.Context(), dir+"/file/x", nil), nil, dir+"/file/x: not a directory; choose a folder that can be written to")
+	wantError(t, s.Write(t.Context(), dir+"/file/x", nil), nil, dir+"/file/x: not a directory")
+	err := s.Create(t.Context(), dir+"/all", func(io.Writer) error { _, err := s.Read(t.Context(), dir+"/none", 0); return err })
+	if err == nil || strings.Contains(err.Error(), "choose") {
+		t.Errorf("a file that was to be read tells %v of the one to be written", err)
+	}
 	wantError(t, s.Write(t.Context(), dir+"/folder", nil), nil, dir+"/folder")
 	wantError(t, s.Delete(t.Context(), dir+"/folder"), nil, dir+"/folder")
 	if left, _ := os.ReadDir(dir + "/_tmp"); len(left) != 0 {

@@ -1,5 +1,5 @@
-// Package clitest has commands for the testscripts of the pipelines: status
-// and job.
+// Package clitest has commands for the testscripts of the pipelines: status,
+// job and onehead.
 package clitest
 
 import (
@@ -13,18 +13,23 @@ import (
 	"strings"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/bundled"
 )
 
-// Commands are status and job, for a pipeline whose first words on standard
+// Commands are status, job and onehead, for a pipeline whose first words on standard
 // error begin with firstWords:
 //
 //	status 2 predict --format=pdf    runs it and wants that exit status
 //	job FILE                         writes the job that --dry_run printed to FILE,
 //	                                 less what changes from run to run
+//	onehead FOLDER                   writes the bundled model without full labels
 func Commands(firstWords string) map[string]func(ts *testscript.TestScript, neg bool, args []string) {
 	return map[string]func(ts *testscript.TestScript, neg bool, args []string){
-		"status": func(ts *testscript.TestScript, _ bool, args []string) { status(ts, firstWords, args) },
-		"job":    job,
+		"status":  func(ts *testscript.TestScript, _ bool, args []string) { status(ts, firstWords, args) },
+		"job":     job,
+		"onehead": oneHead,
 	}
 }
 
@@ -69,6 +74,14 @@ func status(ts *testscript.TestScript, firstWords string, args []string) {
 	if failed := want == 1 || want == 2; failed && told != 1 {
 		ts.Fatalf("%d lines begin with linnet: at exit status %d", told, want)
 	}
+}
+
+func oneHead(ts *testscript.TestScript, _ bool, args []string) {
+	w, err := bundled.Weights()
+	ts.Check(err)
+	head, err := w.Head("")
+	ts.Check(err)
+	ts.Check(model.Save(ts.MkAbs(args[0]), head, new(model.Metadata)))
 }
 
 var (
