@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -26,8 +27,9 @@ import (
 type (
 	task struct {
 		Options Options
-		Twice   bool          // Init, Close, Init
-		Hold    time.Duration // between Init and Close
+		Twice   bool   // Init, Close, Init
+		Meet    string // folder, where Close waits for as many processes
+		Number  int    // that have GPUs, were refused or wait
 	}
 	outcome struct {
 		Devices []Device
@@ -62,6 +64,9 @@ func (j task) do() (out outcome) {
 		mu.Lock()
 		defer mu.Unlock()
 		out.Log = append(out.Log, fmt.Sprintf(format, args...))
+		if strings.HasPrefix(format, "waiting for a GPU") {
+			j.met()
+		}
 	}
 	begin := time.Now()
 	gpus, err := Init(context.Background(), j.Options)
@@ -72,6 +77,7 @@ func (j task) do() (out outcome) {
 		gpus, err = Init(context.Background(), j.Options)
 	}
 	out.Took = time.Since(begin)
+	j.met()
 	if err != nil {
 		out.Err = err.Error()
 		for name, kind := range kinds {
@@ -94,11 +100,28 @@ func (j task) do() (out outcome) {
 		ctx.Destroy()
 	}
 	out.Devices = gpus.Devices
-	time.Sleep(j.Hold)
+	for len(j.met()) < j.Number {
+		time.Sleep(10 * time.Millisecond)
+	}
 	if err := gpus.Close(); err != nil {
 		out.Err = err.Error()
 	}
 	return out
+}
+
+// met says that this process is where it was to meet others, and who is.
+func (j task) met() []os.DirEntry {
+	if j.Number == 0 {
+		return nil
+	}
+	if err := os.WriteFile(filepath.Join(j.Meet, strconv.Itoa(os.Getpid())), nil, 0o666); err != nil {
+		panic(err)
+	}
+	there, err := os.ReadDir(j.Meet)
+	if err != nil {
+		panic(err)
+	}
+	return there
 }
 
 // standin is the folder of the libraries that stand in for the driver's.
@@ -133,7 +156,7 @@ func runWith(t *testing.T, j task, env ...string) outcome {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0])
 	cmd.Env = append(os.Environ(), append([]string{"GPUINIT_TASK=" + string(text)}, env...)...)
@@ -175,7 +198,7 @@ func TestInit(t *testing.T) {
 		"broken CUDA":     {env: []string{"STANDIN_FAIL=cuInit:999"}, kind: "broken", err: "CUDA 999"},
 		"two versions":    {env: []string{"STANDIN_FAIL=cuInit:803"}, kind: "broken", err: "of two versions"},
 		"NVML hangs":      {job: task{Options: Options{Timeout: time.Second / 2}}, env: []string{"STANDIN_HANG=nvmlInit_v2"}, kind: "hangs", err: "does not answer (asking what GPUs there are, waited 500ms)"},
-		"CUDA hangs":      {job: task{Options: Options{Timeout: time.Second / 2}}, env: []string{"STANDIN_HANG=cuInit"}, kind: "hangs", err: "starting CUDA"},
+		"CUDA hangs":      {job: task{Options: Options{Timeout: 3 * time.Second}}, env: []string{"STANDIN_HANG=cuInit"}, kind: "hangs", err: "starting CUDA"},
 		"impossible":      {env: []string{"STANDIN_FAIL=nvmlDeviceGetUUID:31337"}, kind: "broken", err: "NVML 31337"},
 		"no context":      {env: []string{"STANDIN_FAIL=cuCtxCreate_v2:46"}, err: "busy or takes one process at a time"},
 		"no memory":       {env: []string{"STANDIN_FAIL=cuCtxCreate_v2:2", "STANDIN_PROCESSES=7:1073741824"}, err: "out of memory (other processes hold 1.0 GiB)"},
@@ -222,12 +245,12 @@ func TestLease(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			locks := t.TempDir()
+			locks, meet := t.TempDir(), t.TempDir()
 			outs := make([]outcome, tc.processes)
 			var all sync.WaitGroup
 			for i := range outs {
 				all.Go(func() {
-					outs[i] = run(t, task{Options: tc.options, Hold: 4 * time.Second}, locks, "STANDIN_DEVICES=2")
+					outs[i] = run(t, task{Options: tc.options, Meet: meet, Number: tc.processes}, locks, "STANDIN_DEVICES=2")
 				})
 			}
 			all.Wait()

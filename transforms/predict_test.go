@@ -411,7 +411,7 @@ func TestFeaturesGo(t *testing.T) {
 	}
 	push("held.txt", 40, func(int) {})
 	push("scored.txt", 30, func(int) { close(gone) })
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		runtime.GC()
 		select {
 		case <-gone:

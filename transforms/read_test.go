@@ -1,10 +1,13 @@
 package transforms
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -66,19 +69,18 @@ func TestRead(t *testing.T) {
 	})
 }
 
-// TestReadTries makes a file that is there from the second try on.
+// TestReadTries makes a file that is there from the third try on, by a clock
+// that goes on only while the reader pauses.
 func TestReadTries(t *testing.T) {
-	for tries, want := range map[int]int{1: 0, 3: 1} {
-		dir := t.TempDir()
-		time.AfterFunc(50*time.Millisecond, func() { os.WriteFile(filepath.Join(dir, "late.txt"), []byte("x"), 0o666) })
-		opts := Options{Tries: tries, Pause: 200 * time.Millisecond}
-		if _, err := runOn("direct", func(s beam.Scope) { readAll(s, opts, t.Name(), paths(dir, "late.txt")) }); err != nil {
-			t.Fatal(err)
-		}
-		if got := len(gather[Document](t.Name())); got != want {
-			t.Errorf("%d tries read %d documents, want %d", tries, got, want)
-		}
-		gather[Rejection](t.Name() + " rejected")
+	for tries, want := range map[int]error{0: nil, 1: fs.ErrNotExist, 2: fs.ErrNotExist, 3: nil} {
+		synctest.Test(t, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "late.txt")
+			time.AfterFunc(500*time.Millisecond, func() { os.WriteFile(file, []byte("x"), 0o666) })
+			f := &readFn{Options: Options{Tries: tries, Pause: 200 * time.Millisecond}}
+			if _, err := f.readTries(t.Context(), file); !errors.Is(err, want) {
+				t.Errorf("%d tries: %v, want %v", tries, err, want)
+			}
+		})
 	}
 }
 

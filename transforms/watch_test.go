@@ -185,13 +185,15 @@ func TestWatch(t *testing.T) {
 	}
 	wait("no UTF-8\n", "one\n")
 
-	if err := os.WriteFile(filepath.Join(dir, "late.txt"), []byte("late\n"), 0o666); err != nil {
-		t.Fatal(err)
+	put := func(name, text string) { // whole at once, or the watch might take it while it is empty
+		t.Helper()
+		if err := os.Rename(filepath.Join(write(t, map[string]string{name: text}), name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
 	}
+	put("late.txt", "late\n")
 	wait("late\n", "no UTF-8\n", "one\n")
-	if err := os.WriteFile(filepath.Join(dir, "first.txt"), []byte("two\n"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	put("first.txt", "two\n")
 	wait("late\n", "no UTF-8\n", "one\n", "two\n")
 
 	progress.Stop()

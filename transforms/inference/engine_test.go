@@ -288,7 +288,7 @@ func TestIdle(t *testing.T) {
 		t.Fatal(err)
 	}
 	for begin := time.Now(); len(h.sizes()) == 0; time.Sleep(time.Millisecond) {
-		if time.Since(begin) > 5*time.Second {
+		if time.Since(begin) > time.Minute {
 			t.Fatal("nothing else runs, and the item was not started")
 		}
 	}
@@ -481,7 +481,14 @@ func TestClose(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	time.AfterFunc(10*time.Millisecond, release)
+	go func() { // no batch runs before Close is there
+		for closed := false; !closed; time.Sleep(time.Millisecond) {
+			e.mu.Lock()
+			closed = e.closed
+			e.mu.Unlock()
+		}
+		release()
+	}()
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -565,21 +572,22 @@ func TestMaxInFlight(t *testing.T) {
 	defer release()
 	e := NewEngine(&fake{}, Options{MaxBatchSize: 100, MaxInFlight: 10})
 	q, other := NewQueue[int](e), NewQueue[int](e)
-	push := func(q *Queue[int, int64, int64], size int64) error {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	const soon = 10 * time.Millisecond
+	push := func(q *Queue[int, int64, int64], size int64, within time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
 		return q.Push(ctx, 0, []int64{1}, size, nil)
 	}
-	if err := errors.Join(push(q, 6), push(q, 4)); err != nil {
+	if err := errors.Join(push(q, 6, time.Minute), push(q, 4, time.Minute)); err != nil {
 		t.Errorf("up to the limit: %v", err)
 	}
-	if err := push(q, 1); !errors.Is(err, context.DeadlineExceeded) {
+	if err := push(q, 1, soon); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("beyond the limit: %v, want to wait", err)
 	}
-	if err := push(other, 100); err != nil {
+	if err := push(other, 100, time.Minute); err != nil {
 		t.Errorf("another queue's first group: %v, want no wait for others", err)
 	}
-	if err := push(other, 1); !errors.Is(err, context.DeadlineExceeded) {
+	if err := push(other, 1, soon); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("another queue's second group: %v, want to wait", err)
 	}
 	q.Reset()

@@ -53,7 +53,7 @@ func openBrowser(t *testing.T, file, downloads string) *browser {
 		}
 		t.Skip("chromium is not installed, so the page was opened in no browser")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	args := []string{"--headless=new", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage", "--remote-debugging-pipe", "--user-data-dir=" + t.TempDir()}
 	if os.Geteuid() == 0 {
 		args = append(args, "--no-sandbox") // Chromium has none for root
@@ -321,7 +321,7 @@ var small = []string{"--input_size=512", "--embedding_size=8", "--hidden_size=6"
 func exported(t *testing.T, file string, want []byte) {
 	t.Helper()
 	var got []byte
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end) && len(got) < len(want); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end) && len(got) < len(want); time.Sleep(50 * time.Millisecond) {
 		got, _ = os.ReadFile(file)
 	}
 	if !bytes.Equal(got, want) {

@@ -128,7 +128,7 @@ const grace = 9 * time.Second
 // echo is how soon after the first a signal is taken for the same one: timeout
 // sends it to the program and to its process group, and a script that hands on
 // what a terminal or a batch system sent to both.
-const echo = 200 * time.Millisecond
+var echo = 200 * time.Millisecond // a test has another
 
 // Interruptible returns a context that the first SIGINT or SIGTERM ends, with
 // the cause ErrInterrupted or ErrTerminated; the second ends the program at once,
