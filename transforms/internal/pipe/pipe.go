@@ -3,6 +3,7 @@ package pipe
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // Pipe maps elements by a function, many at once and in order. It belongs to
@@ -80,7 +81,7 @@ func (p *Pipe[I, O]) Drain(ctx context.Context, emit func(O, error) error) error
 // waits for those calls of f that have begun. StartBundle calls it, since the
 // bundle before may have failed.
 func (p *Pipe[I, O]) Reset() {
-	for _, it := range p.queue {
+	for _, it := range slices.Backward(p.queue) { // or the end of one would begin the next
 		it.cancel()
 	}
 	for _, it := range p.queue {
