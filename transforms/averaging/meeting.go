@@ -87,10 +87,7 @@ func (j *Job) Attend(ctx context.Context, worker int) error {
 	mine := "" // the share that lies in the folder
 	for {
 		m, err := j.meeting(ctx)
-		if errors.Is(err, store.ErrNotExist) {
-			err = nil
-		}
-		if err != nil {
+		if err != nil && !errors.Is(err, store.ErrNotExist) {
 			return err
 		}
 		path := ""
