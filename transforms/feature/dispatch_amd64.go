@@ -11,15 +11,16 @@ import (
 
 // vectors reports whether lines are taken apart and hashed with AVX-512: with
 // the parts that processors have since Ice Lake and Zen 4.
-func vectors() bool { return kernel.AVX512() && hasVBMI2 }
+func vectors() bool { return kernel.AVX512() && hasIceLake }
 
-var hasVBMI2 = cpu.X86.HasAVX512VBMI2
+var hasIceLake = cpu.X86.HasAVX512VBMI2 && cpu.X86.HasAVX512IFMA
 
 // What the assembly takes as given.
 var (
 	_ = [1]int{}[unsafe.Offsetof(tokens{}.at)-8]
 	_ = [1]int{}[unsafe.Offsetof(tokens{}.letter)-8-4*4*(512+64)]
-	_ = [1]int{}[unsafe.Sizeof(tokens{})-unsafe.Offsetof(tokens{}.letter)-7*8*9-8]
+	_ = [1]int{}[unsafe.Offsetof(tokens{}.lo)-unsafe.Offsetof(tokens{}.letter)-7*8*9-8]
+	_ = [1]int{}[unsafe.Offsetof(tokens{}.several)-unsafe.Offsetof(tokens{}.lo)-3*8*(512+64)]
 	_ = [1]int{}[unsafe.Sizeof(masks{})-40]
 	_ = [1]int{}[unsafe.Offsetof(masks{}.cont)-32]
 )
@@ -33,6 +34,11 @@ func (l *line) classifyVector(raw []byte) int {
 
 func (l *line) splitVector() {
 	l.tokens.n = int(splitAVX512(&l.masks[0].letter, uintptr(l.from), uintptr(l.end), &l.tokens.n))
+}
+
+// lookVector reports whether a token has more than 16 bytes.
+func (l *line) lookVector() bool {
+	return lookAVX512(&l.low[0], &l.tokens.n, uintptr(l.tokens.n), &abbreviations[0]) != 0
 }
 
 func (l *line) hashVector(out []uint32, wordEnd, pairEnd int) (affixEnd int) {

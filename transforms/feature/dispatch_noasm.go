@@ -10,6 +10,8 @@ func (l *line) classifyVector([]byte) int { panic(missing) }
 
 func (l *line) splitVector() { panic(missing) }
 
+func (l *line) lookVector() bool { panic(missing) }
+
 func (l *line) hashVector([]uint32, int, int) int { panic(missing) }
 
 func finishVector([]uint32, uint32) { panic(missing) }

@@ -3,8 +3,11 @@ package feature
 import (
 	"bytes"
 	"fmt"
+	"io/fs"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -352,4 +355,49 @@ func FuzzExtract(f *testing.F) {
 		lines := yedda.Lines(text)
 		check(t, extract(text, lines, 1<<16, 1), len(lines), 1<<16)
 	})
+}
+
+// Distinct words have distinct keys, also where they differ in few letters, at
+// the ends of the 8 bytes that a key takes at a time.
+func TestWordKeys(t *testing.T) {
+	words := map[string]bool{}
+	_, texts, _ := readGoldens(t)
+	filepath.WalkDir(os.Getenv("LINNET_CORPUS"), func(path string, _ fs.DirEntry, err error) error {
+		if src, err := os.ReadFile(path); err == nil && filepath.Ext(path) == ".ann" {
+			texts = append(texts, yedda.Parse(src).Text)
+		}
+		return nil
+	})
+	for _, text := range texts {
+		for _, w := range bytes.FieldsFunc(bytes.ToLower(text), func(r rune) bool { return infoOf(r).class != letter }) {
+			words[string(w)] = true
+		}
+	}
+	r := rand.New(rand.NewPCG(9, 9))
+	for len(words) < 300_000 {
+		w := make([]byte, 1+r.IntN(40))
+		for i := range w {
+			w[i] = byte('a' + r.IntN(26))
+		}
+		words[string(w)] = true
+	}
+	for range 3 {
+		w := []byte("abcdefghijklmnopqrstuvwxyzabcdefghij")[:7+r.IntN(30)]
+		for n := range 1 << 18 { // four letters at each of nine places
+			for i, at := range []int{0, 6, 7, 8, 14, 15, 16, 31, 32} {
+				if at < len(w) {
+					w[at] = 'a' + byte(n>>(2*i)&3)
+				}
+			}
+			words[string(w)] = true
+		}
+	}
+	seen := make(map[uint64]string, len(words))
+	for w := range words {
+		key := wordKey([]byte(w+strings.Repeat("\x00", 16)), 0, int32(len(w)))
+		if before, ok := seen[key]; ok || key == 0 {
+			t.Fatalf("%q has the key of %q, %#x", w, before, key)
+		}
+		seen[key] = w
+	}
 }

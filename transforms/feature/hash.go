@@ -360,10 +360,14 @@ func (l *line) part(h uint32, k int) uint32 {
 }
 
 // Keys of the counts of a document are hashes of 64 bits, so that distinct
-// words practically never meet.
+// words practically never meet. A word of at most 8 bytes is multiplied by an
+// odd number, which no two share. The bytes from the ninth to the 16th are
+// multiplied as well, and the halves of that product change places: what stands
+// in the high bits of one, where a difference in the last bytes ends, meets the
+// low bits of the other.
 
 const (
-	key0 = 0xa0761d6478bd642f
+	key0 = 0x9e79a397ba00b9cd // tells abbreviations apart too
 	key1 = 0xe7037ed1a0b428db
 )
 
@@ -392,15 +396,87 @@ func load16(low []byte, at, n int32) (lo, hi uint64) {
 // bytes behind at. The key is never 0.
 func wordKey(low []byte, at, end int32) uint64 {
 	lo, hi := load16(low, at, end-at)
-	return wordKeyOf(lo, hi, low, at, end)
-}
-
-// wordKeyOf is wordKey of a word that begins with lo and hi.
-func wordKeyOf(lo, hi uint64, low []byte, at, end int32) uint64 {
-	h := mix(lo^key0, hi^key1) ^ uint64(end-at)
+	key := keyOf(lo, hi)
 	for at += 16; at < end; at += 16 {
 		lo, hi = load16(low, at, end-at)
-		h = mix(h^lo, hi^key1)
+		key = mix(key^lo, hi^key1) | 1
 	}
-	return mix(h, key0) | 1
+	return key
+}
+
+// keyOf is the key of a word of at most 16 bytes.
+func keyOf(lo, hi uint64) uint64 {
+	a := lo * key0
+	return a ^ a>>32 ^ bits.RotateLeft64(hi*key1, 32) | 1
+}
+
+// abbreviations are the words that line.abbreviation knows, each where keyOf's
+// product has it in its highest bits.
+var abbreviations [16]uint64
+
+func init() {
+	for _, w := range []uint64{wordN, wordNov, wordSp, wordComb, wordGen, wordNom, wordVar, wordFr, wordPers, wordEx, wordEt} {
+		abbreviations[abbreviationSlot(w)] = w
+	}
+}
+
+func abbreviationSlot(lo uint64) uint64 { return lo * key0 >> 60 }
+
+// factors are odd: the places of the tokens in a line's norm.
+var factors [maxTokens]uint64
+
+func init() {
+	f := uint64(key0)
+	for i := range factors {
+		f = mix(f, key1) | 1
+		factors[i] = f
+	}
+}
+
+// look finds the keys of the tokens and what else find wants to know of them.
+func (l *line) look() {
+	t, low := &l.tokens, l.low
+	if t.n > 0 && vectors() {
+		if l.lookVector() {
+			for k := range t.n { // a word goes on behind hi
+				if at, end := t.at[k], t.end[k]; end-at > 16 && t.letter.has(k) {
+					t.keys[k] = wordKey(low, at, end)
+				}
+			}
+		}
+		return
+	}
+	for w := range (t.n + 63) / 64 {
+		base := w << 6
+		at, end, runes := (*[64]int32)(t.at[base:]), (*[64]int32)(t.end[base:]), (*[64]int32)(t.runes[base:])
+		keys := (*[64]uint64)(t.keys[base:])
+		several, known, four := uint64(0), uint64(0), uint64(0)
+		for x := t.letter[w]; x != 0; x &= x - 1 {
+			p := bits.TrailingZeros64(x) & 63
+			lo, hi := load16(low, at[p], end[p]-at[p])
+			keys[p] = keyOf(lo, hi)
+			if end[p]-at[p] > 16 {
+				keys[p] = wordKey(low, at[p], end[p])
+			}
+			several |= one(runes[p] > 1) << p
+			known |= one(abbreviations[abbreviationSlot(lo)] == lo) << p
+		}
+		for x := t.digit[w]; x != 0; x &= x - 1 {
+			p := bits.TrailingZeros64(x) & 63
+			keys[p] = digitsKey
+			four |= one(runes[p] == 4) << p
+		}
+		t.several[w], t.known[w], t.four[w] = several, known, four
+	}
+}
+
+// digitsKey stands for a run of digits in a line's norm.
+const digitsKey = 0x8ebc6af09c88c6e3
+
+// one is 1 for true.
+func one(b bool) (n uint64) {
+	if b {
+		n = 1
+	}
+	return n
 }

@@ -81,9 +81,6 @@ func pack(b []byte) uint32 {
 	return 0
 }
 
-// digitsKey stands for a run of digits in a line's norm.
-const digitsKey = 0x8ebc6af09c88c6e3
-
 // find looks for the patterns in l. It appends the key of each word of two or
 // more small letters to words and that of each genus, once a line, to genera:
 // \b([A-Z][a-z]{3,})\s+(?:cf\. |aff\. )?[a-z]{4}
@@ -95,12 +92,13 @@ func (l *line) find(words, genera []uint64) (marks, []uint64, []uint64) {
 	var m marks
 	t, low := &l.tokens, l.low
 	ownGenera := len(genera)
-	norm, normLength := uint64(0), l.letters
+	norm, normLength, normed := uint64(0), l.letters, 0
 	beforeOther, beforeOwn := uint64(0), uint64(0) // 1 if the token before is of class other; of letters, digits or _
 	seeking, numbers := true, 0
 	for w := range (t.n + 63) / 64 {
 		base := w << 6
 		at, end, runes := (*[64]int32)(t.at[base:]), (*[64]int32)(t.end[base:]), (*[64]int32)(t.runes[base:])
+		keys := (*[64]uint64)(t.keys[base:])
 		letters, digits := t.letter[w], t.digit[w]
 		others := until(base, t.n) &^ (letters | digits)
 		small := letters &^ (t.title[w] | t.capitals[w] | t.mixed[w])
@@ -118,33 +116,26 @@ func (l *line) find(words, genera []uint64) (marks, []uint64, []uint64) {
 
 		parted := t.spaced[w] | others<<1 | beforeOther
 		beforeOther = others >> 63
-		if norm == 0 { // before the first word there is nothing to part from
+		if normed == 0 { // before the first word there is nothing to part from
 			parted &^= (letters | digits) & -(letters | digits)
 		}
 		normLength += bits.OnesCount64(digits) + bits.OnesCount64(parted&(letters|digits))
-		known := uint64(0) // what may be an abbreviation
 		for x := letters | digits; x != 0; x &= x - 1 {
 			p := bits.TrailingZeros64(x) & 63
-			lo, hi := load16(low, at[p], end[p]-at[p])
-			key := wordKeyOf(lo, hi, low, at[p], end[p])
-			l.keys[p] = key
-			known |= one(uint64(abbreviations[uint32(lo)*abbreviationFactor>>27]) == lo) << p
-			isDigit := -(digits >> p & 1)
-			norm = mix(norm^(key&^isDigit|digitsKey&isDigit+parted>>p&1), key1)
+			norm += (keys[p] + parted>>p&1) * factors[normed&(maxTokens-1)]
+			normed++
 		}
 
 		own := letters | digits | scores
 		free := ^(own<<1 | beforeOwn) | t.spaced[w] // not glued
 		beforeOwn = own >> 63
-		for x := small & free; x != 0; x &= x - 1 {
-			if p := bits.TrailingZeros64(x) & 63; runes[p] > 1 {
-				words = append(words, l.keys[p])
-			}
+		for x := small & free & t.several[w]; x != 0; x &= x - 1 {
+			words = append(words, keys[bits.TrailingZeros64(x)&63])
 		}
 		next := (t.letter[w]&t.spaced[w])>>1 | (t.letter[w+1]&t.spaced[w+1])<<63
 		for x := t.title[w] & t.upper[w] & free & next; x != 0; x &= x - 1 {
 			p := bits.TrailingZeros64(x) & 63
-			if key := l.keys[p]; runes[p] > 3 && l.epithet(base+p+1) && !slices.Contains(genera[ownGenera:], key) {
+			if key := keys[p]; runes[p] > 3 && l.epithet(base+p+1) && !slices.Contains(genera[ownGenera:], key) {
 				genera = append(genera, key)
 			}
 		}
@@ -156,11 +147,11 @@ func (l *line) find(words, genera []uint64) (marks, []uint64, []uint64) {
 			if seeking && p < 64 {
 				seeking = false
 				if t.upper[w]>>p&1 != 0 {
-					m.first = l.capitalisedKey(base+p, l.keys[p])
+					m.first = l.capitalisedKey(base+p, keys[p])
 				}
 			}
 		}
-		for x := letters & known & free; x != 0; x &= x - 1 {
+		for x := letters & t.known[w] & free; x != 0; x &= x - 1 {
 			l.abbreviation(&m, base+bits.TrailingZeros64(x))
 		}
 		if l.wide {
@@ -170,12 +161,11 @@ func (l *line) find(words, genera []uint64) (marks, []uint64, []uint64) {
 				}
 			}
 		}
-		for x := digits; x != 0; x &= x - 1 {
-			k := base + bits.TrailingZeros64(x)
-			if t.runes[k] == 4 && !m.year {
-				m.year = l.isYear(k)
-			}
-			if k+1 < t.n && !m.measure {
+		for x := digits & t.four[w]; x != 0 && !m.year; x &= x - 1 {
+			m.year = l.isYear(base + bits.TrailingZeros64(x))
+		}
+		for x := digits; x != 0 && !m.measure; x &= x - 1 {
+			if k := base + bits.TrailingZeros64(x); k+1 < t.n {
 				m.measure = l.isUnit(k + 1)
 			}
 		}
@@ -185,26 +175,6 @@ func (l *line) find(words, genera []uint64) (marks, []uint64, []uint64) {
 		m.norm = norm | 1
 	}
 	return m, words, genera
-}
-
-// one is 1 for true.
-func one(b bool) (n uint64) {
-	if b {
-		n = 1
-	}
-	return n
-}
-
-// abbreviations are the words that line.abbreviation knows, in a table without
-// collisions.
-var abbreviations [32]uint32
-
-const abbreviationFactor = 0x9e377a6d
-
-func init() {
-	for _, w := range []uint32{wordN, wordNov, wordSp, wordComb, wordGen, wordNom, wordVar, wordFr, wordPers, wordEx, wordEt} {
-		abbreviations[w*abbreviationFactor>>27] = w
-	}
 }
 
 // capitalisedKey returns the key of the capital and the small letters after

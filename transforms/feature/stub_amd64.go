@@ -21,9 +21,16 @@ func classifyAVX512(raw *byte, n uintptr, low *byte, m *uint64) (done uintptr)
 //go:noescape
 func splitAVX512(m *uint64, from uintptr, end uintptr, t *int) (n uintptr)
 
-// hashTokensAVX512 writes the hashes of t's n ≥ 1 tokens, and the affixes of
-// words of letters as if each character were a byte. It may read four bytes
-// before low and behind a token.
+// lookAVX512 writes what line.look does of t's n ≥ 1 tokens, and lo and hi. The
+// keys are those of the tokens' first 16 bytes; long is not 0 where a token has
+// more. It reads 16 bytes from the begin of a token on.
+//
+//go:noescape
+func lookAVX512(low *byte, t *int, n uintptr, abbreviations *uint64) (long uint64)
+
+// hashTokensAVX512 writes the hashes of t's n ≥ 1 tokens, at which look has
+// looked, and the affixes of words of letters as if each character were a byte.
+// It may read four bytes before low and eight behind a token.
 //
 //go:noescape
 func hashTokensAVX512(low *byte, t *int, n uintptr, words *uint32, pairs *uint32, affixes *uint32) (numAffixes uintptr)

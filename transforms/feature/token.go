@@ -35,6 +35,14 @@ type tokens struct {
 	title, capitals, mixed bitset
 
 	_ uint64 // behind the last bitset
+
+	// What line.look writes. Of each token the first 8 bytes of what is hashed
+	// and the 8 behind them, zeros behind its end: of vectors alone.
+	lo, hi [maxTokens + 64]uint64
+	keys   [maxTokens + 64]uint64 // of letters, and digitsKey of digits
+	// Bits that other classes have are nothing: a word with more than one
+	// character, one that may be an abbreviation, and a number of four digits.
+	several, known, four bitset
 }
 
 // bitset has a word more than the tokens need, for what looks at the next.
@@ -92,8 +100,7 @@ type line struct {
 	letters, uppers, digits, others, spaces int // characters of the head
 	words, capitalised                      int // parts between white space; those beginning with a capital
 
-	buf  []byte     // behind orig where that is not the line itself
-	keys [64]uint64 // of tokens that find looks at
+	buf []byte // behind orig where that is not the line itself
 	// What the first token's and the first two tokens' hash is behind each byte.
 	ones, twos [maxHead]uint32
 }
@@ -106,6 +113,7 @@ func (l *line) read(raw []byte) {
 	l.margin(raw)
 	l.split()
 	l.count()
+	l.look()
 }
 
 const (

@@ -53,6 +53,17 @@ func TestVectors(t *testing.T) {
 		} {
 			differ(b.name, *b.got, *b.want)
 		}
+		for k := range n {
+			if got.tokens.class(k) != other {
+				differ("key", got.tokens.keys[k], want.tokens.keys[k])
+			}
+		}
+		for w := range (n + 63) / 64 {
+			letters, digits := want.tokens.letter[w], want.tokens.digit[w]
+			differ("what may be an abbreviation", got.tokens.known[w]&letters, want.tokens.known[w])
+			differ("words of several characters", got.tokens.several[w]&letters, want.tokens.several[w])
+			differ("numbers of four", got.tokens.four[w]&digits, want.tokens.four[w])
+		}
 		const guard = 0xfeedbeef
 		for i := range gotOut {
 			gotOut[i] = guard
@@ -76,7 +87,7 @@ func TestVectors(t *testing.T) {
 	for c := range byte(0x80) {
 		try([]byte{'a', c, 'B', c, c})
 	}
-	for _, unit := range []string{"a", "A", "1", ".", " ", "Ab", "aB", "ABc1", "a ", "a. ", "1-", "É", "–", "١", "Amanita", "𐐀"} {
+	for _, unit := range []string{"a", "A", "1", ".", " ", "Ab", "aB", "ABc1", "a ", "a. ", "1-", "nov. sp ", "É", "–", "١", "Amanita", "𐐀"} {
 		for n := range 140 {
 			try([]byte(strings.Repeat(unit, n)))
 			try([]byte(" " + strings.Repeat(unit, n) + " x"))

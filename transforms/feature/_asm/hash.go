@@ -20,88 +20,137 @@ const (
 	prefixSeed  = fnvBasis ^ 0x200
 )
 
-// fnv is what hashes of FNV-1a need, one a lane.
+// fnv is what hashes of FNV-1a need: two vectors of 8 hashes each, in the low
+// halves of 64 bits. What is above never reaches them.
 type fnv struct {
-	prime  VecVirtual
-	counts Mem           // 0 to 15
-	byteOf [4]VecVirtual // byte i of each lane, as a number
+	prime   VecVirtual    // in all lanes of 32 bits
+	inverse Mem           // powers of the prime's inverse, from 0 to 15
+	byteOf  [8]VecVirtual // byte i of each lane, as a number
+	counts  Mem           // 0 to 15
 }
 
 func newFNV() *fnv {
-	var count [16]uint32
-	for i := range count {
-		count[i] = uint32(i)
+	var count, power [16]uint32
+	inverse := uint32(1)
+	for range 32 { // Newton's steps, more than enough
+		inverse *= 2 - fnvPrime*inverse
 	}
-	f := &fnv{prime: every(fnvPrime), counts: words("counts", count[:]...)}
-	for i := range f.byteOf {
-		var w [4]uint32
-		for k := range w {
-			w[k] = 0x80808000 | uint32(4*k+i)
+	for i := range count {
+		count[i], power[i] = uint32(i), 1
+		if i > 0 {
+			power[i] = power[i-1] * inverse
 		}
+	}
+	f := &fnv{prime: every(fnvPrime), inverse: words("inverse", power[:]...), counts: words("counts", count[:]...)}
+	for i := range f.byteOf {
 		f.byteOf[i] = ZMM()
-		VBROADCASTI32X4(words(fmt.Sprintf("byte%d", i), w[:]...), f.byteOf[i])
+		VBROADCASTI32X4(words(fmt.Sprintf("byte%dOf8", i), 0x80808000|uint32(i), 0x80808080, 0x80808000|uint32(8+i), 0x80808080), f.byteOf[i])
 	}
 	return f
 }
 
 func (f *fnv) number(i int) Mem { return f.counts.Offset(4 * i) }
 
-// step is hash = (hash ^ c)·prime in the lanes of k, or in all.
-func (f *fnv) step(hash, c VecVirtual, k Register) {
-	x := ZMM()
-	VPXORD(c, hash, x)
-	if k == nil {
-		VPMULLD(f.prime, x, hash)
-	} else {
-		VPMULLD(f.prime, x, k, hash)
+// lanes are 16 numbers, or hashes, as fnv has them.
+type lanes [2]VecVirtual
+
+func newLanes() lanes { return lanes{ZMM(), ZMM()} }
+
+// product is z = x·prime.
+func (f *fnv) product(x, z VecVirtual) {
+	VPXORQ(z, z, z)
+	VPMADD52LUQ(f.prime, x, z)
+}
+
+// steps goes on with hashes over bytes from to to of each lane of q.
+func (f *fnv) steps(from, to int, q lanes, hashes []lanes) {
+	c, x := ZMM(), ZMM()
+	for i := from; i < to; i++ {
+		for half := range q {
+			VPSHUFB(f.byteOf[i], q[half], c)
+			for _, h := range hashes {
+				VPXORQ(c, h[half], x)
+				f.product(x, h[half])
+			}
+		}
 	}
 }
 
-// walk goes on with hashes over size bytes of low from offset at on. The first
-// bytes, four in a lane, it leaves in quads or, where they are there, takes
-// from them. It needs K1 and K2.
-func (f *fnv) walk(name string, low Register, at, size VecVirtual, quads []VecVirtual, hashes ...VecVirtual) {
-	c := ZMM()
-	four := func(q, size VecVirtual) {
-		for i := range f.byteOf {
-			if i > 0 {
-				VPCMPD_BCST(Imm(greater), f.number(i), size, K1)
+// walk goes on with hashes over the tokens at offset at of low, of size bytes,
+// of which lo and hi have the first 16. All lanes take the same number of
+// steps: behind a token's end they are over zeros, multiply alone and are
+// undone by a power of the prime's inverse. It needs K1 and K2.
+func (f *fnv) walk(name string, low Register, at, size VecVirtual, lo, hi lanes, hashes ...lanes) {
+	over := ZMM() // steps that were too many
+	undo := func() {
+		power, x := ZMM(), YMM()
+		VPERMD(f.inverse, over, power)
+		for half := range lo {
+			p := ZMM()
+			if half == 0 {
+				VPMOVZXDQ(power.AsY(), p)
+			} else {
+				VEXTRACTI64X4(Imm(1), power, x)
+				VPMOVZXDQ(x, p)
 			}
-			VPSHUFB(f.byteOf[i], q, c)
 			for _, h := range hashes {
-				f.step(h, c, K1)
+				VPMULUDQ(p, h[half], h[half])
 			}
 		}
 	}
-	gather := func(place VecVirtual, disp int) VecVirtual {
-		q := ZMM()
-		VPXORD(q, q, q)
-		KMOVW(K1, K2)
-		VPGATHERDD(Mem{Base: low, Index: place, Scale: 1, Disp: disp}, K2, q)
-		return q
+	longer := func(n int, label string) { // goes on where a token has more than n bytes
+		VPCMPD_BCST(Imm(greater), f.number(n), size, K1)
+		KORTESTW(K1, K1)
+		JEQ(LabelRef(name + label))
 	}
+	VPBROADCASTD(f.number(8), over)
+	VPSUBD(size, over, over)
+	f.steps(0, 8, lo, hashes)
+	longer(8, "last")
+	VPADDD_BCST(f.number(4), over, over)
+	f.steps(0, 4, hi, hashes)
+	longer(12, "last")
+	VPADDD_BCST(f.number(4), over, over)
+	f.steps(4, 8, hi, hashes)
+	Label(name + "last")
+	VPMAXSD_BCST(f.number(0), over, over)
+	undo()
+
 	left, place := ZMM(), ZMM()
-	VMOVDQA32(size, left)
-	for i := range quads {
-		VPCMPD_BCST(Imm(greater), f.number(0), left, K1)
-		if i > 1 {
-			KORTESTW(K1, K1)
-			JEQ(LabelRef(name + "done"))
-		}
-		if quads[i] == nil {
-			quads[i] = gather(at, 4*i)
-		}
-		four(quads[i], left)
-		VPSUBD_BCST(f.number(4), left, left)
-	}
-	VMOVDQA32(at, place)
+	VPSUBD_BCST(f.number(15), size, left)
+	VPSUBD_BCST(f.number(1), left, left)
+	VPADDD_BCST(f.number(15), at, place)
+	VPADDD_BCST(f.number(1), place, place)
 	Label(name + "more")
 	VPCMPD_BCST(Imm(greater), f.number(0), left, K1)
 	KORTESTW(K1, K1)
 	JEQ(LabelRef(name + "done"))
-	four(gather(place, 4*len(quads)), left)
-	VPADDD_BCST(f.number(4), place, place)
-	VPSUBD_BCST(f.number(4), left, left)
+	VPBROADCASTD(f.number(8), over)
+	VPSUBD(left, over, over)
+	VPMAXSD_BCST(f.number(0), over, over)
+	VPMINSD_BCST(f.number(8), over, over)
+	rest := newLanes()
+	for half, q := range rest {
+		index, shift, x := YMM(), ZMM(), ZMM()
+		VPSLLD(Imm(3), over, x)
+		if half == 0 {
+			VMOVDQA64(place.AsY(), index)
+		} else {
+			VEXTRACTI64X4(Imm(1), place, index)
+			VEXTRACTI64X4(Imm(1), x, x.AsY())
+			KSHIFTRW(Imm(8), K1, K1)
+		}
+		VPMOVZXDQ(x.AsY(), shift)
+		KMOVB(K1, K2)
+		VPXORQ(q, q, q)
+		VPGATHERDQ(Mem{Base: low, Index: index, Scale: 1}, K2, q)
+		VPSLLVQ(shift, q, q)
+		VPSRLVQ(shift, q, q)
+	}
+	f.steps(0, 8, rest, hashes)
+	undo()
+	VPADDD_BCST(f.number(8), place, place)
+	VPSUBD_BCST(f.number(8), left, left)
 	JMP(LabelRef(name + "more"))
 	Label(name + "done")
 }
@@ -109,24 +158,28 @@ func (f *fnv) walk(name string, low Register, at, size VecVirtual, quads []VecVi
 // hashTokens takes 16 tokens at a time, one a lane.
 func hashTokens() {
 	TEXT("hashTokensAVX512", NOSPLIT, "func(low *byte, t *int, n uintptr, words, pairs, affixes *uint32) (numAffixes uintptr)")
-	Doc("hashTokensAVX512 writes the hashes of t's n ≥ 1 tokens, and the affixes of",
-		"words of letters as if each character were a byte. It may read four bytes",
-		"before low and behind a token.")
+	Doc("hashTokensAVX512 writes the hashes of t's n ≥ 1 tokens, at which look has",
+		"looked, and the affixes of words of letters as if each character were a byte.",
+		"It may read four bytes before low and eight behind a token.")
 	Pragma("noescape")
 	low, t, n := param("low"), param("t"), slot("n")
 	word, pair, affix := param("words"), param("pairs"), param("affixes")
 
 	f := newFNV()
-	number, byteOf, step := f.number, f.byteOf, f.step
-	var lowIndex, highIndex, turned [16]uint32
-	for i := range uint32(8) {
-		lowIndex[2*i], lowIndex[2*i+1] = i, 16+i
-		highIndex[2*i], highIndex[2*i+1] = 8+i, 24+i
-	}
+	number := f.number
+	var evenIndex, turned, turnedEven [16]uint32
 	for i := range uint32(16) {
-		turned[i] = i%4*4 + i/4
+		evenIndex[i], turned[i] = 2*i, i%4*4+i/4
+		turnedEven[i] = 2 * turned[i]
 	}
-	lowHalf, highHalf, turn := words("lowHalf", lowIndex[:]...), words("highHalf", highIndex[:]...), words("turn", turned[:]...)
+	evens, turn, turnEvens := words("evens", evenIndex[:]...), words("turn", turned[:]...), words("turnEvens", turnedEven[:]...)
+	// pick takes the lanes of 32 bits of x that index has.
+	pick := func(x lanes, index Mem) VecVirtual {
+		y := ZMM()
+		VMOVDQU32(index, y)
+		VPERMI2D(x[1], x[0], y)
+		return y
+	}
 
 	// store writes the lanes of mask's low 16 bits side by side, and moves dst on.
 	store := func(x VecVirtual, mask Register, dst Register) {
@@ -163,70 +216,77 @@ func hashTokens() {
 		return r
 	}
 	KMOVW(valid.As32(), K1)
-	at, end, size := ZMM(), ZMM(), ZMM()
+	at, size := ZMM(), ZMM()
 	VMOVDQU32_Z(Mem{Base: t, Index: k, Scale: 4, Disp: offAt}, K1, at)
-	VMOVDQU32_Z(Mem{Base: t, Index: k, Scale: 4, Disp: offHashed}, K1, end)
-	VPSUBD(at, end, size)
-
-	own, first, second := every(wordSeed), every(pairSeed), ZMM()
-	// The second walk goes on where the token before ended.
-	var quad [4]VecVirtual
-	f.walk("own", low, at, size, quad[:], own, first)
-
-	// Pairs.
-	{
-		one, last := ZMM(), ZMM()
-		VPXORD_BCST(number(1), first, one)
-		VPMULLD(f.prime, one, first)
-		VMOVDQA32(before, last)
-		VMOVDQA32(first, before)
-		VALIGND(Imm(15), last, first, second)
+	VMOVDQU32_Z(Mem{Base: t, Index: k, Scale: 4, Disp: offHashed}, K1, size)
+	VPSUBD(at, size, size)
+	lo, hi := newLanes(), newLanes()
+	for half := range lo {
+		VMOVDQU64(Mem{Base: t, Index: k, Scale: 8, Disp: offLo + 64*half}, lo[half])
+		VMOVDQU64(Mem{Base: t, Index: k, Scale: 8, Disp: offHi + 64*half}, hi[half])
 	}
-	f.walk("pair", low, at, size, quad[:], second)
+
+	own, first, second := lanes{every(wordSeed), every(wordSeed)}, lanes{every(pairSeed), every(pairSeed)}, newLanes()
+	f.walk("own", low, at, size, lo, hi, own, first)
+
+	// Pairs. The second walk goes on where the token before ended.
+	{
+		x := ZMM()
+		for _, h := range first {
+			VPXORD_BCST(number(1), h, x)
+			f.product(x, h)
+		}
+		VALIGNQ(Imm(7), before, first[0], second[0])
+		VALIGNQ(Imm(7), first[0], first[1], second[1])
+		VMOVDQA64(first[1], before)
+	}
+	f.walk("pair", low, at, size, lo, hi, second)
 	{
 		m := GP64()
 		MOVQ(valid, m)
 		ANDQ(notFirst, m)
 		MOVQ(U32(0xffff), notFirst)
 		KMOVW(m.As32(), K1)
-		VMOVDQU32(second, K1, Mem{Base: pair, Index: k, Scale: 4, Disp: -4})
+		VMOVDQU32(pick(second, evens), K1, Mem{Base: pair, Index: k, Scale: 4, Disp: -4})
 	}
 
 	// Words: that with its shape, where there is a capital, and the word.
 	{
 		capitals, mixed := bits(offCapitals), bits(offMixed)
-		shaped := bits(offTitle)
-		shape := every('C')
-		x, m := every('X'), every('M')
-		KMOVW(capitals.As32(), K1)
-		VMOVDQA32(x, K1, shape)
-		KMOVW(mixed.As32(), K1)
-		VMOVDQA32(m, K1, shape)
+		shaped, odd, even, mask := bits(offTitle), GP64(), GP64(), GP64()
+		KMOVW(capitals.As32(), K2)
+		KMOVW(mixed.As32(), K3)
 		ORQ(capitals, shaped)
 		ORQ(mixed, shaped)
-		with := ZMM()
-		VMOVDQA32(own, with)
-		step(with, shape, nil)
-		odd, even, mask := GP64(), GP64(), GP64()
 		MOVQ(U32(0x55555555), even)
 		LEAQ(Mem{Base: even, Index: even, Scale: 1}, odd)
+		KMOVW(odd.As32(), K4)
 		PDEPQ(even, shaped, mask)
 		PDEPQ(odd, valid, odd)
 		ORQ(odd, mask)
-		for _, half := range []Mem{lowHalf, highHalf} {
-			index := ZMM()
-			VMOVDQU32(half, index)
-			VPERMI2D(own, with, index)
-			store(index, mask, word)
+		shape, toX, toM := every('C'), every('C'^'X'), every('C'^'M')
+		for half, h := range own {
+			x, both := ZMM(), ZMM()
+			if half > 0 {
+				KSHIFTRW(Imm(8), K2, K2)
+				KSHIFTRW(Imm(8), K3, K3)
+			}
+			VPXORQ(shape, h, x)
+			VPXORQ(toX, x, K2, x)
+			VPXORQ(toM, x, K3, x)
+			f.product(x, both)
+			VPSHUFD(Imm(0xa0), h, K4, both)
+			store(both, mask, word)
 			SHRQ(Imm(16), mask)
 		}
 	}
 
 	// Affixes. Lanes are turned so that of four tokens' all stand together.
 	{
-		runes := ZMM()
+		runes, end := ZMM(), ZMM()
 		KMOVW(bits(offLetter).As32(), K1)
 		VMOVDQU32(Mem{Base: t, Index: k, Scale: 4, Disp: offRunes}, runes)
+		VMOVDQU32(Mem{Base: t, Index: k, Scale: 4, Disp: offEnd}, end)
 		mask := zero64()
 		for i, nibble := range []uint64{0x1111111111111111, 0x2222222222222222, 0x4444444444444444} {
 			spread, m := GP64(), GP64()
@@ -242,24 +302,33 @@ func hashTokens() {
 			}
 			ORQ(m, mask)
 		}
-		final, initial, index := ZMM(), ZMM(), ZMM()
+		final, index := ZMM(), ZMM()
 		VPXORD(final, final, final)
 		VPGATHERDD(Mem{Base: low, Index: end, Scale: 1, Disp: -4}, K3, final)
 		VMOVDQU32(turn, index)
 		VPERMD(final, index, final)
-		VPERMD(quad[0], index, initial)
+		initial := pick(lo, turnEvens)
 		s2, s3, s4, p := every(suffix2Seed), every(suffix3Seed), every(suffix4Seed), every(prefixSeed)
-		c := ZMM()
-		for i := range byteOf {
-			VPSHUFB(byteOf[i], initial, c)
-			step(p, c, nil)
-			VPSHUFB(byteOf[i], final, c)
-			step(s4, c, nil)
+		c, byteOf := ZMM(), ZMM()
+		step := func(h VecVirtual) {
+			VPXORD(c, h, h)
+			VPMULLD(f.prime, h, h)
+		}
+		for i := range 4 {
+			var w [4]uint32
+			for k := range w {
+				w[k] = 0x80808000 | uint32(4*k+i)
+			}
+			VBROADCASTI32X4(words(fmt.Sprintf("byte%d", i), w[:]...), byteOf)
+			VPSHUFB(byteOf, initial, c)
+			step(p)
+			VPSHUFB(byteOf, final, c)
+			step(s4)
 			if i > 0 {
-				step(s3, c, nil)
+				step(s3)
 			}
 			if i > 1 {
-				step(s2, c, nil)
+				step(s2)
 			}
 		}
 		ab, cd, four := ZMM(), ZMM(), ZMM()

@@ -26,6 +26,13 @@ const (
 	offMixed    = offCapitals + bitsetSize
 	endTokens   = offMixed + bitsetSize
 
+	offLo      = endTokens + 8
+	offHi      = offLo + 8*tokenRoom
+	offKeys    = offHi + 8*tokenRoom
+	offSeveral = offKeys + 8*tokenRoom
+	offKnown   = offSeveral + bitsetSize
+	offFour    = offKnown + bitsetSize
+
 	offMaskLetter = 0
 	offMaskDigit  = 8
 	offMaskSpace  = 16
@@ -45,6 +52,7 @@ func main() {
 	ConstraintExpr("!noasm")
 	classify()
 	split()
+	look()
 	hashTokens()
 	finish()
 	Generate()
@@ -74,6 +82,13 @@ func every(x uint32) VecVirtual {
 	r, z := GP32(), ZMM()
 	MOVL(U32(x), r)
 	VPBROADCASTD(r, z)
+	return z
+}
+
+func every64(x uint64) VecVirtual {
+	r, z := GP64(), ZMM()
+	MOVQ(U64(x), r)
+	VPBROADCASTQ(r, z)
 	return z
 }
 
