@@ -179,9 +179,16 @@ func (p *part) generaOf(rows []row, i int) []uint64 {
 
 // countSmall counts the words of p in small letters, as far as the table has
 // them. Several parts may be counted at once.
+//
+// Whether it has a word cannot be foretold, so that a part alone counts without
+// asking. A slot with another word is rare.
 func (d *document) countSmall(p *part) {
+	mask := uint64(len(d.words) - 1)
 	for _, key := range p.words {
-		if w := &d.words[d.wordSlot(key)]; w.key == key {
+		w := &d.words[key>>20&mask]
+		if len(d.parts) == 1 && one(w.key != key)&one(w.key != 0) == 0 {
+			w.small += uint32(one(w.key == key))
+		} else if w := &d.words[d.wordSlot(key)]; w.key == key {
 			atomic.AddUint32(&w.small, 1)
 		}
 	}

@@ -332,21 +332,23 @@ func (l *line) shapes(out []uint32) {
 	for k := range out {
 		i := letters&1 | digits&1<<1 | titles&1<<2 | capitals&1<<3 | mixed&1<<4
 		letters, digits, titles, capitals, mixed = letters>>1, digits>>1, titles>>1, capitals>>1, mixed>>1
-		c := uint32(shapeOf[i])
-		if t.runes[k] > 3 && i == 2 {
-			c = 'D'
-		}
-		if i > 0 {
-			h = (h ^ c) * fnvPrime
-		} else {
+		at, c := t.at[k], shapeOf[i|uint32(one(t.runes[k] > 3))<<5]
+		if l.wide && i == 0 && t.end[k]-at > 1 {
 			h = fnv(h, l.hashed(k))
+		} else {
+			c |= l.low[at] & -uint8(one(i == 0))
+			h = (h ^ uint32(c)) * fnvPrime
 		}
 		out[k] = h
 	}
 }
 
-// shapeOf is line.shape by the bits of letter, digit, title, capitals and mixed.
-var shapeOf = [32]uint8{1: 'x', 2: 'd', 1 | 4: 'C', 1 | 8: 'X', 1 | 16: 'M'}
+// shapeOf is line.shape by the bits of letter, digit, title, capitals, mixed
+// and whether there are more than three characters.
+var shapeOf = [64]uint8{
+	1: 'x', 2: 'd', 1 | 4: 'C', 1 | 8: 'X', 1 | 16: 'M',
+	32 | 1: 'x', 32 | 2: 'D', 32 | 1 | 4: 'C', 32 | 1 | 8: 'X', 32 | 1 | 16: 'M',
+}
 
 // hashed is what of token k is hashed.
 func (l *line) hashed(k int) []byte { return l.low[l.tokens.at[k]:l.tokens.hashed[k]] }
