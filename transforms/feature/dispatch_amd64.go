@@ -3,6 +3,8 @@
 package feature
 
 import (
+	"math/bits"
+	"slices"
 	"unsafe"
 
 	"github.com/linnet-ml/linnet/model/kernel"
@@ -39,6 +41,14 @@ func (l *line) splitVector() {
 // lookVector reports whether a token has more than 16 bytes.
 func (l *line) lookVector() bool {
 	return lookAVX512(&l.low[0], &l.tokens.n, uintptr(l.tokens.n), &abbreviations[0]) != 0
+}
+
+// sumVector may write 64 keys and more behind words.
+func sumVector(words []uint64, norm uint64, keys *[64]uint64, which, parted uint64, n int, small uint64) ([]uint64, uint64) {
+	end := len(words)
+	words = slices.Grow(words, 64+8)[:end+bits.OnesCount64(small)]
+	norm += sumAVX512(&keys[0], &factors[n], which, parted, &words[:end+1][end], small)
+	return words, norm
 }
 
 func (l *line) hashVector(out []uint32, wordEnd, pairEnd int) (affixEnd int) {

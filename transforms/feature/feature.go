@@ -15,9 +15,9 @@
 // that it is turned off, assembly finds and hashes the tokens of a line. It
 // equals the Go code beside it bit for bit: classifyAVX512 the loop of
 // line.classify, splitAVX512 that of line.split, lookAVX512 that of line.look,
-// hashTokensAVX512 that of line.hashTokens and finishAVX512 finish. They take
-// bytes for characters; uncont and mendAffixes put that right in lines beyond
-// ASCII.
+// hashTokensAVX512 that of line.hashTokens, sumAVX512 sum and finishAVX512
+// finish. They take bytes for characters; uncont and mendAffixes put that right
+// in lines beyond ASCII.
 package feature
 
 //go:generate go -C _asm run . -out ../feature_amd64.s -stubs ../stub_amd64.go -pkg feature

@@ -419,23 +419,24 @@ look:
 	VPSRLVQ       Z18, Z4, Z18
 	VPANDQ        Z18, Z14, Z14
 	VMOVDQU64     Z14, 14344(CX)(BX*8)
-	VPMULLQ       Z2, Z13, Z18
-	VPMULLQ       Z3, Z14, Z19
-	VPSRLQ        $0x3c, Z18, Z20
-	VPERMI2Q      Z1, Z0, Z20
-	VPCMPEQQ      Z13, Z20, K1
+	VMOVDQA64     Z13, Z18
+	VPMULLQ       Z2, Z13, Z19
+	VPMULLQ       Z3, Z14, Z20
+	VPSRLQ        $0x3c, Z19, Z21
+	VPERMI2Q      Z1, Z0, Z21
+	VPCMPEQQ      Z13, Z21, K1
 	KMOVB         K1, 23632(CX)(SI*1)
-	VPSRLQ        $0x20, Z18, Z20
-	VPRORQ        $0x20, Z19, Z19
-	VPTERNLOGQ    $0x96, Z20, Z19, Z18
-	VPORQ         Z5, Z18, Z18
+	VPSRLQ        $0x20, Z19, Z21
+	VPRORQ        $0x20, Z20, Z20
+	VPTERNLOGQ    $0x96, Z21, Z20, Z19
+	VPORQ         Z5, Z19, Z19
 	KMOVB         9296(CX)(SI*1), K1
-	VMOVDQA64     Z6, K1, Z18
-	VMOVDQU64     Z18, 18952(CX)(BX*8)
-	VEXTRACTI64X4 $0x01, Z11, Y18
+	VMOVDQA64     Z6, K1, Z19
+	VMOVDQU64     Z19, 18952(CX)(BX*8)
+	VEXTRACTI64X4 $0x01, Z11, Y19
 	KMOVB         K2, K1
 	VPXORQ        Z15, Z15, Z15
-	VPGATHERDQ    (AX)(Y18*1), K1, Z15
+	VPGATHERDQ    (AX)(Y19*1), K1, Z15
 	VEXTRACTI64X4 $0x01, Z17, Y17
 	VPMOVZXDQ     Y17, Z17
 	VPSRLVQ       Z17, Z4, Z17
@@ -450,24 +451,119 @@ look:
 	VPSRLVQ       Z11, Z4, Z11
 	VPANDQ        Z11, Z16, Z16
 	VMOVDQU64     Z16, 14408(CX)(BX*8)
-	VPMULLQ       Z2, Z15, Z11
-	VPMULLQ       Z3, Z16, Z12
-	VPSRLQ        $0x3c, Z11, Z17
-	VPERMI2Q      Z1, Z0, Z17
-	VPCMPEQQ      Z15, Z17, K1
+	VMOVDQA64     Z15, Z11
+	VPMULLQ       Z2, Z15, Z12
+	VPMULLQ       Z3, Z16, Z17
+	VPSRLQ        $0x3c, Z12, Z19
+	VPERMI2Q      Z1, Z0, Z19
+	VPCMPEQQ      Z15, Z19, K1
 	KMOVB         K1, 23633(CX)(SI*1)
-	VPSRLQ        $0x20, Z11, Z17
-	VPRORQ        $0x20, Z12, Z12
-	VPTERNLOGQ    $0x96, Z17, Z12, Z11
-	VPORQ         Z5, Z11, Z11
+	VPSRLQ        $0x20, Z12, Z19
+	VPRORQ        $0x20, Z17, Z17
+	VPTERNLOGQ    $0x96, Z19, Z17, Z12
+	VPORQ         Z5, Z12, Z12
 	KMOVB         9297(CX)(SI*1), K1
-	VMOVDQA64     Z6, K1, Z11
-	VMOVDQU64     Z11, 19016(CX)(BX*8)
+	VMOVDQA64     Z6, K1, Z12
+	VMOVDQU64     Z12, 19016(CX)(BX*8)
+	VMOVDQU32     evens<>+0(SB), Z12
+	VPERMI2D      Z11, Z18, Z12
+	VPCMPEQD.BCST signs<>+0(SB), Z12, K1
+	KMOVW         K1, 23848(CX)(SI*1)
+	VPCMPEQD.BCST signs<>+4(SB), Z12, K1
+	KMOVW         K1, 23920(CX)(SI*1)
+	VPCMPEQD.BCST signs<>+8(SB), Z12, K1
+	KMOVW         K1, 23992(CX)(SI*1)
+	VPCMPEQD.BCST signs<>+12(SB), Z12, K1
+	KMOVW         K1, 24064(CX)(SI*1)
+	VPCMPEQD.BCST signs<>+16(SB), Z12, K1
+	KMOVW         K1, K3
+	VPCMPEQD.BCST signs<>+20(SB), Z12, K1
+	KORW          K1, K3, K1
+	KMOVW         K1, K3
+	VPCMPEQD.BCST signs<>+24(SB), Z12, K1
+	KORW          K1, K3, K1
+	KMOVW         K1, 24136(CX)(SI*1)
+	VPCMPEQD.BCST signs<>+28(SB), Z12, K1
+	KMOVW         K1, 24208(CX)(SI*1)
 	ADDQ          $0x02, SI
 	ADDQ          $0x10, BX
 	CMPQ          BX, DX
 	JLT           look
 	MOVQ          DI, long+32(FP)
+	VZEROUPPER
+	RET
+
+DATA evens<>+0(SB)/4, $0x00000000
+DATA evens<>+4(SB)/4, $0x00000002
+DATA evens<>+8(SB)/4, $0x00000004
+DATA evens<>+12(SB)/4, $0x00000006
+DATA evens<>+16(SB)/4, $0x00000008
+DATA evens<>+20(SB)/4, $0x0000000a
+DATA evens<>+24(SB)/4, $0x0000000c
+DATA evens<>+28(SB)/4, $0x0000000e
+DATA evens<>+32(SB)/4, $0x00000010
+DATA evens<>+36(SB)/4, $0x00000012
+DATA evens<>+40(SB)/4, $0x00000014
+DATA evens<>+44(SB)/4, $0x00000016
+DATA evens<>+48(SB)/4, $0x00000018
+DATA evens<>+52(SB)/4, $0x0000001a
+DATA evens<>+56(SB)/4, $0x0000001c
+DATA evens<>+60(SB)/4, $0x0000001e
+GLOBL evens<>(SB), RODATA|NOPTR, $64
+
+DATA signs<>+0(SB)/4, $0x0000002c
+DATA signs<>+4(SB)/4, $0x0000002e
+DATA signs<>+8(SB)/4, $0x0000003b
+DATA signs<>+12(SB)/4, $0x00000028
+DATA signs<>+16(SB)/4, $0x0000003d
+DATA signs<>+20(SB)/4, $0x00000026
+DATA signs<>+24(SB)/4, $0x00a189e2
+DATA signs<>+28(SB)/4, $0x0000005f
+GLOBL signs<>(SB), RODATA|NOPTR, $32
+
+// func sumAVX512(keys *uint64, factors *uint64, which uint64, parted uint64, dst *uint64, words uint64) (sum uint64)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, POPCNT
+TEXT ·sumAVX512(SB), NOSPLIT, $0-56
+	MOVQ         keys+0(FP), AX
+	MOVQ         factors+8(FP), CX
+	MOVQ         which+16(FP), DX
+	MOVQ         parted+24(FP), BX
+	MOVQ         dst+32(FP), SI
+	MOVQ         words+40(FP), DI
+	MOVQ         $0x0000000000000001, R8
+	VPBROADCASTQ R8, Z1
+	VPXORQ       Z0, Z0, Z0
+
+sum:
+	VMOVDQU64     (AX), Z2
+	KMOVB         DI, K1
+	VPCOMPRESSQ.Z Z2, K1, Z3
+	VMOVDQU64     Z3, (SI)
+	MOVBLZX       DI, R8
+	POPCNTL       R8, R8
+	LEAQ          (SI)(R8*8), SI
+	KMOVB         BX, K1
+	VPADDQ        Z1, Z2, K1, Z2
+	KMOVB         DX, K1
+	VPCOMPRESSQ.Z Z2, K1, Z2
+	VPMULLQ       (CX), Z2, Z2
+	VPADDQ        Z2, Z0, Z0
+	MOVBLZX       DL, R8
+	POPCNTL       R8, R8
+	LEAQ          (CX)(R8*8), CX
+	ADDQ          $0x00000040, AX
+	SHRQ          $0x08, DI
+	SHRQ          $0x08, BX
+	SHRQ          $0x08, DX
+	JNE           sum
+	VEXTRACTI64X4 $0x01, Z0, Y2
+	VPADDQ        Y2, Y0, Y0
+	VEXTRACTI64X2 $0x01, Y0, X2
+	VPADDQ        X2, X0, X0
+	VPSHUFD       $0x4e, X0, X2
+	VPADDQ        X2, X0, X0
+	VMOVQ         X0, R8
+	MOVQ          R8, sum+48(FP)
 	VZEROUPPER
 	RET
 
@@ -1456,24 +1552,6 @@ DATA byte7Of8<>+4(SB)/4, $0x80808080
 DATA byte7Of8<>+8(SB)/4, $0x8080800f
 DATA byte7Of8<>+12(SB)/4, $0x80808080
 GLOBL byte7Of8<>(SB), RODATA|NOPTR, $16
-
-DATA evens<>+0(SB)/4, $0x00000000
-DATA evens<>+4(SB)/4, $0x00000002
-DATA evens<>+8(SB)/4, $0x00000004
-DATA evens<>+12(SB)/4, $0x00000006
-DATA evens<>+16(SB)/4, $0x00000008
-DATA evens<>+20(SB)/4, $0x0000000a
-DATA evens<>+24(SB)/4, $0x0000000c
-DATA evens<>+28(SB)/4, $0x0000000e
-DATA evens<>+32(SB)/4, $0x00000010
-DATA evens<>+36(SB)/4, $0x00000012
-DATA evens<>+40(SB)/4, $0x00000014
-DATA evens<>+44(SB)/4, $0x00000016
-DATA evens<>+48(SB)/4, $0x00000018
-DATA evens<>+52(SB)/4, $0x0000001a
-DATA evens<>+56(SB)/4, $0x0000001c
-DATA evens<>+60(SB)/4, $0x0000001e
-GLOBL evens<>(SB), RODATA|NOPTR, $64
 
 DATA turn<>+0(SB)/4, $0x00000000
 DATA turn<>+4(SB)/4, $0x00000004

@@ -424,8 +424,9 @@ func init() {
 
 func abbreviationSlot(lo uint64) uint64 { return lo * key0 >> 60 }
 
-// factors are odd: the places of the tokens in a line's norm.
-var factors [maxTokens]uint64
+// factors are odd: the places of the tokens in a line's norm. Assembly reads
+// eight at a time.
+var factors [maxTokens + 8]uint64
 
 func init() {
 	f := uint64(key0)
@@ -469,6 +470,18 @@ func (l *line) look() {
 			four |= one(runes[p] == 4) << p
 		}
 		t.several[w], t.known[w], t.four[w] = several, known, four
+		var signs [8]uint64
+		for x := until(base, t.n) &^ (t.letter[w] | t.digit[w]); x != 0; x &= x - 1 {
+			p := bits.TrailingZeros64(x) & 63
+			sign := signOf[low[at[p]]]
+			if low[at[p]] == 0xe2 && string(low[at[p]:end[p]]) == "≡" {
+				sign = authorSign
+			}
+			signs[sign&7] |= 1 << p
+		}
+		for i := range t.signs {
+			t.signs[i][w] = signs[i&7]
+		}
 	}
 }
 

@@ -28,8 +28,8 @@ type marks struct {
 	// first is the key of the word that ^\W*\d*\W*([A-Z][a-z]+) finds, or 0.
 	first uint64
 
-	// signs counts single characters by index in signOf.
-	signs [6]int32
+	// signs counts single characters by signOf.
+	signs [7]int32
 }
 
 // Characters that are counted.
@@ -38,10 +38,11 @@ const (
 	fullStop
 	semicolon
 	paren
-	authorSign // = or &
+	authorSign // = or & or ≡
+	underscore
 )
 
-var signOf = [256]uint8{',': comma, '.': fullStop, ';': semicolon, '(': paren, '=': authorSign, '&': authorSign}
+var signOf = [256]uint8{',': comma, '.': fullStop, ';': semicolon, '(': paren, '=': authorSign, '&': authorSign, '_': underscore}
 
 // Short words as the patterns compare them: bytes from the lowest.
 const (
@@ -90,7 +91,7 @@ func pack(b []byte) uint32 {
 // class, and what most tokens are not is left to bits.
 func (l *line) find(words, genera []uint64) (marks, []uint64, []uint64) {
 	var m marks
-	t, low := &l.tokens, l.low
+	t := &l.tokens
 	ownGenera := len(genera)
 	norm, normLength, normed := uint64(0), l.letters, 0
 	beforeOther, beforeOwn := uint64(0), uint64(0) // 1 if the token before is of class other; of letters, digits or _
@@ -103,16 +104,10 @@ func (l *line) find(words, genera []uint64) (marks, []uint64, []uint64) {
 		others := until(base, t.n) &^ (letters | digits)
 		small := letters &^ (t.title[w] | t.capitals[w] | t.mixed[w])
 
-		scores := uint64(0) // tokens _
-		for x := others; x != 0; x &= x - 1 {
-			p := bits.TrailingZeros64(x) & 63
-			c := low[at[p]]
-			m.signs[signOf[c]]++
-			scores |= one(c == '_') << p
-			if c == 0xe2 && string(low[at[p]:end[p]]) == "≡" {
-				m.author = true
-			}
+		for i := 1; i < len(m.signs); i++ {
+			m.signs[i] += int32(bits.OnesCount64(t.signs[i][w] & others))
 		}
+		scores := t.signs[underscore][w] & others
 
 		parted := t.spaced[w] | others<<1 | beforeOther
 		beforeOther = others >> 63
@@ -120,19 +115,12 @@ func (l *line) find(words, genera []uint64) (marks, []uint64, []uint64) {
 			parted &^= (letters | digits) & -(letters | digits)
 		}
 		normLength += bits.OnesCount64(digits) + bits.OnesCount64(parted&(letters|digits))
-		for x := letters | digits; x != 0; x &= x - 1 {
-			p := bits.TrailingZeros64(x) & 63
-			norm += (keys[p] + parted>>p&1) * factors[normed&(maxTokens-1)]
-			normed++
-		}
-
 		own := letters | digits | scores
 		free := ^(own<<1 | beforeOwn) | t.spaced[w] // not glued
 		beforeOwn = own >> 63
-		for x := small & free & t.several[w]; x != 0; x &= x - 1 {
-			words = append(words, keys[bits.TrailingZeros64(x)&63])
-		}
-		next := (t.letter[w]&t.spaced[w])>>1 | (t.letter[w+1]&t.spaced[w+1])<<63
+		words, norm = sum(words, norm, keys, letters|digits, parted, normed, small&free&t.several[w])
+		normed += bits.OnesCount64(letters | digits)
+		next := (t.letter[w]&t.spaced[w]&^t.upper[w])>>1 | (t.letter[w+1]&t.spaced[w+1]&^t.upper[w+1])<<63
 		for x := t.title[w] & t.upper[w] & free & next; x != 0; x &= x - 1 {
 			p := bits.TrailingZeros64(x) & 63
 			if key := keys[p]; runes[p] > 3 && l.epithet(base+p+1) && !slices.Contains(genera[ownGenera:], key) {
@@ -175,6 +163,23 @@ func (l *line) find(words, genera []uint64) (marks, []uint64, []uint64) {
 		m.norm = norm | 1
 	}
 	return m, words, genera
+}
+
+// sum appends those of keys that small has to words and adds those that which
+// has, each with its bit of parted, to norm, the first of them at place n.
+func sum(words []uint64, norm uint64, keys *[64]uint64, which, parted uint64, n int, small uint64) ([]uint64, uint64) {
+	if vectors() {
+		return sumVector(words, norm, keys, which, parted, n, small)
+	}
+	for x := which; x != 0; x &= x - 1 {
+		p := bits.TrailingZeros64(x) & 63
+		norm += (keys[p] + parted>>p&1) * factors[n&(maxTokens-1)]
+		n++
+	}
+	for x := small; x != 0; x &= x - 1 {
+		words = append(words, keys[bits.TrailingZeros64(x)&63])
+	}
+	return words, norm
 }
 
 // capitalisedKey returns the key of the capital and the small letters after

@@ -28,6 +28,13 @@ func splitAVX512(m *uint64, from uintptr, end uintptr, t *int) (n uintptr)
 //go:noescape
 func lookAVX512(low *byte, t *int, n uintptr, abbreviations *uint64) (long uint64)
 
+// sumAVX512 adds up those of 64 keys that which has, each with its bit of parted
+// and times the next factor, and writes those that words has to dst. It reads 8
+// factors, and writes 8 keys, at a time.
+//
+//go:noescape
+func sumAVX512(keys *uint64, factors *uint64, which uint64, parted uint64, dst *uint64, words uint64) (sum uint64)
+
 // hashTokensAVX512 writes the hashes of t's n ≥ 1 tokens, at which look has
 // looked, and the affixes of words of letters as if each character were a byte.
 // It may read four bytes before low and eight behind a token.

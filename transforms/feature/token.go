@@ -43,6 +43,7 @@ type tokens struct {
 	// Bits that other classes have are nothing: a word with more than one
 	// character, one that may be an abbreviation, and a number of four digits.
 	several, known, four bitset
+	signs                [7]bitset // tokens of class other, by signOf but for 0
 }
 
 // bitset has a word more than the tokens need, for what looks at the next.

@@ -4,6 +4,7 @@ package feature
 
 import (
 	"bytes"
+	"math/bits"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -14,7 +15,7 @@ import (
 // The assembly equals the Go code beside it, line by line and field by field.
 func TestVectors(t *testing.T) {
 	if !vectors() {
-		t.Skip("no AVX-512 with VBMI2 here")
+		t.Skip("no AVX-512 of Ice Lake here")
 	}
 	r := rand.New(rand.NewPCG(7, 7))
 	var got, want line
@@ -63,6 +64,10 @@ func TestVectors(t *testing.T) {
 			differ("what may be an abbreviation", got.tokens.known[w]&letters, want.tokens.known[w])
 			differ("words of several characters", got.tokens.several[w]&letters, want.tokens.several[w])
 			differ("numbers of four", got.tokens.four[w]&digits, want.tokens.four[w])
+			for i := 1; i < len(got.tokens.signs); i++ {
+				others := until(64*w, n) &^ (letters | digits)
+				differ("signs", got.tokens.signs[i][w]&others, want.tokens.signs[i][w])
+			}
 		}
 		const guard = 0xfeedbeef
 		for i := range gotOut {
@@ -87,7 +92,7 @@ func TestVectors(t *testing.T) {
 	for c := range byte(0x80) {
 		try([]byte{'a', c, 'B', c, c})
 	}
-	for _, unit := range []string{"a", "A", "1", ".", " ", "Ab", "aB", "ABc1", "a ", "a. ", "1-", "nov. sp ", "É", "–", "١", "Amanita", "𐐀"} {
+	for _, unit := range []string{"a", "A", "1", ".", " ", "Ab", "aB", "ABc1", "a ", "a. ", "1-", "nov. sp ", "≡", "_", "=(&;,. ", "É", "–", "١", "Amanita", "𐐀"} {
 		for n := range 140 {
 			try([]byte(strings.Repeat(unit, n)))
 			try([]byte(" " + strings.Repeat(unit, n) + " x"))
@@ -102,9 +107,31 @@ func TestVectors(t *testing.T) {
 	}
 }
 
+func TestSum(t *testing.T) {
+	if !vectors() {
+		t.Skip("no AVX-512 of Ice Lake here")
+	}
+	r := rand.New(rand.NewPCG(9, 9))
+	var keys [64]uint64
+	for i := range keys {
+		keys[i] = r.Uint64()
+	}
+	for k := range 10000 {
+		which := r.Uint64() >> (k % 65)
+		parted, small, n := r.Uint64(), which&r.Uint64(), r.IntN(maxTokens+1-bits.OnesCount64(which))
+		got, gotSum := sum([]uint64{1, 2}, 3, &keys, which, parted, n, small)
+		var want []uint64
+		var wantSum uint64
+		plainly(func() { want, wantSum = sum([]uint64{1, 2}, 3, &keys, which, parted, n, small) })
+		if !slices.Equal(got, want) || gotSum != wantSum {
+			t.Fatalf("%#x, %#x from place %d, %#x: got %x and %#x, want %x and %#x", which, parted, n, small, got, gotSum, want, wantSum)
+		}
+	}
+}
+
 func TestFinish(t *testing.T) {
 	if !vectors() {
-		t.Skip("no AVX-512 with VBMI2 here")
+		t.Skip("no AVX-512 of Ice Lake here")
 	}
 	r := rand.New(rand.NewPCG(8, 8))
 	for n := 1; n < 70; n++ {

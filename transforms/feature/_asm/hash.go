@@ -56,6 +56,29 @@ type lanes [2]VecVirtual
 
 func newLanes() lanes { return lanes{ZMM(), ZMM()} }
 
+var evens *Mem
+
+// newEvens are the indices of the low halves of lanes.
+func newEvens() Mem {
+	if evens == nil {
+		var index [16]uint32
+		for i := range index {
+			index[i] = 2 * uint32(i)
+		}
+		m := words("evens", index[:]...)
+		evens = &m
+	}
+	return *evens
+}
+
+// pick takes the lanes of 32 bits of x that index has.
+func pick(x lanes, index Mem) VecVirtual {
+	y := ZMM()
+	VMOVDQU32(index, y)
+	VPERMI2D(x[1], x[0], y)
+	return y
+}
+
 // product is z = x·prime.
 func (f *fnv) product(x, z VecVirtual) {
 	VPXORQ(z, z, z)
@@ -167,19 +190,12 @@ func hashTokens() {
 
 	f := newFNV()
 	number := f.number
-	var evenIndex, turned, turnedEven [16]uint32
+	var turned, turnedEven [16]uint32
 	for i := range uint32(16) {
-		evenIndex[i], turned[i] = 2*i, i%4*4+i/4
+		turned[i] = i%4*4 + i/4
 		turnedEven[i] = 2 * turned[i]
 	}
-	evens, turn, turnEvens := words("evens", evenIndex[:]...), words("turn", turned[:]...), words("turnEvens", turnedEven[:]...)
-	// pick takes the lanes of 32 bits of x that index has.
-	pick := func(x lanes, index Mem) VecVirtual {
-		y := ZMM()
-		VMOVDQU32(index, y)
-		VPERMI2D(x[1], x[0], y)
-		return y
-	}
+	evens, turn, turnEvens := newEvens(), words("turn", turned[:]...), words("turnEvens", turnedEven[:]...)
 
 	// store writes the lanes of mask's low 16 bits side by side, and moves dst on.
 	store := func(x VecVirtual, mask Register, dst Register) {

@@ -32,6 +32,9 @@ func look() {
 	one, digits := every64(1), every64(digitsKey)
 	four, sixteen := every(4), every(16)
 	bits64, bits128 := every(64), every(128)
+	evens := newEvens()
+	signs := words("signs", ',', '.', ';', '(', '=', '&', 0xa189e2, '_')
+	signBegin := [...]int{0, 1, 2, 3, 4, 7, 8} // of each class of signs
 	k, octet, long := zero64(), zero64(), zero64()
 
 	Label("look")
@@ -70,6 +73,7 @@ func look() {
 	VPSUBUSW(size, bits64, loBits)
 	VPSUBD(size, bits128, hiBits)
 	KXNORB(K2, K2, K2)
+	los := newLanes()
 	for half := range 2 {
 		// wide is the half's lanes of x.
 		wide := func(x VecVirtual) VecVirtual {
@@ -82,7 +86,7 @@ func look() {
 			VPMOVZXDQ(y, z)
 			return z
 		}
-		var words [2]VecVirtual
+		var words lanes
 		for i, tooMany := range []VecVirtual{loBits, hiBits} {
 			index, q, mask := YMM(), ZMM(), ZMM()
 			if half == 0 {
@@ -98,6 +102,7 @@ func look() {
 			VMOVDQU64(q, Mem{Base: t, Index: k, Scale: 8, Disp: []int{offLo, offHi}[i] + 64*half})
 			words[i] = q
 		}
+		VMOVDQA64(words[0], los[half])
 		a, b, high := ZMM(), ZMM(), ZMM()
 		VPMULLQ(factor0, words[0], a)
 		VPMULLQ(factor1, words[1], b)
@@ -115,11 +120,71 @@ func look() {
 		VMOVDQA64(digits, K1, a)
 		VMOVDQU64(a, Mem{Base: t, Index: k, Scale: 8, Disp: offKeys + 64*half})
 	}
+	{
+		x := pick(los, evens)
+		equal := func(c int) { VPCMPEQD_BCST(signs.Offset(4*c), x, K1) }
+		for i, first := range signBegin[:len(signBegin)-1] {
+			equal(first)
+			for c := first + 1; c < signBegin[i+1]; c++ {
+				KMOVW(K1, K3)
+				equal(c)
+				KORW(K1, K3, K1)
+			}
+			KMOVW(K1, Mem{Base: t, Index: octet, Scale: 1, Disp: offSigns + bitsetSize*(i+1)})
+		}
+	}
 	ADDQ(Imm(2), octet)
 	ADDQ(Imm(16), k)
 	CMPQ(k, n)
 	JLT(LabelRef("look"))
 	Store(long, ReturnIndex(0))
+	VZEROUPPER()
+	RET()
+}
+
+// sum takes 8 keys at a time.
+func sum() {
+	TEXT("sumAVX512", NOSPLIT, "func(keys, factors *uint64, which, parted uint64, dst *uint64, words uint64) (sum uint64)")
+	Doc("sumAVX512 adds up those of 64 keys that which has, each with its bit of parted",
+		"and times the next factor, and writes those that words has to dst. It reads 8",
+		"factors, and writes 8 keys, at a time.")
+	Pragma("noescape")
+	keys, factors, which, parted := param("keys"), param("factors"), param("which"), param("parted")
+	dst, words := param("dst"), param("words")
+	total, one := ZMM(), every64(1)
+	VPXORQ(total, total, total)
+	Label("sum")
+	x, y, n := ZMM(), ZMM(), GP64()
+	VMOVDQU64(Mem{Base: keys}, x)
+	KMOVB(words.(GPVirtual).As32(), K1)
+	VPCOMPRESSQ_Z(x, K1, y)
+	VMOVDQU64(y, Mem{Base: dst})
+	MOVBLZX(words.(GPVirtual).As8(), n.As32())
+	POPCNTL(n.As32(), n.As32())
+	LEAQ(Mem{Base: dst, Index: n, Scale: 8}, dst)
+	KMOVB(parted.(GPVirtual).As32(), K1)
+	VPADDQ(one, x, K1, x)
+	KMOVB(which.(GPVirtual).As32(), K1)
+	VPCOMPRESSQ_Z(x, K1, x)
+	VPMULLQ(Mem{Base: factors}, x, x)
+	VPADDQ(x, total, total)
+	MOVBLZX(which.(GPVirtual).As8(), n.As32())
+	POPCNTL(n.As32(), n.As32())
+	LEAQ(Mem{Base: factors, Index: n, Scale: 8}, factors)
+	ADDQ(U32(64), keys)
+	SHRQ(Imm(8), words)
+	SHRQ(Imm(8), parted)
+	SHRQ(Imm(8), which)
+	JNE(LabelRef("sum"))
+
+	VEXTRACTI64X4(Imm(1), total, x.AsY())
+	VPADDQ(x.AsY(), total.AsY(), total.AsY())
+	VEXTRACTI64X2(Imm(1), total.AsY(), x.AsX())
+	VPADDQ(x.AsX(), total.AsX(), total.AsX())
+	VPSHUFD(Imm(0x4e), total.AsX(), x.AsX())
+	VPADDQ(x.AsX(), total.AsX(), total.AsX())
+	VMOVQ(total.AsX(), n)
+	Store(n, ReturnIndex(0))
 	VZEROUPPER()
 	RET()
 }

@@ -32,6 +32,7 @@ const (
 	offSeveral = offKeys + 8*tokenRoom
 	offKnown   = offSeveral + bitsetSize
 	offFour    = offKnown + bitsetSize
+	offSigns   = offFour + bitsetSize
 
 	offMaskLetter = 0
 	offMaskDigit  = 8
@@ -53,6 +54,7 @@ func main() {
 	classify()
 	split()
 	look()
+	sum()
 	hashTokens()
 	finish()
 	Generate()
