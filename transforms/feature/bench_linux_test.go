@@ -111,10 +111,10 @@ func BenchmarkStage(b *testing.B) {
 	run("line+ids", eachLine(func(_, _ int, w work, p *part) {
 		p.ids, _, _ = p.line.appendIDs(p.ids[:0], w.batch.GroupEnd[:0], w.batch.GroupScale[:0], 1<<16)
 	}))
-	run("line+find", eachLine(func(_, _ int, w work, p *part) {
-		_, p.words, p.genera = p.line.find(p.words[:0], p.genera[:0])
-	}))
 	var m marks
+	run("line+find", eachLine(func(_, _ int, w work, p *part) {
+		p.words, p.genera = p.line.find(&m, p.words[:0], p.genera[:0])
+	}))
 	run("line+numbers", eachLine(func(_, k int, w work, p *part) {
 		p.line.numbers(&m, w.batch.Layout[k*LayoutSize:])
 	}))

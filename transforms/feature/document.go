@@ -233,6 +233,8 @@ func (d *document) numbers(layout []float32, from, to int) {
 	if from == to {
 		return
 	}
+	// What stands around the document is as wide as its first and last row.
+	first, last := row{width: d.rows[0].width}, row{width: d.rows[n-1].width, blank: 3, feed: true}
 	part := 0
 	// Distances to form feeds count to 60, so a look that far is enough.
 	next := to
@@ -261,12 +263,12 @@ func (d *document) numbers(layout []float32, from, to int) {
 		o[blankBefore] = float32(min(r.blank, 1))
 		o[blanksBefore] = float32(min(r.blank, 3)) / 3
 		o[feedBefore] = flag(r.feed)
-		above, below := row{width: r.width}, row{width: r.width, blank: 3, feed: true}
+		above, below := &first, &last
 		if i > 0 {
-			above = d.rows[i-1]
+			above = &d.rows[i-1]
 		}
 		if i+1 < n {
-			below = d.rows[i+1]
+			below = &d.rows[i+1]
 		}
 		o[blankAfter] = float32(min(below.blank, 1))
 		o[blanksAfter] = float32(min(below.blank, 3)) / 3

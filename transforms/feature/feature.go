@@ -147,27 +147,26 @@ func (p *part) read(text []byte, rows []yedda.Line, facts []row, b *model.Batch,
 		ends = b.GroupEnd[p.first*model.Groups : p.first*model.Groups]
 		scales = b.GroupScale[p.first*model.Groups : p.first*model.Groups]
 	}
-	l := &p.line
+	l, m := &p.line, new(marks)
 	for i := p.first; i < p.end; i++ {
 		l.read(text[rows[i].Start:rows[i].End:len(text)])
-		var m marks
 		if b != nil {
 			p.ids, ends, scales = l.appendIDs(p.ids, ends, scales, inputSize)
-			m, p.words, p.genera = l.find(p.words, p.genera)
-			l.numbers(&m, b.Layout[i*LayoutSize:])
+			p.words, p.genera = l.find(m, p.words, p.genera)
+			l.numbers(m, b.Layout[i*LayoutSize:])
 		} else {
-			m, p.words, p.genera = l.find(p.words, p.genera)
+			p.words, p.genera = l.find(m, p.words, p.genera)
 			p.fold(foldWords)
 		}
-		blank, feed := gap(text, rows, i)
-		facts[i] = row{
-			norm: m.norm, hasNorm: m.norm != 0,
-			first: m.first, hasFirst: m.first != 0,
-			generaEnd: uint32(len(p.genera)),
-			length:    int32(l.length), width: int32(l.indent + l.length), indent: int32(l.indent),
-			blank: blank, feed: feed || l.feed,
-			novelty: m.novelty,
-		}
+		// Field by field: a copy would have to wait for the single numbers.
+		r := &facts[i]
+		r.norm, r.hasNorm = m.norm, m.norm != 0
+		r.first, r.hasFirst = m.first, m.first != 0
+		r.generaEnd = uint32(len(p.genera))
+		r.length, r.width, r.indent = int32(l.length), int32(l.indent+l.length), int32(l.indent)
+		r.blank, r.feed = gap(text, rows, i)
+		r.feed = r.feed || l.feed
+		r.novelty = m.novelty
 	}
 	l.orig = nil // it is part of text, and p outlives it
 }

@@ -249,7 +249,8 @@ func TestPatterns(t *testing.T) {
 	for range 12000 {
 		text := strings.TrimSpace(strings.ReplaceAll(string(randomText(r, 1+r.IntN(12), 0)), "\n", "\v"))
 		l.read([]byte(text))
-		m, _, genera := l.find(nil, nil)
+		var m marks
+		_, genera := l.find(&m, nil, nil)
 		for k, c := range []struct {
 			what      string
 			got, want bool

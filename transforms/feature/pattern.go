@@ -82,15 +82,15 @@ func pack(b []byte) uint32 {
 	return 0
 }
 
-// find looks for the patterns in l. It appends the key of each word of two or
+// find looks for the patterns in l and leaves in m what it finds. It appends the key of each word of two or
 // more small letters to words and that of each genus, once a line, to genera:
 // \b([A-Z][a-z]{3,})\s+(?:cf\. |aff\. )?[a-z]{4}
 //
 // What classes follow each other cannot be foretold, and a wrong guess of the
 // processor costs as much as a token: so one loop goes over the tokens of each
 // class, and what most tokens are not is left to bits.
-func (l *line) find(words, genera []uint64) (marks, []uint64, []uint64) {
-	var m marks
+func (l *line) find(m *marks, words, genera []uint64) ([]uint64, []uint64) {
+	*m = marks{}
 	t := &l.tokens
 	ownGenera := len(genera)
 	norm, normLength, normed := uint64(0), l.letters, 0
@@ -140,7 +140,7 @@ func (l *line) find(words, genera []uint64) (marks, []uint64, []uint64) {
 			}
 		}
 		for x := letters & t.known[w] & free; x != 0; x &= x - 1 {
-			l.abbreviation(&m, base+bits.TrailingZeros64(x))
+			l.abbreviation(m, base+bits.TrailingZeros64(x))
 		}
 		if l.wide {
 			for x := letters; x != 0 && !m.measure; x &= x - 1 {
@@ -162,7 +162,7 @@ func (l *line) find(words, genera []uint64) (marks, []uint64, []uint64) {
 	if normLength > 2 {
 		m.norm = norm | 1
 	}
-	return m, words, genera
+	return words, genera
 }
 
 // sum appends those of keys that small has to words and adds those that which

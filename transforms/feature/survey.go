@@ -59,13 +59,13 @@ func (s *Survey) Extract(first, n int) *model.Batch {
 	}
 	l := lines.Get().(*line)
 	defer lines.Put(l)
+	var m marks
 	var words, genera []uint64
 	for i := range n {
 		r := s.rows[first+i]
 		l.read(s.text[r.Start:r.End:len(s.text)])
 		b.IDs, b.GroupEnd, b.GroupScale = l.appendIDs(b.IDs, b.GroupEnd, b.GroupScale, s.inputSize)
-		var m marks
-		m, words, genera = l.find(words[:0], genera[:0])
+		words, genera = l.find(&m, words[:0], genera[:0])
 		l.numbers(&m, b.Layout[i*LayoutSize:])
 	}
 	l.orig = nil // it is part of the text
