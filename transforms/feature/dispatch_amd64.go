@@ -13,9 +13,9 @@ import (
 
 // vectors reports whether lines are taken apart and hashed with AVX-512: with
 // the parts that processors have since Ice Lake and Zen 4.
-func vectors() bool { return kernel.AVX512() && hasIceLake }
+func vectors() bool { return kernel.AVX512() && hasVBMI2 }
 
-var hasIceLake = cpu.X86.HasAVX512VBMI2 && cpu.X86.HasAVX512IFMA
+var hasVBMI2 = cpu.X86.HasAVX512VBMI2
 
 // What the assembly takes as given.
 var (

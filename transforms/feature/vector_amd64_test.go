@@ -15,7 +15,7 @@ import (
 // The assembly equals the Go code beside it, line by line and field by field.
 func TestVectors(t *testing.T) {
 	if !vectors() {
-		t.Skip("no AVX-512 of Ice Lake here")
+		t.Skip("no AVX-512 with VBMI2 here")
 	}
 	r := rand.New(rand.NewPCG(7, 7))
 	var got, want line
@@ -109,7 +109,7 @@ func TestVectors(t *testing.T) {
 
 func TestSum(t *testing.T) {
 	if !vectors() {
-		t.Skip("no AVX-512 of Ice Lake here")
+		t.Skip("no AVX-512 with VBMI2 here")
 	}
 	r := rand.New(rand.NewPCG(9, 9))
 	var keys [64]uint64
@@ -131,7 +131,7 @@ func TestSum(t *testing.T) {
 
 func TestFinish(t *testing.T) {
 	if !vectors() {
-		t.Skip("no AVX-512 of Ice Lake here")
+		t.Skip("no AVX-512 with VBMI2 here")
 	}
 	r := rand.New(rand.NewPCG(8, 8))
 	for n := 1; n < 70; n++ {

@@ -79,12 +79,6 @@ func pick(x lanes, index Mem) VecVirtual {
 	return y
 }
 
-// product is z = x·prime.
-func (f *fnv) product(x, z VecVirtual) {
-	VPXORQ(z, z, z)
-	VPMADD52LUQ(f.prime, x, z)
-}
-
 // steps goes on with hashes over bytes from to to of each lane of q.
 func (f *fnv) steps(from, to int, q lanes, hashes []lanes) {
 	c, x := ZMM(), ZMM()
@@ -93,7 +87,7 @@ func (f *fnv) steps(from, to int, q lanes, hashes []lanes) {
 			VPSHUFB(f.byteOf[i], q[half], c)
 			for _, h := range hashes {
 				VPXORQ(c, h[half], x)
-				f.product(x, h[half])
+				VPMULUDQ(f.prime, x, h[half])
 			}
 		}
 	}
@@ -250,7 +244,7 @@ func hashTokens() {
 		x := ZMM()
 		for _, h := range first {
 			VPXORD_BCST(number(1), h, x)
-			f.product(x, h)
+			VPMULUDQ(f.prime, x, h)
 		}
 		VALIGNQ(Imm(7), before, first[0], second[0])
 		VALIGNQ(Imm(7), first[0], first[1], second[1])
@@ -290,7 +284,7 @@ func hashTokens() {
 			VPXORQ(shape, h, x)
 			VPXORQ(toX, x, K2, x)
 			VPXORQ(toM, x, K3, x)
-			f.product(x, both)
+			VPMULUDQ(f.prime, x, both)
 			VPSHUFD(Imm(0xa0), h, K4, both)
 			store(both, mask, word)
 			SHRQ(Imm(16), mask)
