@@ -489,6 +489,27 @@ look:
 	ADDQ          $0x10, BX
 	CMPQ          BX, DX
 	JLT           look
+	VMOVDQU32     6920(CX), Z0
+	VMOVDQU64     9736(CX), Z1
+	VMOVDQU64     9800(CX), Z2
+	VPSRLD        $0x18, Z4, Z3
+	VMOVDQU32     evens<>+0(SB), Z4
+	VPERMI2D      Z2, Z1, Z4
+	VPANDD        Z4, Z3, Z3
+	KMOVW         9296(CX), K1
+	VPBROADCASTD  shapes<>+0(SB), K1, Z3
+	KMOVW         9296(CX), K1
+	VPCMPD.BCST   $0x06, three<>+0(SB), Z0, K1, K1
+	VPBROADCASTD  shapes<>+4(SB), K1, Z3
+	KMOVW         9224(CX), K1
+	VPBROADCASTD  shapes<>+8(SB), K1, Z3
+	KMOVW         9512(CX), K1
+	VPBROADCASTD  shapes<>+12(SB), K1, Z3
+	KMOVW         9584(CX), K1
+	VPBROADCASTD  shapes<>+16(SB), K1, Z3
+	KMOVW         9656(CX), K1
+	VPBROADCASTD  shapes<>+20(SB), K1, Z3
+	VMOVDQU32     Z3, 24280(CX)
 	MOVQ          DI, long+32(FP)
 	VZEROUPPER
 	RET
@@ -520,6 +541,17 @@ DATA signs<>+20(SB)/4, $0x00000026
 DATA signs<>+24(SB)/4, $0x00a189e2
 DATA signs<>+28(SB)/4, $0x0000005f
 GLOBL signs<>(SB), RODATA|NOPTR, $32
+
+DATA shapes<>+0(SB)/4, $0x00000064
+DATA shapes<>+4(SB)/4, $0x00000044
+DATA shapes<>+8(SB)/4, $0x00000078
+DATA shapes<>+12(SB)/4, $0x00000043
+DATA shapes<>+16(SB)/4, $0x00000058
+DATA shapes<>+20(SB)/4, $0x0000004d
+GLOBL shapes<>(SB), RODATA|NOPTR, $24
+
+DATA three<>+0(SB)/4, $0x00000003
+GLOBL three<>(SB), RODATA|NOPTR, $4
 
 // func sumAVX512(keys *uint64, factors *uint64, which uint64, parted uint64, dst *uint64, words uint64) (sum uint64)
 // Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, POPCNT

@@ -325,29 +325,15 @@ func (l *line) follows(k int) bool {
 
 // shapes writes the hashes of the shapes of the first tokens.
 func (l *line) shapes(out []uint32) {
-	t := &l.tokens
 	h := uint32(shapeSeed)
-	letters, digits := uint32(t.letter[0]), uint32(t.digit[0])
-	titles, capitals, mixed := uint32(t.title[0]), uint32(t.capitals[0]), uint32(t.mixed[0])
 	for k := range out {
-		i := letters&1 | digits&1<<1 | titles&1<<2 | capitals&1<<3 | mixed&1<<4
-		letters, digits, titles, capitals, mixed = letters>>1, digits>>1, titles>>1, capitals>>1, mixed>>1
-		at, c := t.at[k], shapeOf[i|uint32(one(t.runes[k] > 3))<<5]
-		if l.wide && i == 0 && t.end[k]-at > 1 {
-			h = fnv(h, l.hashed(k))
+		if c := l.tokens.shapes[k]; c < utf8.RuneSelf {
+			h = (h ^ c) * fnvPrime
 		} else {
-			c |= l.low[at] & -uint8(one(i == 0))
-			h = (h ^ uint32(c)) * fnvPrime
+			h = fnv(h, l.hashed(k))
 		}
 		out[k] = h
 	}
-}
-
-// shapeOf is line.shape by the bits of letter, digit, title, capitals, mixed
-// and whether there are more than three characters.
-var shapeOf = [64]uint8{
-	1: 'x', 2: 'd', 1 | 4: 'C', 1 | 8: 'X', 1 | 16: 'M',
-	32 | 1: 'x', 32 | 2: 'D', 32 | 1 | 4: 'C', 32 | 1 | 8: 'X', 32 | 1 | 16: 'M',
 }
 
 // hashed is what of token k is hashed.
@@ -481,6 +467,12 @@ func (l *line) look() {
 		}
 		for i := range t.signs {
 			t.signs[i][w] = signs[i&7]
+		}
+	}
+	for k := range min(t.n, shapedTokens) {
+		t.shapes[k] = uint32(l.shape(k))
+		if t.shapes[k] == 0 {
+			t.shapes[k] = uint32(low[t.at[k]])
 		}
 	}
 }

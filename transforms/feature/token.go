@@ -44,6 +44,8 @@ type tokens struct {
 	// character, one that may be an abbreviation, and a number of four digits.
 	several, known, four bitset
 	signs                [7]bitset // tokens of class other, by signOf but for 0
+	// What shape has of the first tokens, of class other their first byte.
+	shapes [16]uint32
 }
 
 // bitset has a word more than the tokens need, for what looks at the next.

@@ -69,6 +69,7 @@ func TestVectors(t *testing.T) {
 				differ("signs", got.tokens.signs[i][w]&others, want.tokens.signs[i][w])
 			}
 		}
+		differ("shapes", got.tokens.shapes[:min(n, shapedTokens)], want.tokens.shapes[:min(n, shapedTokens)])
 		const guard = 0xfeedbeef
 		for i := range gotOut {
 			gotOut[i] = guard

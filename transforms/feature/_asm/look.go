@@ -137,6 +137,27 @@ func look() {
 	ADDQ(Imm(16), k)
 	CMPQ(k, n)
 	JLT(LabelRef("look"))
+
+	// Shapes.
+	{
+		runes := ZMM()
+		VMOVDQU32(Mem{Base: t, Disp: offRunes}, runes)
+		x := ZMM()
+		first := lanes{ZMM(), ZMM()}
+		VMOVDQU64(Mem{Base: t, Disp: offLo}, first[0])
+		VMOVDQU64(Mem{Base: t, Disp: offLo + 64}, first[1])
+		VPSRLD(Imm(24), ones, x)
+		VPANDD(pick(first, evens), x, x)
+		chars := words("shapes", 'd', 'D', 'x', 'C', 'X', 'M')
+		for i, off := range []int{offDigit, offDigit, offLetter, offTitle, offCapitals, offMixed} {
+			KMOVW(Mem{Base: t, Disp: off}, K1)
+			if i == 1 {
+				VPCMPD_BCST(Imm(greater), words("three", 3), runes, K1, K1)
+			}
+			VPBROADCASTD(chars.Offset(4*i), K1, x)
+		}
+		VMOVDQU32(x, Mem{Base: t, Disp: offShapes})
+	}
 	Store(long, ReturnIndex(0))
 	VZEROUPPER()
 	RET()

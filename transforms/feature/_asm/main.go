@@ -33,6 +33,7 @@ const (
 	offKnown   = offSeveral + bitsetSize
 	offFour    = offKnown + bitsetSize
 	offSigns   = offFour + bitsetSize
+	offShapes  = offSigns + 7*bitsetSize
 
 	offMaskLetter = 0
 	offMaskDigit  = 8
