@@ -22,6 +22,7 @@ var (
 	_ = [1]int{}[unsafe.Offsetof(tokens{}.at)-8]
 	_ = [1]int{}[unsafe.Offsetof(tokens{}.letter)-8-4*4*(512+64)]
 	_ = [1]int{}[unsafe.Offsetof(tokens{}.lo)-unsafe.Offsetof(tokens{}.letter)-7*8*9-8]
+	_ = [1]int{}[unsafe.Offsetof(tokens{}.hi)-unsafe.Offsetof(tokens{}.lo)-8*(512+64)]
 	_ = [1]int{}[unsafe.Offsetof(tokens{}.several)-unsafe.Offsetof(tokens{}.lo)-3*8*(512+64)]
 	_ = [1]int{}[unsafe.Offsetof(tokens{}.shapes)-unsafe.Offsetof(tokens{}.several)-(3+7)*8*9]
 	_ = [1]int{}[unsafe.Sizeof(masks{})-40]

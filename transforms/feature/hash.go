@@ -348,11 +348,12 @@ func (l *line) part(h uint32, k int) uint32 {
 }
 
 // Keys of the counts of a document are hashes of 64 bits, so that distinct
-// words practically never meet. A word of at most 8 bytes is multiplied by an
-// odd number, which no two share. The bytes from the ninth to the 16th are
-// multiplied as well, and the halves of that product change places: what stands
-// in the high bits of one, where a difference in the last bytes ends, meets the
-// low bits of the other.
+// words practically never meet. The first 8 bytes are times an odd number, and
+// the high half of that, where all of them count, is laid over the low one:
+// both can be undone, so words of at most 8 bytes never meet but for the last
+// bit, which is 1. The 8 bytes behind them are times another, with the halves
+// changed: what the last bytes of one product decide, its highest bits, meets
+// the middle of the other.
 
 const (
 	key0 = 0x9e79a397ba00b9cd // tells abbreviations apart too
@@ -410,8 +411,10 @@ func init() {
 
 func abbreviationSlot(lo uint64) uint64 { return lo * key0 >> 60 }
 
-// factors are odd: the places of the tokens in a line's norm. Assembly reads
-// eight at a time.
+// factors stand for the places of the tokens in a line's norm, a sum of keys
+// times factors. They are odd, so that lines never meet that differ in one key;
+// those that differ in more would have to differ by sums that cancel. Assembly
+// reads eight at a time.
 var factors [maxTokens + 8]uint64
 
 func init() {
