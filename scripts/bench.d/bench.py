@@ -3,7 +3,9 @@
 Every contender is a process that is kept and answers commands; in a round each
 has its turn, alone, beginning with another one each round. A turn's number is
 the median call. What is compared is compared within a round first: the ratios
-below are medians over rounds of one round's ratio.
+below are medians over rounds of one round's ratio. A machine that others use
+is slow for seconds or minutes, so turns are short and rounds many; where a
+turn is long (Beam Python), Linnet takes one before each of them.
 """
 import argparse
 import datetime
@@ -24,6 +26,7 @@ from weights import STEPS, WINDOWS, Model
 
 LINES = WINDOWS * STEPS
 TOLERANCE = 1e-4  # of probabilities in float32
+SHORT = 5         # rounds of parts model and table to one of part end
 PEERS = {'torch': 'PyTorch', 'onnxruntime': 'ONNX Runtime', 'openvino': 'OpenVINO'}
 HERE = pathlib.Path(__file__).parent
 median = statistics.median
@@ -73,6 +76,7 @@ class Bench:
         self.raw = []      # one dict a measurement
         self.held = []     # what must hold
         self.rates = {}    # (part, contender, threads) -> round -> (rate, best)
+        self.servers = {}  # (hidden, precision or contender) -> Linnet
 
     def say(self, line=''):
         print(line, flush=True)
@@ -85,10 +89,13 @@ class Bench:
     def rate(self, part, name, threads):
         return median(r for r, _ in self.rates[part, name, threads])
 
+    def ratio(self, a, b):
+        """The rate of a by that of b, each a part, a contender and threads."""
+        return median(one / other for (one, _), (other, _) in zip(self.rates[a], self.rates[b]))
+
     def times(self, part, name, threads):
         """Linnet's rate by another's."""
-        rounds = zip(self.rates[part, 'Linnet', threads], self.rates[part, name, threads])
-        return median(linnet / other for (linnet, _), (other, _) in rounds)
+        return self.ratio((part, 'Linnet', threads), (part, name, threads))
 
     def fastest(self, part, threads):
         return max((k[1] for k in self.rates if k[0] == part and k[2] == threads and not k[1].startswith('Linnet')),
@@ -193,9 +200,10 @@ class Bench:
                             turns.append((part, '%s × %d' % (PEERS[peer], threads), threads, self.peers[peer], ('time', what, h, precision, 1)))
         for part, name, threads, processes, words in turns:
             together(processes, *words, 0.02)  # warm
-        for round_ in range(self.args.rounds):
+        rounds = SHORT * self.args.rounds
+        for round_ in range(rounds):
             self.peak(round_)
-            shift = round_ * len(turns) // self.args.rounds
+            shift = round_ * len(turns) // rounds
             for part, name, threads, processes, words in turns[shift:] + turns[:shift]:
                 time.sleep(0.02)  # for the threads of the one before to fall asleep
                 self.record(part, name, threads, round_, *together(processes, *words, self.args.seconds))
@@ -255,31 +263,36 @@ class Bench:
             done = subprocess.run([sys.executable, HERE / 'beam_peer.py', temp / texts, out, model, str(workers), str(threads)],
                                   check=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=dict(os.environ, OMP_NUM_THREADS=str(threads)))
             return json.loads(done.stdout.splitlines()[-1])['seconds']
-        turns = [('Linnet', 1, lambda t, o: predict(t, o, 1)), ('Beam Python', 1, lambda t, o: python(t, o, 1, 1))]
+        both, other = sorted({1, cores}), 'Linnet, avx512'
+        names = ['Linnet'] + [other] * (other in self.others)
+        own = [(name, n, lambda t, o, n=n, isa=self.others.get(name): predict(t, o, n, **{'LINNET_ISA': isa} if isa else {})) for name in names for n in both]
+        peers = [('Beam Python', n, lambda t, o, n=n: python(t, o, 1, n)) for n in both]
         if cores > 1:
-            turns += [('Linnet', cores, lambda t, o: predict(t, o, cores)), ('Beam Python', cores, lambda t, o: python(t, o, 1, cores)),
-                      ('Beam Python × %d' % cores, cores, lambda t, o: python(t, o, cores, 1))]
-        other = 'Linnet, avx512'
-        for threads in sorted({1, cores}) if other in self.others else ():
-            turns.append((other, threads, lambda t, o, n=threads: predict(t, o, n, LINNET_ISA=self.others[other])))
+            peers.append(('Beam Python × %d' % cores, cores, lambda t, o: python(t, o, cores, 1)))
         count = {t: self.texts[t]['lines'] for t in ('few', 'many')}
         equal = None
         # Every turn has folders of its own and none is deleted before the end:
         # making files soon after many were deleted is slow on ext4.
         number, latest = 0, {}
         for round_ in range(self.args.rounds):
-            shift = round_ % len(turns)
-            for name, threads, run in turns[shift:] + turns[:shift]:
-                seconds = {}
-                for texts in ('few', 'many'):
-                    number += 1
-                    latest[name] = out = temp / 'out' / str(number)
-                    seconds[texts] = run(texts, out)
-                    time.sleep(0.1)
-                whole = count['many'] / seconds['many']
-                beyond = (count['many'] - count['few']) / (seconds['many'] - seconds['few'])
-                self.record('end', name, threads, round_, whole, beyond)
-                self.rates.setdefault(('end without start-up', name, threads), []).append((beyond, beyond))
+            shift = round_ % len(peers)
+            found = {}  # (part, contender, threads) -> rates of this round
+            for peer in peers[shift:] + peers[:shift]:
+                for name, threads, run in [*own, peer]:
+                    seconds = {}
+                    for texts in ('few', 'many'):
+                        number += 1
+                        latest[name] = out = temp / 'out' / str(number)
+                        seconds[texts] = run(texts, out)
+                        time.sleep(0.1)
+                    found.setdefault(('end', name, threads), []).append(count['many'] / seconds['many'])
+                    found.setdefault(('end without start-up', name, threads), []).append((count['many'] - count['few']) / (seconds['many'] - seconds['few']))
+                    if name in names and self.servers:  # the network alone, at the same time
+                        server = self.servers[96, name if name in self.others else 'float32']
+                        rate, _ = together([server], 'time', 'x', threads, self.args.seconds)
+                        found.setdefault(('model beside end', name, threads), []).append(rate)
+            for (part, name, threads), rates in found.items():
+                self.record(part, name, threads, round_, median(rates), max(rates))
             if equal is None:
                 equal = self.same_files(latest['Linnet'], latest['Beam Python'])
                 if equal[0] < 0.9 * equal[1]:  # a label may differ where two are equally probable
@@ -295,18 +308,17 @@ class Bench:
         self.say('  (the whole process of Linnet; of Beam Python the run without imports; without start-up: by the difference to a tenth of the lines)')
         peer = self.fastest('end without start-up', cores)
         self.must('end to end, all cores: Linnet by %s' % peer, self.times('end without start-up', peer, cores), 20)
-        part = 'x', 96, 'float32'
-        if (part, 'Linnet', cores) in self.rates:
-            rate = self.rate('end without start-up', 'Linnet', cores)
-            self.must('end to end, all cores: share of the model-only rate', rate / self.rate(part, 'Linnet', cores), .6)
-            if other in self.others:
-                rate = self.rate('end without start-up', other, cores)
-                self.must('end to end, all cores: share of the model-only rate, avx512', rate / self.rate(part, other, cores), .6)
-            if cores > 1 and ('peak', 'FMA loop', cores) in self.rates:
-                scale = lambda part, name: self.rate(part, name, cores) / self.rate(part, name, 1)
-                fma = scale('peak', 'FMA loop')
-                self.must('%d cores by one, as a share of the FMA loop\'s %.2f: end to end' % (cores, fma), scale('end without start-up', 'Linnet') / fma, .9)
-                self.must('%d cores by one, as a share of the FMA loop\'s %.2f: model only' % (cores, fma), scale(part, 'Linnet') / fma, .9)
+        model = 'model beside end'
+        for name in names:
+            if (model, name, cores) in self.rates:
+                self.must('end to end, all cores: share of the model-only rate' + name.removeprefix('Linnet'),
+                          self.ratio(('end without start-up', name, cores), (model, name, cores)), .6)
+        if cores > 1 and ('peak', 'FMA loop', cores) in self.rates:
+            fma = self.ratio(('peak', 'FMA loop', cores), ('peak', 'FMA loop', 1))
+            for what, part in ('end to end', 'end without start-up'), ('model only', ('x', 96, 'float32')):
+                if (part, 'Linnet', cores) in self.rates:
+                    self.must('%d cores by one, as a share of the FMA loop\'s %.2f: %s' % (cores, fma, what),
+                              self.ratio((part, 'Linnet', cores), (part, 'Linnet', 1)) / fma, .9)
 
     def same_files(self, a, b):
         names = [p.name for p in sorted(a.glob('*.ann'))]
@@ -324,10 +336,12 @@ class Bench:
             self.start()
             self.check()
             self.network(wanted)
-            for p in [*self.servers.values(), *(p for all_ in self.peers.values() for p in all_)]:
+            for p in (p for all_ in self.peers.values() for p in all_):
                 p.close()
         if 'end' in wanted:
             self.end()
+        for p in self.servers.values():
+            p.close()
         self.say('\nTo hold (of this run: %d rounds, %.0f s)' % (self.args.rounds, time.perf_counter() - begin))
         for what, value, bound in self.held:
             self.say('  %-4s %6.2f of %-5g %s' % ('yes' if value >= bound else 'NO', value, bound, what))
@@ -346,7 +360,7 @@ def main():
     p.add_argument('--commit', required=True)
     p.add_argument('--out', required=True)
     p.add_argument('--rounds', type=int, default=5)
-    p.add_argument('--seconds', type=float, default=0.25)
+    p.add_argument('--seconds', type=float, default=0.1)
     p.add_argument('--lines', type=int, default=1_000_000)
     p.add_argument('--parts', default='model,table,end')
     Bench(p.parse_args()).run()
