@@ -64,7 +64,15 @@ func Blank(line []byte) bool {
 // read, of U+FFFD or bytes that are no UTF-8. It is rows, which must be
 // Rows(text), where there are no others.
 func Inked(text []byte, rows []Line) []Line {
-	if utf8.Valid(text) && !bytes.Contains(text, unreadable) {
+	others, at := false, 0 // ink that stands in no row
+	for _, row := range rows {
+		if row.Start > at+1 && hasInk(text[at:row.Start]) {
+			others = true
+			break
+		}
+		at = row.End
+	}
+	if !others && !hasInk(text[at:]) {
 		return rows
 	}
 	var lines []Line
@@ -77,10 +85,6 @@ func Inked(text []byte, rows []Line) []Line {
 	}
 	return lines
 }
-
-// unreadable is U+FFFD, as bytes because bytes.ContainsRune looks for it rune by
-// rune.
-var unreadable = []byte("\uFFFD")
 
 // asciiSpace holds the white space of ASCII: the usual six and the four
 // separators 1C to 1F, which Python's str.isspace counts too.
@@ -238,6 +242,7 @@ func SpansOf(text []byte, rows []Line, labels []string) []Span {
 	}
 	var spans []Span
 	grow := false // the last span may go on with the next row
+	feed := -1    // the form feed at or behind the row's start, or the text's end
 	for i, row := range rows {
 		label := labels[i]
 		if i > 0 && row.Start != rows[i-1].End+1 {
@@ -252,7 +257,10 @@ func SpansOf(text []byte, rows []Line, labels []string) []Span {
 			end--
 		}
 		for start := row.Start; ; {
-			cut := start + formFeed(text[start:end])
+			if feed < start {
+				feed = index(text, formFeed, start)
+			}
+			cut := min(feed, end)
 			if hasInk(text[start:cut]) {
 				if n := len(spans); grow && spans[n-1].Label == label {
 					spans[n-1].End = cut
@@ -269,12 +277,4 @@ func SpansOf(text []byte, rows []Line, labels []string) []Span {
 		}
 	}
 	return spans
-}
-
-// formFeed is the offset of the first form feed in b, or len(b).
-func formFeed(b []byte) int {
-	if i := bytes.IndexByte(b, '\f'); i >= 0 {
-		return i
-	}
-	return len(b)
 }

@@ -44,7 +44,12 @@ func strs(text string, lines []Line) []string {
 func TestInked(t *testing.T) {
 	for text, want := range map[string][]string{
 		"\ufffd \ufffd\nx\ufffd\n \n\xff\xfe\r\n\f\ufffd": {"\ufffd \ufffd", "x\ufffd", "\xff\xfe\r", "\f\ufffd"},
-		"a\n\n\fé\n": {"a", "\fé"},
+		"a\n\n\fé\n":   {"a", "\fé"},
+		"a\n\ufffd":    {"a", "\ufffd"},
+		"\ufffd\na":    {"\ufffd", "a"},
+		"a\n\xff\nb\n": {"a", "\xff", "b"},
+		"\xff":         {"\xff"},
+		"":             nil,
 	} {
 		if got := strs(text, Inked([]byte(text), Rows([]byte(text)))); !slices.Equal(got, want) {
 			t.Errorf("Inked(%q): got %q, want %q", text, got, want)

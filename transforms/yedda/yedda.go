@@ -137,6 +137,7 @@ func (d *Document) finishWarnings(src []byte) {
 
 var (
 	newline   = []byte("\n")
+	formFeed  = []byte("\f")
 	openToken = []byte("[@")
 	closeTail = []byte("*]")
 )
