@@ -444,7 +444,8 @@ func tanh(v vector) {
 	RET()
 }
 
-// softmax writes SoftmaxRows in three sweeps a row.
+// softmax writes SoftmaxRows in three sweeps a row. 16 rows of three numbers,
+// those of the label set that is the default, are turned to three vectors.
 func softmax(v vector) {
 	TEXT("softmax"+v.isa, NOSPLIT, "func(rows uintptr, x *float32, ld, n uintptr)")
 	Doc("softmax" + v.isa + " is SoftmaxRows, with ld in bytes.")
@@ -454,6 +455,22 @@ func softmax(v vector) {
 	lowest := v.broadcast("lowest", math.Inf(-1))
 	rows, x, n, ld, p := param("rows"), param("x"), param("n"), param("ld"), GP64()
 	top, sum := v.reg(), v.reg()
+	if v.lanes == 16 {
+		CMPQ(n, Imm(3))
+		JNE(LabelRef("row"))
+		CMPQ(ld, Imm(4*3))
+		JNE(LabelRef("row"))
+		Label("rows")
+		CMPQ(rows, Imm(16))
+		JL(LabelRef("left"))
+		k.threes(x)
+		ADDQ(Imm(16*4*3), x)
+		SUBQ(Imm(16), rows)
+		JMP(LabelRef("rows"))
+		Label("left")
+		TESTQ(rows, rows)
+		JZ(LabelRef("done"))
+	}
 	Label("row")
 	VMOVAPS(lowest, top)
 	MOVQ(x, p)
@@ -489,8 +506,66 @@ func softmax(v vector) {
 	ADDQ(ld, x)
 	DECQ(rows)
 	JNZ(LabelRef("row"))
+	Label("done")
 	VZEROUPPER()
 	RET()
+}
+
+// threes is the softmax of 16 rows of three numbers at x; sums go in the order
+// of all.
+func (k *constants) threes(x Register) {
+	// Number i of row r stands at 3·r+i; with two vectors at hand, the places
+	// of both count on, and a third takes part in the second step.
+	var in, out [3]VecVirtual
+	for i := range in {
+		in[i] = k.v.reg()
+		VMOVUPS(Mem{Base: x, Disp: 64 * i}, in[i])
+	}
+	index := func(name string, of func(lane int) int) VecVirtual {
+		var words [16]uint32
+		for lane := range words {
+			words[lane] = uint32(of(lane))
+		}
+		r := k.v.reg()
+		VMOVUPS(global(name, words[:]...), r)
+		return r
+	}
+	for i := range out {
+		first := index(fmt.Sprintf("split%d", i), func(r int) int { return (3*r + i) % 32 })
+		VPERMI2PS(in[1], in[0], first)
+		out[i] = index(fmt.Sprintf("splitRest%d", i), func(r int) int {
+			if at := 3*r + i; at >= 32 {
+				return at - 16
+			}
+			return r
+		})
+		VPERMI2PS(in[2], first, out[i])
+	}
+	top := k.v.reg()
+	VMAXPS(out[1], out[0], top)
+	VMAXPS(out[2], top, top)
+	for i := range out {
+		VSUBPS(top, out[i], out[i])
+		out[i] = k.exp(out[i], k.twice)
+	}
+	sum := k.v.reg()
+	VADDPS(out[2], out[0], sum)
+	VADDPS(out[1], sum, sum)
+	for i := range out {
+		VDIVPS(sum, out[i], out[i])
+	}
+	for i := range in {
+		pair := index(fmt.Sprintf("join%d", i), func(lane int) int { return (16*i+lane)/3 + (16*i+lane)%3%2*16 })
+		VPERMI2PS(out[1], out[0], pair)
+		in[i] = index(fmt.Sprintf("joinRest%d", i), func(lane int) int {
+			if at := 16*i + lane; at%3 == 2 {
+				return 16 + at/3
+			}
+			return lane
+		})
+		VPERMI2PS(out[2], pair, in[i])
+		VMOVUPS(in[i], Mem{Base: x, Disp: 64 * i})
+	}
 }
 
 // all puts the sum (or what op does) of all lanes of r into each of them.
