@@ -13,7 +13,8 @@ const embedLines = 64
 // clip is where a standardised layout number is cut.
 const clip = 6
 
-// embed computes x of the lines of r into their rows of mem.x, [lines, D].
+// embed computes x of the lines of r into their rows of mem.x, [lines, D], and
+// what each line by itself adds to the logits into those of mem.own, [lines, K].
 func (s *Scorer) embed(ctx context.Context, mem *scratch, r lineRun) error {
 	b, d := r.batch, s.d
 	id := firstID(b, r.first) // of the next group
@@ -35,6 +36,7 @@ func (s *Scorer) embed(ctx context.Context, mem *scratch, r lineRun) error {
 			// A row at a time, so that no row's place among others matters.
 			kernel.Tanh(x[l*d:][:d])
 		}
+		kernel.GemmBias(n, x, d, s.outputLine, s.outputBias, mem.own[(r.at+done)*s.k:], s.k)
 	}
 	return nil
 }

@@ -39,9 +39,8 @@ func (s *Scorer) groupSize(windows []window) int {
 // label computes the probabilities of the lines of windows, sorted by length
 // from the longest, at most maxGroup of them.
 func (s *Scorer) label(ctx context.Context, mem *scratch, windows []window, probs []float32) error {
-	// The line's own share of the logits.
 	for _, w := range windows {
-		kernel.GemmBias(w.len, mem.x[w.first*s.d:], s.d, s.outputLine, s.outputBias, probs[w.out*s.k:], s.k)
+		copy(probs[w.out*s.k:], mem.own[w.first*s.k:][:w.len*s.k])
 	}
 	in := rows{data: mem.x, width: s.d}
 	for i := range windows {

@@ -24,7 +24,7 @@ type scratch struct {
 	order  []window  // from the longest
 	runs   []lineRun // what the windows hold
 	lines  int       // of the runs together
-	x      []float32
+	x, own []float32 // of the lines, see embed
 	layout []float32 // [embedLines, layout] standardised
 
 	inAt   [maxGroup]int
@@ -40,7 +40,7 @@ type scratch struct {
 
 // fit makes room for the runs. What depends on the Scorer alone is made once.
 func (m *scratch) fit(s *Scorer) {
-	m.x = grow(m.x, m.lines*s.d)
+	m.x, m.own = grow(m.x, m.lines*s.d), grow(m.own, m.lines*s.k)
 	if m.layout != nil {
 		return
 	}
