@@ -82,8 +82,9 @@ func pack(b []byte) uint32 {
 	return 0
 }
 
-// find looks for the patterns in l and leaves in m what it finds. It appends the key of each word of two or
-// more small letters to words and that of each genus, once a line, to genera:
+// find looks for the patterns in l and leaves in m what it finds. It appends the
+// key of each word of two or more small letters to words and that of each genus,
+// once a line, to genera:
 // \b([A-Z][a-z]{3,})\s+(?:cf\. |aff\. )?[a-z]{4}
 //
 // What classes follow each other cannot be foretold, and a wrong guess of the
