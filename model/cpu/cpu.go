@@ -90,9 +90,9 @@ func (s *Scorer) Close() error { return nil }
 
 // Score implements model.Scorer. It looks at ctx every few hundred lines and
 // returns its error, in which case probs is half written. Its memory is
-// 4·(D+K) bytes for each line that a window holds, 24 bytes for each window, at most
-// maxStateBytes between layers (none for one layer) and some hundred kB. An id
-// outside the table panics.
+// 4·(D+K) bytes for each line that a window holds, 24 bytes for each window, at
+// most maxStateBytes between layers (none for one layer) and some hundred kB. An
+// id outside the table panics.
 func (s *Scorer) Score(ctx context.Context, b *model.Batch, probs []float32) error {
 	mem := s.scratch.Get().(*scratch)
 	defer s.scratch.Put(mem)

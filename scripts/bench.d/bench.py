@@ -289,7 +289,7 @@ class Bench:
                     found.setdefault(('end without start-up', name, threads), []).append((count['many'] - count['few']) / (seconds['many'] - seconds['few']))
                     if name in names and self.servers:  # the network alone, at the same time
                         server = self.servers[96, name if name in self.others else 'float32']
-                        rate, _ = together([server], 'time', 'x', threads, self.args.seconds)
+                        rate, _ = together([server], 'time', 'x', threads, SHORT * self.args.seconds)
                         found.setdefault(('model beside end', name, threads), []).append(rate)
             for (part, name, threads), rates in found.items():
                 self.record(part, name, threads, round_, median(rates), max(rates))
@@ -300,15 +300,17 @@ class Bench:
         t = self.texts['many']
         self.say('\nEnd to end, %s lines in %s files (%.0f MB) to YEDDA, H=96, float32; %d of %d outputs are equal' % (
             f'{t["lines"]:,}', f'{t["documents"]:,}', t['bytes'] / 1e6, *equal))
-        self.say('  %-18s %8s %12s %18s %10s' % ('', 'threads', 'lines/s', 'without start-up', 'Linnet is'))
+        model = 'model beside end'
+        self.say('  %-18s %8s %12s %18s %10s %16s' % ('', 'threads', 'lines/s', 'without start-up', 'Linnet is', 'network alone'))
         for _, name, threads in sorted((k for k in self.rates if k[0] == 'end'), key=lambda k: (k[2], not k[1].startswith('Linnet'), k[1])):
             times = '' if name.startswith('Linnet') else '%.1f ×' % self.times('end without start-up', name, threads)
-            self.say('  %-18s %8d %12s %18s %10s' % (name, threads, f'{self.rate("end", name, threads):,.0f}',
-                                                     f'{self.rate("end without start-up", name, threads):,.0f}', times))
-        self.say('  (the whole process of Linnet; of Beam Python the run without imports; without start-up: by the difference to a tenth of the lines)')
+            alone = f'{self.rate(model, name, threads):,.0f}' if (model, name, threads) in self.rates else ''
+            self.say('  %-18s %8d %12s %18s %10s %16s' % (name, threads, f'{self.rate("end", name, threads):,.0f}',
+                                                          f'{self.rate("end without start-up", name, threads):,.0f}', times, alone))
+        self.say('  (the whole process of Linnet; of Beam Python the run without imports; without start-up: by the difference to a tenth of the lines;')
+        self.say('  the network alone: model only as above, right behind each of these runs)')
         peer = self.fastest('end without start-up', cores)
         self.must('end to end, all cores: Linnet by %s' % peer, self.times('end without start-up', peer, cores), 20)
-        model = 'model beside end'
         for name in names:
             if (model, name, cores) in self.rates:
                 self.must('end to end, all cores: share of the model-only rate' + name.removeprefix('Linnet'),
@@ -342,7 +344,7 @@ class Bench:
             self.end()
         for p in self.servers.values():
             p.close()
-        self.say('\nTo hold (of this run: %d rounds, %.0f s)' % (self.args.rounds, time.perf_counter() - begin))
+        self.say('\nTo hold (of this run: %d rounds, of the network %d, %.0f s)' % (self.args.rounds, SHORT * self.args.rounds, time.perf_counter() - begin))
         for what, value, bound in self.held:
             self.say('  %-4s %6.2f of %-5g %s' % ('yes' if value >= bound else 'NO', value, bound, what))
         self.say('load after the run: %.1f' % os.getloadavg()[0])
