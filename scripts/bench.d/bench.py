@@ -27,6 +27,7 @@ from weights import STEPS, WINDOWS, Model
 LINES = WINDOWS * STEPS
 TOLERANCE = 1e-4  # of probabilities in float32
 SHORT = 5         # rounds of parts model and table to one of part end
+ALONE = 'model beside end'  # the part of Linnet's network timed there
 PEERS = {'torch': 'PyTorch', 'onnxruntime': 'ONNX Runtime', 'openvino': 'OpenVINO'}
 HERE = pathlib.Path(__file__).parent
 median = statistics.median
@@ -287,10 +288,10 @@ class Bench:
                         time.sleep(0.1)
                     found.setdefault(('end', name, threads), []).append(count['many'] / seconds['many'])
                     found.setdefault(('end without start-up', name, threads), []).append((count['many'] - count['few']) / (seconds['many'] - seconds['few']))
-                    if name in names and self.servers:  # the network alone, at the same time
+                    if name in names and self.servers:  # the network alone, right behind
                         server = self.servers[96, name if name in self.others else 'float32']
                         rate, _ = together([server], 'time', 'x', threads, SHORT * self.args.seconds)
-                        found.setdefault(('model beside end', name, threads), []).append(rate)
+                        found.setdefault((ALONE, name, threads), []).append(rate)
             for (part, name, threads), rates in found.items():
                 self.record(part, name, threads, round_, median(rates), max(rates))
             if equal is None:
@@ -300,11 +301,10 @@ class Bench:
         t = self.texts['many']
         self.say('\nEnd to end, %s lines in %s files (%.0f MB) to YEDDA, H=96, float32; %d of %d outputs are equal' % (
             f'{t["lines"]:,}', f'{t["documents"]:,}', t['bytes'] / 1e6, *equal))
-        model = 'model beside end'
         self.say('  %-18s %8s %12s %18s %10s %16s' % ('', 'threads', 'lines/s', 'without start-up', 'Linnet is', 'network alone'))
         for _, name, threads in sorted((k for k in self.rates if k[0] == 'end'), key=lambda k: (k[2], not k[1].startswith('Linnet'), k[1])):
             times = '' if name.startswith('Linnet') else '%.1f ×' % self.times('end without start-up', name, threads)
-            alone = f'{self.rate(model, name, threads):,.0f}' if (model, name, threads) in self.rates else ''
+            alone = f'{self.rate(ALONE, name, threads):,.0f}' if (ALONE, name, threads) in self.rates else ''
             self.say('  %-18s %8d %12s %18s %10s %16s' % (name, threads, f'{self.rate("end", name, threads):,.0f}',
                                                           f'{self.rate("end without start-up", name, threads):,.0f}', times, alone))
         self.say('  (the whole process of Linnet; of Beam Python the run without imports; without start-up: by the difference to a tenth of the lines;')
@@ -312,9 +312,9 @@ class Bench:
         peer = self.fastest('end without start-up', cores)
         self.must('end to end, all cores: Linnet by %s' % peer, self.times('end without start-up', peer, cores), 20)
         for name in names:
-            if (model, name, cores) in self.rates:
+            if (ALONE, name, cores) in self.rates:
                 self.must('end to end, all cores: share of the model-only rate' + name.removeprefix('Linnet'),
-                          self.ratio(('end without start-up', name, cores), (model, name, cores)), .6)
+                          self.ratio(('end without start-up', name, cores), (ALONE, name, cores)), .6)
         if cores > 1 and ('peak', 'FMA loop', cores) in self.rates:
             fma = self.ratio(('peak', 'FMA loop', cores), ('peak', 'FMA loop', 1))
             for what, part in ('end to end', 'end without start-up'), ('model only', ('x', 96, 'float32')):
@@ -338,8 +338,9 @@ class Bench:
             self.start()
             self.check()
             self.network(wanted)
-            for p in (p for all_ in self.peers.values() for p in all_):
-                p.close()
+            for processes in self.peers.values():
+                for p in processes:
+                    p.close()
         if 'end' in wanted:
             self.end()
         for p in self.servers.values():

@@ -64,15 +64,7 @@ func Blank(line []byte) bool {
 // read, of U+FFFD or bytes that are no UTF-8. It is rows, which must be
 // Rows(text), where there are no others.
 func Inked(text []byte, rows []Line) []Line {
-	others, at := false, 0 // ink that stands in no row
-	for _, row := range rows {
-		if row.Start > at+1 && hasInk(text[at:row.Start]) {
-			others = true
-			break
-		}
-		at = row.End
-	}
-	if !others && !hasInk(text[at:]) {
+	if !inkBeside(text, rows) {
 		return rows
 	}
 	var lines []Line
@@ -84,6 +76,18 @@ func Inked(text []byte, rows []Line) []Line {
 		start = end + 1
 	}
 	return lines
+}
+
+// inkBeside says whether there is ink in no row.
+func inkBeside(text []byte, rows []Line) bool {
+	at := 0
+	for _, row := range rows {
+		if row.Start > at+1 && hasInk(text[at:row.Start]) {
+			return true
+		}
+		at = row.End
+	}
+	return hasInk(text[at:])
 }
 
 // asciiSpace holds the white space of ASCII: the usual six and the four
