@@ -30,3 +30,15 @@ func QuantizeTable(table []float32, rows, d int) (q []int8, scale []float32) {
 	}
 	return q, scale
 }
+
+// RoundBFloat16 is x rounded to bfloat16, to nearest, ties to even: 8 bits of a
+// number's 24. Matrices of such numbers take half the time on matrix tiles. The
+// numbers must be finite.
+func RoundBFloat16(x []float32) []float32 {
+	y := make([]float32, len(x))
+	for i, v := range x {
+		b := math.Float32bits(v)
+		y[i] = math.Float32frombits((b + 0x7fff + b>>16&1) &^ 0xffff)
+	}
+	return y
+}

@@ -71,11 +71,8 @@ func New(w *model.Weights) (*Scorer, error) {
 	}
 	in := d
 	pack := func(dir *model.Direction) direction {
-		return direction{
-			input:     kernel.Pack(dir.InputWeights, in, 4*h, 4*h),
-			recurrent: kernel.Pack(dir.RecurrentWeights, h, 4*h, 4*h),
-			bias:      dir.Bias,
-		}
+		input, recurrent := kernel.PackTwo(dir.InputWeights, in, dir.RecurrentWeights, h, 4*h, 4*h)
+		return direction{input, recurrent, dir.Bias}
 	}
 	for i := range w.Layers {
 		s.layers = append(s.layers, layer{pack(&w.Layers[i].Forward), pack(&w.Layers[i].Backward)})

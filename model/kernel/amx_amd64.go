@@ -62,6 +62,7 @@ type (
 		lda    uintptr
 		b      *uint16
 		panel  uintptr // from one of b to the next
+		next   uintptr // the same, of one gate
 	}
 )
 
@@ -96,9 +97,10 @@ func amxIndex(k, j, K, parts int) int {
 	return tile*amxTile + k%amxDepth/2*32 + j%16*2 + k%2
 }
 
-// repackAMX splits a matrix whose element (k, j) is b[k·stepK+j·stepJ].
-func repackAMX(p *Packed, b []float32, stepK, stepJ int) {
-	parts := p.isa.parts()
+// repackAMX splits a matrix whose element (k, j) is b[k·stepK+j·stepJ] into so
+// many parts.
+func repackAMX(p *Packed, b []float32, stepK, stepJ, parts int) {
+	p.parts, p.half = parts, grow(p.half, amxSize(p.K, p.N)*parts)
 	for j := range p.N {
 		for k := range p.K {
 			at, rest := amxIndex(k, j, p.K, parts), b[k*stepK+j*stepJ]
@@ -161,7 +163,7 @@ func gemmAMXRows(m int, x, y term, add []float32, ldadd int, c []float32, ldc in
 				if y.b != nil {
 					offset(&t.second, buf.y, y, rp.first, j)
 				}
-				multiply(&t, x.b.isa)
+				multiply(&t, x.b)
 			}
 		}
 	}
@@ -181,7 +183,7 @@ func step(m int, x, y term, bias, z, c, h []float32, hidden int) bool {
 	buf := amxBuffers.Get().(*amxBuffer)
 	t := amxCall{ldc: 4 * width, addPanel: gate, rowBlocks: 1, panels: 4, right: 1}
 	buf.x = splitTerm(&t.first, buf.x, x, 0, m)
-	t.first.panel *= uintptr(hidden / amxWidth)
+	t.first.panel *= uintptr(hidden / amxWidth) // to the next gate's
 	if y.b != nil {
 		buf.y = splitTerm(&t.second, buf.y, y, 0, m)
 		t.second.panel *= uintptr(hidden / amxWidth)
@@ -192,8 +194,11 @@ func step(m int, x, y term, bias, z, c, h []float32, hidden int) bool {
 	if size := min(m, amxRows) * width; size < len(z) { // there is a second block
 		t.step.other = &z[size]
 	}
-	parts := uintptr(x.b.isa.parts())
-	t.step.turns = t.panels * (t.first.blocks + t.second.blocks) * (parts * (parts + 1) / 2)
+	products := x.b.isa.parts()
+	if x.b.parts > 1 {
+		products = products * (products + 1) / 2
+	}
+	t.step.turns = t.panels * (t.first.blocks + t.second.blocks) * uintptr(products)
 	for row := 0; row < m; row += amxRows {
 		rows := min(amxRows, m-row)
 		configure(&config, rows, amxWidth)
@@ -205,23 +210,29 @@ func step(m int, x, y term, bias, z, c, h []float32, hidden int) bool {
 		}
 		t.step.units, t.step.vectors = uintptr(hidden/amxWidth), uintptr(2*rows)
 		t.step.state, t.step.h = &c[row*hidden], &h[row*hidden]
-		multiply(&t, x.b.isa)
+		multiply(&t, x.b)
 	}
-	last := &t.waiting
-	gatesAVX512(last.vectors/2, last.z, 4*width, last.state, gate, last.h, gate, amxWidth)
 	amxBuffers.Put(buf)
+	if last := &t.waiting; x.b.isa.parts() < 3 {
+		gatesTiles(last.vectors, last.z, last.state, last.h, gate)
+	} else {
+		gatesAVX512(last.vectors/2, last.z, 4*width, last.state, gate, last.h, gate, amxWidth)
+	}
 	return true
 }
 
-// multiply calls the assembly for numbers in so many parts.
-func multiply(t *amxCall, i isa) {
-	switch i.parts() {
-	case 1:
-		gemmAMX1(t)
-	case 2:
-		gemmAMX2(t)
-	case 3:
-		gemmAMX3(t)
+// multiply calls the assembly for numbers in so many parts as those of b and of
+// what it is multiplied with.
+func multiply(t *amxCall, b *Packed) {
+	switch [2]int{b.isa.parts(), b.parts} {
+	case [2]int{1, 1}:
+		gemmAMX1x1(t)
+	case [2]int{2, 1}:
+		gemmAMX2x1(t)
+	case [2]int{2, 2}:
+		gemmAMX2x2(t)
+	case [2]int{3, 3}:
+		gemmAMX3x3(t)
 	}
 }
 
@@ -247,7 +258,8 @@ func splitTerm(p *amxProduct, s []uint16, x term, row, rows int) []uint16 {
 	depth, parts := roundUp(x.b.K, amxDepth), x.b.isa.parts()
 	s = grow(s, depth*rows*parts)
 	p.blocks, p.lda = uintptr(depth/amxDepth), uintptr(2*depth*parts)
-	p.panel = uintptr(2 * depth * parts * amxWidth)
+	p.panel = uintptr(2 * depth * x.b.parts * amxWidth)
+	p.next = p.panel
 	a, lda, k := &x.a[row*x.lda], uintptr(4*x.lda), uintptr(x.b.K)
 	switch parts {
 	case 1:
@@ -262,8 +274,8 @@ func splitTerm(p *amxProduct, s []uint16, x term, row, rows int) []uint16 {
 
 // offset points p to a row of the split a and a column of b.
 func offset(p *amxProduct, a []uint16, x term, row, column int) {
-	depth := roundUp(x.b.K, amxDepth) * x.b.isa.parts()
-	p.a, p.b = &a[row*depth], &x.b.half[column*depth]
+	depth := roundUp(x.b.K, amxDepth)
+	p.a, p.b = &a[row*depth*x.b.isa.parts()], &x.b.half[column*depth*x.b.parts]
 }
 
 // configure describes the eight tiles: 0 to 3 the sums, 4 and 5 the rows of a,

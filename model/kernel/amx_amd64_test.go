@@ -54,6 +54,87 @@ func TestSplitRows(t *testing.T) {
 	}
 }
 
+// stepGates is what Step does with z, whose blocks of units go through the gates
+// beside tiles one by one.
+func stepGates(m int, z, c, h []float32, hidden int) {
+	if p := active.parts(); p == 0 || p == 3 || hidden%amxWidth != 0 || m > chunkRowsAMX {
+		GatesRows(m, z, 4*hidden, c, hidden, h, hidden, hidden)
+		return
+	}
+	block := make([]float32, 4*amxWidth)
+	for i := range m {
+		for u := i * hidden; u < (i+1)*hidden; u += amxWidth {
+			for g := range 4 {
+				copy(block[g*amxWidth:][:amxWidth], z[(3*i+g)*hidden+u:])
+			}
+			gatesTiles(2, &block[0], &c[u], &h[u], 0)
+		}
+	}
+}
+
+// The cubics of tanh and σ are near them between all their pieces, beyond the
+// last and around 0, and NaN for NaN.
+func TestGatesTiles(t *testing.T) {
+	if !supported(isaAVX512) {
+		t.Skip("this machine has no avx512")
+	}
+	const width = amxWidth
+	r := rand.New(rand.NewPCG(23, 24))
+	run := func(z, c []float32) (gotC, gotH []float32) {
+		rows := len(c) / width
+		gc, gh := guard(c, 1), guard(make([]float32, len(c)), 2)
+		gatesTiles(uintptr(2*rows), &guard(z, 3).x[0], &gc.x[0], &gh.x[0], 4*width)
+		gc.check(t, "c")
+		gh.check(t, "h")
+		return gc.x, gh.x
+	}
+	// One gate at a time: the others are as good as 0 or 1.
+	const n, high = 50 * width, 1e4
+	x, at := make([]float32, n), [4]float32{high, -high, high, high}
+	for i := range x {
+		x[i] = float32(r.NormFloat64()) * []float32{1e-6, 0.1, 4, 10}[i%4]
+	}
+	for gate, f := range []func(x float64) (c, h float64){
+		func(x float64) (c, h float64) { c = 1 / (1 + math.Exp(-x)); return c, math.Tanh(c) },
+		nil,
+		func(x float64) (c, h float64) { c = math.Tanh(x); return c, math.Tanh(c) },
+		func(x float64) (c, h float64) { return 1, math.Tanh(1) / (1 + math.Exp(-x)) },
+	} {
+		if f == nil {
+			continue // on its own σ(z_f)·c does not say more than z_i does
+		}
+		z := make([]float32, 4*n)
+		for i, v := range x {
+			for g := range 4 {
+				z[i/width*4*width+g*width+i%width] = at[g]
+			}
+			z[i/width*4*width+gate*width+i%width] = v
+		}
+		c, h := run(z, make([]float32, n))
+		for i, v := range x {
+			wantC, wantH := f(float64(v))
+			if math.Abs(float64(c[i])-wantC) > 6e-6 || math.Abs(float64(h[i])-wantH) > 1.2e-5 {
+				t.Fatalf("gate %d at %v: got c %v and h %v, want %v and %v", gate, v, c[i], h[i], wantC, wantH)
+			}
+			if tiny := math.Abs(float64(v)) < 1e-3; tiny && gate == 2 && math.Abs(float64(c[i])-wantC) > 1e-4*math.Abs(wantC) {
+				t.Fatalf("tanh(%v): got %v", v, c[i])
+			}
+		}
+	}
+	// All of them, against the specification.
+	for range 20 {
+		const rows = 9
+		z, c := gateArguments(r, rows*4*width), random(r, rows*width)
+		spoilSome(r, z, nan, inf, -inf)
+		spoilSome(r, c, nan)
+		wantC, wantH := slices.Clone(c), make([]float32, len(c))
+		gatesGeneric(rows, z, 4*width, wantC, width, wantH, width, width)
+		gotC, gotH := run(z, c)
+		near(t, "c", gotC, wantC, within(wantC, 2e-5))
+		near(t, "h", gotH, wantH, within(wantH, 2e-5))
+	}
+}
+
 // Tiles are right while the collector runs and goroutines are preempted.
 func TestAMXUnderPreemption(t *testing.T) {
 	restore, ok := SwitchISA("amx")

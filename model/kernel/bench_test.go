@@ -96,6 +96,29 @@ func BenchmarkGates(b *testing.B) {
 	}
 }
 
+// BenchmarkStep is an LSTM's step of m rows, with weights in float32 and with weights that are bfloat16 numbers.
+func BenchmarkStep(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 2))
+	const k, hidden, n = 64, 96, 4 * 96
+	for _, m := range []int{1, 13, 16, 32, 64} {
+		x, z, bias := random(r, m*k), make([]float32, m*n), random(r, n)
+		c, h := make([]float32, m*hidden), make([]float32, m*hidden)
+		for _, weights := range []string{"float32", "bfloat16"} {
+			w1, w2 := random(r, k*n), random(r, hidden*n)
+			if weights == "bfloat16" {
+				roundAll(w1)
+				roundAll(w2)
+			}
+			b.Run(fmt.Sprintf("%d/%s", m, weights), func(b *testing.B) {
+				benchISA(b, func(b *testing.B) {
+					input, recurrent := PackTwo(w1, k, w2, hidden, n, n)
+					nanoseconds(b, m, "ns/row", func() { Step(m, x, k, input, h, recurrent, bias, z, c, h, hidden) })
+				})
+			})
+		}
+	}
+}
+
 func BenchmarkSum(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 2))
 	const rows, groups, idsPerLine, lines = 1 << 16, 4, 56, 200

@@ -1,5 +1,7 @@
 package kernel
 
+import "math"
+
 // Packed is the right-hand side of Gemm, a K×N matrix copied into the order in
 // which the instruction set of the time of packing reads it: panels of some
 // columns, the last one padded with zeros, each panel row after row. It serves
@@ -10,6 +12,7 @@ type Packed struct {
 	width int       // columns of a panel
 	data  []float32 // [panels, K, width]
 	half  []uint16  // instead of data: bfloat16 in the order of amxIndex
+	parts int       // of half
 }
 
 // NewPacked is a matrix of zeros for Repack, of weights that change all the
@@ -22,12 +25,14 @@ func newPacked(k, n int, i isa) *Packed {
 	}
 	p := &Packed{K: k, N: n, isa: i, width: i.panelWidth()}
 	if p.isa.parts() > 0 {
-		p.half = aligned64(amxSize(k, n) * p.isa.parts())
 		return p
 	}
 	p.data = make([]float32, (n+p.width-1)/p.width*k*p.width)
 	return p
 }
+
+// matches tells whether one product goes through p and q.
+func (p *Packed) matches(q *Packed) bool { return p.isa == q.isa && p.parts == q.parts }
 
 // OnTiles tells that p is multiplied on matrix tiles, where both products of an
 // LSTM's step take less time than the sums of one take on their way to memory
@@ -48,11 +53,39 @@ func PackTrans(b []float32, k, n, ldb int) *Packed {
 	return p
 }
 
+// PackTwo copies the matrices of a Gemm2 or a Step, b1 [k1, n] and b2 [k2, n]
+// with rows ldb apart.
+func PackTwo(b1 []float32, k1 int, b2 []float32, k2, n, ldb int) (p1, p2 *Packed) {
+	p1, p2 = Pack(b1, k1, n, ldb), Pack(b2, k2, n, ldb)
+	if p1.parts < p2.parts {
+		repackAMX(p1, b1, ldb, 1, p2.parts)
+	} else if p2.parts < p1.parts {
+		repackAMX(p2, b2, ldb, 1, p1.parts)
+	}
+	return p1, p2
+}
+
+// partsOf is how many parts the numbers of b, [rows, cols] with rows ldb apart,
+// take: of two the second one is left out where all would be 0.
+func (p *Packed) partsOf(b []float32, rows, cols, ldb int) int {
+	if p.isa != isaAMX {
+		return p.isa.parts()
+	}
+	for i := range rows {
+		for _, v := range b[i*ldb:][:cols] {
+			if math.Float32bits(v)<<16 != 0 {
+				return p.isa.parts()
+			}
+		}
+	}
+	return 1
+}
+
 // Repack copies another b of the same size, [p.K, p.N], into p's memory.
 func (p *Packed) Repack(b []float32, ldb int) {
 	checkMatrix(b, p.K, p.N, ldb)
 	if p.isa.parts() > 0 {
-		repackAMX(p, b, ldb, 1)
+		repackAMX(p, b, ldb, 1, p.partsOf(b, p.K, p.N, ldb))
 		return
 	}
 	w := p.width
@@ -72,7 +105,7 @@ func (p *Packed) RepackTrans(b []float32, ldb int) {
 		return
 	}
 	if p.isa.parts() > 0 {
-		repackAMX(p, b, 1, ldb)
+		repackAMX(p, b, 1, ldb, p.partsOf(b, p.N, p.K, ldb))
 		return
 	}
 	w := p.width
@@ -109,7 +142,7 @@ func GemmBias(m int, a []float32, lda int, b *Packed, bias []float32, c []float3
 // then those of b2: both packed for one instruction set, b1.N = b2.N. bias
 // [b1.N] may be nil, which is zero.
 func Gemm2(m int, a1 []float32, lda1 int, b1 *Packed, a2 []float32, lda2 int, b2 *Packed, bias []float32, c []float32, ldc int) {
-	if b1.N != b2.N || b1.isa != b2.isa {
+	if b1.N != b2.N || !b1.matches(b2) {
 		panic("kernel: Gemm2 of matrices that do not match")
 	}
 	if bias != nil {
@@ -204,7 +237,7 @@ func GatesRows(rows int, z []float32, ldz int, c []float32, ldc int, h []float32
 // ldx and hidden apart. before may be nil, which is zero, or share memory with
 // h. z [m, 4·hidden] is room for the pre-activations.
 func Step(m int, x []float32, ldx int, input *Packed, before []float32, recurrent *Packed, bias, z, c, h []float32, hidden int) {
-	if input.N != 4*hidden || recurrent.N != 4*hidden || recurrent.K != hidden || input.isa != recurrent.isa {
+	if input.N != 4*hidden || recurrent.N != 4*hidden || recurrent.K != hidden || !input.matches(recurrent) {
 		panic("kernel: Step of matrices that do not match")
 	}
 	checkBias(bias, 4*hidden)

@@ -15952,9 +15952,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func gemmAMX1(call *struct{config *[64]byte; c *float32; ldc uintptr; add *float32; ldadd uintptr; addPanel uintptr; rowBlocks uintptr; panels uintptr; lower uintptr; right uintptr; first struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr}; second struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr}; end uintptr; step struct{units uintptr; turns uintptr; vectors uintptr; other *float32; state *float32; h *float32; ld uintptr}; waiting struct{vectors uintptr; z *float32; state *float32; h *float32; done uintptr; due uintptr}})
-// Requires: AVX, AVX512F
-TEXT ·gemmAMX1(SB), NOSPLIT, $0-8
+// func gemmAMX1x1(call *struct{config *[64]byte; c *float32; ldc uintptr; add *float32; ldadd uintptr; addPanel uintptr; rowBlocks uintptr; panels uintptr; lower uintptr; right uintptr; first struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr; next uintptr}; second struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr; next uintptr}; end uintptr; step struct{units uintptr; turns uintptr; vectors uintptr; other *float32; state *float32; h *float32; ld uintptr}; waiting struct{vectors uintptr; z *float32; state *float32; h *float32; done uintptr; due uintptr}})
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·gemmAMX1x1(SB), NOSPLIT, $0-8
 	MOVQ call+0(FP), DI
 	MOVQ (DI), AX
 
@@ -15965,18 +15965,30 @@ TEXT ·gemmAMX1(SB), NOSPLIT, $0-8
 	BYTE         $0x49
 	BYTE         $0x00
 	MOVQ         $0x00000040, R8
-	CMPQ         168(DI), $0x00
+	CMPQ         184(DI), $0x00
 	JE           units
-	VMOVUPS      tableAVX512<>+0(SB), Z0
-	VMOVUPS      tableAVX512<>+64(SB), Z1
-	VBROADCASTSS poly2AVX512<>+0(SB), Z2
-	VBROADCASTSS poly1AVX512<>+0(SB), Z3
-	VBROADCASTSS lo29<>+0(SB), Z4
-	VBROADCASTSS hi29<>+0(SB), Z5
-	VBROADCASTSS magic<>+0(SB), Z6
-	VBROADCASTSS one<>+0(SB), Z7
-	VBROADCASTSS negAVX512<>+0(SB), Z8
-	VBROADCASTSS twiceAVX512<>+0(SB), Z9
+	VPBROADCASTD abs<>+0(SB), Z0
+	VBROADCASTSS hiTanh<>+0(SB), Z1
+	VBROADCASTSS magicTanh<>+0(SB), Z2
+	VMOVUPS      cubic3Tanh<>+0(SB), Z3
+	VMOVUPS      cubic3Tanh<>+64(SB), Z4
+	VMOVUPS      cubic2Tanh<>+0(SB), Z5
+	VMOVUPS      cubic2Tanh<>+64(SB), Z6
+	VMOVUPS      cubic1Tanh<>+0(SB), Z7
+	VMOVUPS      cubic1Tanh<>+64(SB), Z8
+	VMOVUPS      cubic0Tanh<>+0(SB), Z9
+	VMOVUPS      cubic0Tanh<>+64(SB), Z10
+	VBROADCASTSS hiSigmoid<>+0(SB), Z11
+	VBROADCASTSS magicSigmoid<>+0(SB), Z12
+	VMOVUPS      cubic3Sigmoid<>+0(SB), Z13
+	VMOVUPS      cubic3Sigmoid<>+64(SB), Z14
+	VMOVUPS      cubic2Sigmoid<>+0(SB), Z15
+	VMOVUPS      cubic2Sigmoid<>+64(SB), Z16
+	VMOVUPS      cubic1Sigmoid<>+0(SB), Z17
+	VMOVUPS      cubic1Sigmoid<>+64(SB), Z18
+	VMOVUPS      cubic0Sigmoid<>+0(SB), Z19
+	VMOVUPS      cubic0Sigmoid<>+64(SB), Z20
+	VBROADCASTSS half<>+0(SB), Z21
 
 units:
 	XORQ R13, R13
@@ -16195,123 +16207,110 @@ all:
 	BYTE  $0x42
 	BYTE  $0x5c
 	BYTE  $0xdd
-	MOVQ  224(DI), R14
+	MOVQ  240(DI), R14
 	TESTQ R14, R14
 	JZ    none7
-	ADDQ  R14, 264(DI)
+	ADDQ  R14, 280(DI)
 
 next7:
-	MOVQ         176(DI), R14
-	CMPQ         264(DI), R14
-	JCS          none7
-	SUBQ         R14, 264(DI)
-	MOVQ         256(DI), R14
-	INCQ         256(DI)
-	MOVQ         R14, R10
-	ANDQ         $0x01, R10
-	SHLQ         $0x06, R10
-	SHRQ         $0x01, R14
-	MOVQ         R14, R12
-	SHLQ         $0x09, R12
-	IMULQ        216(DI), R14
-	ADDQ         R10, R14
-	ADDQ         R12, R10
-	ADDQ         232(DI), R10
-	MOVQ         240(DI), R11
-	MOVQ         248(DI), R12
-	VMINPS       (R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z8, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z8, Z10
-	VMOVAPS      Z11, Z13
-	VPERMI2PS    Z1, Z0, Z13
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z13, Z13
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z13, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z13
-	VMINPS       256(R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z9, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z9, Z10
-	VMOVAPS      Z11, Z14
-	VPERMI2PS    Z1, Z0, Z14
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z14, Z14
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z14, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z14
-	VADDPS       Z7, Z13, Z13
-	VSUBPS       Z7, Z14, Z10
-	VFMADD213PS  Z13, Z13, Z14
-	VRCP14PS     Z14, Z11
-	VFNMADD213PS Z7, Z11, Z14
-	VFMADD213PS  Z11, Z11, Z14
-	VMULPS       Z10, Z14, Z14
-	VMINPS       128(R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z8, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z8, Z10
-	VMOVAPS      Z11, Z13
-	VPERMI2PS    Z1, Z0, Z13
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z13, Z13
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z13, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z13
-	VADDPS       Z7, Z13, Z13
-	VRCP14PS     Z13, Z10
-	VFNMADD213PS Z7, Z10, Z13
-	VFMADD213PS  Z10, Z10, Z13
-	VMULPS       Z7, Z13, Z13
-	VFMADD231PS  (R11)(R14*1), Z13, Z14
-	VMOVUPS      Z14, (R11)(R14*1)
-	VMINPS       384(R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z8, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z8, Z10
-	VMOVAPS      Z11, Z13
-	VPERMI2PS    Z1, Z0, Z13
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z13, Z13
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z13, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z13
-	VMINPS       Z14, Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z9, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z9, Z10
-	VMOVAPS      Z11, Z14
-	VPERMI2PS    Z1, Z0, Z14
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z14, Z14
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z14, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z14
-	VADDPS       Z7, Z13, Z13
-	VSUBPS       Z7, Z14, Z10
-	VFMADD213PS  Z13, Z13, Z14
-	VRCP14PS     Z14, Z11
-	VFNMADD213PS Z7, Z11, Z14
-	VFMADD213PS  Z11, Z11, Z14
-	VMULPS       Z10, Z14, Z14
-	VMOVUPS      Z14, (R12)(R14*1)
-	JMP          next7
+	MOVQ        192(DI), R14
+	CMPQ        280(DI), R14
+	JCS         none7
+	SUBQ        R14, 280(DI)
+	MOVQ        272(DI), R14
+	INCQ        272(DI)
+	MOVQ        R14, R10
+	ANDQ        $0x01, R10
+	SHLQ        $0x06, R10
+	SHRQ        $0x01, R14
+	MOVQ        R14, R12
+	SHLQ        $0x09, R12
+	IMULQ       232(DI), R14
+	ADDQ        R10, R14
+	ADDQ        R12, R10
+	ADDQ        248(DI), R10
+	MOVQ        256(DI), R11
+	MOVQ        264(DI), R12
+	VANDPS      256(R10), Z0, Z22
+	VMINPS      Z22, Z1, Z22
+	VADDPS      Z2, Z22, Z24
+	VMOVAPS     Z24, Z23
+	VPERMI2PS   Z4, Z3, Z23
+	VMOVAPS     Z24, Z25
+	VPERMI2PS   Z6, Z5, Z25
+	VFMADD213PS Z25, Z22, Z23
+	VMOVAPS     Z24, Z25
+	VPERMI2PS   Z8, Z7, Z25
+	VFMADD213PS Z25, Z22, Z23
+	VPERMI2PS   Z10, Z9, Z24
+	VFMADD213PS Z24, Z22, Z23
+	VPTERNLOGD  $0xf2, 256(R10), Z0, Z23
+	VANDPS      (R10), Z0, Z22
+	VMINPS      Z22, Z11, Z22
+	VADDPS      Z12, Z22, Z25
+	VMOVAPS     Z25, Z24
+	VPERMI2PS   Z14, Z13, Z24
+	VMOVAPS     Z25, Z26
+	VPERMI2PS   Z16, Z15, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VMOVAPS     Z25, Z26
+	VPERMI2PS   Z18, Z17, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VPERMI2PS   Z20, Z19, Z25
+	VFMADD213PS Z25, Z22, Z24
+	VPTERNLOGD  $0xf2, (R10), Z0, Z24
+	VMOVUPS     (R11)(R14*1), Z22
+	VMULPS      Z23, Z24, Z24
+	VADDPS      Z22, Z23, Z23
+	VANDPS      128(R10), Z0, Z25
+	VMINPS      Z25, Z11, Z25
+	VADDPS      Z12, Z25, Z26
+	VMOVAPS     Z26, Z27
+	VPERMI2PS   Z14, Z13, Z27
+	VMOVAPS     Z26, Z28
+	VPERMI2PS   Z16, Z15, Z28
+	VFMADD213PS Z28, Z25, Z27
+	VMOVAPS     Z26, Z28
+	VPERMI2PS   Z18, Z17, Z28
+	VFMADD213PS Z28, Z25, Z27
+	VPERMI2PS   Z20, Z19, Z26
+	VFMADD213PS Z26, Z25, Z27
+	VPTERNLOGD  $0xf2, 128(R10), Z0, Z27
+	VFMADD231PS Z27, Z22, Z24
+	VFMADD231PS Z21, Z23, Z24
+	VMOVUPS     Z24, (R11)(R14*1)
+	VANDPS      Z24, Z0, Z22
+	VMINPS      Z22, Z1, Z22
+	VADDPS      Z2, Z22, Z23
+	VMOVAPS     Z23, Z25
+	VPERMI2PS   Z4, Z3, Z25
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z6, Z5, Z26
+	VFMADD213PS Z26, Z22, Z25
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z8, Z7, Z26
+	VFMADD213PS Z26, Z22, Z25
+	VPERMI2PS   Z10, Z9, Z23
+	VFMADD213PS Z23, Z22, Z25
+	VPTERNLOGD  $0xf2, Z24, Z0, Z25
+	VANDPS      384(R10), Z0, Z22
+	VMINPS      Z22, Z11, Z22
+	VADDPS      Z12, Z22, Z23
+	VMOVAPS     Z23, Z24
+	VPERMI2PS   Z14, Z13, Z24
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z16, Z15, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z18, Z17, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VPERMI2PS   Z20, Z19, Z23
+	VFMADD213PS Z23, Z22, Z24
+	VPTERNLOGD  $0xf2, 384(R10), Z0, Z24
+	VMULPS      Z25, Z24, Z24
+	VFMADD231PS Z21, Z25, Z24
+	VMOVUPS     Z24, (R12)(R14*1)
+	JMP         next7
 
 none7:
 	ADDQ $0x00000040, AX
@@ -16408,123 +16407,110 @@ without8:
 
 without10:
 without9:
-	MOVQ  224(DI), R14
+	MOVQ  240(DI), R14
 	TESTQ R14, R14
 	JZ    none11
-	ADDQ  R14, 264(DI)
+	ADDQ  R14, 280(DI)
 
 next11:
-	MOVQ         176(DI), R14
-	CMPQ         264(DI), R14
-	JCS          none11
-	SUBQ         R14, 264(DI)
-	MOVQ         256(DI), R14
-	INCQ         256(DI)
-	MOVQ         R14, R10
-	ANDQ         $0x01, R10
-	SHLQ         $0x06, R10
-	SHRQ         $0x01, R14
-	MOVQ         R14, R12
-	SHLQ         $0x09, R12
-	IMULQ        216(DI), R14
-	ADDQ         R10, R14
-	ADDQ         R12, R10
-	ADDQ         232(DI), R10
-	MOVQ         240(DI), R11
-	MOVQ         248(DI), R12
-	VMINPS       (R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z8, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z8, Z10
-	VMOVAPS      Z11, Z13
-	VPERMI2PS    Z1, Z0, Z13
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z13, Z13
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z13, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z13
-	VMINPS       256(R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z9, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z9, Z10
-	VMOVAPS      Z11, Z14
-	VPERMI2PS    Z1, Z0, Z14
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z14, Z14
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z14, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z14
-	VADDPS       Z7, Z13, Z13
-	VSUBPS       Z7, Z14, Z10
-	VFMADD213PS  Z13, Z13, Z14
-	VRCP14PS     Z14, Z11
-	VFNMADD213PS Z7, Z11, Z14
-	VFMADD213PS  Z11, Z11, Z14
-	VMULPS       Z10, Z14, Z14
-	VMINPS       128(R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z8, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z8, Z10
-	VMOVAPS      Z11, Z13
-	VPERMI2PS    Z1, Z0, Z13
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z13, Z13
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z13, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z13
-	VADDPS       Z7, Z13, Z13
-	VRCP14PS     Z13, Z10
-	VFNMADD213PS Z7, Z10, Z13
-	VFMADD213PS  Z10, Z10, Z13
-	VMULPS       Z7, Z13, Z13
-	VFMADD231PS  (R11)(R14*1), Z13, Z14
-	VMOVUPS      Z14, (R11)(R14*1)
-	VMINPS       384(R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z8, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z8, Z10
-	VMOVAPS      Z11, Z13
-	VPERMI2PS    Z1, Z0, Z13
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z13, Z13
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z13, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z13
-	VMINPS       Z14, Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z9, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z9, Z10
-	VMOVAPS      Z11, Z14
-	VPERMI2PS    Z1, Z0, Z14
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z14, Z14
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z14, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z14
-	VADDPS       Z7, Z13, Z13
-	VSUBPS       Z7, Z14, Z10
-	VFMADD213PS  Z13, Z13, Z14
-	VRCP14PS     Z14, Z11
-	VFNMADD213PS Z7, Z11, Z14
-	VFMADD213PS  Z11, Z11, Z14
-	VMULPS       Z10, Z14, Z14
-	VMOVUPS      Z14, (R12)(R14*1)
-	JMP          next11
+	MOVQ        192(DI), R14
+	CMPQ        280(DI), R14
+	JCS         none11
+	SUBQ        R14, 280(DI)
+	MOVQ        272(DI), R14
+	INCQ        272(DI)
+	MOVQ        R14, R10
+	ANDQ        $0x01, R10
+	SHLQ        $0x06, R10
+	SHRQ        $0x01, R14
+	MOVQ        R14, R12
+	SHLQ        $0x09, R12
+	IMULQ       232(DI), R14
+	ADDQ        R10, R14
+	ADDQ        R12, R10
+	ADDQ        248(DI), R10
+	MOVQ        256(DI), R11
+	MOVQ        264(DI), R12
+	VANDPS      256(R10), Z0, Z22
+	VMINPS      Z22, Z1, Z22
+	VADDPS      Z2, Z22, Z24
+	VMOVAPS     Z24, Z23
+	VPERMI2PS   Z4, Z3, Z23
+	VMOVAPS     Z24, Z25
+	VPERMI2PS   Z6, Z5, Z25
+	VFMADD213PS Z25, Z22, Z23
+	VMOVAPS     Z24, Z25
+	VPERMI2PS   Z8, Z7, Z25
+	VFMADD213PS Z25, Z22, Z23
+	VPERMI2PS   Z10, Z9, Z24
+	VFMADD213PS Z24, Z22, Z23
+	VPTERNLOGD  $0xf2, 256(R10), Z0, Z23
+	VANDPS      (R10), Z0, Z22
+	VMINPS      Z22, Z11, Z22
+	VADDPS      Z12, Z22, Z25
+	VMOVAPS     Z25, Z24
+	VPERMI2PS   Z14, Z13, Z24
+	VMOVAPS     Z25, Z26
+	VPERMI2PS   Z16, Z15, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VMOVAPS     Z25, Z26
+	VPERMI2PS   Z18, Z17, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VPERMI2PS   Z20, Z19, Z25
+	VFMADD213PS Z25, Z22, Z24
+	VPTERNLOGD  $0xf2, (R10), Z0, Z24
+	VMOVUPS     (R11)(R14*1), Z22
+	VMULPS      Z23, Z24, Z24
+	VADDPS      Z22, Z23, Z23
+	VANDPS      128(R10), Z0, Z25
+	VMINPS      Z25, Z11, Z25
+	VADDPS      Z12, Z25, Z26
+	VMOVAPS     Z26, Z27
+	VPERMI2PS   Z14, Z13, Z27
+	VMOVAPS     Z26, Z28
+	VPERMI2PS   Z16, Z15, Z28
+	VFMADD213PS Z28, Z25, Z27
+	VMOVAPS     Z26, Z28
+	VPERMI2PS   Z18, Z17, Z28
+	VFMADD213PS Z28, Z25, Z27
+	VPERMI2PS   Z20, Z19, Z26
+	VFMADD213PS Z26, Z25, Z27
+	VPTERNLOGD  $0xf2, 128(R10), Z0, Z27
+	VFMADD231PS Z27, Z22, Z24
+	VFMADD231PS Z21, Z23, Z24
+	VMOVUPS     Z24, (R11)(R14*1)
+	VANDPS      Z24, Z0, Z22
+	VMINPS      Z22, Z1, Z22
+	VADDPS      Z2, Z22, Z23
+	VMOVAPS     Z23, Z25
+	VPERMI2PS   Z4, Z3, Z25
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z6, Z5, Z26
+	VFMADD213PS Z26, Z22, Z25
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z8, Z7, Z26
+	VFMADD213PS Z26, Z22, Z25
+	VPERMI2PS   Z10, Z9, Z23
+	VFMADD213PS Z23, Z22, Z25
+	VPTERNLOGD  $0xf2, Z24, Z0, Z25
+	VANDPS      384(R10), Z0, Z22
+	VMINPS      Z22, Z11, Z22
+	VADDPS      Z12, Z22, Z23
+	VMOVAPS     Z23, Z24
+	VPERMI2PS   Z14, Z13, Z24
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z16, Z15, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z18, Z17, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VPERMI2PS   Z20, Z19, Z23
+	VFMADD213PS Z23, Z22, Z24
+	VPTERNLOGD  $0xf2, 384(R10), Z0, Z24
+	VMULPS      Z25, Z24, Z24
+	VFMADD231PS Z21, Z25, Z24
+	VMOVUPS     Z24, (R12)(R14*1)
+	JMP         next11
 
 none11:
 	ADDQ $0x00000040, AX
@@ -16534,7 +16520,7 @@ none11:
 	JNZ  some
 
 multiplied:
-	ADDQ  $0x28, R9
+	ADDQ  $0x30, R9
 	CMPQ  (R9), $0x00
 	JNE   product
 	MOVQ  16(DI), R11
@@ -16613,32 +16599,30 @@ without13:
 	INCQ R13
 	CMPQ R13, 56(DI)
 	JCS  panel
-	CMPQ 168(DI), $0x00
+	CMPQ 184(DI), $0x00
 	JE   end
-	MOVQ 184(DI), AX
-	MOVQ AX, 224(DI)
 	MOVQ 200(DI), AX
 	MOVQ AX, 240(DI)
-	MOVQ 208(DI), AX
-	MOVQ AX, 248(DI)
+	MOVQ 216(DI), AX
+	MOVQ AX, 256(DI)
+	MOVQ 224(DI), AX
+	MOVQ AX, 264(DI)
 	MOVQ 8(DI), AX
-	MOVQ AX, 232(DI)
-	MOVQ 192(DI), AX
+	MOVQ AX, 248(DI)
+	MOVQ 208(DI), AX
 	MOVQ AX, 8(DI)
-	MOVQ 232(DI), AX
-	MOVQ AX, 192(DI)
-	MOVQ $0x00000000, 256(DI)
-	DECQ 168(DI)
+	MOVQ 248(DI), AX
+	MOVQ AX, 208(DI)
+	MOVQ $0x00000000, 272(DI)
+	DECQ 184(DI)
 	JZ   end
 	ADDQ $0x00000080, 24(DI)
-	ADDQ $0x00000080, 200(DI)
-	ADDQ $0x00000080, 208(DI)
-	MOVQ 96(DI), AX
-	SHLQ $0x05, AX
+	ADDQ $0x00000080, 216(DI)
+	ADDQ $0x00000080, 224(DI)
+	MOVQ 120(DI), AX
 	ADDQ AX, 104(DI)
-	MOVQ 136(DI), AX
-	SHLQ $0x05, AX
-	ADDQ AX, 144(DI)
+	MOVQ 168(DI), AX
+	ADDQ AX, 152(DI)
 	JMP  units
 
 end:
@@ -16650,6 +16634,296 @@ end:
 	BYTE $0xc0
 	VZEROUPPER
 	RET
+
+DATA abs<>+0(SB)/4, $0x7fffffff
+GLOBL abs<>(SB), RODATA|NOPTR, $4
+
+DATA hiTanh<>+0(SB)/4, $0x40fa0000
+GLOBL hiTanh<>(SB), RODATA|NOPTR, $4
+
+DATA magicTanh<>+0(SB)/4, $0x4a400000
+GLOBL magicTanh<>(SB), RODATA|NOPTR, $4
+
+DATA cubic3Tanh<>+0(SB)/4, $0xbea7ba85
+DATA cubic3Tanh<>+4(SB)/4, $0xbe82fb69
+DATA cubic3Tanh<>+8(SB)/4, $0xbdc1c890
+DATA cubic3Tanh<>+12(SB)/4, $0x3d272bd8
+DATA cubic3Tanh<>+16(SB)/4, $0x3dd2b37f
+DATA cubic3Tanh<>+20(SB)/4, $0x3ddd3444
+DATA cubic3Tanh<>+24(SB)/4, $0x3db3c2c0
+DATA cubic3Tanh<>+28(SB)/4, $0x3d80fb11
+DATA cubic3Tanh<>+32(SB)/4, $0x3d2cc8b0
+DATA cubic3Tanh<>+36(SB)/4, $0x3cde6911
+DATA cubic3Tanh<>+40(SB)/4, $0x3c8bcd4c
+DATA cubic3Tanh<>+44(SB)/4, $0x3c2d4890
+DATA cubic3Tanh<>+48(SB)/4, $0x3bd4f64a
+DATA cubic3Tanh<>+52(SB)/4, $0x3b82311f
+DATA cubic3Tanh<>+56(SB)/4, $0x3b1eb026
+DATA cubic3Tanh<>+60(SB)/4, $0x3ac10eb4
+DATA cubic3Tanh<>+64(SB)/4, $0x3a6a9a47
+DATA cubic3Tanh<>+68(SB)/4, $0x3a0e720c
+DATA cubic3Tanh<>+72(SB)/4, $0x39ace82a
+DATA cubic3Tanh<>+76(SB)/4, $0x3951d435
+DATA cubic3Tanh<>+80(SB)/4, $0x38fe988d
+DATA cubic3Tanh<>+84(SB)/4, $0x389a7148
+DATA cubic3Tanh<>+88(SB)/4, $0x383b5d58
+DATA cubic3Tanh<>+92(SB)/4, $0x37e34bfd
+DATA cubic3Tanh<>+96(SB)/4, $0x3789ddef
+DATA cubic3Tanh<>+100(SB)/4, $0x37273e8b
+DATA cubic3Tanh<>+104(SB)/4, $0x36cae148
+DATA cubic3Tanh<>+108(SB)/4, $0x36761b8f
+DATA cubic3Tanh<>+112(SB)/4, $0x361545c2
+DATA cubic3Tanh<>+116(SB)/4, $0x35b513c1
+DATA cubic3Tanh<>+120(SB)/4, $0x355ba877
+DATA cubic3Tanh<>+124(SB)/4, $0x35053abf
+GLOBL cubic3Tanh<>(SB), RODATA|NOPTR, $128
+
+DATA cubic2Tanh<>+0(SB)/4, $0xba1638e2
+DATA cubic2Tanh<>+4(SB)/4, $0xbd143d44
+DATA cubic2Tanh<>+8(SB)/4, $0xbe603122
+DATA cubic2Tanh<>+12(SB)/4, $0xbef039fc
+DATA cubic2Tanh<>+16(SB)/4, $0xbf20c85c
+DATA cubic2Tanh<>+20(SB)/4, $0xbf24a250
+DATA cubic2Tanh<>+24(SB)/4, $0xbf0f167e
+DATA cubic2Tanh<>+28(SB)/4, $0xbee054ae
+DATA cubic2Tanh<>+32(SB)/4, $0xbea49a63
+DATA cubic2Tanh<>+36(SB)/4, $0xbe6762dc
+DATA cubic2Tanh<>+40(SB)/4, $0xbe1e0f27
+DATA cubic2Tanh<>+44(SB)/4, $0xbdd3cc6d
+DATA cubic2Tanh<>+48(SB)/4, $0xbd8bffa9
+DATA cubic2Tanh<>+52(SB)/4, $0xbd374810
+DATA cubic2Tanh<>+56(SB)/4, $0xbcee341a
+DATA cubic2Tanh<>+60(SB)/4, $0xbc99ebb0
+DATA cubic2Tanh<>+64(SB)/4, $0xbc46057f
+DATA cubic2Tanh<>+68(SB)/4, $0xbbfdcefb
+DATA cubic2Tanh<>+72(SB)/4, $0xbba2245b
+DATA cubic2Tanh<>+76(SB)/4, $0xbb4e98e4
+DATA cubic2Tanh<>+80(SB)/4, $0xbb034d94
+DATA cubic2Tanh<>+84(SB)/4, $0xbaa68a42
+DATA cubic2Tanh<>+88(SB)/4, $0xba52d2ad
+DATA cubic2Tanh<>+92(SB)/4, $0xba053451
+DATA cubic2Tanh<>+96(SB)/4, $0xb9a80d75
+DATA cubic2Tanh<>+100(SB)/4, $0xb953b393
+DATA cubic2Tanh<>+104(SB)/4, $0xb90528ef
+DATA cubic2Tanh<>+108(SB)/4, $0xb8a74ce6
+DATA cubic2Tanh<>+112(SB)/4, $0xb851f191
+DATA cubic2Tanh<>+116(SB)/4, $0xb80394e1
+DATA cubic2Tanh<>+120(SB)/4, $0xb7a4c3d7
+DATA cubic2Tanh<>+124(SB)/4, $0xb74e1d89
+GLOBL cubic2Tanh<>(SB), RODATA|NOPTR, $128
+
+DATA cubic1Tanh<>+0(SB)/4, $0x3f800078
+DATA cubic1Tanh<>+4(SB)/4, $0x3f80c714
+DATA cubic1Tanh<>+8(SB)/4, $0x3f89c5e4
+DATA cubic1Tanh<>+12(SB)/4, $0x3f9da1eb
+DATA cubic1Tanh<>+16(SB)/4, $0x3faf0878
+DATA cubic1Tanh<>+20(SB)/4, $0x3fb0e13c
+DATA cubic1Tanh<>+24(SB)/4, $0x3fa1ecfa
+DATA cubic1Tanh<>+28(SB)/4, $0x3f88cb52
+DATA cubic1Tanh<>+32(SB)/4, $0x3f59b46d
+DATA cubic1Tanh<>+36(SB)/4, $0x3f25e0dc
+DATA cubic1Tanh<>+40(SB)/4, $0x3ef4eec7
+DATA cubic1Tanh<>+44(SB)/4, $0x3eb0ab5f
+DATA cubic1Tanh<>+48(SB)/4, $0x3e7a697b
+DATA cubic1Tanh<>+52(SB)/4, $0x3e2f0d33
+DATA cubic1Tanh<>+56(SB)/4, $0x3df211bf
+DATA cubic1Tanh<>+60(SB)/4, $0x3da5de17
+DATA cubic1Tanh<>+64(SB)/4, $0x3d61955f
+DATA cubic1Tanh<>+68(SB)/4, $0x3d1865ea
+DATA cubic1Tanh<>+72(SB)/4, $0x3cccbc66
+DATA cubic1Tanh<>+76(SB)/4, $0x3c88d3c6
+DATA cubic1Tanh<>+80(SB)/4, $0x3c360e2c
+DATA cubic1Tanh<>+84(SB)/4, $0x3bf13cfd
+DATA cubic1Tanh<>+88(SB)/4, $0x3b9f3b65
+DATA cubic1Tanh<>+92(SB)/4, $0x3b517c33
+DATA cubic1Tanh<>+96(SB)/4, $0x3b095d40
+DATA cubic1Tanh<>+100(SB)/4, $0x3ab39ee1
+DATA cubic1Tanh<>+104(SB)/4, $0x3a6a3db2
+DATA cubic1Tanh<>+108(SB)/4, $0x3a1859f0
+DATA cubic1Tanh<>+112(SB)/4, $0x39c5b70d
+DATA cubic1Tanh<>+116(SB)/4, $0x39800303
+DATA cubic1Tanh<>+120(SB)/4, $0x39256c5c
+DATA cubic1Tanh<>+124(SB)/4, $0x38d55b17
+GLOBL cubic1Tanh<>(SB), RODATA|NOPTR, $128
+
+DATA cubic0Tanh<>+0(SB)/4, $0x00000000
+DATA cubic0Tanh<>+4(SB)/4, $0xb9b4fafd
+DATA cubic0Tanh<>+8(SB)/4, $0xbc1bacf4
+DATA cubic0Tanh<>+12(SB)/4, $0xbd2b20e2
+DATA cubic0Tanh<>+16(SB)/4, $0xbda539e8
+DATA cubic0Tanh<>+20(SB)/4, $0xbdae6cb2
+DATA cubic0Tanh<>+24(SB)/4, $0xbcfe544d
+DATA cubic0Tanh<>+28(SB)/4, $0x3d9a7f19
+DATA cubic0Tanh<>+32(SB)/4, $0x3e58c887
+DATA cubic0Tanh<>+36(SB)/4, $0x3eb5a7f6
+DATA cubic0Tanh<>+40(SB)/4, $0x3efa3974
+DATA cubic0Tanh<>+44(SB)/4, $0x3f1ae71f
+DATA cubic0Tanh<>+48(SB)/4, $0x3f338078
+DATA cubic0Tanh<>+52(SB)/4, $0x3f47149b
+DATA cubic0Tanh<>+56(SB)/4, $0x3f563d05
+DATA cubic0Tanh<>+60(SB)/4, $0x3f61b923
+DATA cubic0Tanh<>+64(SB)/4, $0x3f6a466f
+DATA cubic0Tanh<>+68(SB)/4, $0x3f708d5f
+DATA cubic0Tanh<>+72(SB)/4, $0x3f751a91
+DATA cubic0Tanh<>+76(SB)/4, $0x3f785e9f
+DATA cubic0Tanh<>+80(SB)/4, $0x3f7ab101
+DATA cubic0Tanh<>+84(SB)/4, $0x3f7c5423
+DATA cubic0Tanh<>+88(SB)/4, $0x3f7d7988
+DATA cubic0Tanh<>+92(SB)/4, $0x3f7e4590
+DATA cubic0Tanh<>+96(SB)/4, $0x3f7ed298
+DATA cubic0Tanh<>+100(SB)/4, $0x3f7f338d
+DATA cubic0Tanh<>+104(SB)/4, $0x3f7f75de
+DATA cubic0Tanh<>+108(SB)/4, $0x3f7fa305
+DATA cubic0Tanh<>+112(SB)/4, $0x3f7fc1a1
+DATA cubic0Tanh<>+116(SB)/4, $0x3f7fd64c
+DATA cubic0Tanh<>+120(SB)/4, $0x3f7fe433
+DATA cubic0Tanh<>+124(SB)/4, $0x3f7fed86
+GLOBL cubic0Tanh<>(SB), RODATA|NOPTR, $128
+
+DATA hiSigmoid<>+0(SB)/4, $0x417a0000
+GLOBL hiSigmoid<>(SB), RODATA|NOPTR, $4
+
+DATA magicSigmoid<>+0(SB)/4, $0x4ac00000
+GLOBL magicSigmoid<>(SB), RODATA|NOPTR, $4
+
+DATA cubic3Sigmoid<>+0(SB)/4, $0xbca7ba85
+DATA cubic3Sigmoid<>+4(SB)/4, $0xbc82fb69
+DATA cubic3Sigmoid<>+8(SB)/4, $0xbbc1c890
+DATA cubic3Sigmoid<>+12(SB)/4, $0x3b272bd8
+DATA cubic3Sigmoid<>+16(SB)/4, $0x3bd2b37f
+DATA cubic3Sigmoid<>+20(SB)/4, $0x3bdd3444
+DATA cubic3Sigmoid<>+24(SB)/4, $0x3bb3c2c0
+DATA cubic3Sigmoid<>+28(SB)/4, $0x3b80fb11
+DATA cubic3Sigmoid<>+32(SB)/4, $0x3b2cc8b0
+DATA cubic3Sigmoid<>+36(SB)/4, $0x3ade6911
+DATA cubic3Sigmoid<>+40(SB)/4, $0x3a8bcd4c
+DATA cubic3Sigmoid<>+44(SB)/4, $0x3a2d4890
+DATA cubic3Sigmoid<>+48(SB)/4, $0x39d4f64a
+DATA cubic3Sigmoid<>+52(SB)/4, $0x3982311f
+DATA cubic3Sigmoid<>+56(SB)/4, $0x391eb026
+DATA cubic3Sigmoid<>+60(SB)/4, $0x38c10eb4
+DATA cubic3Sigmoid<>+64(SB)/4, $0x386a9a47
+DATA cubic3Sigmoid<>+68(SB)/4, $0x380e720c
+DATA cubic3Sigmoid<>+72(SB)/4, $0x37ace82a
+DATA cubic3Sigmoid<>+76(SB)/4, $0x3751d435
+DATA cubic3Sigmoid<>+80(SB)/4, $0x36fe988d
+DATA cubic3Sigmoid<>+84(SB)/4, $0x369a7148
+DATA cubic3Sigmoid<>+88(SB)/4, $0x363b5d58
+DATA cubic3Sigmoid<>+92(SB)/4, $0x35e34bfd
+DATA cubic3Sigmoid<>+96(SB)/4, $0x3589ddef
+DATA cubic3Sigmoid<>+100(SB)/4, $0x35273e8b
+DATA cubic3Sigmoid<>+104(SB)/4, $0x34cae148
+DATA cubic3Sigmoid<>+108(SB)/4, $0x34761b8f
+DATA cubic3Sigmoid<>+112(SB)/4, $0x341545c2
+DATA cubic3Sigmoid<>+116(SB)/4, $0x33b513c1
+DATA cubic3Sigmoid<>+120(SB)/4, $0x335ba877
+DATA cubic3Sigmoid<>+124(SB)/4, $0x33053abf
+GLOBL cubic3Sigmoid<>(SB), RODATA|NOPTR, $128
+
+DATA cubic2Sigmoid<>+0(SB)/4, $0xb89638e2
+DATA cubic2Sigmoid<>+4(SB)/4, $0xbb943d44
+DATA cubic2Sigmoid<>+8(SB)/4, $0xbce03122
+DATA cubic2Sigmoid<>+12(SB)/4, $0xbd7039fc
+DATA cubic2Sigmoid<>+16(SB)/4, $0xbda0c85c
+DATA cubic2Sigmoid<>+20(SB)/4, $0xbda4a250
+DATA cubic2Sigmoid<>+24(SB)/4, $0xbd8f167e
+DATA cubic2Sigmoid<>+28(SB)/4, $0xbd6054ae
+DATA cubic2Sigmoid<>+32(SB)/4, $0xbd249a63
+DATA cubic2Sigmoid<>+36(SB)/4, $0xbce762dc
+DATA cubic2Sigmoid<>+40(SB)/4, $0xbc9e0f27
+DATA cubic2Sigmoid<>+44(SB)/4, $0xbc53cc6d
+DATA cubic2Sigmoid<>+48(SB)/4, $0xbc0bffa9
+DATA cubic2Sigmoid<>+52(SB)/4, $0xbbb74810
+DATA cubic2Sigmoid<>+56(SB)/4, $0xbb6e341a
+DATA cubic2Sigmoid<>+60(SB)/4, $0xbb19ebb0
+DATA cubic2Sigmoid<>+64(SB)/4, $0xbac6057f
+DATA cubic2Sigmoid<>+68(SB)/4, $0xba7dcefb
+DATA cubic2Sigmoid<>+72(SB)/4, $0xba22245b
+DATA cubic2Sigmoid<>+76(SB)/4, $0xb9ce98e4
+DATA cubic2Sigmoid<>+80(SB)/4, $0xb9834d94
+DATA cubic2Sigmoid<>+84(SB)/4, $0xb9268a42
+DATA cubic2Sigmoid<>+88(SB)/4, $0xb8d2d2ad
+DATA cubic2Sigmoid<>+92(SB)/4, $0xb8853451
+DATA cubic2Sigmoid<>+96(SB)/4, $0xb8280d75
+DATA cubic2Sigmoid<>+100(SB)/4, $0xb7d3b393
+DATA cubic2Sigmoid<>+104(SB)/4, $0xb78528ef
+DATA cubic2Sigmoid<>+108(SB)/4, $0xb7274ce6
+DATA cubic2Sigmoid<>+112(SB)/4, $0xb6d1f191
+DATA cubic2Sigmoid<>+116(SB)/4, $0xb68394e1
+DATA cubic2Sigmoid<>+120(SB)/4, $0xb624c3d7
+DATA cubic2Sigmoid<>+124(SB)/4, $0xb5ce1d89
+GLOBL cubic2Sigmoid<>(SB), RODATA|NOPTR, $128
+
+DATA cubic1Sigmoid<>+0(SB)/4, $0x3e800078
+DATA cubic1Sigmoid<>+4(SB)/4, $0x3e80c714
+DATA cubic1Sigmoid<>+8(SB)/4, $0x3e89c5e4
+DATA cubic1Sigmoid<>+12(SB)/4, $0x3e9da1eb
+DATA cubic1Sigmoid<>+16(SB)/4, $0x3eaf0878
+DATA cubic1Sigmoid<>+20(SB)/4, $0x3eb0e13c
+DATA cubic1Sigmoid<>+24(SB)/4, $0x3ea1ecfa
+DATA cubic1Sigmoid<>+28(SB)/4, $0x3e88cb52
+DATA cubic1Sigmoid<>+32(SB)/4, $0x3e59b46d
+DATA cubic1Sigmoid<>+36(SB)/4, $0x3e25e0dc
+DATA cubic1Sigmoid<>+40(SB)/4, $0x3df4eec7
+DATA cubic1Sigmoid<>+44(SB)/4, $0x3db0ab5f
+DATA cubic1Sigmoid<>+48(SB)/4, $0x3d7a697b
+DATA cubic1Sigmoid<>+52(SB)/4, $0x3d2f0d33
+DATA cubic1Sigmoid<>+56(SB)/4, $0x3cf211bf
+DATA cubic1Sigmoid<>+60(SB)/4, $0x3ca5de17
+DATA cubic1Sigmoid<>+64(SB)/4, $0x3c61955f
+DATA cubic1Sigmoid<>+68(SB)/4, $0x3c1865ea
+DATA cubic1Sigmoid<>+72(SB)/4, $0x3bccbc66
+DATA cubic1Sigmoid<>+76(SB)/4, $0x3b88d3c6
+DATA cubic1Sigmoid<>+80(SB)/4, $0x3b360e2c
+DATA cubic1Sigmoid<>+84(SB)/4, $0x3af13cfd
+DATA cubic1Sigmoid<>+88(SB)/4, $0x3a9f3b65
+DATA cubic1Sigmoid<>+92(SB)/4, $0x3a517c33
+DATA cubic1Sigmoid<>+96(SB)/4, $0x3a095d40
+DATA cubic1Sigmoid<>+100(SB)/4, $0x39b39ee1
+DATA cubic1Sigmoid<>+104(SB)/4, $0x396a3db2
+DATA cubic1Sigmoid<>+108(SB)/4, $0x391859f0
+DATA cubic1Sigmoid<>+112(SB)/4, $0x38c5b70d
+DATA cubic1Sigmoid<>+116(SB)/4, $0x38800303
+DATA cubic1Sigmoid<>+120(SB)/4, $0x38256c5c
+DATA cubic1Sigmoid<>+124(SB)/4, $0x37d55b17
+GLOBL cubic1Sigmoid<>(SB), RODATA|NOPTR, $128
+
+DATA cubic0Sigmoid<>+0(SB)/4, $0x00000000
+DATA cubic0Sigmoid<>+4(SB)/4, $0xb934fafd
+DATA cubic0Sigmoid<>+8(SB)/4, $0xbb9bacf4
+DATA cubic0Sigmoid<>+12(SB)/4, $0xbcab20e2
+DATA cubic0Sigmoid<>+16(SB)/4, $0xbd2539e8
+DATA cubic0Sigmoid<>+20(SB)/4, $0xbd2e6cb2
+DATA cubic0Sigmoid<>+24(SB)/4, $0xbc7e544d
+DATA cubic0Sigmoid<>+28(SB)/4, $0x3d1a7f19
+DATA cubic0Sigmoid<>+32(SB)/4, $0x3dd8c887
+DATA cubic0Sigmoid<>+36(SB)/4, $0x3e35a7f6
+DATA cubic0Sigmoid<>+40(SB)/4, $0x3e7a3974
+DATA cubic0Sigmoid<>+44(SB)/4, $0x3e9ae71f
+DATA cubic0Sigmoid<>+48(SB)/4, $0x3eb38078
+DATA cubic0Sigmoid<>+52(SB)/4, $0x3ec7149b
+DATA cubic0Sigmoid<>+56(SB)/4, $0x3ed63d05
+DATA cubic0Sigmoid<>+60(SB)/4, $0x3ee1b923
+DATA cubic0Sigmoid<>+64(SB)/4, $0x3eea466f
+DATA cubic0Sigmoid<>+68(SB)/4, $0x3ef08d5f
+DATA cubic0Sigmoid<>+72(SB)/4, $0x3ef51a91
+DATA cubic0Sigmoid<>+76(SB)/4, $0x3ef85e9f
+DATA cubic0Sigmoid<>+80(SB)/4, $0x3efab101
+DATA cubic0Sigmoid<>+84(SB)/4, $0x3efc5423
+DATA cubic0Sigmoid<>+88(SB)/4, $0x3efd7988
+DATA cubic0Sigmoid<>+92(SB)/4, $0x3efe4590
+DATA cubic0Sigmoid<>+96(SB)/4, $0x3efed298
+DATA cubic0Sigmoid<>+100(SB)/4, $0x3eff338d
+DATA cubic0Sigmoid<>+104(SB)/4, $0x3eff75de
+DATA cubic0Sigmoid<>+108(SB)/4, $0x3effa305
+DATA cubic0Sigmoid<>+112(SB)/4, $0x3effc1a1
+DATA cubic0Sigmoid<>+116(SB)/4, $0x3effd64c
+DATA cubic0Sigmoid<>+120(SB)/4, $0x3effe433
+DATA cubic0Sigmoid<>+124(SB)/4, $0x3effed86
+GLOBL cubic0Sigmoid<>(SB), RODATA|NOPTR, $128
+
+DATA half<>+0(SB)/4, $0x3f000000
+GLOBL half<>(SB), RODATA|NOPTR, $4
 
 // func splitRowsAMX1(rows uintptr, dst *uint16, ldd uintptr, src *float32, lds uintptr, k uintptr)
 // Requires: AVX, AVX512F, BMI2
@@ -16715,9 +16989,9 @@ next:
 	VZEROUPPER
 	RET
 
-// func gemmAMX2(call *struct{config *[64]byte; c *float32; ldc uintptr; add *float32; ldadd uintptr; addPanel uintptr; rowBlocks uintptr; panels uintptr; lower uintptr; right uintptr; first struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr}; second struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr}; end uintptr; step struct{units uintptr; turns uintptr; vectors uintptr; other *float32; state *float32; h *float32; ld uintptr}; waiting struct{vectors uintptr; z *float32; state *float32; h *float32; done uintptr; due uintptr}})
-// Requires: AVX, AVX512F
-TEXT ·gemmAMX2(SB), NOSPLIT, $0-8
+// func gemmAMX2x2(call *struct{config *[64]byte; c *float32; ldc uintptr; add *float32; ldadd uintptr; addPanel uintptr; rowBlocks uintptr; panels uintptr; lower uintptr; right uintptr; first struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr; next uintptr}; second struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr; next uintptr}; end uintptr; step struct{units uintptr; turns uintptr; vectors uintptr; other *float32; state *float32; h *float32; ld uintptr}; waiting struct{vectors uintptr; z *float32; state *float32; h *float32; done uintptr; due uintptr}})
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·gemmAMX2x2(SB), NOSPLIT, $0-8
 	MOVQ call+0(FP), DI
 	MOVQ (DI), AX
 
@@ -16728,18 +17002,30 @@ TEXT ·gemmAMX2(SB), NOSPLIT, $0-8
 	BYTE         $0x49
 	BYTE         $0x00
 	MOVQ         $0x00000040, R8
-	CMPQ         168(DI), $0x00
+	CMPQ         184(DI), $0x00
 	JE           units
-	VMOVUPS      tableAVX512<>+0(SB), Z0
-	VMOVUPS      tableAVX512<>+64(SB), Z1
-	VBROADCASTSS poly2AVX512<>+0(SB), Z2
-	VBROADCASTSS poly1AVX512<>+0(SB), Z3
-	VBROADCASTSS lo29<>+0(SB), Z4
-	VBROADCASTSS hi29<>+0(SB), Z5
-	VBROADCASTSS magic<>+0(SB), Z6
-	VBROADCASTSS one<>+0(SB), Z7
-	VBROADCASTSS negAVX512<>+0(SB), Z8
-	VBROADCASTSS twiceAVX512<>+0(SB), Z9
+	VPBROADCASTD abs<>+0(SB), Z0
+	VBROADCASTSS hiTanh<>+0(SB), Z1
+	VBROADCASTSS magicTanh<>+0(SB), Z2
+	VMOVUPS      cubic3Tanh<>+0(SB), Z3
+	VMOVUPS      cubic3Tanh<>+64(SB), Z4
+	VMOVUPS      cubic2Tanh<>+0(SB), Z5
+	VMOVUPS      cubic2Tanh<>+64(SB), Z6
+	VMOVUPS      cubic1Tanh<>+0(SB), Z7
+	VMOVUPS      cubic1Tanh<>+64(SB), Z8
+	VMOVUPS      cubic0Tanh<>+0(SB), Z9
+	VMOVUPS      cubic0Tanh<>+64(SB), Z10
+	VBROADCASTSS hiSigmoid<>+0(SB), Z11
+	VBROADCASTSS magicSigmoid<>+0(SB), Z12
+	VMOVUPS      cubic3Sigmoid<>+0(SB), Z13
+	VMOVUPS      cubic3Sigmoid<>+64(SB), Z14
+	VMOVUPS      cubic2Sigmoid<>+0(SB), Z15
+	VMOVUPS      cubic2Sigmoid<>+64(SB), Z16
+	VMOVUPS      cubic1Sigmoid<>+0(SB), Z17
+	VMOVUPS      cubic1Sigmoid<>+64(SB), Z18
+	VMOVUPS      cubic0Sigmoid<>+0(SB), Z19
+	VMOVUPS      cubic0Sigmoid<>+64(SB), Z20
+	VBROADCASTSS half<>+0(SB), Z21
 
 units:
 	XORQ R13, R13
@@ -16958,123 +17244,110 @@ all:
 	BYTE  $0x42
 	BYTE  $0x5c
 	BYTE  $0xdd
-	MOVQ  224(DI), R14
+	MOVQ  240(DI), R14
 	TESTQ R14, R14
 	JZ    none7
-	ADDQ  R14, 264(DI)
+	ADDQ  R14, 280(DI)
 
 next7:
-	MOVQ         176(DI), R14
-	CMPQ         264(DI), R14
-	JCS          none7
-	SUBQ         R14, 264(DI)
-	MOVQ         256(DI), R14
-	INCQ         256(DI)
-	MOVQ         R14, R10
-	ANDQ         $0x01, R10
-	SHLQ         $0x06, R10
-	SHRQ         $0x01, R14
-	MOVQ         R14, R12
-	SHLQ         $0x09, R12
-	IMULQ        216(DI), R14
-	ADDQ         R10, R14
-	ADDQ         R12, R10
-	ADDQ         232(DI), R10
-	MOVQ         240(DI), R11
-	MOVQ         248(DI), R12
-	VMINPS       (R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z8, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z8, Z10
-	VMOVAPS      Z11, Z13
-	VPERMI2PS    Z1, Z0, Z13
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z13, Z13
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z13, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z13
-	VMINPS       256(R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z9, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z9, Z10
-	VMOVAPS      Z11, Z14
-	VPERMI2PS    Z1, Z0, Z14
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z14, Z14
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z14, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z14
-	VADDPS       Z7, Z13, Z13
-	VSUBPS       Z7, Z14, Z10
-	VFMADD213PS  Z13, Z13, Z14
-	VRCP14PS     Z14, Z11
-	VFNMADD213PS Z7, Z11, Z14
-	VFMADD213PS  Z11, Z11, Z14
-	VMULPS       Z10, Z14, Z14
-	VMINPS       128(R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z8, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z8, Z10
-	VMOVAPS      Z11, Z13
-	VPERMI2PS    Z1, Z0, Z13
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z13, Z13
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z13, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z13
-	VADDPS       Z7, Z13, Z13
-	VRCP14PS     Z13, Z10
-	VFNMADD213PS Z7, Z10, Z13
-	VFMADD213PS  Z10, Z10, Z13
-	VMULPS       Z7, Z13, Z13
-	VFMADD231PS  (R11)(R14*1), Z13, Z14
-	VMOVUPS      Z14, (R11)(R14*1)
-	VMINPS       384(R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z8, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z8, Z10
-	VMOVAPS      Z11, Z13
-	VPERMI2PS    Z1, Z0, Z13
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z13, Z13
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z13, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z13
-	VMINPS       Z14, Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z9, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z9, Z10
-	VMOVAPS      Z11, Z14
-	VPERMI2PS    Z1, Z0, Z14
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z14, Z14
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z14, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z14
-	VADDPS       Z7, Z13, Z13
-	VSUBPS       Z7, Z14, Z10
-	VFMADD213PS  Z13, Z13, Z14
-	VRCP14PS     Z14, Z11
-	VFNMADD213PS Z7, Z11, Z14
-	VFMADD213PS  Z11, Z11, Z14
-	VMULPS       Z10, Z14, Z14
-	VMOVUPS      Z14, (R12)(R14*1)
-	JMP          next7
+	MOVQ        192(DI), R14
+	CMPQ        280(DI), R14
+	JCS         none7
+	SUBQ        R14, 280(DI)
+	MOVQ        272(DI), R14
+	INCQ        272(DI)
+	MOVQ        R14, R10
+	ANDQ        $0x01, R10
+	SHLQ        $0x06, R10
+	SHRQ        $0x01, R14
+	MOVQ        R14, R12
+	SHLQ        $0x09, R12
+	IMULQ       232(DI), R14
+	ADDQ        R10, R14
+	ADDQ        R12, R10
+	ADDQ        248(DI), R10
+	MOVQ        256(DI), R11
+	MOVQ        264(DI), R12
+	VANDPS      256(R10), Z0, Z22
+	VMINPS      Z22, Z1, Z22
+	VADDPS      Z2, Z22, Z24
+	VMOVAPS     Z24, Z23
+	VPERMI2PS   Z4, Z3, Z23
+	VMOVAPS     Z24, Z25
+	VPERMI2PS   Z6, Z5, Z25
+	VFMADD213PS Z25, Z22, Z23
+	VMOVAPS     Z24, Z25
+	VPERMI2PS   Z8, Z7, Z25
+	VFMADD213PS Z25, Z22, Z23
+	VPERMI2PS   Z10, Z9, Z24
+	VFMADD213PS Z24, Z22, Z23
+	VPTERNLOGD  $0xf2, 256(R10), Z0, Z23
+	VANDPS      (R10), Z0, Z22
+	VMINPS      Z22, Z11, Z22
+	VADDPS      Z12, Z22, Z25
+	VMOVAPS     Z25, Z24
+	VPERMI2PS   Z14, Z13, Z24
+	VMOVAPS     Z25, Z26
+	VPERMI2PS   Z16, Z15, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VMOVAPS     Z25, Z26
+	VPERMI2PS   Z18, Z17, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VPERMI2PS   Z20, Z19, Z25
+	VFMADD213PS Z25, Z22, Z24
+	VPTERNLOGD  $0xf2, (R10), Z0, Z24
+	VMOVUPS     (R11)(R14*1), Z22
+	VMULPS      Z23, Z24, Z24
+	VADDPS      Z22, Z23, Z23
+	VANDPS      128(R10), Z0, Z25
+	VMINPS      Z25, Z11, Z25
+	VADDPS      Z12, Z25, Z26
+	VMOVAPS     Z26, Z27
+	VPERMI2PS   Z14, Z13, Z27
+	VMOVAPS     Z26, Z28
+	VPERMI2PS   Z16, Z15, Z28
+	VFMADD213PS Z28, Z25, Z27
+	VMOVAPS     Z26, Z28
+	VPERMI2PS   Z18, Z17, Z28
+	VFMADD213PS Z28, Z25, Z27
+	VPERMI2PS   Z20, Z19, Z26
+	VFMADD213PS Z26, Z25, Z27
+	VPTERNLOGD  $0xf2, 128(R10), Z0, Z27
+	VFMADD231PS Z27, Z22, Z24
+	VFMADD231PS Z21, Z23, Z24
+	VMOVUPS     Z24, (R11)(R14*1)
+	VANDPS      Z24, Z0, Z22
+	VMINPS      Z22, Z1, Z22
+	VADDPS      Z2, Z22, Z23
+	VMOVAPS     Z23, Z25
+	VPERMI2PS   Z4, Z3, Z25
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z6, Z5, Z26
+	VFMADD213PS Z26, Z22, Z25
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z8, Z7, Z26
+	VFMADD213PS Z26, Z22, Z25
+	VPERMI2PS   Z10, Z9, Z23
+	VFMADD213PS Z23, Z22, Z25
+	VPTERNLOGD  $0xf2, Z24, Z0, Z25
+	VANDPS      384(R10), Z0, Z22
+	VMINPS      Z22, Z11, Z22
+	VADDPS      Z12, Z22, Z23
+	VMOVAPS     Z23, Z24
+	VPERMI2PS   Z14, Z13, Z24
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z16, Z15, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z18, Z17, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VPERMI2PS   Z20, Z19, Z23
+	VFMADD213PS Z23, Z22, Z24
+	VPTERNLOGD  $0xf2, 384(R10), Z0, Z24
+	VMULPS      Z25, Z24, Z24
+	VFMADD231PS Z21, Z25, Z24
+	VMOVUPS     Z24, (R12)(R14*1)
+	JMP         next7
 
 none7:
 	// TILELOADD 0(AX)(BX*1), TMM4
@@ -17128,123 +17401,110 @@ none7:
 	BYTE  $0x42
 	BYTE  $0x5c
 	BYTE  $0xdd
-	MOVQ  224(DI), R14
+	MOVQ  240(DI), R14
 	TESTQ R14, R14
 	JZ    none8
-	ADDQ  R14, 264(DI)
+	ADDQ  R14, 280(DI)
 
 next8:
-	MOVQ         176(DI), R14
-	CMPQ         264(DI), R14
-	JCS          none8
-	SUBQ         R14, 264(DI)
-	MOVQ         256(DI), R14
-	INCQ         256(DI)
-	MOVQ         R14, R10
-	ANDQ         $0x01, R10
-	SHLQ         $0x06, R10
-	SHRQ         $0x01, R14
-	MOVQ         R14, R12
-	SHLQ         $0x09, R12
-	IMULQ        216(DI), R14
-	ADDQ         R10, R14
-	ADDQ         R12, R10
-	ADDQ         232(DI), R10
-	MOVQ         240(DI), R11
-	MOVQ         248(DI), R12
-	VMINPS       (R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z8, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z8, Z10
-	VMOVAPS      Z11, Z13
-	VPERMI2PS    Z1, Z0, Z13
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z13, Z13
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z13, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z13
-	VMINPS       256(R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z9, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z9, Z10
-	VMOVAPS      Z11, Z14
-	VPERMI2PS    Z1, Z0, Z14
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z14, Z14
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z14, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z14
-	VADDPS       Z7, Z13, Z13
-	VSUBPS       Z7, Z14, Z10
-	VFMADD213PS  Z13, Z13, Z14
-	VRCP14PS     Z14, Z11
-	VFNMADD213PS Z7, Z11, Z14
-	VFMADD213PS  Z11, Z11, Z14
-	VMULPS       Z10, Z14, Z14
-	VMINPS       128(R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z8, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z8, Z10
-	VMOVAPS      Z11, Z13
-	VPERMI2PS    Z1, Z0, Z13
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z13, Z13
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z13, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z13
-	VADDPS       Z7, Z13, Z13
-	VRCP14PS     Z13, Z10
-	VFNMADD213PS Z7, Z10, Z13
-	VFMADD213PS  Z10, Z10, Z13
-	VMULPS       Z7, Z13, Z13
-	VFMADD231PS  (R11)(R14*1), Z13, Z14
-	VMOVUPS      Z14, (R11)(R14*1)
-	VMINPS       384(R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z8, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z8, Z10
-	VMOVAPS      Z11, Z13
-	VPERMI2PS    Z1, Z0, Z13
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z13, Z13
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z13, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z13
-	VMINPS       Z14, Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z9, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z9, Z10
-	VMOVAPS      Z11, Z14
-	VPERMI2PS    Z1, Z0, Z14
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z14, Z14
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z14, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z14
-	VADDPS       Z7, Z13, Z13
-	VSUBPS       Z7, Z14, Z10
-	VFMADD213PS  Z13, Z13, Z14
-	VRCP14PS     Z14, Z11
-	VFNMADD213PS Z7, Z11, Z14
-	VFMADD213PS  Z11, Z11, Z14
-	VMULPS       Z10, Z14, Z14
-	VMOVUPS      Z14, (R12)(R14*1)
-	JMP          next8
+	MOVQ        192(DI), R14
+	CMPQ        280(DI), R14
+	JCS         none8
+	SUBQ        R14, 280(DI)
+	MOVQ        272(DI), R14
+	INCQ        272(DI)
+	MOVQ        R14, R10
+	ANDQ        $0x01, R10
+	SHLQ        $0x06, R10
+	SHRQ        $0x01, R14
+	MOVQ        R14, R12
+	SHLQ        $0x09, R12
+	IMULQ       232(DI), R14
+	ADDQ        R10, R14
+	ADDQ        R12, R10
+	ADDQ        248(DI), R10
+	MOVQ        256(DI), R11
+	MOVQ        264(DI), R12
+	VANDPS      256(R10), Z0, Z22
+	VMINPS      Z22, Z1, Z22
+	VADDPS      Z2, Z22, Z24
+	VMOVAPS     Z24, Z23
+	VPERMI2PS   Z4, Z3, Z23
+	VMOVAPS     Z24, Z25
+	VPERMI2PS   Z6, Z5, Z25
+	VFMADD213PS Z25, Z22, Z23
+	VMOVAPS     Z24, Z25
+	VPERMI2PS   Z8, Z7, Z25
+	VFMADD213PS Z25, Z22, Z23
+	VPERMI2PS   Z10, Z9, Z24
+	VFMADD213PS Z24, Z22, Z23
+	VPTERNLOGD  $0xf2, 256(R10), Z0, Z23
+	VANDPS      (R10), Z0, Z22
+	VMINPS      Z22, Z11, Z22
+	VADDPS      Z12, Z22, Z25
+	VMOVAPS     Z25, Z24
+	VPERMI2PS   Z14, Z13, Z24
+	VMOVAPS     Z25, Z26
+	VPERMI2PS   Z16, Z15, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VMOVAPS     Z25, Z26
+	VPERMI2PS   Z18, Z17, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VPERMI2PS   Z20, Z19, Z25
+	VFMADD213PS Z25, Z22, Z24
+	VPTERNLOGD  $0xf2, (R10), Z0, Z24
+	VMOVUPS     (R11)(R14*1), Z22
+	VMULPS      Z23, Z24, Z24
+	VADDPS      Z22, Z23, Z23
+	VANDPS      128(R10), Z0, Z25
+	VMINPS      Z25, Z11, Z25
+	VADDPS      Z12, Z25, Z26
+	VMOVAPS     Z26, Z27
+	VPERMI2PS   Z14, Z13, Z27
+	VMOVAPS     Z26, Z28
+	VPERMI2PS   Z16, Z15, Z28
+	VFMADD213PS Z28, Z25, Z27
+	VMOVAPS     Z26, Z28
+	VPERMI2PS   Z18, Z17, Z28
+	VFMADD213PS Z28, Z25, Z27
+	VPERMI2PS   Z20, Z19, Z26
+	VFMADD213PS Z26, Z25, Z27
+	VPTERNLOGD  $0xf2, 128(R10), Z0, Z27
+	VFMADD231PS Z27, Z22, Z24
+	VFMADD231PS Z21, Z23, Z24
+	VMOVUPS     Z24, (R11)(R14*1)
+	VANDPS      Z24, Z0, Z22
+	VMINPS      Z22, Z1, Z22
+	VADDPS      Z2, Z22, Z23
+	VMOVAPS     Z23, Z25
+	VPERMI2PS   Z4, Z3, Z25
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z6, Z5, Z26
+	VFMADD213PS Z26, Z22, Z25
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z8, Z7, Z26
+	VFMADD213PS Z26, Z22, Z25
+	VPERMI2PS   Z10, Z9, Z23
+	VFMADD213PS Z23, Z22, Z25
+	VPTERNLOGD  $0xf2, Z24, Z0, Z25
+	VANDPS      384(R10), Z0, Z22
+	VMINPS      Z22, Z11, Z22
+	VADDPS      Z12, Z22, Z23
+	VMOVAPS     Z23, Z24
+	VPERMI2PS   Z14, Z13, Z24
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z16, Z15, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z18, Z17, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VPERMI2PS   Z20, Z19, Z23
+	VFMADD213PS Z23, Z22, Z24
+	VPTERNLOGD  $0xf2, 384(R10), Z0, Z24
+	VMULPS      Z25, Z24, Z24
+	VFMADD231PS Z21, Z25, Z24
+	VMOVUPS     Z24, (R12)(R14*1)
+	JMP         next8
 
 none8:
 	// TILELOADDT1 2048(CX)(R8*1), TMM6
@@ -17298,123 +17558,110 @@ none8:
 	BYTE  $0x42
 	BYTE  $0x5c
 	BYTE  $0xdd
-	MOVQ  224(DI), R14
+	MOVQ  240(DI), R14
 	TESTQ R14, R14
 	JZ    none9
-	ADDQ  R14, 264(DI)
+	ADDQ  R14, 280(DI)
 
 next9:
-	MOVQ         176(DI), R14
-	CMPQ         264(DI), R14
-	JCS          none9
-	SUBQ         R14, 264(DI)
-	MOVQ         256(DI), R14
-	INCQ         256(DI)
-	MOVQ         R14, R10
-	ANDQ         $0x01, R10
-	SHLQ         $0x06, R10
-	SHRQ         $0x01, R14
-	MOVQ         R14, R12
-	SHLQ         $0x09, R12
-	IMULQ        216(DI), R14
-	ADDQ         R10, R14
-	ADDQ         R12, R10
-	ADDQ         232(DI), R10
-	MOVQ         240(DI), R11
-	MOVQ         248(DI), R12
-	VMINPS       (R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z8, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z8, Z10
-	VMOVAPS      Z11, Z13
-	VPERMI2PS    Z1, Z0, Z13
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z13, Z13
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z13, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z13
-	VMINPS       256(R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z9, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z9, Z10
-	VMOVAPS      Z11, Z14
-	VPERMI2PS    Z1, Z0, Z14
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z14, Z14
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z14, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z14
-	VADDPS       Z7, Z13, Z13
-	VSUBPS       Z7, Z14, Z10
-	VFMADD213PS  Z13, Z13, Z14
-	VRCP14PS     Z14, Z11
-	VFNMADD213PS Z7, Z11, Z14
-	VFMADD213PS  Z11, Z11, Z14
-	VMULPS       Z10, Z14, Z14
-	VMINPS       128(R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z8, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z8, Z10
-	VMOVAPS      Z11, Z13
-	VPERMI2PS    Z1, Z0, Z13
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z13, Z13
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z13, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z13
-	VADDPS       Z7, Z13, Z13
-	VRCP14PS     Z13, Z10
-	VFNMADD213PS Z7, Z10, Z13
-	VFMADD213PS  Z10, Z10, Z13
-	VMULPS       Z7, Z13, Z13
-	VFMADD231PS  (R11)(R14*1), Z13, Z14
-	VMOVUPS      Z14, (R11)(R14*1)
-	VMINPS       384(R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z8, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z8, Z10
-	VMOVAPS      Z11, Z13
-	VPERMI2PS    Z1, Z0, Z13
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z13, Z13
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z13, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z13
-	VMINPS       Z14, Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z9, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z9, Z10
-	VMOVAPS      Z11, Z14
-	VPERMI2PS    Z1, Z0, Z14
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z14, Z14
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z14, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z14
-	VADDPS       Z7, Z13, Z13
-	VSUBPS       Z7, Z14, Z10
-	VFMADD213PS  Z13, Z13, Z14
-	VRCP14PS     Z14, Z11
-	VFNMADD213PS Z7, Z11, Z14
-	VFMADD213PS  Z11, Z11, Z14
-	VMULPS       Z10, Z14, Z14
-	VMOVUPS      Z14, (R12)(R14*1)
-	JMP          next9
+	MOVQ        192(DI), R14
+	CMPQ        280(DI), R14
+	JCS         none9
+	SUBQ        R14, 280(DI)
+	MOVQ        272(DI), R14
+	INCQ        272(DI)
+	MOVQ        R14, R10
+	ANDQ        $0x01, R10
+	SHLQ        $0x06, R10
+	SHRQ        $0x01, R14
+	MOVQ        R14, R12
+	SHLQ        $0x09, R12
+	IMULQ       232(DI), R14
+	ADDQ        R10, R14
+	ADDQ        R12, R10
+	ADDQ        248(DI), R10
+	MOVQ        256(DI), R11
+	MOVQ        264(DI), R12
+	VANDPS      256(R10), Z0, Z22
+	VMINPS      Z22, Z1, Z22
+	VADDPS      Z2, Z22, Z24
+	VMOVAPS     Z24, Z23
+	VPERMI2PS   Z4, Z3, Z23
+	VMOVAPS     Z24, Z25
+	VPERMI2PS   Z6, Z5, Z25
+	VFMADD213PS Z25, Z22, Z23
+	VMOVAPS     Z24, Z25
+	VPERMI2PS   Z8, Z7, Z25
+	VFMADD213PS Z25, Z22, Z23
+	VPERMI2PS   Z10, Z9, Z24
+	VFMADD213PS Z24, Z22, Z23
+	VPTERNLOGD  $0xf2, 256(R10), Z0, Z23
+	VANDPS      (R10), Z0, Z22
+	VMINPS      Z22, Z11, Z22
+	VADDPS      Z12, Z22, Z25
+	VMOVAPS     Z25, Z24
+	VPERMI2PS   Z14, Z13, Z24
+	VMOVAPS     Z25, Z26
+	VPERMI2PS   Z16, Z15, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VMOVAPS     Z25, Z26
+	VPERMI2PS   Z18, Z17, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VPERMI2PS   Z20, Z19, Z25
+	VFMADD213PS Z25, Z22, Z24
+	VPTERNLOGD  $0xf2, (R10), Z0, Z24
+	VMOVUPS     (R11)(R14*1), Z22
+	VMULPS      Z23, Z24, Z24
+	VADDPS      Z22, Z23, Z23
+	VANDPS      128(R10), Z0, Z25
+	VMINPS      Z25, Z11, Z25
+	VADDPS      Z12, Z25, Z26
+	VMOVAPS     Z26, Z27
+	VPERMI2PS   Z14, Z13, Z27
+	VMOVAPS     Z26, Z28
+	VPERMI2PS   Z16, Z15, Z28
+	VFMADD213PS Z28, Z25, Z27
+	VMOVAPS     Z26, Z28
+	VPERMI2PS   Z18, Z17, Z28
+	VFMADD213PS Z28, Z25, Z27
+	VPERMI2PS   Z20, Z19, Z26
+	VFMADD213PS Z26, Z25, Z27
+	VPTERNLOGD  $0xf2, 128(R10), Z0, Z27
+	VFMADD231PS Z27, Z22, Z24
+	VFMADD231PS Z21, Z23, Z24
+	VMOVUPS     Z24, (R11)(R14*1)
+	VANDPS      Z24, Z0, Z22
+	VMINPS      Z22, Z1, Z22
+	VADDPS      Z2, Z22, Z23
+	VMOVAPS     Z23, Z25
+	VPERMI2PS   Z4, Z3, Z25
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z6, Z5, Z26
+	VFMADD213PS Z26, Z22, Z25
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z8, Z7, Z26
+	VFMADD213PS Z26, Z22, Z25
+	VPERMI2PS   Z10, Z9, Z23
+	VFMADD213PS Z23, Z22, Z25
+	VPTERNLOGD  $0xf2, Z24, Z0, Z25
+	VANDPS      384(R10), Z0, Z22
+	VMINPS      Z22, Z11, Z22
+	VADDPS      Z12, Z22, Z23
+	VMOVAPS     Z23, Z24
+	VPERMI2PS   Z14, Z13, Z24
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z16, Z15, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z18, Z17, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VPERMI2PS   Z20, Z19, Z23
+	VFMADD213PS Z23, Z22, Z24
+	VPTERNLOGD  $0xf2, 384(R10), Z0, Z24
+	VMULPS      Z25, Z24, Z24
+	VFMADD231PS Z21, Z25, Z24
+	VMOVUPS     Z24, (R12)(R14*1)
+	JMP         next9
 
 none9:
 	ADDQ $0x00000080, AX
@@ -17511,123 +17758,110 @@ without10:
 
 without12:
 without11:
-	MOVQ  224(DI), R14
+	MOVQ  240(DI), R14
 	TESTQ R14, R14
 	JZ    none13
-	ADDQ  R14, 264(DI)
+	ADDQ  R14, 280(DI)
 
 next13:
-	MOVQ         176(DI), R14
-	CMPQ         264(DI), R14
-	JCS          none13
-	SUBQ         R14, 264(DI)
-	MOVQ         256(DI), R14
-	INCQ         256(DI)
-	MOVQ         R14, R10
-	ANDQ         $0x01, R10
-	SHLQ         $0x06, R10
-	SHRQ         $0x01, R14
-	MOVQ         R14, R12
-	SHLQ         $0x09, R12
-	IMULQ        216(DI), R14
-	ADDQ         R10, R14
-	ADDQ         R12, R10
-	ADDQ         232(DI), R10
-	MOVQ         240(DI), R11
-	MOVQ         248(DI), R12
-	VMINPS       (R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z8, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z8, Z10
-	VMOVAPS      Z11, Z13
-	VPERMI2PS    Z1, Z0, Z13
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z13, Z13
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z13, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z13
-	VMINPS       256(R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z9, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z9, Z10
-	VMOVAPS      Z11, Z14
-	VPERMI2PS    Z1, Z0, Z14
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z14, Z14
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z14, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z14
-	VADDPS       Z7, Z13, Z13
-	VSUBPS       Z7, Z14, Z10
-	VFMADD213PS  Z13, Z13, Z14
-	VRCP14PS     Z14, Z11
-	VFNMADD213PS Z7, Z11, Z14
-	VFMADD213PS  Z11, Z11, Z14
-	VMULPS       Z10, Z14, Z14
-	VMINPS       128(R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z8, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z8, Z10
-	VMOVAPS      Z11, Z13
-	VPERMI2PS    Z1, Z0, Z13
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z13, Z13
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z13, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z13
-	VADDPS       Z7, Z13, Z13
-	VRCP14PS     Z13, Z10
-	VFNMADD213PS Z7, Z10, Z13
-	VFMADD213PS  Z10, Z10, Z13
-	VMULPS       Z7, Z13, Z13
-	VFMADD231PS  (R11)(R14*1), Z13, Z14
-	VMOVUPS      Z14, (R11)(R14*1)
-	VMINPS       384(R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z8, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z8, Z10
-	VMOVAPS      Z11, Z13
-	VPERMI2PS    Z1, Z0, Z13
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z13, Z13
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z13, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z13
-	VMINPS       Z14, Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z9, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z9, Z10
-	VMOVAPS      Z11, Z14
-	VPERMI2PS    Z1, Z0, Z14
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z14, Z14
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z14, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z14
-	VADDPS       Z7, Z13, Z13
-	VSUBPS       Z7, Z14, Z10
-	VFMADD213PS  Z13, Z13, Z14
-	VRCP14PS     Z14, Z11
-	VFNMADD213PS Z7, Z11, Z14
-	VFMADD213PS  Z11, Z11, Z14
-	VMULPS       Z10, Z14, Z14
-	VMOVUPS      Z14, (R12)(R14*1)
-	JMP          next13
+	MOVQ        192(DI), R14
+	CMPQ        280(DI), R14
+	JCS         none13
+	SUBQ        R14, 280(DI)
+	MOVQ        272(DI), R14
+	INCQ        272(DI)
+	MOVQ        R14, R10
+	ANDQ        $0x01, R10
+	SHLQ        $0x06, R10
+	SHRQ        $0x01, R14
+	MOVQ        R14, R12
+	SHLQ        $0x09, R12
+	IMULQ       232(DI), R14
+	ADDQ        R10, R14
+	ADDQ        R12, R10
+	ADDQ        248(DI), R10
+	MOVQ        256(DI), R11
+	MOVQ        264(DI), R12
+	VANDPS      256(R10), Z0, Z22
+	VMINPS      Z22, Z1, Z22
+	VADDPS      Z2, Z22, Z24
+	VMOVAPS     Z24, Z23
+	VPERMI2PS   Z4, Z3, Z23
+	VMOVAPS     Z24, Z25
+	VPERMI2PS   Z6, Z5, Z25
+	VFMADD213PS Z25, Z22, Z23
+	VMOVAPS     Z24, Z25
+	VPERMI2PS   Z8, Z7, Z25
+	VFMADD213PS Z25, Z22, Z23
+	VPERMI2PS   Z10, Z9, Z24
+	VFMADD213PS Z24, Z22, Z23
+	VPTERNLOGD  $0xf2, 256(R10), Z0, Z23
+	VANDPS      (R10), Z0, Z22
+	VMINPS      Z22, Z11, Z22
+	VADDPS      Z12, Z22, Z25
+	VMOVAPS     Z25, Z24
+	VPERMI2PS   Z14, Z13, Z24
+	VMOVAPS     Z25, Z26
+	VPERMI2PS   Z16, Z15, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VMOVAPS     Z25, Z26
+	VPERMI2PS   Z18, Z17, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VPERMI2PS   Z20, Z19, Z25
+	VFMADD213PS Z25, Z22, Z24
+	VPTERNLOGD  $0xf2, (R10), Z0, Z24
+	VMOVUPS     (R11)(R14*1), Z22
+	VMULPS      Z23, Z24, Z24
+	VADDPS      Z22, Z23, Z23
+	VANDPS      128(R10), Z0, Z25
+	VMINPS      Z25, Z11, Z25
+	VADDPS      Z12, Z25, Z26
+	VMOVAPS     Z26, Z27
+	VPERMI2PS   Z14, Z13, Z27
+	VMOVAPS     Z26, Z28
+	VPERMI2PS   Z16, Z15, Z28
+	VFMADD213PS Z28, Z25, Z27
+	VMOVAPS     Z26, Z28
+	VPERMI2PS   Z18, Z17, Z28
+	VFMADD213PS Z28, Z25, Z27
+	VPERMI2PS   Z20, Z19, Z26
+	VFMADD213PS Z26, Z25, Z27
+	VPTERNLOGD  $0xf2, 128(R10), Z0, Z27
+	VFMADD231PS Z27, Z22, Z24
+	VFMADD231PS Z21, Z23, Z24
+	VMOVUPS     Z24, (R11)(R14*1)
+	VANDPS      Z24, Z0, Z22
+	VMINPS      Z22, Z1, Z22
+	VADDPS      Z2, Z22, Z23
+	VMOVAPS     Z23, Z25
+	VPERMI2PS   Z4, Z3, Z25
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z6, Z5, Z26
+	VFMADD213PS Z26, Z22, Z25
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z8, Z7, Z26
+	VFMADD213PS Z26, Z22, Z25
+	VPERMI2PS   Z10, Z9, Z23
+	VFMADD213PS Z23, Z22, Z25
+	VPTERNLOGD  $0xf2, Z24, Z0, Z25
+	VANDPS      384(R10), Z0, Z22
+	VMINPS      Z22, Z11, Z22
+	VADDPS      Z12, Z22, Z23
+	VMOVAPS     Z23, Z24
+	VPERMI2PS   Z14, Z13, Z24
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z16, Z15, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z18, Z17, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VPERMI2PS   Z20, Z19, Z23
+	VFMADD213PS Z23, Z22, Z24
+	VPTERNLOGD  $0xf2, 384(R10), Z0, Z24
+	VMULPS      Z25, Z24, Z24
+	VFMADD231PS Z21, Z25, Z24
+	VMOVUPS     Z24, (R12)(R14*1)
+	JMP         next13
 
 none13:
 	// TILELOADD 0(AX)(BX*1), TMM4
@@ -17692,123 +17926,110 @@ without14:
 
 without16:
 without15:
-	MOVQ  224(DI), R14
+	MOVQ  240(DI), R14
 	TESTQ R14, R14
 	JZ    none17
-	ADDQ  R14, 264(DI)
+	ADDQ  R14, 280(DI)
 
 next17:
-	MOVQ         176(DI), R14
-	CMPQ         264(DI), R14
-	JCS          none17
-	SUBQ         R14, 264(DI)
-	MOVQ         256(DI), R14
-	INCQ         256(DI)
-	MOVQ         R14, R10
-	ANDQ         $0x01, R10
-	SHLQ         $0x06, R10
-	SHRQ         $0x01, R14
-	MOVQ         R14, R12
-	SHLQ         $0x09, R12
-	IMULQ        216(DI), R14
-	ADDQ         R10, R14
-	ADDQ         R12, R10
-	ADDQ         232(DI), R10
-	MOVQ         240(DI), R11
-	MOVQ         248(DI), R12
-	VMINPS       (R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z8, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z8, Z10
-	VMOVAPS      Z11, Z13
-	VPERMI2PS    Z1, Z0, Z13
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z13, Z13
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z13, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z13
-	VMINPS       256(R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z9, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z9, Z10
-	VMOVAPS      Z11, Z14
-	VPERMI2PS    Z1, Z0, Z14
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z14, Z14
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z14, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z14
-	VADDPS       Z7, Z13, Z13
-	VSUBPS       Z7, Z14, Z10
-	VFMADD213PS  Z13, Z13, Z14
-	VRCP14PS     Z14, Z11
-	VFNMADD213PS Z7, Z11, Z14
-	VFMADD213PS  Z11, Z11, Z14
-	VMULPS       Z10, Z14, Z14
-	VMINPS       128(R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z8, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z8, Z10
-	VMOVAPS      Z11, Z13
-	VPERMI2PS    Z1, Z0, Z13
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z13, Z13
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z13, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z13
-	VADDPS       Z7, Z13, Z13
-	VRCP14PS     Z13, Z10
-	VFNMADD213PS Z7, Z10, Z13
-	VFMADD213PS  Z10, Z10, Z13
-	VMULPS       Z7, Z13, Z13
-	VFMADD231PS  (R11)(R14*1), Z13, Z14
-	VMOVUPS      Z14, (R11)(R14*1)
-	VMINPS       384(R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z8, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z8, Z10
-	VMOVAPS      Z11, Z13
-	VPERMI2PS    Z1, Z0, Z13
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z13, Z13
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z13, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z13
-	VMINPS       Z14, Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z9, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z9, Z10
-	VMOVAPS      Z11, Z14
-	VPERMI2PS    Z1, Z0, Z14
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z14, Z14
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z14, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z14
-	VADDPS       Z7, Z13, Z13
-	VSUBPS       Z7, Z14, Z10
-	VFMADD213PS  Z13, Z13, Z14
-	VRCP14PS     Z14, Z11
-	VFNMADD213PS Z7, Z11, Z14
-	VFMADD213PS  Z11, Z11, Z14
-	VMULPS       Z10, Z14, Z14
-	VMOVUPS      Z14, (R12)(R14*1)
-	JMP          next17
+	MOVQ        192(DI), R14
+	CMPQ        280(DI), R14
+	JCS         none17
+	SUBQ        R14, 280(DI)
+	MOVQ        272(DI), R14
+	INCQ        272(DI)
+	MOVQ        R14, R10
+	ANDQ        $0x01, R10
+	SHLQ        $0x06, R10
+	SHRQ        $0x01, R14
+	MOVQ        R14, R12
+	SHLQ        $0x09, R12
+	IMULQ       232(DI), R14
+	ADDQ        R10, R14
+	ADDQ        R12, R10
+	ADDQ        248(DI), R10
+	MOVQ        256(DI), R11
+	MOVQ        264(DI), R12
+	VANDPS      256(R10), Z0, Z22
+	VMINPS      Z22, Z1, Z22
+	VADDPS      Z2, Z22, Z24
+	VMOVAPS     Z24, Z23
+	VPERMI2PS   Z4, Z3, Z23
+	VMOVAPS     Z24, Z25
+	VPERMI2PS   Z6, Z5, Z25
+	VFMADD213PS Z25, Z22, Z23
+	VMOVAPS     Z24, Z25
+	VPERMI2PS   Z8, Z7, Z25
+	VFMADD213PS Z25, Z22, Z23
+	VPERMI2PS   Z10, Z9, Z24
+	VFMADD213PS Z24, Z22, Z23
+	VPTERNLOGD  $0xf2, 256(R10), Z0, Z23
+	VANDPS      (R10), Z0, Z22
+	VMINPS      Z22, Z11, Z22
+	VADDPS      Z12, Z22, Z25
+	VMOVAPS     Z25, Z24
+	VPERMI2PS   Z14, Z13, Z24
+	VMOVAPS     Z25, Z26
+	VPERMI2PS   Z16, Z15, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VMOVAPS     Z25, Z26
+	VPERMI2PS   Z18, Z17, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VPERMI2PS   Z20, Z19, Z25
+	VFMADD213PS Z25, Z22, Z24
+	VPTERNLOGD  $0xf2, (R10), Z0, Z24
+	VMOVUPS     (R11)(R14*1), Z22
+	VMULPS      Z23, Z24, Z24
+	VADDPS      Z22, Z23, Z23
+	VANDPS      128(R10), Z0, Z25
+	VMINPS      Z25, Z11, Z25
+	VADDPS      Z12, Z25, Z26
+	VMOVAPS     Z26, Z27
+	VPERMI2PS   Z14, Z13, Z27
+	VMOVAPS     Z26, Z28
+	VPERMI2PS   Z16, Z15, Z28
+	VFMADD213PS Z28, Z25, Z27
+	VMOVAPS     Z26, Z28
+	VPERMI2PS   Z18, Z17, Z28
+	VFMADD213PS Z28, Z25, Z27
+	VPERMI2PS   Z20, Z19, Z26
+	VFMADD213PS Z26, Z25, Z27
+	VPTERNLOGD  $0xf2, 128(R10), Z0, Z27
+	VFMADD231PS Z27, Z22, Z24
+	VFMADD231PS Z21, Z23, Z24
+	VMOVUPS     Z24, (R11)(R14*1)
+	VANDPS      Z24, Z0, Z22
+	VMINPS      Z22, Z1, Z22
+	VADDPS      Z2, Z22, Z23
+	VMOVAPS     Z23, Z25
+	VPERMI2PS   Z4, Z3, Z25
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z6, Z5, Z26
+	VFMADD213PS Z26, Z22, Z25
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z8, Z7, Z26
+	VFMADD213PS Z26, Z22, Z25
+	VPERMI2PS   Z10, Z9, Z23
+	VFMADD213PS Z23, Z22, Z25
+	VPTERNLOGD  $0xf2, Z24, Z0, Z25
+	VANDPS      384(R10), Z0, Z22
+	VMINPS      Z22, Z11, Z22
+	VADDPS      Z12, Z22, Z23
+	VMOVAPS     Z23, Z24
+	VPERMI2PS   Z14, Z13, Z24
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z16, Z15, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z18, Z17, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VPERMI2PS   Z20, Z19, Z23
+	VFMADD213PS Z23, Z22, Z24
+	VPTERNLOGD  $0xf2, 384(R10), Z0, Z24
+	VMULPS      Z25, Z24, Z24
+	VFMADD231PS Z21, Z25, Z24
+	VMOVUPS     Z24, (R12)(R14*1)
+	JMP         next17
 
 none17:
 	// TILELOADDT1 2048(CX)(R8*1), TMM6
@@ -17873,123 +18094,110 @@ without18:
 
 without20:
 without19:
-	MOVQ  224(DI), R14
+	MOVQ  240(DI), R14
 	TESTQ R14, R14
 	JZ    none21
-	ADDQ  R14, 264(DI)
+	ADDQ  R14, 280(DI)
 
 next21:
-	MOVQ         176(DI), R14
-	CMPQ         264(DI), R14
-	JCS          none21
-	SUBQ         R14, 264(DI)
-	MOVQ         256(DI), R14
-	INCQ         256(DI)
-	MOVQ         R14, R10
-	ANDQ         $0x01, R10
-	SHLQ         $0x06, R10
-	SHRQ         $0x01, R14
-	MOVQ         R14, R12
-	SHLQ         $0x09, R12
-	IMULQ        216(DI), R14
-	ADDQ         R10, R14
-	ADDQ         R12, R10
-	ADDQ         232(DI), R10
-	MOVQ         240(DI), R11
-	MOVQ         248(DI), R12
-	VMINPS       (R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z8, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z8, Z10
-	VMOVAPS      Z11, Z13
-	VPERMI2PS    Z1, Z0, Z13
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z13, Z13
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z13, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z13
-	VMINPS       256(R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z9, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z9, Z10
-	VMOVAPS      Z11, Z14
-	VPERMI2PS    Z1, Z0, Z14
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z14, Z14
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z14, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z14
-	VADDPS       Z7, Z13, Z13
-	VSUBPS       Z7, Z14, Z10
-	VFMADD213PS  Z13, Z13, Z14
-	VRCP14PS     Z14, Z11
-	VFNMADD213PS Z7, Z11, Z14
-	VFMADD213PS  Z11, Z11, Z14
-	VMULPS       Z10, Z14, Z14
-	VMINPS       128(R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z8, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z8, Z10
-	VMOVAPS      Z11, Z13
-	VPERMI2PS    Z1, Z0, Z13
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z13, Z13
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z13, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z13
-	VADDPS       Z7, Z13, Z13
-	VRCP14PS     Z13, Z10
-	VFNMADD213PS Z7, Z10, Z13
-	VFMADD213PS  Z10, Z10, Z13
-	VMULPS       Z7, Z13, Z13
-	VFMADD231PS  (R11)(R14*1), Z13, Z14
-	VMOVUPS      Z14, (R11)(R14*1)
-	VMINPS       384(R10), Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z8, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z8, Z10
-	VMOVAPS      Z11, Z13
-	VPERMI2PS    Z1, Z0, Z13
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z13, Z13
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z13, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z13
-	VMINPS       Z14, Z5, Z10
-	VMAXPS       Z10, Z4, Z10
-	VMOVAPS      Z6, Z11
-	VFMADD231PS  Z9, Z10, Z11
-	VSUBPS       Z6, Z11, Z12
-	VFMSUB213PS  Z12, Z9, Z10
-	VMOVAPS      Z11, Z14
-	VPERMI2PS    Z1, Z0, Z14
-	VPSLLD       $0x12, Z11, Z11
-	VPADDD       Z11, Z14, Z14
-	VMOVAPS      Z2, Z12
-	VFMADD213PS  Z3, Z10, Z12
-	VMULPS       Z14, Z10, Z10
-	VFMADD231PS  Z12, Z10, Z14
-	VADDPS       Z7, Z13, Z13
-	VSUBPS       Z7, Z14, Z10
-	VFMADD213PS  Z13, Z13, Z14
-	VRCP14PS     Z14, Z11
-	VFNMADD213PS Z7, Z11, Z14
-	VFMADD213PS  Z11, Z11, Z14
-	VMULPS       Z10, Z14, Z14
-	VMOVUPS      Z14, (R12)(R14*1)
-	JMP          next21
+	MOVQ        192(DI), R14
+	CMPQ        280(DI), R14
+	JCS         none21
+	SUBQ        R14, 280(DI)
+	MOVQ        272(DI), R14
+	INCQ        272(DI)
+	MOVQ        R14, R10
+	ANDQ        $0x01, R10
+	SHLQ        $0x06, R10
+	SHRQ        $0x01, R14
+	MOVQ        R14, R12
+	SHLQ        $0x09, R12
+	IMULQ       232(DI), R14
+	ADDQ        R10, R14
+	ADDQ        R12, R10
+	ADDQ        248(DI), R10
+	MOVQ        256(DI), R11
+	MOVQ        264(DI), R12
+	VANDPS      256(R10), Z0, Z22
+	VMINPS      Z22, Z1, Z22
+	VADDPS      Z2, Z22, Z24
+	VMOVAPS     Z24, Z23
+	VPERMI2PS   Z4, Z3, Z23
+	VMOVAPS     Z24, Z25
+	VPERMI2PS   Z6, Z5, Z25
+	VFMADD213PS Z25, Z22, Z23
+	VMOVAPS     Z24, Z25
+	VPERMI2PS   Z8, Z7, Z25
+	VFMADD213PS Z25, Z22, Z23
+	VPERMI2PS   Z10, Z9, Z24
+	VFMADD213PS Z24, Z22, Z23
+	VPTERNLOGD  $0xf2, 256(R10), Z0, Z23
+	VANDPS      (R10), Z0, Z22
+	VMINPS      Z22, Z11, Z22
+	VADDPS      Z12, Z22, Z25
+	VMOVAPS     Z25, Z24
+	VPERMI2PS   Z14, Z13, Z24
+	VMOVAPS     Z25, Z26
+	VPERMI2PS   Z16, Z15, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VMOVAPS     Z25, Z26
+	VPERMI2PS   Z18, Z17, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VPERMI2PS   Z20, Z19, Z25
+	VFMADD213PS Z25, Z22, Z24
+	VPTERNLOGD  $0xf2, (R10), Z0, Z24
+	VMOVUPS     (R11)(R14*1), Z22
+	VMULPS      Z23, Z24, Z24
+	VADDPS      Z22, Z23, Z23
+	VANDPS      128(R10), Z0, Z25
+	VMINPS      Z25, Z11, Z25
+	VADDPS      Z12, Z25, Z26
+	VMOVAPS     Z26, Z27
+	VPERMI2PS   Z14, Z13, Z27
+	VMOVAPS     Z26, Z28
+	VPERMI2PS   Z16, Z15, Z28
+	VFMADD213PS Z28, Z25, Z27
+	VMOVAPS     Z26, Z28
+	VPERMI2PS   Z18, Z17, Z28
+	VFMADD213PS Z28, Z25, Z27
+	VPERMI2PS   Z20, Z19, Z26
+	VFMADD213PS Z26, Z25, Z27
+	VPTERNLOGD  $0xf2, 128(R10), Z0, Z27
+	VFMADD231PS Z27, Z22, Z24
+	VFMADD231PS Z21, Z23, Z24
+	VMOVUPS     Z24, (R11)(R14*1)
+	VANDPS      Z24, Z0, Z22
+	VMINPS      Z22, Z1, Z22
+	VADDPS      Z2, Z22, Z23
+	VMOVAPS     Z23, Z25
+	VPERMI2PS   Z4, Z3, Z25
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z6, Z5, Z26
+	VFMADD213PS Z26, Z22, Z25
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z8, Z7, Z26
+	VFMADD213PS Z26, Z22, Z25
+	VPERMI2PS   Z10, Z9, Z23
+	VFMADD213PS Z23, Z22, Z25
+	VPTERNLOGD  $0xf2, Z24, Z0, Z25
+	VANDPS      384(R10), Z0, Z22
+	VMINPS      Z22, Z11, Z22
+	VADDPS      Z12, Z22, Z23
+	VMOVAPS     Z23, Z24
+	VPERMI2PS   Z14, Z13, Z24
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z16, Z15, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z18, Z17, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VPERMI2PS   Z20, Z19, Z23
+	VFMADD213PS Z23, Z22, Z24
+	VPTERNLOGD  $0xf2, 384(R10), Z0, Z24
+	VMULPS      Z25, Z24, Z24
+	VFMADD231PS Z21, Z25, Z24
+	VMOVUPS     Z24, (R12)(R14*1)
+	JMP         next21
 
 none21:
 	ADDQ $0x00000080, AX
@@ -17999,7 +18207,7 @@ none21:
 	JNZ  some
 
 multiplied:
-	ADDQ  $0x28, R9
+	ADDQ  $0x30, R9
 	CMPQ  (R9), $0x00
 	JNE   product
 	MOVQ  16(DI), R11
@@ -18078,32 +18286,30 @@ without23:
 	INCQ R13
 	CMPQ R13, 56(DI)
 	JCS  panel
-	CMPQ 168(DI), $0x00
+	CMPQ 184(DI), $0x00
 	JE   end
-	MOVQ 184(DI), AX
-	MOVQ AX, 224(DI)
 	MOVQ 200(DI), AX
 	MOVQ AX, 240(DI)
-	MOVQ 208(DI), AX
-	MOVQ AX, 248(DI)
+	MOVQ 216(DI), AX
+	MOVQ AX, 256(DI)
+	MOVQ 224(DI), AX
+	MOVQ AX, 264(DI)
 	MOVQ 8(DI), AX
-	MOVQ AX, 232(DI)
-	MOVQ 192(DI), AX
+	MOVQ AX, 248(DI)
+	MOVQ 208(DI), AX
 	MOVQ AX, 8(DI)
-	MOVQ 232(DI), AX
-	MOVQ AX, 192(DI)
-	MOVQ $0x00000000, 256(DI)
-	DECQ 168(DI)
+	MOVQ 248(DI), AX
+	MOVQ AX, 208(DI)
+	MOVQ $0x00000000, 272(DI)
+	DECQ 184(DI)
 	JZ   end
 	ADDQ $0x00000080, 24(DI)
-	ADDQ $0x00000080, 200(DI)
-	ADDQ $0x00000080, 208(DI)
-	MOVQ 96(DI), AX
-	SHLQ $0x05, AX
+	ADDQ $0x00000080, 216(DI)
+	ADDQ $0x00000080, 224(DI)
+	MOVQ 120(DI), AX
 	ADDQ AX, 104(DI)
-	MOVQ 136(DI), AX
-	SHLQ $0x05, AX
-	ADDQ AX, 144(DI)
+	MOVQ 168(DI), AX
+	ADDQ AX, 152(DI)
 	JMP  units
 
 end:
@@ -18212,9 +18418,9 @@ next:
 	VZEROUPPER
 	RET
 
-// func gemmAMX3(call *struct{config *[64]byte; c *float32; ldc uintptr; add *float32; ldadd uintptr; addPanel uintptr; rowBlocks uintptr; panels uintptr; lower uintptr; right uintptr; first struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr}; second struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr}; end uintptr; step struct{units uintptr; turns uintptr; vectors uintptr; other *float32; state *float32; h *float32; ld uintptr}; waiting struct{vectors uintptr; z *float32; state *float32; h *float32; done uintptr; due uintptr}})
+// func gemmAMX3x3(call *struct{config *[64]byte; c *float32; ldc uintptr; add *float32; ldadd uintptr; addPanel uintptr; rowBlocks uintptr; panels uintptr; lower uintptr; right uintptr; first struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr; next uintptr}; second struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr; next uintptr}; end uintptr; step struct{units uintptr; turns uintptr; vectors uintptr; other *float32; state *float32; h *float32; ld uintptr}; waiting struct{vectors uintptr; z *float32; state *float32; h *float32; done uintptr; due uintptr}})
 // Requires: AVX, AVX512F
-TEXT ·gemmAMX3(SB), NOSPLIT, $0-8
+TEXT ·gemmAMX3x3(SB), NOSPLIT, $0-8
 	MOVQ call+0(FP), DI
 	MOVQ (DI), AX
 
@@ -18225,7 +18431,7 @@ TEXT ·gemmAMX3(SB), NOSPLIT, $0-8
 	BYTE         $0x49
 	BYTE         $0x00
 	MOVQ         $0x00000040, R8
-	CMPQ         168(DI), $0x00
+	CMPQ         184(DI), $0x00
 	JE           units
 	VMOVUPS      tableAVX512<>+0(SB), Z0
 	VMOVUPS      tableAVX512<>+64(SB), Z1
@@ -18455,30 +18661,30 @@ all:
 	BYTE  $0x42
 	BYTE  $0x5c
 	BYTE  $0xdd
-	MOVQ  224(DI), R14
+	MOVQ  240(DI), R14
 	TESTQ R14, R14
 	JZ    none7
-	ADDQ  R14, 264(DI)
+	ADDQ  R14, 280(DI)
 
 next7:
-	MOVQ         176(DI), R14
-	CMPQ         264(DI), R14
+	MOVQ         192(DI), R14
+	CMPQ         280(DI), R14
 	JCS          none7
-	SUBQ         R14, 264(DI)
-	MOVQ         256(DI), R14
-	INCQ         256(DI)
+	SUBQ         R14, 280(DI)
+	MOVQ         272(DI), R14
+	INCQ         272(DI)
 	MOVQ         R14, R10
 	ANDQ         $0x01, R10
 	SHLQ         $0x06, R10
 	SHRQ         $0x01, R14
 	MOVQ         R14, R12
 	SHLQ         $0x09, R12
-	IMULQ        216(DI), R14
+	IMULQ        232(DI), R14
 	ADDQ         R10, R14
 	ADDQ         R12, R10
-	ADDQ         232(DI), R10
-	MOVQ         240(DI), R11
-	MOVQ         248(DI), R12
+	ADDQ         248(DI), R10
+	MOVQ         256(DI), R11
+	MOVQ         264(DI), R12
 	VMINPS       (R10), Z5, Z10
 	VMAXPS       Z10, Z4, Z10
 	VMOVAPS      Z6, Z11
@@ -18625,30 +18831,30 @@ none7:
 	BYTE  $0x42
 	BYTE  $0x5c
 	BYTE  $0xdd
-	MOVQ  224(DI), R14
+	MOVQ  240(DI), R14
 	TESTQ R14, R14
 	JZ    none8
-	ADDQ  R14, 264(DI)
+	ADDQ  R14, 280(DI)
 
 next8:
-	MOVQ         176(DI), R14
-	CMPQ         264(DI), R14
+	MOVQ         192(DI), R14
+	CMPQ         280(DI), R14
 	JCS          none8
-	SUBQ         R14, 264(DI)
-	MOVQ         256(DI), R14
-	INCQ         256(DI)
+	SUBQ         R14, 280(DI)
+	MOVQ         272(DI), R14
+	INCQ         272(DI)
 	MOVQ         R14, R10
 	ANDQ         $0x01, R10
 	SHLQ         $0x06, R10
 	SHRQ         $0x01, R14
 	MOVQ         R14, R12
 	SHLQ         $0x09, R12
-	IMULQ        216(DI), R14
+	IMULQ        232(DI), R14
 	ADDQ         R10, R14
 	ADDQ         R12, R10
-	ADDQ         232(DI), R10
-	MOVQ         240(DI), R11
-	MOVQ         248(DI), R12
+	ADDQ         248(DI), R10
+	MOVQ         256(DI), R11
+	MOVQ         264(DI), R12
 	VMINPS       (R10), Z5, Z10
 	VMAXPS       Z10, Z4, Z10
 	VMOVAPS      Z6, Z11
@@ -18795,30 +19001,30 @@ none8:
 	BYTE  $0x42
 	BYTE  $0x5c
 	BYTE  $0xdd
-	MOVQ  224(DI), R14
+	MOVQ  240(DI), R14
 	TESTQ R14, R14
 	JZ    none9
-	ADDQ  R14, 264(DI)
+	ADDQ  R14, 280(DI)
 
 next9:
-	MOVQ         176(DI), R14
-	CMPQ         264(DI), R14
+	MOVQ         192(DI), R14
+	CMPQ         280(DI), R14
 	JCS          none9
-	SUBQ         R14, 264(DI)
-	MOVQ         256(DI), R14
-	INCQ         256(DI)
+	SUBQ         R14, 280(DI)
+	MOVQ         272(DI), R14
+	INCQ         272(DI)
 	MOVQ         R14, R10
 	ANDQ         $0x01, R10
 	SHLQ         $0x06, R10
 	SHRQ         $0x01, R14
 	MOVQ         R14, R12
 	SHLQ         $0x09, R12
-	IMULQ        216(DI), R14
+	IMULQ        232(DI), R14
 	ADDQ         R10, R14
 	ADDQ         R12, R10
-	ADDQ         232(DI), R10
-	MOVQ         240(DI), R11
-	MOVQ         248(DI), R12
+	ADDQ         248(DI), R10
+	MOVQ         256(DI), R11
+	MOVQ         264(DI), R12
 	VMINPS       (R10), Z5, Z10
 	VMAXPS       Z10, Z4, Z10
 	VMOVAPS      Z6, Z11
@@ -18965,30 +19171,30 @@ none9:
 	BYTE  $0x42
 	BYTE  $0x5c
 	BYTE  $0xdd
-	MOVQ  224(DI), R14
+	MOVQ  240(DI), R14
 	TESTQ R14, R14
 	JZ    none10
-	ADDQ  R14, 264(DI)
+	ADDQ  R14, 280(DI)
 
 next10:
-	MOVQ         176(DI), R14
-	CMPQ         264(DI), R14
+	MOVQ         192(DI), R14
+	CMPQ         280(DI), R14
 	JCS          none10
-	SUBQ         R14, 264(DI)
-	MOVQ         256(DI), R14
-	INCQ         256(DI)
+	SUBQ         R14, 280(DI)
+	MOVQ         272(DI), R14
+	INCQ         272(DI)
 	MOVQ         R14, R10
 	ANDQ         $0x01, R10
 	SHLQ         $0x06, R10
 	SHRQ         $0x01, R14
 	MOVQ         R14, R12
 	SHLQ         $0x09, R12
-	IMULQ        216(DI), R14
+	IMULQ        232(DI), R14
 	ADDQ         R10, R14
 	ADDQ         R12, R10
-	ADDQ         232(DI), R10
-	MOVQ         240(DI), R11
-	MOVQ         248(DI), R12
+	ADDQ         248(DI), R10
+	MOVQ         256(DI), R11
+	MOVQ         264(DI), R12
 	VMINPS       (R10), Z5, Z10
 	VMAXPS       Z10, Z4, Z10
 	VMOVAPS      Z6, Z11
@@ -19135,30 +19341,30 @@ none10:
 	BYTE  $0x42
 	BYTE  $0x5c
 	BYTE  $0xdd
-	MOVQ  224(DI), R14
+	MOVQ  240(DI), R14
 	TESTQ R14, R14
 	JZ    none11
-	ADDQ  R14, 264(DI)
+	ADDQ  R14, 280(DI)
 
 next11:
-	MOVQ         176(DI), R14
-	CMPQ         264(DI), R14
+	MOVQ         192(DI), R14
+	CMPQ         280(DI), R14
 	JCS          none11
-	SUBQ         R14, 264(DI)
-	MOVQ         256(DI), R14
-	INCQ         256(DI)
+	SUBQ         R14, 280(DI)
+	MOVQ         272(DI), R14
+	INCQ         272(DI)
 	MOVQ         R14, R10
 	ANDQ         $0x01, R10
 	SHLQ         $0x06, R10
 	SHRQ         $0x01, R14
 	MOVQ         R14, R12
 	SHLQ         $0x09, R12
-	IMULQ        216(DI), R14
+	IMULQ        232(DI), R14
 	ADDQ         R10, R14
 	ADDQ         R12, R10
-	ADDQ         232(DI), R10
-	MOVQ         240(DI), R11
-	MOVQ         248(DI), R12
+	ADDQ         248(DI), R10
+	MOVQ         256(DI), R11
+	MOVQ         264(DI), R12
 	VMINPS       (R10), Z5, Z10
 	VMAXPS       Z10, Z4, Z10
 	VMOVAPS      Z6, Z11
@@ -19329,30 +19535,30 @@ none11:
 	BYTE  $0x42
 	BYTE  $0x5c
 	BYTE  $0xdd
-	MOVQ  224(DI), R14
+	MOVQ  240(DI), R14
 	TESTQ R14, R14
 	JZ    none12
-	ADDQ  R14, 264(DI)
+	ADDQ  R14, 280(DI)
 
 next12:
-	MOVQ         176(DI), R14
-	CMPQ         264(DI), R14
+	MOVQ         192(DI), R14
+	CMPQ         280(DI), R14
 	JCS          none12
-	SUBQ         R14, 264(DI)
-	MOVQ         256(DI), R14
-	INCQ         256(DI)
+	SUBQ         R14, 280(DI)
+	MOVQ         272(DI), R14
+	INCQ         272(DI)
 	MOVQ         R14, R10
 	ANDQ         $0x01, R10
 	SHLQ         $0x06, R10
 	SHRQ         $0x01, R14
 	MOVQ         R14, R12
 	SHLQ         $0x09, R12
-	IMULQ        216(DI), R14
+	IMULQ        232(DI), R14
 	ADDQ         R10, R14
 	ADDQ         R12, R10
-	ADDQ         232(DI), R10
-	MOVQ         240(DI), R11
-	MOVQ         248(DI), R12
+	ADDQ         248(DI), R10
+	MOVQ         256(DI), R11
+	MOVQ         264(DI), R12
 	VMINPS       (R10), Z5, Z10
 	VMAXPS       Z10, Z4, Z10
 	VMOVAPS      Z6, Z11
@@ -19542,30 +19748,30 @@ without13:
 
 without15:
 without14:
-	MOVQ  224(DI), R14
+	MOVQ  240(DI), R14
 	TESTQ R14, R14
 	JZ    none16
-	ADDQ  R14, 264(DI)
+	ADDQ  R14, 280(DI)
 
 next16:
-	MOVQ         176(DI), R14
-	CMPQ         264(DI), R14
+	MOVQ         192(DI), R14
+	CMPQ         280(DI), R14
 	JCS          none16
-	SUBQ         R14, 264(DI)
-	MOVQ         256(DI), R14
-	INCQ         256(DI)
+	SUBQ         R14, 280(DI)
+	MOVQ         272(DI), R14
+	INCQ         272(DI)
 	MOVQ         R14, R10
 	ANDQ         $0x01, R10
 	SHLQ         $0x06, R10
 	SHRQ         $0x01, R14
 	MOVQ         R14, R12
 	SHLQ         $0x09, R12
-	IMULQ        216(DI), R14
+	IMULQ        232(DI), R14
 	ADDQ         R10, R14
 	ADDQ         R12, R10
-	ADDQ         232(DI), R10
-	MOVQ         240(DI), R11
-	MOVQ         248(DI), R12
+	ADDQ         248(DI), R10
+	MOVQ         256(DI), R11
+	MOVQ         264(DI), R12
 	VMINPS       (R10), Z5, Z10
 	VMAXPS       Z10, Z4, Z10
 	VMOVAPS      Z6, Z11
@@ -19723,30 +19929,30 @@ without17:
 
 without19:
 without18:
-	MOVQ  224(DI), R14
+	MOVQ  240(DI), R14
 	TESTQ R14, R14
 	JZ    none20
-	ADDQ  R14, 264(DI)
+	ADDQ  R14, 280(DI)
 
 next20:
-	MOVQ         176(DI), R14
-	CMPQ         264(DI), R14
+	MOVQ         192(DI), R14
+	CMPQ         280(DI), R14
 	JCS          none20
-	SUBQ         R14, 264(DI)
-	MOVQ         256(DI), R14
-	INCQ         256(DI)
+	SUBQ         R14, 280(DI)
+	MOVQ         272(DI), R14
+	INCQ         272(DI)
 	MOVQ         R14, R10
 	ANDQ         $0x01, R10
 	SHLQ         $0x06, R10
 	SHRQ         $0x01, R14
 	MOVQ         R14, R12
 	SHLQ         $0x09, R12
-	IMULQ        216(DI), R14
+	IMULQ        232(DI), R14
 	ADDQ         R10, R14
 	ADDQ         R12, R10
-	ADDQ         232(DI), R10
-	MOVQ         240(DI), R11
-	MOVQ         248(DI), R12
+	ADDQ         248(DI), R10
+	MOVQ         256(DI), R11
+	MOVQ         264(DI), R12
 	VMINPS       (R10), Z5, Z10
 	VMAXPS       Z10, Z4, Z10
 	VMOVAPS      Z6, Z11
@@ -19904,30 +20110,30 @@ without21:
 
 without23:
 without22:
-	MOVQ  224(DI), R14
+	MOVQ  240(DI), R14
 	TESTQ R14, R14
 	JZ    none24
-	ADDQ  R14, 264(DI)
+	ADDQ  R14, 280(DI)
 
 next24:
-	MOVQ         176(DI), R14
-	CMPQ         264(DI), R14
+	MOVQ         192(DI), R14
+	CMPQ         280(DI), R14
 	JCS          none24
-	SUBQ         R14, 264(DI)
-	MOVQ         256(DI), R14
-	INCQ         256(DI)
+	SUBQ         R14, 280(DI)
+	MOVQ         272(DI), R14
+	INCQ         272(DI)
 	MOVQ         R14, R10
 	ANDQ         $0x01, R10
 	SHLQ         $0x06, R10
 	SHRQ         $0x01, R14
 	MOVQ         R14, R12
 	SHLQ         $0x09, R12
-	IMULQ        216(DI), R14
+	IMULQ        232(DI), R14
 	ADDQ         R10, R14
 	ADDQ         R12, R10
-	ADDQ         232(DI), R10
-	MOVQ         240(DI), R11
-	MOVQ         248(DI), R12
+	ADDQ         248(DI), R10
+	MOVQ         256(DI), R11
+	MOVQ         264(DI), R12
 	VMINPS       (R10), Z5, Z10
 	VMAXPS       Z10, Z4, Z10
 	VMOVAPS      Z6, Z11
@@ -20085,30 +20291,30 @@ without25:
 
 without27:
 without26:
-	MOVQ  224(DI), R14
+	MOVQ  240(DI), R14
 	TESTQ R14, R14
 	JZ    none28
-	ADDQ  R14, 264(DI)
+	ADDQ  R14, 280(DI)
 
 next28:
-	MOVQ         176(DI), R14
-	CMPQ         264(DI), R14
+	MOVQ         192(DI), R14
+	CMPQ         280(DI), R14
 	JCS          none28
-	SUBQ         R14, 264(DI)
-	MOVQ         256(DI), R14
-	INCQ         256(DI)
+	SUBQ         R14, 280(DI)
+	MOVQ         272(DI), R14
+	INCQ         272(DI)
 	MOVQ         R14, R10
 	ANDQ         $0x01, R10
 	SHLQ         $0x06, R10
 	SHRQ         $0x01, R14
 	MOVQ         R14, R12
 	SHLQ         $0x09, R12
-	IMULQ        216(DI), R14
+	IMULQ        232(DI), R14
 	ADDQ         R10, R14
 	ADDQ         R12, R10
-	ADDQ         232(DI), R10
-	MOVQ         240(DI), R11
-	MOVQ         248(DI), R12
+	ADDQ         248(DI), R10
+	MOVQ         256(DI), R11
+	MOVQ         264(DI), R12
 	VMINPS       (R10), Z5, Z10
 	VMAXPS       Z10, Z4, Z10
 	VMOVAPS      Z6, Z11
@@ -20266,30 +20472,30 @@ without29:
 
 without31:
 without30:
-	MOVQ  224(DI), R14
+	MOVQ  240(DI), R14
 	TESTQ R14, R14
 	JZ    none32
-	ADDQ  R14, 264(DI)
+	ADDQ  R14, 280(DI)
 
 next32:
-	MOVQ         176(DI), R14
-	CMPQ         264(DI), R14
+	MOVQ         192(DI), R14
+	CMPQ         280(DI), R14
 	JCS          none32
-	SUBQ         R14, 264(DI)
-	MOVQ         256(DI), R14
-	INCQ         256(DI)
+	SUBQ         R14, 280(DI)
+	MOVQ         272(DI), R14
+	INCQ         272(DI)
 	MOVQ         R14, R10
 	ANDQ         $0x01, R10
 	SHLQ         $0x06, R10
 	SHRQ         $0x01, R14
 	MOVQ         R14, R12
 	SHLQ         $0x09, R12
-	IMULQ        216(DI), R14
+	IMULQ        232(DI), R14
 	ADDQ         R10, R14
 	ADDQ         R12, R10
-	ADDQ         232(DI), R10
-	MOVQ         240(DI), R11
-	MOVQ         248(DI), R12
+	ADDQ         248(DI), R10
+	MOVQ         256(DI), R11
+	MOVQ         264(DI), R12
 	VMINPS       (R10), Z5, Z10
 	VMAXPS       Z10, Z4, Z10
 	VMOVAPS      Z6, Z11
@@ -20471,30 +20677,30 @@ without33:
 
 without35:
 without34:
-	MOVQ  224(DI), R14
+	MOVQ  240(DI), R14
 	TESTQ R14, R14
 	JZ    none36
-	ADDQ  R14, 264(DI)
+	ADDQ  R14, 280(DI)
 
 next36:
-	MOVQ         176(DI), R14
-	CMPQ         264(DI), R14
+	MOVQ         192(DI), R14
+	CMPQ         280(DI), R14
 	JCS          none36
-	SUBQ         R14, 264(DI)
-	MOVQ         256(DI), R14
-	INCQ         256(DI)
+	SUBQ         R14, 280(DI)
+	MOVQ         272(DI), R14
+	INCQ         272(DI)
 	MOVQ         R14, R10
 	ANDQ         $0x01, R10
 	SHLQ         $0x06, R10
 	SHRQ         $0x01, R14
 	MOVQ         R14, R12
 	SHLQ         $0x09, R12
-	IMULQ        216(DI), R14
+	IMULQ        232(DI), R14
 	ADDQ         R10, R14
 	ADDQ         R12, R10
-	ADDQ         232(DI), R10
-	MOVQ         240(DI), R11
-	MOVQ         248(DI), R12
+	ADDQ         248(DI), R10
+	MOVQ         256(DI), R11
+	MOVQ         264(DI), R12
 	VMINPS       (R10), Z5, Z10
 	VMAXPS       Z10, Z4, Z10
 	VMOVAPS      Z6, Z11
@@ -20597,7 +20803,7 @@ none36:
 	JNZ  some
 
 multiplied:
-	ADDQ  $0x28, R9
+	ADDQ  $0x30, R9
 	CMPQ  (R9), $0x00
 	JNE   product
 	MOVQ  16(DI), R11
@@ -20676,32 +20882,30 @@ without38:
 	INCQ R13
 	CMPQ R13, 56(DI)
 	JCS  panel
-	CMPQ 168(DI), $0x00
+	CMPQ 184(DI), $0x00
 	JE   end
-	MOVQ 184(DI), AX
-	MOVQ AX, 224(DI)
 	MOVQ 200(DI), AX
 	MOVQ AX, 240(DI)
-	MOVQ 208(DI), AX
-	MOVQ AX, 248(DI)
+	MOVQ 216(DI), AX
+	MOVQ AX, 256(DI)
+	MOVQ 224(DI), AX
+	MOVQ AX, 264(DI)
 	MOVQ 8(DI), AX
-	MOVQ AX, 232(DI)
-	MOVQ 192(DI), AX
+	MOVQ AX, 248(DI)
+	MOVQ 208(DI), AX
 	MOVQ AX, 8(DI)
-	MOVQ 232(DI), AX
-	MOVQ AX, 192(DI)
-	MOVQ $0x00000000, 256(DI)
-	DECQ 168(DI)
+	MOVQ 248(DI), AX
+	MOVQ AX, 208(DI)
+	MOVQ $0x00000000, 272(DI)
+	DECQ 184(DI)
 	JZ   end
 	ADDQ $0x00000080, 24(DI)
-	ADDQ $0x00000080, 200(DI)
-	ADDQ $0x00000080, 208(DI)
-	MOVQ 96(DI), AX
-	SHLQ $0x05, AX
+	ADDQ $0x00000080, 216(DI)
+	ADDQ $0x00000080, 224(DI)
+	MOVQ 120(DI), AX
 	ADDQ AX, 104(DI)
-	MOVQ 136(DI), AX
-	SHLQ $0x05, AX
-	ADDQ AX, 144(DI)
+	MOVQ 168(DI), AX
+	ADDQ AX, 152(DI)
 	JMP  units
 
 end:
@@ -20839,6 +21043,1212 @@ next:
 	ADDQ lds+32(FP), DX
 	DECQ AX
 	JNZ  row
+	VZEROUPPER
+	RET
+
+// func gemmAMX2x1(call *struct{config *[64]byte; c *float32; ldc uintptr; add *float32; ldadd uintptr; addPanel uintptr; rowBlocks uintptr; panels uintptr; lower uintptr; right uintptr; first struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr; next uintptr}; second struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr; next uintptr}; end uintptr; step struct{units uintptr; turns uintptr; vectors uintptr; other *float32; state *float32; h *float32; ld uintptr}; waiting struct{vectors uintptr; z *float32; state *float32; h *float32; done uintptr; due uintptr}})
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·gemmAMX2x1(SB), NOSPLIT, $0-8
+	MOVQ call+0(FP), DI
+	MOVQ (DI), AX
+
+	// LDTILECFG (AX)
+	BYTE         $0xc4
+	BYTE         $0xe2
+	BYTE         $0x78
+	BYTE         $0x49
+	BYTE         $0x00
+	MOVQ         $0x00000040, R8
+	CMPQ         184(DI), $0x00
+	JE           units
+	VPBROADCASTD abs<>+0(SB), Z0
+	VBROADCASTSS hiTanh<>+0(SB), Z1
+	VBROADCASTSS magicTanh<>+0(SB), Z2
+	VMOVUPS      cubic3Tanh<>+0(SB), Z3
+	VMOVUPS      cubic3Tanh<>+64(SB), Z4
+	VMOVUPS      cubic2Tanh<>+0(SB), Z5
+	VMOVUPS      cubic2Tanh<>+64(SB), Z6
+	VMOVUPS      cubic1Tanh<>+0(SB), Z7
+	VMOVUPS      cubic1Tanh<>+64(SB), Z8
+	VMOVUPS      cubic0Tanh<>+0(SB), Z9
+	VMOVUPS      cubic0Tanh<>+64(SB), Z10
+	VBROADCASTSS hiSigmoid<>+0(SB), Z11
+	VBROADCASTSS magicSigmoid<>+0(SB), Z12
+	VMOVUPS      cubic3Sigmoid<>+0(SB), Z13
+	VMOVUPS      cubic3Sigmoid<>+64(SB), Z14
+	VMOVUPS      cubic2Sigmoid<>+0(SB), Z15
+	VMOVUPS      cubic2Sigmoid<>+64(SB), Z16
+	VMOVUPS      cubic1Sigmoid<>+0(SB), Z17
+	VMOVUPS      cubic1Sigmoid<>+64(SB), Z18
+	VMOVUPS      cubic0Sigmoid<>+0(SB), Z19
+	VMOVUPS      cubic0Sigmoid<>+64(SB), Z20
+	VBROADCASTSS half<>+0(SB), Z21
+
+units:
+	XORQ R13, R13
+
+panel:
+	XORQ R15, R15
+
+block:
+	CMPQ 24(DI), $0x00
+	JNE  add
+
+	// TILEZERO TMM0
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x49
+	BYTE $0xc0
+	CMPQ 72(DI), $0x00
+	JE   without1
+
+	// TILEZERO TMM1
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x49
+	BYTE $0xc8
+
+without1:
+	CMPQ 64(DI), $0x00
+	JE   without2
+
+	// TILEZERO TMM2
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x49
+	BYTE $0xd0
+	CMPQ 72(DI), $0x00
+	JE   without3
+
+	// TILEZERO TMM3
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x49
+	BYTE $0xd8
+
+without3:
+without2:
+	JMP multiply
+
+add:
+	MOVQ  32(DI), R11
+	MOVQ  R11, R12
+	SHLQ  $0x05, R12
+	IMULQ R15, R12
+	MOVQ  R13, R10
+	IMULQ 40(DI), R10
+	ADDQ  R12, R10
+	ADDQ  24(DI), R10
+	MOVQ  R11, R12
+	SHLQ  $0x04, R12
+	ADDQ  R10, R12
+
+	// TILELOADD 0(R10)(R11*1), TMM0
+	BYTE $0xc4
+	BYTE $0x82
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0x84
+	BYTE $0x1a
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+	CMPQ 72(DI), $0x00
+	JE   without4
+
+	// TILELOADD 64(R10)(R11*1), TMM1
+	BYTE $0xc4
+	BYTE $0x82
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0x8c
+	BYTE $0x1a
+	BYTE $0x40
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+
+without4:
+	CMPQ 64(DI), $0x00
+	JE   without5
+
+	// TILELOADD 0(R12)(R11*1), TMM2
+	BYTE $0xc4
+	BYTE $0x82
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0x94
+	BYTE $0x1c
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+	CMPQ 72(DI), $0x00
+	JE   without6
+
+	// TILELOADD 64(R12)(R11*1), TMM3
+	BYTE $0xc4
+	BYTE $0x82
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0x9c
+	BYTE $0x1c
+	BYTE $0x40
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+
+without6:
+without5:
+multiply:
+	LEAQ 80(DI), R9
+
+product:
+	MOVQ  (R9), DX
+	MOVQ  16(R9), BX
+	MOVQ  R13, CX
+	IMULQ 32(R9), CX
+	ADDQ  24(R9), CX
+	MOVQ  BX, AX
+	SHLQ  $0x05, AX
+	IMULQ R15, AX
+	ADDQ  8(R9), AX
+	MOVQ  BX, SI
+	SHLQ  $0x04, SI
+	ADDQ  AX, SI
+	MOVQ  64(DI), R14
+	TESTQ R14, 72(DI)
+	JZ    some
+
+all:
+	// TILELOADD 64(AX)(BX*1), TMM4
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0xa4
+	BYTE $0x18
+	BYTE $0x40
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+
+	// TILELOADDT1 0(CX)(R8*1), TMM6
+	BYTE $0xc4
+	BYTE $0xa2
+	BYTE $0x79
+	BYTE $0x4b
+	BYTE $0xb4
+	BYTE $0x01
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+
+	// TDPBF16PS TMM6, TMM4, TMM0
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x4a
+	BYTE $0x5c
+	BYTE $0xc4
+
+	// TILELOADDT1 1024(CX)(R8*1), TMM7
+	BYTE $0xc4
+	BYTE $0xa2
+	BYTE $0x79
+	BYTE $0x4b
+	BYTE $0xbc
+	BYTE $0x01
+	BYTE $0x00
+	BYTE $0x04
+	BYTE $0x00
+	BYTE $0x00
+
+	// TDPBF16PS TMM7, TMM4, TMM1
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x42
+	BYTE $0x5c
+	BYTE $0xcc
+
+	// TILELOADD 64(SI)(BX*1), TMM5
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0xac
+	BYTE $0x1e
+	BYTE $0x40
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+
+	// TDPBF16PS TMM6, TMM5, TMM2
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x4a
+	BYTE $0x5c
+	BYTE $0xd5
+
+	// TDPBF16PS TMM7, TMM5, TMM3
+	BYTE  $0xc4
+	BYTE  $0xe2
+	BYTE  $0x42
+	BYTE  $0x5c
+	BYTE  $0xdd
+	MOVQ  240(DI), R14
+	TESTQ R14, R14
+	JZ    none7
+	ADDQ  R14, 280(DI)
+
+next7:
+	MOVQ        192(DI), R14
+	CMPQ        280(DI), R14
+	JCS         none7
+	SUBQ        R14, 280(DI)
+	MOVQ        272(DI), R14
+	INCQ        272(DI)
+	MOVQ        R14, R10
+	ANDQ        $0x01, R10
+	SHLQ        $0x06, R10
+	SHRQ        $0x01, R14
+	MOVQ        R14, R12
+	SHLQ        $0x09, R12
+	IMULQ       232(DI), R14
+	ADDQ        R10, R14
+	ADDQ        R12, R10
+	ADDQ        248(DI), R10
+	MOVQ        256(DI), R11
+	MOVQ        264(DI), R12
+	VANDPS      256(R10), Z0, Z22
+	VMINPS      Z22, Z1, Z22
+	VADDPS      Z2, Z22, Z24
+	VMOVAPS     Z24, Z23
+	VPERMI2PS   Z4, Z3, Z23
+	VMOVAPS     Z24, Z25
+	VPERMI2PS   Z6, Z5, Z25
+	VFMADD213PS Z25, Z22, Z23
+	VMOVAPS     Z24, Z25
+	VPERMI2PS   Z8, Z7, Z25
+	VFMADD213PS Z25, Z22, Z23
+	VPERMI2PS   Z10, Z9, Z24
+	VFMADD213PS Z24, Z22, Z23
+	VPTERNLOGD  $0xf2, 256(R10), Z0, Z23
+	VANDPS      (R10), Z0, Z22
+	VMINPS      Z22, Z11, Z22
+	VADDPS      Z12, Z22, Z25
+	VMOVAPS     Z25, Z24
+	VPERMI2PS   Z14, Z13, Z24
+	VMOVAPS     Z25, Z26
+	VPERMI2PS   Z16, Z15, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VMOVAPS     Z25, Z26
+	VPERMI2PS   Z18, Z17, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VPERMI2PS   Z20, Z19, Z25
+	VFMADD213PS Z25, Z22, Z24
+	VPTERNLOGD  $0xf2, (R10), Z0, Z24
+	VMOVUPS     (R11)(R14*1), Z22
+	VMULPS      Z23, Z24, Z24
+	VADDPS      Z22, Z23, Z23
+	VANDPS      128(R10), Z0, Z25
+	VMINPS      Z25, Z11, Z25
+	VADDPS      Z12, Z25, Z26
+	VMOVAPS     Z26, Z27
+	VPERMI2PS   Z14, Z13, Z27
+	VMOVAPS     Z26, Z28
+	VPERMI2PS   Z16, Z15, Z28
+	VFMADD213PS Z28, Z25, Z27
+	VMOVAPS     Z26, Z28
+	VPERMI2PS   Z18, Z17, Z28
+	VFMADD213PS Z28, Z25, Z27
+	VPERMI2PS   Z20, Z19, Z26
+	VFMADD213PS Z26, Z25, Z27
+	VPTERNLOGD  $0xf2, 128(R10), Z0, Z27
+	VFMADD231PS Z27, Z22, Z24
+	VFMADD231PS Z21, Z23, Z24
+	VMOVUPS     Z24, (R11)(R14*1)
+	VANDPS      Z24, Z0, Z22
+	VMINPS      Z22, Z1, Z22
+	VADDPS      Z2, Z22, Z23
+	VMOVAPS     Z23, Z25
+	VPERMI2PS   Z4, Z3, Z25
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z6, Z5, Z26
+	VFMADD213PS Z26, Z22, Z25
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z8, Z7, Z26
+	VFMADD213PS Z26, Z22, Z25
+	VPERMI2PS   Z10, Z9, Z23
+	VFMADD213PS Z23, Z22, Z25
+	VPTERNLOGD  $0xf2, Z24, Z0, Z25
+	VANDPS      384(R10), Z0, Z22
+	VMINPS      Z22, Z11, Z22
+	VADDPS      Z12, Z22, Z23
+	VMOVAPS     Z23, Z24
+	VPERMI2PS   Z14, Z13, Z24
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z16, Z15, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z18, Z17, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VPERMI2PS   Z20, Z19, Z23
+	VFMADD213PS Z23, Z22, Z24
+	VPTERNLOGD  $0xf2, 384(R10), Z0, Z24
+	VMULPS      Z25, Z24, Z24
+	VFMADD231PS Z21, Z25, Z24
+	VMOVUPS     Z24, (R12)(R14*1)
+	JMP         next7
+
+none7:
+	// TILELOADD 0(AX)(BX*1), TMM4
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0xa4
+	BYTE $0x18
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+
+	// TDPBF16PS TMM6, TMM4, TMM0
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x4a
+	BYTE $0x5c
+	BYTE $0xc4
+
+	// TDPBF16PS TMM7, TMM4, TMM1
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x42
+	BYTE $0x5c
+	BYTE $0xcc
+
+	// TILELOADD 0(SI)(BX*1), TMM5
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0xac
+	BYTE $0x1e
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+
+	// TDPBF16PS TMM6, TMM5, TMM2
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x4a
+	BYTE $0x5c
+	BYTE $0xd5
+
+	// TDPBF16PS TMM7, TMM5, TMM3
+	BYTE  $0xc4
+	BYTE  $0xe2
+	BYTE  $0x42
+	BYTE  $0x5c
+	BYTE  $0xdd
+	MOVQ  240(DI), R14
+	TESTQ R14, R14
+	JZ    none8
+	ADDQ  R14, 280(DI)
+
+next8:
+	MOVQ        192(DI), R14
+	CMPQ        280(DI), R14
+	JCS         none8
+	SUBQ        R14, 280(DI)
+	MOVQ        272(DI), R14
+	INCQ        272(DI)
+	MOVQ        R14, R10
+	ANDQ        $0x01, R10
+	SHLQ        $0x06, R10
+	SHRQ        $0x01, R14
+	MOVQ        R14, R12
+	SHLQ        $0x09, R12
+	IMULQ       232(DI), R14
+	ADDQ        R10, R14
+	ADDQ        R12, R10
+	ADDQ        248(DI), R10
+	MOVQ        256(DI), R11
+	MOVQ        264(DI), R12
+	VANDPS      256(R10), Z0, Z22
+	VMINPS      Z22, Z1, Z22
+	VADDPS      Z2, Z22, Z24
+	VMOVAPS     Z24, Z23
+	VPERMI2PS   Z4, Z3, Z23
+	VMOVAPS     Z24, Z25
+	VPERMI2PS   Z6, Z5, Z25
+	VFMADD213PS Z25, Z22, Z23
+	VMOVAPS     Z24, Z25
+	VPERMI2PS   Z8, Z7, Z25
+	VFMADD213PS Z25, Z22, Z23
+	VPERMI2PS   Z10, Z9, Z24
+	VFMADD213PS Z24, Z22, Z23
+	VPTERNLOGD  $0xf2, 256(R10), Z0, Z23
+	VANDPS      (R10), Z0, Z22
+	VMINPS      Z22, Z11, Z22
+	VADDPS      Z12, Z22, Z25
+	VMOVAPS     Z25, Z24
+	VPERMI2PS   Z14, Z13, Z24
+	VMOVAPS     Z25, Z26
+	VPERMI2PS   Z16, Z15, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VMOVAPS     Z25, Z26
+	VPERMI2PS   Z18, Z17, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VPERMI2PS   Z20, Z19, Z25
+	VFMADD213PS Z25, Z22, Z24
+	VPTERNLOGD  $0xf2, (R10), Z0, Z24
+	VMOVUPS     (R11)(R14*1), Z22
+	VMULPS      Z23, Z24, Z24
+	VADDPS      Z22, Z23, Z23
+	VANDPS      128(R10), Z0, Z25
+	VMINPS      Z25, Z11, Z25
+	VADDPS      Z12, Z25, Z26
+	VMOVAPS     Z26, Z27
+	VPERMI2PS   Z14, Z13, Z27
+	VMOVAPS     Z26, Z28
+	VPERMI2PS   Z16, Z15, Z28
+	VFMADD213PS Z28, Z25, Z27
+	VMOVAPS     Z26, Z28
+	VPERMI2PS   Z18, Z17, Z28
+	VFMADD213PS Z28, Z25, Z27
+	VPERMI2PS   Z20, Z19, Z26
+	VFMADD213PS Z26, Z25, Z27
+	VPTERNLOGD  $0xf2, 128(R10), Z0, Z27
+	VFMADD231PS Z27, Z22, Z24
+	VFMADD231PS Z21, Z23, Z24
+	VMOVUPS     Z24, (R11)(R14*1)
+	VANDPS      Z24, Z0, Z22
+	VMINPS      Z22, Z1, Z22
+	VADDPS      Z2, Z22, Z23
+	VMOVAPS     Z23, Z25
+	VPERMI2PS   Z4, Z3, Z25
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z6, Z5, Z26
+	VFMADD213PS Z26, Z22, Z25
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z8, Z7, Z26
+	VFMADD213PS Z26, Z22, Z25
+	VPERMI2PS   Z10, Z9, Z23
+	VFMADD213PS Z23, Z22, Z25
+	VPTERNLOGD  $0xf2, Z24, Z0, Z25
+	VANDPS      384(R10), Z0, Z22
+	VMINPS      Z22, Z11, Z22
+	VADDPS      Z12, Z22, Z23
+	VMOVAPS     Z23, Z24
+	VPERMI2PS   Z14, Z13, Z24
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z16, Z15, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z18, Z17, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VPERMI2PS   Z20, Z19, Z23
+	VFMADD213PS Z23, Z22, Z24
+	VPTERNLOGD  $0xf2, 384(R10), Z0, Z24
+	VMULPS      Z25, Z24, Z24
+	VFMADD231PS Z21, Z25, Z24
+	VMOVUPS     Z24, (R12)(R14*1)
+	JMP         next8
+
+none8:
+	ADDQ $0x00000080, AX
+	ADDQ $0x00000080, SI
+	ADDQ $0x00000800, CX
+	DECQ DX
+	JNZ  all
+	JMP  multiplied
+
+some:
+	// TILELOADD 64(AX)(BX*1), TMM4
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0xa4
+	BYTE $0x18
+	BYTE $0x40
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+
+	// TILELOADDT1 0(CX)(R8*1), TMM6
+	BYTE $0xc4
+	BYTE $0xa2
+	BYTE $0x79
+	BYTE $0x4b
+	BYTE $0xb4
+	BYTE $0x01
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+
+	// TDPBF16PS TMM6, TMM4, TMM0
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x4a
+	BYTE $0x5c
+	BYTE $0xc4
+	CMPQ 72(DI), $0x00
+	JE   without9
+
+	// TILELOADDT1 1024(CX)(R8*1), TMM7
+	BYTE $0xc4
+	BYTE $0xa2
+	BYTE $0x79
+	BYTE $0x4b
+	BYTE $0xbc
+	BYTE $0x01
+	BYTE $0x00
+	BYTE $0x04
+	BYTE $0x00
+	BYTE $0x00
+
+	// TDPBF16PS TMM7, TMM4, TMM1
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x42
+	BYTE $0x5c
+	BYTE $0xcc
+
+without9:
+	CMPQ 64(DI), $0x00
+	JE   without10
+
+	// TILELOADD 64(SI)(BX*1), TMM5
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0xac
+	BYTE $0x1e
+	BYTE $0x40
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+
+	// TDPBF16PS TMM6, TMM5, TMM2
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x4a
+	BYTE $0x5c
+	BYTE $0xd5
+	CMPQ 72(DI), $0x00
+	JE   without11
+
+	// TDPBF16PS TMM7, TMM5, TMM3
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x42
+	BYTE $0x5c
+	BYTE $0xdd
+
+without11:
+without10:
+	MOVQ  240(DI), R14
+	TESTQ R14, R14
+	JZ    none12
+	ADDQ  R14, 280(DI)
+
+next12:
+	MOVQ        192(DI), R14
+	CMPQ        280(DI), R14
+	JCS         none12
+	SUBQ        R14, 280(DI)
+	MOVQ        272(DI), R14
+	INCQ        272(DI)
+	MOVQ        R14, R10
+	ANDQ        $0x01, R10
+	SHLQ        $0x06, R10
+	SHRQ        $0x01, R14
+	MOVQ        R14, R12
+	SHLQ        $0x09, R12
+	IMULQ       232(DI), R14
+	ADDQ        R10, R14
+	ADDQ        R12, R10
+	ADDQ        248(DI), R10
+	MOVQ        256(DI), R11
+	MOVQ        264(DI), R12
+	VANDPS      256(R10), Z0, Z22
+	VMINPS      Z22, Z1, Z22
+	VADDPS      Z2, Z22, Z24
+	VMOVAPS     Z24, Z23
+	VPERMI2PS   Z4, Z3, Z23
+	VMOVAPS     Z24, Z25
+	VPERMI2PS   Z6, Z5, Z25
+	VFMADD213PS Z25, Z22, Z23
+	VMOVAPS     Z24, Z25
+	VPERMI2PS   Z8, Z7, Z25
+	VFMADD213PS Z25, Z22, Z23
+	VPERMI2PS   Z10, Z9, Z24
+	VFMADD213PS Z24, Z22, Z23
+	VPTERNLOGD  $0xf2, 256(R10), Z0, Z23
+	VANDPS      (R10), Z0, Z22
+	VMINPS      Z22, Z11, Z22
+	VADDPS      Z12, Z22, Z25
+	VMOVAPS     Z25, Z24
+	VPERMI2PS   Z14, Z13, Z24
+	VMOVAPS     Z25, Z26
+	VPERMI2PS   Z16, Z15, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VMOVAPS     Z25, Z26
+	VPERMI2PS   Z18, Z17, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VPERMI2PS   Z20, Z19, Z25
+	VFMADD213PS Z25, Z22, Z24
+	VPTERNLOGD  $0xf2, (R10), Z0, Z24
+	VMOVUPS     (R11)(R14*1), Z22
+	VMULPS      Z23, Z24, Z24
+	VADDPS      Z22, Z23, Z23
+	VANDPS      128(R10), Z0, Z25
+	VMINPS      Z25, Z11, Z25
+	VADDPS      Z12, Z25, Z26
+	VMOVAPS     Z26, Z27
+	VPERMI2PS   Z14, Z13, Z27
+	VMOVAPS     Z26, Z28
+	VPERMI2PS   Z16, Z15, Z28
+	VFMADD213PS Z28, Z25, Z27
+	VMOVAPS     Z26, Z28
+	VPERMI2PS   Z18, Z17, Z28
+	VFMADD213PS Z28, Z25, Z27
+	VPERMI2PS   Z20, Z19, Z26
+	VFMADD213PS Z26, Z25, Z27
+	VPTERNLOGD  $0xf2, 128(R10), Z0, Z27
+	VFMADD231PS Z27, Z22, Z24
+	VFMADD231PS Z21, Z23, Z24
+	VMOVUPS     Z24, (R11)(R14*1)
+	VANDPS      Z24, Z0, Z22
+	VMINPS      Z22, Z1, Z22
+	VADDPS      Z2, Z22, Z23
+	VMOVAPS     Z23, Z25
+	VPERMI2PS   Z4, Z3, Z25
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z6, Z5, Z26
+	VFMADD213PS Z26, Z22, Z25
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z8, Z7, Z26
+	VFMADD213PS Z26, Z22, Z25
+	VPERMI2PS   Z10, Z9, Z23
+	VFMADD213PS Z23, Z22, Z25
+	VPTERNLOGD  $0xf2, Z24, Z0, Z25
+	VANDPS      384(R10), Z0, Z22
+	VMINPS      Z22, Z11, Z22
+	VADDPS      Z12, Z22, Z23
+	VMOVAPS     Z23, Z24
+	VPERMI2PS   Z14, Z13, Z24
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z16, Z15, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z18, Z17, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VPERMI2PS   Z20, Z19, Z23
+	VFMADD213PS Z23, Z22, Z24
+	VPTERNLOGD  $0xf2, 384(R10), Z0, Z24
+	VMULPS      Z25, Z24, Z24
+	VFMADD231PS Z21, Z25, Z24
+	VMOVUPS     Z24, (R12)(R14*1)
+	JMP         next12
+
+none12:
+	// TILELOADD 0(AX)(BX*1), TMM4
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0xa4
+	BYTE $0x18
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+
+	// TDPBF16PS TMM6, TMM4, TMM0
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x4a
+	BYTE $0x5c
+	BYTE $0xc4
+	CMPQ 72(DI), $0x00
+	JE   without13
+
+	// TDPBF16PS TMM7, TMM4, TMM1
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x42
+	BYTE $0x5c
+	BYTE $0xcc
+
+without13:
+	CMPQ 64(DI), $0x00
+	JE   without14
+
+	// TILELOADD 0(SI)(BX*1), TMM5
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x7b
+	BYTE $0x4b
+	BYTE $0xac
+	BYTE $0x1e
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+
+	// TDPBF16PS TMM6, TMM5, TMM2
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x4a
+	BYTE $0x5c
+	BYTE $0xd5
+	CMPQ 72(DI), $0x00
+	JE   without15
+
+	// TDPBF16PS TMM7, TMM5, TMM3
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x42
+	BYTE $0x5c
+	BYTE $0xdd
+
+without15:
+without14:
+	MOVQ  240(DI), R14
+	TESTQ R14, R14
+	JZ    none16
+	ADDQ  R14, 280(DI)
+
+next16:
+	MOVQ        192(DI), R14
+	CMPQ        280(DI), R14
+	JCS         none16
+	SUBQ        R14, 280(DI)
+	MOVQ        272(DI), R14
+	INCQ        272(DI)
+	MOVQ        R14, R10
+	ANDQ        $0x01, R10
+	SHLQ        $0x06, R10
+	SHRQ        $0x01, R14
+	MOVQ        R14, R12
+	SHLQ        $0x09, R12
+	IMULQ       232(DI), R14
+	ADDQ        R10, R14
+	ADDQ        R12, R10
+	ADDQ        248(DI), R10
+	MOVQ        256(DI), R11
+	MOVQ        264(DI), R12
+	VANDPS      256(R10), Z0, Z22
+	VMINPS      Z22, Z1, Z22
+	VADDPS      Z2, Z22, Z24
+	VMOVAPS     Z24, Z23
+	VPERMI2PS   Z4, Z3, Z23
+	VMOVAPS     Z24, Z25
+	VPERMI2PS   Z6, Z5, Z25
+	VFMADD213PS Z25, Z22, Z23
+	VMOVAPS     Z24, Z25
+	VPERMI2PS   Z8, Z7, Z25
+	VFMADD213PS Z25, Z22, Z23
+	VPERMI2PS   Z10, Z9, Z24
+	VFMADD213PS Z24, Z22, Z23
+	VPTERNLOGD  $0xf2, 256(R10), Z0, Z23
+	VANDPS      (R10), Z0, Z22
+	VMINPS      Z22, Z11, Z22
+	VADDPS      Z12, Z22, Z25
+	VMOVAPS     Z25, Z24
+	VPERMI2PS   Z14, Z13, Z24
+	VMOVAPS     Z25, Z26
+	VPERMI2PS   Z16, Z15, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VMOVAPS     Z25, Z26
+	VPERMI2PS   Z18, Z17, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VPERMI2PS   Z20, Z19, Z25
+	VFMADD213PS Z25, Z22, Z24
+	VPTERNLOGD  $0xf2, (R10), Z0, Z24
+	VMOVUPS     (R11)(R14*1), Z22
+	VMULPS      Z23, Z24, Z24
+	VADDPS      Z22, Z23, Z23
+	VANDPS      128(R10), Z0, Z25
+	VMINPS      Z25, Z11, Z25
+	VADDPS      Z12, Z25, Z26
+	VMOVAPS     Z26, Z27
+	VPERMI2PS   Z14, Z13, Z27
+	VMOVAPS     Z26, Z28
+	VPERMI2PS   Z16, Z15, Z28
+	VFMADD213PS Z28, Z25, Z27
+	VMOVAPS     Z26, Z28
+	VPERMI2PS   Z18, Z17, Z28
+	VFMADD213PS Z28, Z25, Z27
+	VPERMI2PS   Z20, Z19, Z26
+	VFMADD213PS Z26, Z25, Z27
+	VPTERNLOGD  $0xf2, 128(R10), Z0, Z27
+	VFMADD231PS Z27, Z22, Z24
+	VFMADD231PS Z21, Z23, Z24
+	VMOVUPS     Z24, (R11)(R14*1)
+	VANDPS      Z24, Z0, Z22
+	VMINPS      Z22, Z1, Z22
+	VADDPS      Z2, Z22, Z23
+	VMOVAPS     Z23, Z25
+	VPERMI2PS   Z4, Z3, Z25
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z6, Z5, Z26
+	VFMADD213PS Z26, Z22, Z25
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z8, Z7, Z26
+	VFMADD213PS Z26, Z22, Z25
+	VPERMI2PS   Z10, Z9, Z23
+	VFMADD213PS Z23, Z22, Z25
+	VPTERNLOGD  $0xf2, Z24, Z0, Z25
+	VANDPS      384(R10), Z0, Z22
+	VMINPS      Z22, Z11, Z22
+	VADDPS      Z12, Z22, Z23
+	VMOVAPS     Z23, Z24
+	VPERMI2PS   Z14, Z13, Z24
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z16, Z15, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z18, Z17, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VPERMI2PS   Z20, Z19, Z23
+	VFMADD213PS Z23, Z22, Z24
+	VPTERNLOGD  $0xf2, 384(R10), Z0, Z24
+	VMULPS      Z25, Z24, Z24
+	VFMADD231PS Z21, Z25, Z24
+	VMOVUPS     Z24, (R12)(R14*1)
+	JMP         next16
+
+none16:
+	ADDQ $0x00000080, AX
+	ADDQ $0x00000080, SI
+	ADDQ $0x00000800, CX
+	DECQ DX
+	JNZ  some
+
+multiplied:
+	ADDQ  $0x30, R9
+	CMPQ  (R9), $0x00
+	JNE   product
+	MOVQ  16(DI), R11
+	MOVQ  R11, R12
+	SHLQ  $0x05, R12
+	IMULQ R15, R12
+	MOVQ  R13, R10
+	SHLQ  $0x07, R10
+	ADDQ  R12, R10
+	ADDQ  8(DI), R10
+	MOVQ  R11, R12
+	SHLQ  $0x04, R12
+	ADDQ  R10, R12
+
+	// TILESTORED TMM0, 0(R10)(R11*1)
+	BYTE $0xc4
+	BYTE $0x82
+	BYTE $0x7a
+	BYTE $0x4b
+	BYTE $0x84
+	BYTE $0x1a
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+	CMPQ 72(DI), $0x00
+	JE   without17
+
+	// TILESTORED TMM1, 64(R10)(R11*1)
+	BYTE $0xc4
+	BYTE $0x82
+	BYTE $0x7a
+	BYTE $0x4b
+	BYTE $0x8c
+	BYTE $0x1a
+	BYTE $0x40
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+
+without17:
+	CMPQ 64(DI), $0x00
+	JE   without18
+
+	// TILESTORED TMM2, 0(R12)(R11*1)
+	BYTE $0xc4
+	BYTE $0x82
+	BYTE $0x7a
+	BYTE $0x4b
+	BYTE $0x94
+	BYTE $0x1c
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+	CMPQ 72(DI), $0x00
+	JE   without19
+
+	// TILESTORED TMM3, 64(R12)(R11*1)
+	BYTE $0xc4
+	BYTE $0x82
+	BYTE $0x7a
+	BYTE $0x4b
+	BYTE $0x9c
+	BYTE $0x1c
+	BYTE $0x40
+	BYTE $0x00
+	BYTE $0x00
+	BYTE $0x00
+
+without19:
+without18:
+	INCQ R15
+	CMPQ R15, 48(DI)
+	JCS  block
+	INCQ R13
+	CMPQ R13, 56(DI)
+	JCS  panel
+	CMPQ 184(DI), $0x00
+	JE   end
+	MOVQ 200(DI), AX
+	MOVQ AX, 240(DI)
+	MOVQ 216(DI), AX
+	MOVQ AX, 256(DI)
+	MOVQ 224(DI), AX
+	MOVQ AX, 264(DI)
+	MOVQ 8(DI), AX
+	MOVQ AX, 248(DI)
+	MOVQ 208(DI), AX
+	MOVQ AX, 8(DI)
+	MOVQ 248(DI), AX
+	MOVQ AX, 208(DI)
+	MOVQ $0x00000000, 272(DI)
+	DECQ 184(DI)
+	JZ   end
+	ADDQ $0x00000080, 24(DI)
+	ADDQ $0x00000080, 216(DI)
+	ADDQ $0x00000080, 224(DI)
+	MOVQ 120(DI), AX
+	ADDQ AX, 104(DI)
+	MOVQ 168(DI), AX
+	ADDQ AX, 152(DI)
+	JMP  units
+
+end:
+	// TILERELEASE
+	BYTE $0xc4
+	BYTE $0xe2
+	BYTE $0x78
+	BYTE $0x49
+	BYTE $0xc0
+	VZEROUPPER
+	RET
+
+// func gatesTiles(vectors uintptr, z *float32, c *float32, h *float32, ld uintptr)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·gatesTiles(SB), NOSPLIT, $0-40
+	VPBROADCASTD abs<>+0(SB), Z0
+	VBROADCASTSS hiTanh<>+0(SB), Z1
+	VBROADCASTSS magicTanh<>+0(SB), Z2
+	VMOVUPS      cubic3Tanh<>+0(SB), Z3
+	VMOVUPS      cubic3Tanh<>+64(SB), Z4
+	VMOVUPS      cubic2Tanh<>+0(SB), Z5
+	VMOVUPS      cubic2Tanh<>+64(SB), Z6
+	VMOVUPS      cubic1Tanh<>+0(SB), Z7
+	VMOVUPS      cubic1Tanh<>+64(SB), Z8
+	VMOVUPS      cubic0Tanh<>+0(SB), Z9
+	VMOVUPS      cubic0Tanh<>+64(SB), Z10
+	VBROADCASTSS hiSigmoid<>+0(SB), Z11
+	VBROADCASTSS magicSigmoid<>+0(SB), Z12
+	VMOVUPS      cubic3Sigmoid<>+0(SB), Z13
+	VMOVUPS      cubic3Sigmoid<>+64(SB), Z14
+	VMOVUPS      cubic2Sigmoid<>+0(SB), Z15
+	VMOVUPS      cubic2Sigmoid<>+64(SB), Z16
+	VMOVUPS      cubic1Sigmoid<>+0(SB), Z17
+	VMOVUPS      cubic1Sigmoid<>+64(SB), Z18
+	VMOVUPS      cubic0Sigmoid<>+0(SB), Z19
+	VMOVUPS      cubic0Sigmoid<>+64(SB), Z20
+	VBROADCASTSS half<>+0(SB), Z21
+	MOVQ         vectors+0(FP), AX
+	MOVQ         z+8(FP), CX
+	MOVQ         c+16(FP), DX
+	MOVQ         h+24(FP), BX
+	MOVQ         ld+32(FP), SI
+
+row:
+	VANDPS      256(CX), Z0, Z22
+	VMINPS      Z22, Z1, Z22
+	VADDPS      Z2, Z22, Z24
+	VMOVAPS     Z24, Z23
+	VPERMI2PS   Z4, Z3, Z23
+	VMOVAPS     Z24, Z25
+	VPERMI2PS   Z6, Z5, Z25
+	VFMADD213PS Z25, Z22, Z23
+	VMOVAPS     Z24, Z25
+	VPERMI2PS   Z8, Z7, Z25
+	VFMADD213PS Z25, Z22, Z23
+	VPERMI2PS   Z10, Z9, Z24
+	VFMADD213PS Z24, Z22, Z23
+	VPTERNLOGD  $0xf2, 256(CX), Z0, Z23
+	VANDPS      (CX), Z0, Z22
+	VMINPS      Z22, Z11, Z22
+	VADDPS      Z12, Z22, Z25
+	VMOVAPS     Z25, Z24
+	VPERMI2PS   Z14, Z13, Z24
+	VMOVAPS     Z25, Z26
+	VPERMI2PS   Z16, Z15, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VMOVAPS     Z25, Z26
+	VPERMI2PS   Z18, Z17, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VPERMI2PS   Z20, Z19, Z25
+	VFMADD213PS Z25, Z22, Z24
+	VPTERNLOGD  $0xf2, (CX), Z0, Z24
+	VMOVUPS     (DX), Z22
+	VMULPS      Z23, Z24, Z24
+	VADDPS      Z22, Z23, Z23
+	VANDPS      128(CX), Z0, Z25
+	VMINPS      Z25, Z11, Z25
+	VADDPS      Z12, Z25, Z26
+	VMOVAPS     Z26, Z27
+	VPERMI2PS   Z14, Z13, Z27
+	VMOVAPS     Z26, Z28
+	VPERMI2PS   Z16, Z15, Z28
+	VFMADD213PS Z28, Z25, Z27
+	VMOVAPS     Z26, Z28
+	VPERMI2PS   Z18, Z17, Z28
+	VFMADD213PS Z28, Z25, Z27
+	VPERMI2PS   Z20, Z19, Z26
+	VFMADD213PS Z26, Z25, Z27
+	VPTERNLOGD  $0xf2, 128(CX), Z0, Z27
+	VFMADD231PS Z27, Z22, Z24
+	VFMADD231PS Z21, Z23, Z24
+	VMOVUPS     Z24, (DX)
+	VANDPS      Z24, Z0, Z22
+	VMINPS      Z22, Z1, Z22
+	VADDPS      Z2, Z22, Z23
+	VMOVAPS     Z23, Z25
+	VPERMI2PS   Z4, Z3, Z25
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z6, Z5, Z26
+	VFMADD213PS Z26, Z22, Z25
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z8, Z7, Z26
+	VFMADD213PS Z26, Z22, Z25
+	VPERMI2PS   Z10, Z9, Z23
+	VFMADD213PS Z23, Z22, Z25
+	VPTERNLOGD  $0xf2, Z24, Z0, Z25
+	VANDPS      384(CX), Z0, Z22
+	VMINPS      Z22, Z11, Z22
+	VADDPS      Z12, Z22, Z23
+	VMOVAPS     Z23, Z24
+	VPERMI2PS   Z14, Z13, Z24
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z16, Z15, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z18, Z17, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VPERMI2PS   Z20, Z19, Z23
+	VFMADD213PS Z23, Z22, Z24
+	VPTERNLOGD  $0xf2, 384(CX), Z0, Z24
+	VMULPS      Z25, Z24, Z24
+	VFMADD231PS Z21, Z25, Z24
+	VMOVUPS     Z24, (BX)
+	VANDPS      320(CX), Z0, Z22
+	VMINPS      Z22, Z1, Z22
+	VADDPS      Z2, Z22, Z24
+	VMOVAPS     Z24, Z23
+	VPERMI2PS   Z4, Z3, Z23
+	VMOVAPS     Z24, Z25
+	VPERMI2PS   Z6, Z5, Z25
+	VFMADD213PS Z25, Z22, Z23
+	VMOVAPS     Z24, Z25
+	VPERMI2PS   Z8, Z7, Z25
+	VFMADD213PS Z25, Z22, Z23
+	VPERMI2PS   Z10, Z9, Z24
+	VFMADD213PS Z24, Z22, Z23
+	VPTERNLOGD  $0xf2, 320(CX), Z0, Z23
+	VANDPS      64(CX), Z0, Z22
+	VMINPS      Z22, Z11, Z22
+	VADDPS      Z12, Z22, Z25
+	VMOVAPS     Z25, Z24
+	VPERMI2PS   Z14, Z13, Z24
+	VMOVAPS     Z25, Z26
+	VPERMI2PS   Z16, Z15, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VMOVAPS     Z25, Z26
+	VPERMI2PS   Z18, Z17, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VPERMI2PS   Z20, Z19, Z25
+	VFMADD213PS Z25, Z22, Z24
+	VPTERNLOGD  $0xf2, 64(CX), Z0, Z24
+	VMOVUPS     64(DX), Z22
+	VMULPS      Z23, Z24, Z24
+	VADDPS      Z22, Z23, Z23
+	VANDPS      192(CX), Z0, Z25
+	VMINPS      Z25, Z11, Z25
+	VADDPS      Z12, Z25, Z26
+	VMOVAPS     Z26, Z27
+	VPERMI2PS   Z14, Z13, Z27
+	VMOVAPS     Z26, Z28
+	VPERMI2PS   Z16, Z15, Z28
+	VFMADD213PS Z28, Z25, Z27
+	VMOVAPS     Z26, Z28
+	VPERMI2PS   Z18, Z17, Z28
+	VFMADD213PS Z28, Z25, Z27
+	VPERMI2PS   Z20, Z19, Z26
+	VFMADD213PS Z26, Z25, Z27
+	VPTERNLOGD  $0xf2, 192(CX), Z0, Z27
+	VFMADD231PS Z27, Z22, Z24
+	VFMADD231PS Z21, Z23, Z24
+	VMOVUPS     Z24, 64(DX)
+	VANDPS      Z24, Z0, Z22
+	VMINPS      Z22, Z1, Z22
+	VADDPS      Z2, Z22, Z23
+	VMOVAPS     Z23, Z25
+	VPERMI2PS   Z4, Z3, Z25
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z6, Z5, Z26
+	VFMADD213PS Z26, Z22, Z25
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z8, Z7, Z26
+	VFMADD213PS Z26, Z22, Z25
+	VPERMI2PS   Z10, Z9, Z23
+	VFMADD213PS Z23, Z22, Z25
+	VPTERNLOGD  $0xf2, Z24, Z0, Z25
+	VANDPS      448(CX), Z0, Z22
+	VMINPS      Z22, Z11, Z22
+	VADDPS      Z12, Z22, Z23
+	VMOVAPS     Z23, Z24
+	VPERMI2PS   Z14, Z13, Z24
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z16, Z15, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VMOVAPS     Z23, Z26
+	VPERMI2PS   Z18, Z17, Z26
+	VFMADD213PS Z26, Z22, Z24
+	VPERMI2PS   Z20, Z19, Z23
+	VFMADD213PS Z23, Z22, Z24
+	VPTERNLOGD  $0xf2, 448(CX), Z0, Z24
+	VMULPS      Z25, Z24, Z24
+	VFMADD231PS Z21, Z25, Z24
+	VMOVUPS     Z24, 64(BX)
+	ADDQ        $0x00000200, CX
+	ADDQ        SI, DX
+	ADDQ        SI, BX
+	SUBQ        $0x02, AX
+	JNZ         row
 	VZEROUPPER
 	RET
 

@@ -196,7 +196,7 @@ func gemmCase(t *testing.T, r *rand.Rand, m, n, k, off int, spoil func(a, b []fl
 	}
 	check("GemmBias", true, func(c []float32) { GemmBias(m, a, lda, p, bias, c, ldc) })
 	if k > 0 && n > 0 && m > 0 {
-		b1, b2 := Pack(b, k1, n, ldb), Pack(b[min(k1*ldb, len(b)):], k-k1, n, ldb)
+		b1, b2 := PackTwo(b, k1, b[min(k1*ldb, len(b)):], k-k1, n, ldb)
 		check("Gemm2", true, func(c []float32) { Gemm2(m, a, lda, b1, a[min(k1, k-1):], lda, b2, bias, c, ldc) })
 		one, two := make([]float32, m*n), make([]float32, m*n)
 		Gemm(m, a, lda, p, one, n, false)
@@ -221,6 +221,12 @@ func gemmCase(t *testing.T, r *rand.Rand, m, n, k, off int, spoil func(a, b []fl
 
 // rounded is x as a bfloat16.
 func rounded(x float32) float32 { return math.Float32frombits(uint32(bfloat16(x)) << 16) }
+
+func roundAll(x []float32) {
+	for i, v := range x {
+		x[i] = rounded(v)
+	}
+}
 
 func hasNaN(x []float32) bool {
 	return slices.ContainsFunc(x, func(v float32) bool { return v != v })
@@ -247,6 +253,9 @@ func TestGemm(t *testing.T) {
 		}
 		gemmCase(t, r, 250, 70, 9, 1, nil)
 		gemmCase(t, r, 64, 384, 96, 0, nil)
+		for n := range 131 {
+			gemmCase(t, r, 1+n%37, n, 1+n%101, n%8, func(_, b []float32) { roundAll(b) })
+		}
 	})
 }
 
@@ -409,32 +418,37 @@ func TestStep(t *testing.T) {
 		r := rand.New(rand.NewPCG(11, 12))
 		for _, hidden := range []int{1, 7, 32, 64, 96, 256} {
 			const k, ldx = 37, 40
-			input := Pack(random(r, k*4*hidden), k, 4*hidden, 4*hidden)
-			recurrent := Pack(random(r, hidden*4*hidden), hidden, 4*hidden, 4*hidden)
-			for _, m := range []int{0, 1, 15, 16, 17, 32, 33, 64, 70, 100, 130} {
-				x, before, bias := random(r, m*ldx), random(r, m*hidden), random(r, 4*hidden)
-				z, cell := make([]float32, m*4*hidden), random(r, m*hidden)
-				for _, state := range [][]float32{nil, before} {
-					if state == nil {
-						GemmBias(m, x, ldx, input, bias, z, 4*hidden)
-					} else {
-						Gemm2(m, x, ldx, input, state, hidden, recurrent, bias, z, 4*hidden)
-					}
-					wantC, wantH := slices.Clone(cell), make([]float32, m*hidden)
-					GatesRows(m, z, 4*hidden, wantC, hidden, wantH, hidden, hidden)
-					c, h := guard(cell, 3), guard(wantH, 5)
-					clear(h.x)
-					if state != nil { // in the same memory
-						copy(h.x, state)
-						state = h.x
-					}
-					room := guard(slices.Repeat([]float32{nan}, m*4*hidden), 1)
-					Step(m, x, ldx, input, state, recurrent, bias, room.x, c.x, h.x, hidden)
-					room.check(t, "Step z")
-					c.check(t, "Step c")
-					h.check(t, "Step h")
-					if !slices.Equal(bits(c.x), bits(wantC)) || !slices.Equal(bits(h.x), bits(wantH)) {
-						t.Fatalf("%d rows of %d units, before %v: other bits", m, hidden, state != nil)
+			weights := [2][]float32{random(r, k*4*hidden), random(r, hidden*4*hidden)}
+			for _, half := range []int{0, 1, 2} { // of them in bfloat16
+				for _, w := range weights[:half] {
+					roundAll(w)
+				}
+				input, recurrent := PackTwo(weights[0], k, weights[1], hidden, 4*hidden, 4*hidden)
+				for _, m := range []int{0, 1, 15, 16, 17, 32, 33, 64, 70, 100, 130} {
+					x, before, bias := random(r, m*ldx), random(r, m*hidden), random(r, 4*hidden)
+					z, cell := make([]float32, m*4*hidden), random(r, m*hidden)
+					for _, state := range [][]float32{nil, before} {
+						if state == nil {
+							GemmBias(m, x, ldx, input, bias, z, 4*hidden)
+						} else {
+							Gemm2(m, x, ldx, input, state, hidden, recurrent, bias, z, 4*hidden)
+						}
+						wantC, wantH := slices.Clone(cell), make([]float32, m*hidden)
+						stepGates(m, z, wantC, wantH, hidden)
+						c, h := guard(cell, 3), guard(wantH, 5)
+						clear(h.x)
+						if state != nil { // in the same memory
+							copy(h.x, state)
+							state = h.x
+						}
+						room := guard(slices.Repeat([]float32{nan}, m*4*hidden), 1)
+						Step(m, x, ldx, input, state, recurrent, bias, room.x, c.x, h.x, hidden)
+						room.check(t, "Step z")
+						c.check(t, "Step c")
+						h.check(t, "Step h")
+						if !slices.Equal(bits(c.x), bits(wantC)) || !slices.Equal(bits(h.x), bits(wantH)) {
+							t.Fatalf("%d rows of %d units, before %v: other bits", m, hidden, state != nil)
+						}
 					}
 				}
 			}

@@ -1708,14 +1708,14 @@ func softmaxAVX512(rows uintptr, x *float32, ld uintptr, n uintptr)
 // peakAVX512 runs n times 12 independent multiply-adds of 16 lanes.
 func peakAVX512(n uintptr)
 
-// gemmAMX1 is
+// gemmAMX1x1 is
 //
 //	for p < call.panels, r < call.rowBlocks, i < 32, j < 32:
 //		s = call.add[p][32r+i,j]
 //		for l < 32·call.first.blocks: s += call.first.a[32r+i,l]·call.first.b[p][l,j]
 //		the same of the second product; call.c[32r+i,32p+j] = s
 //
-// of numbers in 1 parts of bfloat16 with sums in float32: the products [[0 0]] of
+// of numbers in parts of bfloat16, 1 of a's and 1 of b's, with sums in float32: the products [[0 0]] of
 // the parts of a and b. Panels of add and of b lie addPanel and panel bytes apart. The configuration, lower and right say how much of 32
 // rows and columns there is.
 //
@@ -1726,7 +1726,7 @@ func peakAVX512(n uintptr)
 // still wait in the end.
 //
 //go:noescape
-func gemmAMX1(call *struct {
+func gemmAMX1x1(call *struct {
 	config    *[64]byte
 	c         *float32
 	ldc       uintptr
@@ -1743,6 +1743,7 @@ func gemmAMX1(call *struct {
 		lda    uintptr
 		b      *uint16
 		panel  uintptr
+		next   uintptr
 	}
 	second struct {
 		blocks uintptr
@@ -1750,6 +1751,7 @@ func gemmAMX1(call *struct {
 		lda    uintptr
 		b      *uint16
 		panel  uintptr
+		next   uintptr
 	}
 	end  uintptr
 	step struct {
@@ -1782,14 +1784,14 @@ func gemmAMX1(call *struct {
 //go:noescape
 func splitRowsAMX1(rows uintptr, dst *uint16, ldd uintptr, src *float32, lds uintptr, k uintptr)
 
-// gemmAMX2 is
+// gemmAMX2x2 is
 //
 //	for p < call.panels, r < call.rowBlocks, i < 32, j < 32:
 //		s = call.add[p][32r+i,j]
 //		for l < 32·call.first.blocks: s += call.first.a[32r+i,l]·call.first.b[p][l,j]
 //		the same of the second product; call.c[32r+i,32p+j] = s
 //
-// of numbers in 2 parts of bfloat16 with sums in float32: the products [[1 0] [0 0] [0 1]] of
+// of numbers in parts of bfloat16, 2 of a's and 2 of b's, with sums in float32: the products [[1 0] [0 0] [0 1]] of
 // the parts of a and b. Panels of add and of b lie addPanel and panel bytes apart. The configuration, lower and right say how much of 32
 // rows and columns there is.
 //
@@ -1800,7 +1802,7 @@ func splitRowsAMX1(rows uintptr, dst *uint16, ldd uintptr, src *float32, lds uin
 // still wait in the end.
 //
 //go:noescape
-func gemmAMX2(call *struct {
+func gemmAMX2x2(call *struct {
 	config    *[64]byte
 	c         *float32
 	ldc       uintptr
@@ -1817,6 +1819,7 @@ func gemmAMX2(call *struct {
 		lda    uintptr
 		b      *uint16
 		panel  uintptr
+		next   uintptr
 	}
 	second struct {
 		blocks uintptr
@@ -1824,6 +1827,7 @@ func gemmAMX2(call *struct {
 		lda    uintptr
 		b      *uint16
 		panel  uintptr
+		next   uintptr
 	}
 	end  uintptr
 	step struct {
@@ -1856,14 +1860,14 @@ func gemmAMX2(call *struct {
 //go:noescape
 func splitRowsAMX2(rows uintptr, dst *uint16, ldd uintptr, src *float32, lds uintptr, k uintptr)
 
-// gemmAMX3 is
+// gemmAMX3x3 is
 //
 //	for p < call.panels, r < call.rowBlocks, i < 32, j < 32:
 //		s = call.add[p][32r+i,j]
 //		for l < 32·call.first.blocks: s += call.first.a[32r+i,l]·call.first.b[p][l,j]
 //		the same of the second product; call.c[32r+i,32p+j] = s
 //
-// of numbers in 3 parts of bfloat16 with sums in float32: the products [[2 0] [1 0] [0 0] [0 1] [1 1] [0 2]] of
+// of numbers in parts of bfloat16, 3 of a's and 3 of b's, with sums in float32: the products [[2 0] [1 0] [0 0] [0 1] [1 1] [0 2]] of
 // the parts of a and b. Panels of add and of b lie addPanel and panel bytes apart. The configuration, lower and right say how much of 32
 // rows and columns there is.
 //
@@ -1874,7 +1878,7 @@ func splitRowsAMX2(rows uintptr, dst *uint16, ldd uintptr, src *float32, lds uin
 // still wait in the end.
 //
 //go:noescape
-func gemmAMX3(call *struct {
+func gemmAMX3x3(call *struct {
 	config    *[64]byte
 	c         *float32
 	ldc       uintptr
@@ -1891,6 +1895,7 @@ func gemmAMX3(call *struct {
 		lda    uintptr
 		b      *uint16
 		panel  uintptr
+		next   uintptr
 	}
 	second struct {
 		blocks uintptr
@@ -1898,6 +1903,7 @@ func gemmAMX3(call *struct {
 		lda    uintptr
 		b      *uint16
 		panel  uintptr
+		next   uintptr
 	}
 	end  uintptr
 	step struct {
@@ -1929,6 +1935,80 @@ func gemmAMX3(call *struct {
 //
 //go:noescape
 func splitRowsAMX3(rows uintptr, dst *uint16, ldd uintptr, src *float32, lds uintptr, k uintptr)
+
+// gemmAMX2x1 is
+//
+//	for p < call.panels, r < call.rowBlocks, i < 32, j < 32:
+//		s = call.add[p][32r+i,j]
+//		for l < 32·call.first.blocks: s += call.first.a[32r+i,l]·call.first.b[p][l,j]
+//		the same of the second product; call.c[32r+i,32p+j] = s
+//
+// of numbers in parts of bfloat16, 2 of a's and 1 of b's, with sums in float32: the products [[1 0] [0 0]] of
+// the parts of a and b. Panels of add and of b lie addPanel and panel bytes apart. The configuration, lower and right say how much of 32
+// rows and columns there is.
+//
+// With call.step.units it goes on to as many blocks of 32 units of an LSTM, whose
+// pre-activations go to call.c and call.step.other by turns. The multipliers of
+// tiles and those of vectors work side by side: between the products of a block
+// stand the gates of the block before, which is in call.waiting; the last one's
+// still wait in the end.
+//
+//go:noescape
+func gemmAMX2x1(call *struct {
+	config    *[64]byte
+	c         *float32
+	ldc       uintptr
+	add       *float32
+	ldadd     uintptr
+	addPanel  uintptr
+	rowBlocks uintptr
+	panels    uintptr
+	lower     uintptr
+	right     uintptr
+	first     struct {
+		blocks uintptr
+		a      *uint16
+		lda    uintptr
+		b      *uint16
+		panel  uintptr
+		next   uintptr
+	}
+	second struct {
+		blocks uintptr
+		a      *uint16
+		lda    uintptr
+		b      *uint16
+		panel  uintptr
+		next   uintptr
+	}
+	end  uintptr
+	step struct {
+		units   uintptr
+		turns   uintptr
+		vectors uintptr
+		other   *float32
+		state   *float32
+		h       *float32
+		ld      uintptr
+	}
+	waiting struct {
+		vectors uintptr
+		z       *float32
+		state   *float32
+		h       *float32
+		done    uintptr
+		due     uintptr
+	}
+})
+
+// gatesTiles is
+//
+//	for r < vectors/2: Gates(z[r], c[r], h[r], 32)
+//
+// within 2e-5, with rows of c and h ld bytes apart and those of z 4·32 numbers.
+//
+//go:noescape
+func gatesTiles(vectors uintptr, z *float32, c *float32, h *float32, ld uintptr)
 
 // peakAMX multiplies 4·n tiles of 16 by 32 and 32 by 16 numbers.
 //

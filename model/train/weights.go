@@ -112,23 +112,24 @@ func layoutStatistics(docs []Document, size int) (mean, invStd []float32) {
 	return mean, invStd
 }
 
-// weights is the model as it stands, with its table at 8 bits.
+// weights is the model as it stands, with its table at 8 bits and its matrices
+// at those of bfloat16.
 func (t *trainer) weights() *model.Weights {
 	cfg := &t.config
 	w := &model.Weights{
 		Config:        *cfg,
 		LayoutMean:    slices.Clone(t.layoutMean),
 		LayoutInvStd:  slices.Clone(t.layoutInvStd),
-		LayoutWeights: slices.Clone(t.net.layout.data),
+		LayoutWeights: model.RoundBFloat16(t.net.layout.data),
 		LayoutBias:    slices.Clone(t.net.layoutBias),
-		OutputWeights: slices.Concat(t.net.outStates.data, t.net.outLine.data),
+		OutputWeights: model.RoundBFloat16(slices.Concat(t.net.outStates.data, t.net.outLine.data)),
 		OutputBias:    slices.Clone(t.net.outputsBias),
 	}
 	w.Table, w.TableScale = model.QuantizeTable(t.table, cfg.InputSize, cfg.EmbeddingSize)
 	clone := func(d *direction[float32]) model.Direction {
 		return model.Direction{
-			InputWeights:     slices.Clone(d.input.data),
-			RecurrentWeights: slices.Clone(d.recurrent.data),
+			InputWeights:     model.RoundBFloat16(d.input.data),
+			RecurrentWeights: model.RoundBFloat16(d.recurrent.data),
 			Bias:             slices.Clone(d.bias),
 		}
 	}

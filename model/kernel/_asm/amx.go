@@ -16,19 +16,20 @@ import (
 // The types of Go's amxCall, which must be the same there, and the offsets of
 // their fields in bytes.
 const (
-	amxProductType = "struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr}"
+	amxProductType = "struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel, next uintptr}"
 	amxStepType    = "struct{units, turns, vectors uintptr; other, state, h *float32; ld uintptr}"
 	amxGatesType   = "struct{vectors uintptr; z, state, h *float32; done, due uintptr}"
 	amxCallType    = "struct{config *[64]byte; c *float32; ldc uintptr; add *float32; ldadd, addPanel, rowBlocks, panels, lower, right uintptr; first, second " + amxProductType + "; end uintptr; step " + amxStepType + "; waiting " + amxGatesType + "}"
 
-	amxConfig, amxC, amxLDC, amxAdd, amxLDAdd, amxAddPanel    = 0, 8, 16, 24, 32, 40
-	amxRowBlocks, amxPanels, amxLower, amxRight               = 48, 56, 64, 72
-	amxFirst, amxSecond                                       = 80, 120
-	amxBlocks, amxA, amxLDA, amxB, amxPanel, amxProductLength = 0, 8, 16, 24, 32, 40
-	amxUnits, amxTurns, amxVectors                            = 168, 176, 184
-	amxOther, amxState, amxH, amxLDState                      = 192, 200, 208, 216
-	amxWaiting, amxWaitingZ, amxWaitingState, amxWaitingH     = 224, 232, 240, 248
-	amxDone, amxDue                                           = 256, 264
+	amxConfig, amxC, amxLDC, amxAdd, amxLDAdd, amxAddPanel = 0, 8, 16, 24, 32, 40
+	amxRowBlocks, amxPanels, amxLower, amxRight            = 48, 56, 64, 72
+	amxFirst, amxSecond                                    = 80, 128
+	amxBlocks, amxA, amxLDA, amxB, amxPanel, amxNext       = 0, 8, 16, 24, 32, 40
+	amxProductLength                                       = 48
+	amxUnits, amxTurns, amxVectors                         = 184, 192, 200
+	amxOther, amxState, amxH, amxLDState                   = 208, 216, 224, 232
+	amxWaiting, amxWaitingZ, amxWaitingState, amxWaitingH  = 240, 248, 256, 264
+	amxDone, amxDue                                        = 272, 280
 )
 
 // raw writes an instruction as bytes.
@@ -98,19 +99,22 @@ func tileMultiply(c, a, b byte) {
 	raw(append(vex(ppF3, b, 0, 0), 0x5c, 0xc0|c<<3|a)...)
 }
 
-// order is the pairs of parts whose products count, such that one part at a
-// time changes where it can: of two parts all products but that of both second
-// ones, of three those that are not below the last bit of a float32.
-var order = map[int][][2]int{
-	1: {{0, 0}},
-	2: {{1, 0}, {0, 0}, {0, 1}},
-	3: {{2, 0}, {1, 0}, {0, 0}, {0, 1}, {1, 1}, {0, 2}},
+// order is the pairs of parts whose products count, for the numbers of parts of
+// a and of b, such that one part at a time changes where it can: of two parts
+// all products but that of both second ones, of three those that are not below
+// the last bit of a float32.
+var order = map[[2]int][][2]int{
+	{1, 1}: {{0, 0}},
+	{2, 1}: {{1, 0}, {0, 0}},
+	{2, 2}: {{1, 0}, {0, 0}, {0, 1}},
+	{3, 3}: {{2, 0}, {1, 0}, {0, 0}, {0, 1}, {1, 1}, {0, 2}},
 }
 
 // amx writes the loop over blocks of 32 rows and panels of 32 columns of
 // matrices whose numbers are split into so many parts.
-func amx(parts int) {
-	name := fmt.Sprintf("gemmAMX%d", parts)
+func amx(aParts, bParts int) {
+	order := order[[2]int{aParts, bParts}]
+	name := fmt.Sprintf("gemmAMX%dx%d", aParts, bParts)
 	TEXT(name, NOSPLIT, "func(call *"+amxCallType+")")
 	Doc(name+" is", "",
 		"\tfor p < call.panels, r < call.rowBlocks, i < 32, j < 32:",
@@ -118,7 +122,7 @@ func amx(parts int) {
 		"\t\tfor l < 32·call.first.blocks: s += call.first.a[32r+i,l]·call.first.b[p][l,j]",
 		"\t\tthe same of the second product; call.c[32r+i,32p+j] = s",
 		"",
-		fmt.Sprintf("of numbers in %d parts of bfloat16 with sums in float32: the products %v of", parts, order[parts]),
+		fmt.Sprintf("of numbers in parts of bfloat16, %d of a's and %d of b's, with sums in float32: the products %v of", aParts, bParts, order),
 		"the parts of a and b. Panels of add and of b lie addPanel and panel bytes apart. The configuration, lower and right say how much of 32",
 		"rows and columns there is.",
 		"",
@@ -167,8 +171,16 @@ func amx(parts int) {
 	MOVQ(U32(64), stride)
 	CMPQ(field(amxUnits), Imm(0))
 	JE(LabelRef("units"))
-	units := avx512.gateConstants()
-	units.reciprocal = true
+	var units interface {
+		gates(l lanes, z func(i int) Op, c, h Mem)
+	}
+	if aParts < 3 {
+		units = newTileGates()
+	} else {
+		whole := avx512.gateConstants()
+		whole.reciprocal = true
+		units = whole
+	}
 	Label("units")
 	XORQ(panel, panel)
 	Label("panel")
@@ -246,7 +258,7 @@ func amx(parts int) {
 	// A block of whole tiles goes its own way, without questions.
 	inner := func(where func(offset int, f func())) {
 		inA, inB := -1, -1
-		for _, p := range order[parts] {
+		for _, p := range order {
 			i, j := p[0], p[1]
 			if i != inA {
 				tileLoad(4, a, lda, 64*i)
@@ -271,9 +283,9 @@ func amx(parts int) {
 			inA, inB = i, j
 			gates()
 		}
-		ADDQ(U32(64*parts), a)
-		ADDQ(U32(64*parts), lower)
-		ADDQ(U32(2048*parts), b)
+		ADDQ(U32(64*aParts), a)
+		ADDQ(U32(64*aParts), lower)
+		ADDQ(U32(2048*bParts), b)
 		DECQ(k)
 	}
 	MOVQ(field(amxLower), R14)
@@ -323,9 +335,7 @@ func amx(parts int) {
 		ADDQ(U32(128), field(pointer))
 	}
 	for _, product := range []int{amxFirst, amxSecond} {
-		// On by a panel, which is as long as 32 rows of a.
-		MOVQ(field(product+amxLDA), a)
-		SHLQ(Imm(5), a)
+		MOVQ(field(product+amxNext), a)
 		ADDQ(a, field(product+amxB))
 	}
 	JMP(LabelRef("units"))

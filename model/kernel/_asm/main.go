@@ -22,9 +22,11 @@ func main() {
 		peak(v)
 	}
 	for parts := 1; parts <= 3; parts++ {
-		amx(parts)
+		amx(parts, parts)
 		splitRows(parts)
 	}
+	amx(2, 1)
+	gatesOfTiles()
 	peakTiles()
 	Generate()
 }

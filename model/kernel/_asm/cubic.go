@@ -1,0 +1,157 @@
+package main
+
+import (
+	"fmt"
+	"math"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+)
+
+// The gates beside products on tiles, which keep 16 bits of a number at most:
+// there tanh and σ are cubics over 32 pieces of an interval, whose coefficients
+// stand in registers. One that is off by 5e-6 takes 11 instructions, two thirds
+// of what the exponential takes, and of these only four want the multipliers
+// that tiles share.
+
+// pieces is how many lanes VPERMI2PS chooses from.
+const pieces = 32
+
+// cubics are those of one odd function f over width·[0, 31.25].
+type cubics struct {
+	hi, magic VecVirtual        // the last argument; what leaves arguments' pieces in the low bits
+	coef      [4][2]VecVirtual // from the highest power to the constant
+}
+
+func newCubics(name string, width float64, f func(float64) float64) *cubics {
+	v := avx512
+	k := &cubics{
+		hi:    v.broadcast("hi"+name, width*(pieces-0.75)),
+		magic: v.broadcast("magic"+name, magic*width),
+	}
+	var words [4][pieces]uint32
+	for n := range pieces {
+		for i, c := range interpolate(f, width*float64(n), width/2) {
+			words[3-i][n] = math.Float32bits(float32(c))
+		}
+	}
+	for i := range k.coef {
+		table := global(fmt.Sprintf("cubic%d%s", 3-i, name), words[i][:]...)
+		for half := range k.coef[i] {
+			k.coef[i][half] = v.reg()
+			VMOVUPS(table.Offset(64*half), k.coef[i][half])
+		}
+	}
+	return k
+}
+
+// interpolate returns the coefficients, from the constant on, of the cubic that
+// meets f at four points around x, those of Chebyshev's that spread its error
+// evenly over x ± r. Around 0 it meets f there, so that the other side, which has
+// its sign turned, goes on from it.
+func interpolate(f func(float64) float64, x, r float64) (c [4]float64) {
+	var at, d [4]float64 // points and divided differences
+	for i := range at {
+		at[i] = x + r*math.Cos(math.Pi*(float64(i)+0.5)/4)
+		if x == 0 {
+			at[i] = r * float64(i) / 3
+		}
+		d[i] = f(at[i])
+	}
+	for i := 1; i < 4; i++ {
+		for j := 3; j >= i; j-- {
+			d[j] = (d[j] - d[j-1]) / (at[j] - at[j-i])
+		}
+	}
+	for i := 3; i >= 0; i-- { // c = c·(x − at[i]) + d[i]
+		for j := 3; j > 0; j-- {
+			c[j] = c[j-1] - at[i]*c[j]
+		}
+		c[0] = d[i] - at[i]*c[0]
+	}
+	return c
+}
+
+// of returns f(x) in a new register; abs has all bits but the sign. A NaN stays
+// one: MIN returns its last operand then.
+func (k *cubics) of(x Op, abs VecVirtual) VecVirtual {
+	v := avx512
+	y, n, p := v.reg(), v.reg(), v.reg()
+	VANDPS(x, abs, y)
+	VMINPS(y, k.hi, y)
+	VADDPS(k.magic, y, n)
+	for i, c := range k.coef {
+		at := v.reg()
+		if i == 3 {
+			at = n
+		} else {
+			VMOVAPS(n, at)
+		}
+		VPERMI2PS(c[1], c[0], at)
+		if i > 0 {
+			VFMADD213PS(at, y, p)
+		} else {
+			p = at
+		}
+	}
+	// The sign of x: p or (x and not abs).
+	VPTERNLOGD(Imm(0xf2), x, abs, p)
+	return p
+}
+
+// tileGates are the constants of the gates beside tiles.
+type tileGates struct {
+	tanh, sigmoid *cubics // the latter less 1/2
+	abs, half     VecVirtual
+}
+
+func newTileGates() *tileGates {
+	abs := avx512.reg()
+	VPBROADCASTD(global("abs", 1<<31-1), abs)
+	return &tileGates{
+		tanh:    newCubics("Tanh", 0.25, math.Tanh),
+		sigmoid: newCubics("Sigmoid", 0.5, func(x float64) float64 { return math.Tanh(x/2) / 2 }),
+		abs:     abs,
+		half:    avx512.broadcast("half", 0.5),
+	}
+}
+
+func (k *tileGates) gates(l lanes, z func(i int) Op, c, h Mem) {
+	cell := avx512.reg()
+	g, i := k.tanh.of(z(2), k.abs), k.sigmoid.of(z(0), k.abs)
+	VMOVUPS(c, cell)
+	VMULPS(g, i, i)
+	VADDPS(cell, g, g)
+	VFMADD231PS(k.sigmoid.of(z(1), k.abs), cell, i)
+	VFMADD231PS(k.half, g, i)
+	l.store(i, c)
+	t, o := k.tanh.of(i, k.abs), k.sigmoid.of(z(3), k.abs)
+	VMULPS(t, o, o)
+	VFMADD231PS(k.half, t, o)
+	l.store(o, h)
+}
+
+// gatesOfTiles writes the gates of blocks that no product follows.
+func gatesOfTiles() {
+	TEXT("gatesTiles", NOSPLIT, "func(vectors uintptr, z, c, h *float32, ld uintptr)")
+	Doc("gatesTiles is", "",
+		"\tfor r < vectors/2: Gates(z[r], c[r], h[r], 32)", "",
+		"within 2e-5, with rows of c and h ld bytes apart and those of z 4·32 numbers.")
+	Pragma("noescape")
+	k := newTileGates()
+	n, z, c, h, ld := param("vectors"), param("z"), param("c"), param("h"), param("ld")
+	Label("row")
+	for half := range 2 {
+		at := 64 * half
+		k.gates(lanes{avx512, nil}, func(i int) Op { return Mem{Base: z, Disp: 128*i + at} },
+			Mem{Base: c, Disp: at}, Mem{Base: h, Disp: at})
+	}
+	ADDQ(U32(4*128), z)
+	ADDQ(ld, c)
+	ADDQ(ld, h)
+	SUBQ(Imm(2), n)
+	JNZ(LabelRef("row"))
+	VZEROUPPER()
+	RET()
+}
