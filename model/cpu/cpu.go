@@ -31,15 +31,21 @@ type Scorer struct {
 
 	layers []layer
 
-	outputForward, outputBackward *kernel.Packed // [H, K]
-	outputLine                    *kernel.Packed // [D, K]
-	outputBias                    []float32
-	heads                         []int // classes of each head
+	heads      []head
+	outputBias []float32
 
 	scratch sync.Pool // of *scratch
 }
 
 type layer struct{ forward, backward direction }
+
+// head is the output of one head. Each is multiplied by itself, so that it has
+// the same bits with and without others.
+type head struct {
+	first, classes    int            // columns of K
+	forward, backward *kernel.Packed // [H, classes]
+	line              *kernel.Packed // [D, classes]
+}
 
 type direction struct {
 	input     *kernel.Packed // [in, 4H]
@@ -58,16 +64,18 @@ func New(w *model.Weights) (*Scorer, error) {
 		d: d, h: h, k: k, layout: c.LayoutSize,
 		table: w.Table, tableScale: w.TableScale,
 		layoutMean: w.LayoutMean, layoutInvStd: w.LayoutInvStd,
-		layoutWeights:  kernel.Pack(w.LayoutWeights, c.LayoutSize, d, d),
-		layoutBias:     w.LayoutBias,
-		outputForward:  kernel.Pack(w.OutputWeights, h, k, k),
-		outputBackward: kernel.Pack(w.OutputWeights[h*k:], h, k, k),
-		outputLine:     kernel.Pack(w.OutputWeights[2*h*k:], d, k, k),
-		outputBias:     w.OutputBias,
-		heads:          []int{len(c.Classes)},
+		layoutWeights: kernel.Pack(w.LayoutWeights, c.LayoutSize, d, d),
+		layoutBias:    w.LayoutBias,
+		outputBias:    w.OutputBias,
 	}
-	if len(c.FullClasses) > 0 {
-		s.heads = append(s.heads, len(c.FullClasses))
+	first := 0
+	for _, n := range []int{len(c.Classes), len(c.FullClasses)} {
+		if n == 0 {
+			continue
+		}
+		pack := func(row, rows int) *kernel.Packed { return kernel.Pack(w.OutputWeights[row*k+first:], rows, n, k) }
+		s.heads = append(s.heads, head{first, n, pack(0, h), pack(h, h), pack(2*h, d)})
+		first += n
 	}
 	in := d
 	pack := func(dir *model.Direction) direction {

@@ -36,7 +36,9 @@ func (s *Scorer) embed(ctx context.Context, mem *scratch, r lineRun) error {
 			// A row at a time, so that no row's place among others matters.
 			kernel.Tanh(x[l*d:][:d])
 		}
-		kernel.GemmBias(n, x, d, s.outputLine, s.outputBias, mem.own[(r.at+done)*s.k:], s.k)
+		for _, o := range s.heads {
+			kernel.GemmBias(n, x, d, o.line, s.outputBias[o.first:], mem.own[(r.at+done)*s.k+o.first:], s.k)
+		}
 	}
 	return nil
 }

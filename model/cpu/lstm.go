@@ -67,10 +67,8 @@ func (s *Scorer) label(ctx context.Context, mem *scratch, windows []window, prob
 		}
 	}
 	for _, w := range windows {
-		first := w.out * s.k
-		for _, n := range s.heads {
-			kernel.SoftmaxRows(w.len, probs[first:], s.k, n)
-			first += n
+		for _, o := range s.heads {
+			kernel.SoftmaxRows(w.len, probs[w.out*s.k+o.first:], s.k, o.classes)
 		}
 	}
 	return nil
@@ -92,9 +90,9 @@ type rows struct {
 // t-th from its end for the backward one. As the windows are sorted, those that
 // have a step t are the first of them: no row is computed that is not needed.
 func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int, backward bool, in, out rows, probs []float32) error {
-	dir, output, column := &s.layers[l].forward, s.outputForward, 0
+	dir, column := &s.layers[l].forward, 0
 	if backward {
-		dir, output, column = &s.layers[l].backward, s.outputBackward, s.h
+		dir, column = &s.layers[l].backward, s.h
 	}
 	h, h4, k := s.h, 4*s.h, s.k
 	width := in.width
@@ -153,7 +151,13 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 			at += active
 		}
 		if last {
-			kernel.Gemm(n, mem.states, h, output, mem.logits, k, false)
+			for _, o := range s.heads {
+				output := o.forward
+				if backward {
+					output = o.backward
+				}
+				kernel.Gemm(n, mem.states, h, output, mem.logits[o.first:], k, false)
+			}
 		}
 		at = 0
 		for step := range steps {

@@ -175,7 +175,7 @@ func gemmAMXRows(m int, x, y term, add []float32, ldadd int, c []float32, ldc in
 // gates of a block are computed among the products of the next. It returns
 // false where it cannot.
 func step(m int, x, y term, bias, z, c, h []float32, hidden int) bool {
-	if x.b.isa.parts() == 0 || hidden%amxWidth != 0 || m > chunkRowsAMX {
+	if !x.b.OnTiles() || hidden%amxWidth != 0 || m > chunkRowsAMX {
 		return false
 	}
 	const width = 4 * amxWidth

@@ -35,11 +35,37 @@ func gemm(m int, x, y term, add []float32, ldadd int, c []float32, ldc int) {
 	switch {
 	case x.b.isa == isaGeneric:
 		gemmGeneric(m, x, y, add, ldadd, c, ldc)
-	case x.b.isa.parts() > 0:
+	case x.b.few:
+		gemmFew(m, x, add, ldadd, c, ldc)
+		if y.b != nil {
+			gemmFew(m, y, c, ldc, c, ldc)
+		}
+	case x.b.OnTiles():
 		gemmAMXRows(m, x, y, add, ldadd, c, ldc)
 	default:
 		gemmAsm(m, x, y, add, ldadd, c, ldc)
 	}
+}
+
+// nothing is what a product of few columns adds to where there is nothing to
+// add.
+var nothing [maxFew]float32
+
+// gemmFew computes c = x + add.
+func gemmFew(m int, x term, add []float32, ldadd int, c []float32, ldc int) {
+	if add == nil {
+		add, ldadd = nothing[:], 0
+	}
+	call := gemmFew4AVX512
+	switch x.b.N {
+	case 1:
+		call = gemmFew1AVX512
+	case 2:
+		call = gemmFew2AVX512
+	case 3:
+		call = gemmFew3AVX512
+	}
+	call(uintptr(m), &x.a[0], uintptr(4*x.lda), &x.b.data[0], uintptr(x.b.K), &add[0], uintptr(4*ldadd), &c[0], uintptr(4*ldc))
 }
 
 func gemmTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, accumulate bool) {

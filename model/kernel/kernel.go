@@ -6,25 +6,35 @@ import "math"
 // which the instruction set of the time of packing reads it: panels of some
 // columns, the last one padded with zeros, each panel row after row. It serves
 // any number of Gemm calls at once, and none while it is repacked.
+//
+// AVX-512 and better sum the products of few columns along K, 16 at a time.
 type Packed struct {
 	K, N  int
 	isa   isa       // which packed it, and so multiplies by it
 	width int       // columns of a panel
-	data  []float32 // [panels, K, width]
+	few   bool      // at most maxFew columns
+	data  []float32 // [panels, K, width]; where few, the transpose, [N, K up to a multiple of 16]
 	half  []uint16  // instead of data: bfloat16 in the order of amxIndex
 	parts int       // of half
 }
 
 // NewPacked is a matrix of zeros for Repack, of weights that change all the
 // time: never on tiles, for which packing takes as long as many products.
-func NewPacked(k, n int) *Packed { return newPacked(k, n, min(active, isaAVX512)) }
+func NewPacked(k, n int) *Packed { return newPacked(k, n, min(active, isaAVX512), false) }
 
-func newPacked(k, n int, i isa) *Packed {
+// maxFew is the number of columns that fill too little of a vector or a tile.
+const maxFew = 4
+
+func newPacked(k, n int, i isa, few bool) *Packed {
 	if k < 0 || n < 0 {
 		panic("kernel: negative size")
 	}
-	p := &Packed{K: k, N: n, isa: i, width: i.panelWidth()}
-	if p.isa.parts() > 0 {
+	p := &Packed{K: k, N: n, isa: i, width: i.panelWidth(), few: few && i >= isaAVX512 && n <= maxFew}
+	switch {
+	case p.few:
+		p.data = make([]float32, n*p.stride())
+		return p
+	case p.OnTiles():
 		return p
 	}
 	p.data = make([]float32, (n+p.width-1)/p.width*k*p.width)
@@ -32,23 +42,28 @@ func newPacked(k, n int, i isa) *Packed {
 }
 
 // matches tells whether one product goes through p and q.
-func (p *Packed) matches(q *Packed) bool { return p.isa == q.isa && p.parts == q.parts }
+func (p *Packed) matches(q *Packed) bool {
+	return p.isa == q.isa && p.few == q.few && p.parts == q.parts
+}
+
+// stride is the distance of columns where they are few.
+func (p *Packed) stride() int { return (p.K + 15) &^ 15 }
 
 // OnTiles tells that p is multiplied on matrix tiles, where both products of an
 // LSTM's step take less time than the sums of one take on their way to memory
 // and back: Step is faster there than a product of many steps' inputs.
-func (p *Packed) OnTiles() bool { return p.isa.parts() > 0 }
+func (p *Packed) OnTiles() bool { return p.isa.parts() > 0 && !p.few }
 
 // Pack copies b, [k, n] with rows ldb apart.
 func Pack(b []float32, k, n, ldb int) *Packed {
-	p := newPacked(k, n, active)
+	p := newPacked(k, n, active, true)
 	p.Repack(b, ldb)
 	return p
 }
 
 // PackTrans copies bᵀ, where b is [n, k] with rows ldb apart.
 func PackTrans(b []float32, k, n, ldb int) *Packed {
-	p := newPacked(k, n, active)
+	p := newPacked(k, n, active, true)
 	p.RepackTrans(b, ldb)
 	return p
 }
@@ -84,8 +99,16 @@ func (p *Packed) partsOf(b []float32, rows, cols, ldb int) int {
 // Repack copies another b of the same size, [p.K, p.N], into p's memory.
 func (p *Packed) Repack(b []float32, ldb int) {
 	checkMatrix(b, p.K, p.N, ldb)
-	if p.isa.parts() > 0 {
+	switch {
+	case p.OnTiles():
 		repackAMX(p, b, ldb, 1, p.partsOf(b, p.K, p.N, ldb))
+		return
+	case p.few:
+		for k := range p.K {
+			for j, v := range b[k*ldb:][:p.N] {
+				p.data[j*p.stride()+k] = v
+			}
+		}
 		return
 	}
 	w := p.width
@@ -104,8 +127,14 @@ func (p *Packed) RepackTrans(b []float32, ldb int) {
 	if p.K == 0 {
 		return
 	}
-	if p.isa.parts() > 0 {
+	switch {
+	case p.OnTiles():
 		repackAMX(p, b, 1, ldb, p.partsOf(b, p.N, p.K, ldb))
+		return
+	case p.few:
+		for j := range p.N {
+			copy(p.data[j*p.stride():], b[j*ldb:][:p.K])
+		}
 		return
 	}
 	w := p.width
@@ -122,7 +151,7 @@ func (p *Packed) RepackTrans(b []float32, ldb int) {
 
 // Gemm computes c = a·b, or c += a·b where accumulate: a is [m, b.K] with rows
 // lda apart, c is [m, b.N] with rows ldc apart. The sum over K runs in order
-// and from zero; c is added last. A row's result does not depend on m or on
+// and from zero, but for few columns; c is added last. A row's result does not depend on m or on
 // the row's place.
 func Gemm(m int, a []float32, lda int, b *Packed, c []float32, ldc int, accumulate bool) {
 	if accumulate {

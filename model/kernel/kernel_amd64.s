@@ -22252,6 +22252,714 @@ row:
 	VZEROUPPER
 	RET
 
+// func gemmFew1AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, BMI2, CMOV
+TEXT ·gemmFew1AVX512(SB), NOSPLIT, $0-72
+	MOVQ  m+0(FP), AX
+	MOVQ  a+8(FP), CX
+	MOVQ  lda+16(FP), DX
+	MOVQ  add+40(FP), BX
+	MOVQ  c+56(FP), SI
+	MOVQ  k+32(FP), DI
+	LEAQ  15(DI), R8
+	ANDQ  $-16, R8
+	SHLQ  $0x02, R8
+	MOVQ  DI, R8
+	ANDQ  $0x0f, R8
+	MOVQ  $0x00000001, R9
+	SHLXQ R8, R9, R9
+	DECQ  R9
+	KMOVW R9, K1
+	MOVQ  $0x00000001, R9
+	KMOVW R9, K2
+	SHRQ  $0x04, DI
+
+rows:
+	MOVQ    CX, R8
+	LEAQ    (R8)(DX*1), R9
+	CMPQ    AX, $0x01
+	CMOVQLE CX, R9
+	LEAQ    (R9)(DX*1), R10
+	CMPQ    AX, $0x02
+	CMOVQLE CX, R10
+	LEAQ    (R10)(DX*1), R11
+	CMPQ    AX, $0x03
+	CMOVQLE CX, R11
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	MOVQ    b+24(FP), R12
+	MOVQ    DI, R13
+	TESTQ   R13, R13
+	JZ      rest
+
+vector:
+	VMOVUPS     (R8), Z4
+	VMOVUPS     (R9), Z5
+	VMOVUPS     (R10), Z6
+	VMOVUPS     (R11), Z7
+	MOVQ        R12, R14
+	VMOVUPS     (R14), Z8
+	VFMADD231PS Z4, Z8, Z0
+	VFMADD231PS Z5, Z8, Z1
+	VFMADD231PS Z6, Z8, Z2
+	VFMADD231PS Z7, Z8, Z3
+	ADDQ        $0x40, R8
+	ADDQ        $0x40, R9
+	ADDQ        $0x40, R10
+	ADDQ        $0x40, R11
+	ADDQ        $0x40, R12
+	DECQ        R13
+	JNZ         vector
+
+rest:
+	KTESTW      K1, K1
+	JZ          sum
+	VMOVUPS.Z   (R8), K1, Z4
+	VMOVUPS.Z   (R9), K1, Z5
+	VMOVUPS.Z   (R10), K1, Z6
+	VMOVUPS.Z   (R11), K1, Z7
+	MOVQ        R12, R8
+	VMOVUPS     (R8), Z8
+	VFMADD231PS Z4, Z8, Z0
+	VFMADD231PS Z5, Z8, Z1
+	VFMADD231PS Z6, Z8, Z2
+	VFMADD231PS Z7, Z8, Z3
+
+sum:
+	VUNPCKLPS     Z1, Z0, Z4
+	VUNPCKHPS     Z1, Z0, Z5
+	VADDPS        Z5, Z4, Z4
+	VUNPCKLPS     Z3, Z2, Z5
+	VUNPCKHPS     Z3, Z2, Z6
+	VADDPS        Z6, Z5, Z5
+	VUNPCKLPD     Z5, Z4, Z6
+	VUNPCKHPD     Z5, Z4, Z4
+	VADDPS        Z4, Z6, Z6
+	VEXTRACTF64X4 $0x01, Z6, Y4
+	VADDPS        Y4, Y6, Y4
+	VEXTRACTF32X4 $0x01, Y4, X5
+	VADDPS        X5, X4, X5
+	VPXOR         X4, X4, X4
+	VPXOR         X6, X6, X6
+	VPXOR         X7, X7, X7
+	VUNPCKLPS     X4, X5, X8
+	VUNPCKHPS     X4, X5, X4
+	VUNPCKLPS     X7, X6, X5
+	VUNPCKHPS     X7, X6, X6
+	VUNPCKLPD     X5, X8, X7
+	VMOVUPS.Z     (BX), K2, X9
+	VADDPS        X9, X7, X7
+	VMOVUPS       X7, K2, (SI)
+	ADDQ          ldadd+48(FP), BX
+	ADDQ          ldc+64(FP), SI
+	DECQ          AX
+	JZ            end
+	VUNPCKHPD     X5, X8, X5
+	VMOVUPS.Z     (BX), K2, X7
+	VADDPS        X7, X5, X5
+	VMOVUPS       X5, K2, (SI)
+	ADDQ          ldadd+48(FP), BX
+	ADDQ          ldc+64(FP), SI
+	DECQ          AX
+	JZ            end
+	VUNPCKLPD     X6, X4, X5
+	VMOVUPS.Z     (BX), K2, X7
+	VADDPS        X7, X5, X5
+	VMOVUPS       X5, K2, (SI)
+	ADDQ          ldadd+48(FP), BX
+	ADDQ          ldc+64(FP), SI
+	DECQ          AX
+	JZ            end
+	VUNPCKHPD     X6, X4, X4
+	VMOVUPS.Z     (BX), K2, X5
+	VADDPS        X5, X4, X4
+	VMOVUPS       X4, K2, (SI)
+	ADDQ          ldadd+48(FP), BX
+	ADDQ          ldc+64(FP), SI
+	DECQ          AX
+	JZ            end
+	LEAQ          (CX)(DX*4), CX
+	JMP           rows
+
+end:
+	VZEROUPPER
+	RET
+
+// func gemmFew2AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, BMI2, CMOV
+TEXT ·gemmFew2AVX512(SB), NOSPLIT, $0-72
+	MOVQ  m+0(FP), AX
+	MOVQ  a+8(FP), CX
+	MOVQ  lda+16(FP), DX
+	MOVQ  add+40(FP), BX
+	MOVQ  c+56(FP), SI
+	MOVQ  k+32(FP), DI
+	LEAQ  15(DI), R8
+	ANDQ  $-16, R8
+	SHLQ  $0x02, R8
+	MOVQ  DI, R9
+	ANDQ  $0x0f, R9
+	MOVQ  $0x00000001, R10
+	SHLXQ R9, R10, R10
+	DECQ  R10
+	KMOVW R10, K1
+	MOVQ  $0x00000003, R10
+	KMOVW R10, K2
+	SHRQ  $0x04, DI
+
+rows:
+	MOVQ    CX, R9
+	LEAQ    (R9)(DX*1), R10
+	CMPQ    AX, $0x01
+	CMOVQLE CX, R10
+	LEAQ    (R10)(DX*1), R11
+	CMPQ    AX, $0x02
+	CMOVQLE CX, R11
+	LEAQ    (R11)(DX*1), R12
+	CMPQ    AX, $0x03
+	CMOVQLE CX, R12
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	MOVQ    b+24(FP), R13
+	MOVQ    DI, R14
+	TESTQ   R14, R14
+	JZ      rest
+
+vector:
+	VMOVUPS     (R9), Z8
+	VMOVUPS     (R10), Z9
+	VMOVUPS     (R11), Z10
+	VMOVUPS     (R12), Z11
+	MOVQ        R13, R15
+	VMOVUPS     (R15), Z12
+	VFMADD231PS Z8, Z12, Z0
+	VFMADD231PS Z9, Z12, Z2
+	VFMADD231PS Z10, Z12, Z4
+	VFMADD231PS Z11, Z12, Z6
+	ADDQ        R8, R15
+	VMOVUPS     (R15), Z12
+	VFMADD231PS Z8, Z12, Z1
+	VFMADD231PS Z9, Z12, Z3
+	VFMADD231PS Z10, Z12, Z5
+	VFMADD231PS Z11, Z12, Z7
+	ADDQ        $0x40, R9
+	ADDQ        $0x40, R10
+	ADDQ        $0x40, R11
+	ADDQ        $0x40, R12
+	ADDQ        $0x40, R13
+	DECQ        R14
+	JNZ         vector
+
+rest:
+	KTESTW      K1, K1
+	JZ          sum
+	VMOVUPS.Z   (R9), K1, Z8
+	VMOVUPS.Z   (R10), K1, Z9
+	VMOVUPS.Z   (R11), K1, Z10
+	VMOVUPS.Z   (R12), K1, Z11
+	MOVQ        R13, R9
+	VMOVUPS     (R9), Z12
+	VFMADD231PS Z8, Z12, Z0
+	VFMADD231PS Z9, Z12, Z2
+	VFMADD231PS Z10, Z12, Z4
+	VFMADD231PS Z11, Z12, Z6
+	ADDQ        R8, R9
+	VMOVUPS     (R9), Z12
+	VFMADD231PS Z8, Z12, Z1
+	VFMADD231PS Z9, Z12, Z3
+	VFMADD231PS Z10, Z12, Z5
+	VFMADD231PS Z11, Z12, Z7
+
+sum:
+	VUNPCKLPS     Z2, Z0, Z8
+	VUNPCKHPS     Z2, Z0, Z9
+	VADDPS        Z9, Z8, Z8
+	VUNPCKLPS     Z6, Z4, Z9
+	VUNPCKHPS     Z6, Z4, Z10
+	VADDPS        Z10, Z9, Z9
+	VUNPCKLPD     Z9, Z8, Z10
+	VUNPCKHPD     Z9, Z8, Z8
+	VADDPS        Z8, Z10, Z10
+	VEXTRACTF64X4 $0x01, Z10, Y8
+	VADDPS        Y8, Y10, Y8
+	VEXTRACTF32X4 $0x01, Y8, X9
+	VADDPS        X9, X8, X9
+	VUNPCKLPS     Z3, Z1, Z8
+	VUNPCKHPS     Z3, Z1, Z10
+	VADDPS        Z10, Z8, Z8
+	VUNPCKLPS     Z7, Z5, Z10
+	VUNPCKHPS     Z7, Z5, Z11
+	VADDPS        Z11, Z10, Z10
+	VUNPCKLPD     Z10, Z8, Z11
+	VUNPCKHPD     Z10, Z8, Z8
+	VADDPS        Z8, Z11, Z11
+	VEXTRACTF64X4 $0x01, Z11, Y8
+	VADDPS        Y8, Y11, Y8
+	VEXTRACTF32X4 $0x01, Y8, X10
+	VADDPS        X10, X8, X10
+	VPXOR         X8, X8, X8
+	VPXOR         X11, X11, X11
+	VUNPCKLPS     X10, X9, X12
+	VUNPCKHPS     X10, X9, X9
+	VUNPCKLPS     X11, X8, X10
+	VUNPCKHPS     X11, X8, X8
+	VUNPCKLPD     X10, X12, X11
+	VMOVUPS.Z     (BX), K2, X13
+	VADDPS        X13, X11, X11
+	VMOVUPS       X11, K2, (SI)
+	ADDQ          ldadd+48(FP), BX
+	ADDQ          ldc+64(FP), SI
+	DECQ          AX
+	JZ            end
+	VUNPCKHPD     X10, X12, X10
+	VMOVUPS.Z     (BX), K2, X11
+	VADDPS        X11, X10, X10
+	VMOVUPS       X10, K2, (SI)
+	ADDQ          ldadd+48(FP), BX
+	ADDQ          ldc+64(FP), SI
+	DECQ          AX
+	JZ            end
+	VUNPCKLPD     X8, X9, X10
+	VMOVUPS.Z     (BX), K2, X11
+	VADDPS        X11, X10, X10
+	VMOVUPS       X10, K2, (SI)
+	ADDQ          ldadd+48(FP), BX
+	ADDQ          ldc+64(FP), SI
+	DECQ          AX
+	JZ            end
+	VUNPCKHPD     X8, X9, X8
+	VMOVUPS.Z     (BX), K2, X9
+	VADDPS        X9, X8, X8
+	VMOVUPS       X8, K2, (SI)
+	ADDQ          ldadd+48(FP), BX
+	ADDQ          ldc+64(FP), SI
+	DECQ          AX
+	JZ            end
+	LEAQ          (CX)(DX*4), CX
+	JMP           rows
+
+end:
+	VZEROUPPER
+	RET
+
+// func gemmFew3AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, BMI2, CMOV
+TEXT ·gemmFew3AVX512(SB), NOSPLIT, $0-72
+	MOVQ  m+0(FP), AX
+	MOVQ  a+8(FP), CX
+	MOVQ  lda+16(FP), DX
+	MOVQ  add+40(FP), BX
+	MOVQ  c+56(FP), SI
+	MOVQ  k+32(FP), DI
+	LEAQ  15(DI), R8
+	ANDQ  $-16, R8
+	SHLQ  $0x02, R8
+	MOVQ  DI, R9
+	ANDQ  $0x0f, R9
+	MOVQ  $0x00000001, R10
+	SHLXQ R9, R10, R10
+	DECQ  R10
+	KMOVW R10, K1
+	MOVQ  $0x00000007, R10
+	KMOVW R10, K2
+	SHRQ  $0x04, DI
+
+rows:
+	MOVQ    CX, R9
+	LEAQ    (R9)(DX*1), R10
+	CMPQ    AX, $0x01
+	CMOVQLE CX, R10
+	LEAQ    (R10)(DX*1), R11
+	CMPQ    AX, $0x02
+	CMOVQLE CX, R11
+	LEAQ    (R11)(DX*1), R12
+	CMPQ    AX, $0x03
+	CMOVQLE CX, R12
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	MOVQ    b+24(FP), R13
+	MOVQ    DI, R14
+	TESTQ   R14, R14
+	JZ      rest
+
+vector:
+	VMOVUPS     (R9), Z12
+	VMOVUPS     (R10), Z13
+	VMOVUPS     (R11), Z14
+	VMOVUPS     (R12), Z15
+	MOVQ        R13, R15
+	VMOVUPS     (R15), Z16
+	VFMADD231PS Z12, Z16, Z0
+	VFMADD231PS Z13, Z16, Z3
+	VFMADD231PS Z14, Z16, Z6
+	VFMADD231PS Z15, Z16, Z9
+	ADDQ        R8, R15
+	VMOVUPS     (R15), Z16
+	VFMADD231PS Z12, Z16, Z1
+	VFMADD231PS Z13, Z16, Z4
+	VFMADD231PS Z14, Z16, Z7
+	VFMADD231PS Z15, Z16, Z10
+	ADDQ        R8, R15
+	VMOVUPS     (R15), Z16
+	VFMADD231PS Z12, Z16, Z2
+	VFMADD231PS Z13, Z16, Z5
+	VFMADD231PS Z14, Z16, Z8
+	VFMADD231PS Z15, Z16, Z11
+	ADDQ        $0x40, R9
+	ADDQ        $0x40, R10
+	ADDQ        $0x40, R11
+	ADDQ        $0x40, R12
+	ADDQ        $0x40, R13
+	DECQ        R14
+	JNZ         vector
+
+rest:
+	KTESTW      K1, K1
+	JZ          sum
+	VMOVUPS.Z   (R9), K1, Z12
+	VMOVUPS.Z   (R10), K1, Z13
+	VMOVUPS.Z   (R11), K1, Z14
+	VMOVUPS.Z   (R12), K1, Z15
+	MOVQ        R13, R9
+	VMOVUPS     (R9), Z16
+	VFMADD231PS Z12, Z16, Z0
+	VFMADD231PS Z13, Z16, Z3
+	VFMADD231PS Z14, Z16, Z6
+	VFMADD231PS Z15, Z16, Z9
+	ADDQ        R8, R9
+	VMOVUPS     (R9), Z16
+	VFMADD231PS Z12, Z16, Z1
+	VFMADD231PS Z13, Z16, Z4
+	VFMADD231PS Z14, Z16, Z7
+	VFMADD231PS Z15, Z16, Z10
+	ADDQ        R8, R9
+	VMOVUPS     (R9), Z16
+	VFMADD231PS Z12, Z16, Z2
+	VFMADD231PS Z13, Z16, Z5
+	VFMADD231PS Z14, Z16, Z8
+	VFMADD231PS Z15, Z16, Z11
+
+sum:
+	VUNPCKLPS     Z3, Z0, Z12
+	VUNPCKHPS     Z3, Z0, Z13
+	VADDPS        Z13, Z12, Z12
+	VUNPCKLPS     Z9, Z6, Z13
+	VUNPCKHPS     Z9, Z6, Z14
+	VADDPS        Z14, Z13, Z13
+	VUNPCKLPD     Z13, Z12, Z14
+	VUNPCKHPD     Z13, Z12, Z12
+	VADDPS        Z12, Z14, Z14
+	VEXTRACTF64X4 $0x01, Z14, Y12
+	VADDPS        Y12, Y14, Y12
+	VEXTRACTF32X4 $0x01, Y12, X13
+	VADDPS        X13, X12, X13
+	VUNPCKLPS     Z4, Z1, Z12
+	VUNPCKHPS     Z4, Z1, Z14
+	VADDPS        Z14, Z12, Z12
+	VUNPCKLPS     Z10, Z7, Z14
+	VUNPCKHPS     Z10, Z7, Z15
+	VADDPS        Z15, Z14, Z14
+	VUNPCKLPD     Z14, Z12, Z15
+	VUNPCKHPD     Z14, Z12, Z12
+	VADDPS        Z12, Z15, Z15
+	VEXTRACTF64X4 $0x01, Z15, Y12
+	VADDPS        Y12, Y15, Y12
+	VEXTRACTF32X4 $0x01, Y12, X14
+	VADDPS        X14, X12, X14
+	VUNPCKLPS     Z5, Z2, Z12
+	VUNPCKHPS     Z5, Z2, Z15
+	VADDPS        Z15, Z12, Z12
+	VUNPCKLPS     Z11, Z8, Z15
+	VUNPCKHPS     Z11, Z8, Z16
+	VADDPS        Z16, Z15, Z15
+	VUNPCKLPD     Z15, Z12, Z16
+	VUNPCKHPD     Z15, Z12, Z12
+	VADDPS        Z12, Z16, Z16
+	VEXTRACTF64X4 $0x01, Z16, Y12
+	VADDPS        Y12, Y16, Y12
+	VEXTRACTF32X4 $0x01, Y12, X15
+	VADDPS        X15, X12, X15
+	VPXOR         X12, X12, X12
+	VUNPCKLPS     X14, X13, X16
+	VUNPCKHPS     X14, X13, X13
+	VUNPCKLPS     X12, X15, X14
+	VUNPCKHPS     X12, X15, X12
+	VUNPCKLPD     X14, X16, X15
+	VMOVUPS.Z     (BX), K2, X17
+	VADDPS        X17, X15, X15
+	VMOVUPS       X15, K2, (SI)
+	ADDQ          ldadd+48(FP), BX
+	ADDQ          ldc+64(FP), SI
+	DECQ          AX
+	JZ            end
+	VUNPCKHPD     X14, X16, X14
+	VMOVUPS.Z     (BX), K2, X15
+	VADDPS        X15, X14, X14
+	VMOVUPS       X14, K2, (SI)
+	ADDQ          ldadd+48(FP), BX
+	ADDQ          ldc+64(FP), SI
+	DECQ          AX
+	JZ            end
+	VUNPCKLPD     X12, X13, X14
+	VMOVUPS.Z     (BX), K2, X15
+	VADDPS        X15, X14, X14
+	VMOVUPS       X14, K2, (SI)
+	ADDQ          ldadd+48(FP), BX
+	ADDQ          ldc+64(FP), SI
+	DECQ          AX
+	JZ            end
+	VUNPCKHPD     X12, X13, X12
+	VMOVUPS.Z     (BX), K2, X13
+	VADDPS        X13, X12, X12
+	VMOVUPS       X12, K2, (SI)
+	ADDQ          ldadd+48(FP), BX
+	ADDQ          ldc+64(FP), SI
+	DECQ          AX
+	JZ            end
+	LEAQ          (CX)(DX*4), CX
+	JMP           rows
+
+end:
+	VZEROUPPER
+	RET
+
+// func gemmFew4AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, BMI2, CMOV
+TEXT ·gemmFew4AVX512(SB), NOSPLIT, $0-72
+	MOVQ  m+0(FP), AX
+	MOVQ  a+8(FP), CX
+	MOVQ  lda+16(FP), DX
+	MOVQ  add+40(FP), BX
+	MOVQ  c+56(FP), SI
+	MOVQ  k+32(FP), DI
+	LEAQ  15(DI), R8
+	ANDQ  $-16, R8
+	SHLQ  $0x02, R8
+	MOVQ  DI, R9
+	ANDQ  $0x0f, R9
+	MOVQ  $0x00000001, R10
+	SHLXQ R9, R10, R10
+	DECQ  R10
+	KMOVW R10, K1
+	MOVQ  $0x0000000f, R10
+	KMOVW R10, K2
+	SHRQ  $0x04, DI
+
+rows:
+	MOVQ    CX, R9
+	LEAQ    (R9)(DX*1), R10
+	CMPQ    AX, $0x01
+	CMOVQLE CX, R10
+	LEAQ    (R10)(DX*1), R11
+	CMPQ    AX, $0x02
+	CMOVQLE CX, R11
+	LEAQ    (R11)(DX*1), R12
+	CMPQ    AX, $0x03
+	CMOVQLE CX, R12
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	MOVQ    b+24(FP), R13
+	MOVQ    DI, R14
+	TESTQ   R14, R14
+	JZ      rest
+
+vector:
+	VMOVUPS     (R9), Z16
+	VMOVUPS     (R10), Z17
+	VMOVUPS     (R11), Z18
+	VMOVUPS     (R12), Z19
+	MOVQ        R13, R15
+	VMOVUPS     (R15), Z20
+	VFMADD231PS Z16, Z20, Z0
+	VFMADD231PS Z17, Z20, Z4
+	VFMADD231PS Z18, Z20, Z8
+	VFMADD231PS Z19, Z20, Z12
+	ADDQ        R8, R15
+	VMOVUPS     (R15), Z20
+	VFMADD231PS Z16, Z20, Z1
+	VFMADD231PS Z17, Z20, Z5
+	VFMADD231PS Z18, Z20, Z9
+	VFMADD231PS Z19, Z20, Z13
+	ADDQ        R8, R15
+	VMOVUPS     (R15), Z20
+	VFMADD231PS Z16, Z20, Z2
+	VFMADD231PS Z17, Z20, Z6
+	VFMADD231PS Z18, Z20, Z10
+	VFMADD231PS Z19, Z20, Z14
+	ADDQ        R8, R15
+	VMOVUPS     (R15), Z20
+	VFMADD231PS Z16, Z20, Z3
+	VFMADD231PS Z17, Z20, Z7
+	VFMADD231PS Z18, Z20, Z11
+	VFMADD231PS Z19, Z20, Z15
+	ADDQ        $0x40, R9
+	ADDQ        $0x40, R10
+	ADDQ        $0x40, R11
+	ADDQ        $0x40, R12
+	ADDQ        $0x40, R13
+	DECQ        R14
+	JNZ         vector
+
+rest:
+	KTESTW      K1, K1
+	JZ          sum
+	VMOVUPS.Z   (R9), K1, Z16
+	VMOVUPS.Z   (R10), K1, Z17
+	VMOVUPS.Z   (R11), K1, Z18
+	VMOVUPS.Z   (R12), K1, Z19
+	MOVQ        R13, R9
+	VMOVUPS     (R9), Z20
+	VFMADD231PS Z16, Z20, Z0
+	VFMADD231PS Z17, Z20, Z4
+	VFMADD231PS Z18, Z20, Z8
+	VFMADD231PS Z19, Z20, Z12
+	ADDQ        R8, R9
+	VMOVUPS     (R9), Z20
+	VFMADD231PS Z16, Z20, Z1
+	VFMADD231PS Z17, Z20, Z5
+	VFMADD231PS Z18, Z20, Z9
+	VFMADD231PS Z19, Z20, Z13
+	ADDQ        R8, R9
+	VMOVUPS     (R9), Z20
+	VFMADD231PS Z16, Z20, Z2
+	VFMADD231PS Z17, Z20, Z6
+	VFMADD231PS Z18, Z20, Z10
+	VFMADD231PS Z19, Z20, Z14
+	ADDQ        R8, R9
+	VMOVUPS     (R9), Z20
+	VFMADD231PS Z16, Z20, Z3
+	VFMADD231PS Z17, Z20, Z7
+	VFMADD231PS Z18, Z20, Z11
+	VFMADD231PS Z19, Z20, Z15
+
+sum:
+	VUNPCKLPS     Z4, Z0, Z16
+	VUNPCKHPS     Z4, Z0, Z17
+	VADDPS        Z17, Z16, Z16
+	VUNPCKLPS     Z12, Z8, Z17
+	VUNPCKHPS     Z12, Z8, Z18
+	VADDPS        Z18, Z17, Z17
+	VUNPCKLPD     Z17, Z16, Z18
+	VUNPCKHPD     Z17, Z16, Z16
+	VADDPS        Z16, Z18, Z18
+	VEXTRACTF64X4 $0x01, Z18, Y16
+	VADDPS        Y16, Y18, Y16
+	VEXTRACTF32X4 $0x01, Y16, X17
+	VADDPS        X17, X16, X17
+	VUNPCKLPS     Z5, Z1, Z16
+	VUNPCKHPS     Z5, Z1, Z18
+	VADDPS        Z18, Z16, Z16
+	VUNPCKLPS     Z13, Z9, Z18
+	VUNPCKHPS     Z13, Z9, Z19
+	VADDPS        Z19, Z18, Z18
+	VUNPCKLPD     Z18, Z16, Z19
+	VUNPCKHPD     Z18, Z16, Z16
+	VADDPS        Z16, Z19, Z19
+	VEXTRACTF64X4 $0x01, Z19, Y16
+	VADDPS        Y16, Y19, Y16
+	VEXTRACTF32X4 $0x01, Y16, X18
+	VADDPS        X18, X16, X18
+	VUNPCKLPS     Z6, Z2, Z16
+	VUNPCKHPS     Z6, Z2, Z19
+	VADDPS        Z19, Z16, Z16
+	VUNPCKLPS     Z14, Z10, Z19
+	VUNPCKHPS     Z14, Z10, Z20
+	VADDPS        Z20, Z19, Z19
+	VUNPCKLPD     Z19, Z16, Z20
+	VUNPCKHPD     Z19, Z16, Z16
+	VADDPS        Z16, Z20, Z20
+	VEXTRACTF64X4 $0x01, Z20, Y16
+	VADDPS        Y16, Y20, Y16
+	VEXTRACTF32X4 $0x01, Y16, X19
+	VADDPS        X19, X16, X19
+	VUNPCKLPS     Z7, Z3, Z16
+	VUNPCKHPS     Z7, Z3, Z20
+	VADDPS        Z20, Z16, Z16
+	VUNPCKLPS     Z15, Z11, Z20
+	VUNPCKHPS     Z15, Z11, Z21
+	VADDPS        Z21, Z20, Z20
+	VUNPCKLPD     Z20, Z16, Z21
+	VUNPCKHPD     Z20, Z16, Z16
+	VADDPS        Z16, Z21, Z21
+	VEXTRACTF64X4 $0x01, Z21, Y16
+	VADDPS        Y16, Y21, Y16
+	VEXTRACTF32X4 $0x01, Y16, X20
+	VADDPS        X20, X16, X20
+	VUNPCKLPS     X18, X17, X16
+	VUNPCKHPS     X18, X17, X17
+	VUNPCKLPS     X20, X19, X18
+	VUNPCKHPS     X20, X19, X19
+	VUNPCKLPD     X18, X16, X20
+	VMOVUPS.Z     (BX), K2, X21
+	VADDPS        X21, X20, X20
+	VMOVUPS       X20, K2, (SI)
+	ADDQ          ldadd+48(FP), BX
+	ADDQ          ldc+64(FP), SI
+	DECQ          AX
+	JZ            end
+	VUNPCKHPD     X18, X16, X16
+	VMOVUPS.Z     (BX), K2, X18
+	VADDPS        X18, X16, X16
+	VMOVUPS       X16, K2, (SI)
+	ADDQ          ldadd+48(FP), BX
+	ADDQ          ldc+64(FP), SI
+	DECQ          AX
+	JZ            end
+	VUNPCKLPD     X19, X17, X16
+	VMOVUPS.Z     (BX), K2, X18
+	VADDPS        X18, X16, X16
+	VMOVUPS       X16, K2, (SI)
+	ADDQ          ldadd+48(FP), BX
+	ADDQ          ldc+64(FP), SI
+	DECQ          AX
+	JZ            end
+	VUNPCKHPD     X19, X17, X16
+	VMOVUPS.Z     (BX), K2, X17
+	VADDPS        X17, X16, X16
+	VMOVUPS       X16, K2, (SI)
+	ADDQ          ldadd+48(FP), BX
+	ADDQ          ldc+64(FP), SI
+	DECQ          AX
+	JZ            end
+	LEAQ          (CX)(DX*4), CX
+	JMP           rows
+
+end:
+	VZEROUPPER
+	RET
+
 // func peakAMX(config *[64]byte, n uintptr)
 TEXT ·peakAMX(SB), NOSPLIT, $0-16
 	MOVQ config+0(FP), AX

@@ -142,7 +142,11 @@ func gemmCase(t *testing.T, r *rand.Rand, m, n, k, off int, spoil func(a, b []fl
 		}
 	}
 	want, tol := product(m, n, k, func(i, l int) float32 { return a[i*lda+l] }, func(l, j int) float32 { return b[l*ldb+j] })
-	switch active.parts() {
+	parts := active.parts()
+	if n <= maxFew {
+		parts = 0
+	}
+	switch parts {
 	case 1: // exact products of rounded operands
 		want, tol = product(m, n, k, func(i, l int) float32 { return rounded(a[i*lda+l]) }, func(l, j int) float32 { return rounded(b[l*ldb+j]) })
 	case 2: // what two parts leave of both operands, and the product of the second ones
@@ -201,7 +205,7 @@ func gemmCase(t *testing.T, r *rand.Rand, m, n, k, off int, spoil func(a, b []fl
 		one, two := make([]float32, m*n), make([]float32, m*n)
 		Gemm(m, a, lda, p, one, n, false)
 		Gemm2(m, a, lda, b1, a[min(k1, k-1):], lda, b2, nil, two, n)
-		if !slices.Equal(bits(one), bits(two)) && k1 < k && !hasNaN(one) && active.parts() == 0 {
+		if !slices.Equal(bits(one), bits(two)) && k1 < k && !hasNaN(one) && active.parts() == 0 && !p.few {
 			t.Fatalf("%s: Gemm2 of two parts differs from Gemm of the whole", size)
 		}
 	}

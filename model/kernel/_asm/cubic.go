@@ -20,7 +20,7 @@ const pieces = 32
 
 // cubics are those of one odd function f over width·[0, 31.25].
 type cubics struct {
-	hi, magic VecVirtual        // the last argument; what leaves arguments' pieces in the low bits
+	hi, magic VecVirtual       // the last argument; what leaves arguments' pieces in the low bits
 	coef      [4][2]VecVirtual // from the highest power to the constant
 }
 

@@ -27,6 +27,9 @@ func main() {
 	}
 	amx(2, 1)
 	gatesOfTiles()
+	for n := range 4 {
+		gemmFew(n + 1)
+	}
 	peakTiles()
 	Generate()
 }
