@@ -264,6 +264,20 @@ func (l *Labelled) labels() []string {
 	return names
 }
 
+// doubtful is the number of rows whose labels are yedda.Doubtful; 0 without
+// Probs.
+func (l *Labelled) doubtful() (n int) {
+	if len(l.Probs) == 0 {
+		return 0
+	}
+	for i, c := range l.Labels {
+		if yedda.Doubtful(l.Probs[i*len(l.Classes)+int(c)]) {
+			n++
+		}
+	}
+	return n
+}
+
 // Inked are the lines with ink and their labels: the rows, and those that
 // nobody can read, labelled Other.
 func (l *Labelled) Inked() (lines []yedda.Line, labels []string) {

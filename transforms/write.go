@@ -174,7 +174,7 @@ func (f *writeFn) record(l *Labelled, counts []int64) ([]byte, error) {
 		Input: string(l.URI), InputSHA256: hex.EncodeToString(l.SHA256[:]),
 		Model: o.ModelHash, Settings: o.Settings,
 		Outputs: o.outputs(name), Lines: len(l.Rows), Labels: map[string]int64{},
-		Doubtful: l.table().Doubtful(), Warnings: l.Warnings, Versions: o.Versions, Time: time.Now().UTC().Truncate(time.Millisecond),
+		Doubtful: l.doubtful(), Warnings: l.Warnings, Versions: o.Versions, Time: time.Now().UTC().Truncate(time.Millisecond),
 	}
 	for i, n := range counts {
 		record.Labels[l.Classes[i]] = n

@@ -60,23 +60,16 @@ const doubt = 800
 // none.
 func (t *Table) sure(row int) int {
 	if p, ok := t.confidence(row); ok && p >= 0 && p <= 1 {
-		return int(math.Round(float64(p) * 1000))
+		return thousandths(p)
 	}
 	return -1
 }
 
-// Doubtful is the number of rows that the page of WriteHTML begins by calling
-// doubtful: their labels are less than 80 % probable.
-func (t *Table) Doubtful() int {
-	t.check()
-	n := 0
-	for row := range t.Rows {
-		if sure := t.sure(row); sure >= 0 && sure < doubt {
-			n++
-		}
-	}
-	return n
-}
+func thousandths(p float32) int { return int(math.Round(float64(p) * 1000)) }
+
+// Doubtful says whether the page of WriteHTML begins by calling a row doubtful
+// whose label has that probability: it is less than 80 % probable.
+func Doubtful(p float32) bool { return p >= 0 && p <= 1 && thousandths(p) < doubt }
 
 // WriteHTML writes a page to review a labelled document and correct it in a
 // browser. It needs nothing else: style, script and the bytes of the document

@@ -19,7 +19,7 @@ func Lines(text []byte) []Line {
 	}
 	lines := make([]Line, 0, n)
 	for start := 0; start < len(text); {
-		end := index(text, newline, start)
+		end := index(text, '\n', start)
 		lines = append(lines, Line{start, end})
 		start = end + 1
 	}
@@ -30,7 +30,7 @@ func Lines(text []byte) []Line {
 func Rows(text []byte) []Line {
 	rows := make([]Line, 0, bytes.Count(text, newline)+1)
 	for start := 0; start < len(text); {
-		end := index(text, newline, start)
+		end := index(text, '\n', start)
 		if !Blank(text[start:end]) {
 			rows = append(rows, Line{start, end})
 		}
@@ -69,7 +69,7 @@ func Inked(text []byte, rows []Line) []Line {
 	}
 	var lines []Line
 	for start := 0; start < len(text); {
-		end := index(text, newline, start)
+		end := index(text, '\n', start)
 		if hasInk(text[start:end]) {
 			lines = append(lines, Line{start, end})
 		}
@@ -262,7 +262,7 @@ func SpansOf(text []byte, rows []Line, labels []string) []Span {
 		}
 		for start := row.Start; ; {
 			if feed < start {
-				feed = index(text, formFeed, start)
+				feed = index(text, '\f', start)
 			}
 			cut := min(feed, end)
 			if hasInk(text[start:cut]) {

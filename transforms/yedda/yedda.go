@@ -137,7 +137,6 @@ func (d *Document) finishWarnings(src []byte) {
 
 var (
 	newline   = []byte("\n")
-	formFeed  = []byte("\f")
 	openToken = []byte("[@")
 	closeTail = []byte("*]")
 )
@@ -167,15 +166,30 @@ type scanner struct {
 }
 
 func newScanner(src []byte) scanner {
-	return scanner{src: src, open: index(src, openToken, 0), tail: index(src, closeTail, 0)}
+	return scanner{src: src, open: index2(src, openToken, 0), tail: index2(src, closeTail, 0)}
 }
 
-// index is the offset of the first sep in src from from on, or len(src).
-func index(src, sep []byte, from int) int {
-	if i := bytes.Index(src[from:], sep); i >= 0 {
+// index is the offset of the first c in src from from on, or len(src).
+func index(src []byte, c byte, from int) int {
+	if i := bytes.IndexByte(src[from:], c); i >= 0 {
 		return from + i
 	}
 	return len(src)
+}
+
+// index2 is index of the two bytes of pair, the first of which is rare. A
+// search for that one is faster than bytes.Index.
+func index2(src, pair []byte, from int) int {
+	for {
+		i := index(src, pair[0], from)
+		if i+1 >= len(src) {
+			return len(src)
+		}
+		if src[i+1] == pair[1] {
+			return i
+		}
+		from = i + 1
+	}
 }
 
 func (s *scanner) next() token {
@@ -183,14 +197,14 @@ func (s *scanner) next() token {
 		if s.open < s.tail {
 			t := token{opener, s.open, s.open + len(openToken)}
 			s.pos = t.end
-			s.open = index(s.src, openToken, t.end)
+			s.open = index2(s.src, openToken, t.end)
 			return t
 		}
 		if s.tail == len(s.src) {
 			return token{kind: none}
 		}
 		tail := s.tail
-		s.tail = index(s.src, closeTail, tail+len(closeTail))
+		s.tail = index2(s.src, closeTail, tail+len(closeTail))
 		i := tail // becomes the label's first byte
 		for i > s.pos && tail-i < maxLabel && isLabelByte(s.src[i-1]) {
 			i--
@@ -222,9 +236,14 @@ func (s *scanner) nextMarkup() token {
 
 func isLetter(c byte) bool { c |= 0x20; return 'a' <= c && c <= 'z' }
 
-func isLabelByte(c byte) bool {
-	return isLetter(c) || '0' <= c && c <= '9' || c == '-' || c == '_'
-}
+func isLabelByte(c byte) bool { return labelBytes[c] }
+
+var labelBytes = func() (is [256]bool) {
+	for c := range 256 {
+		is[c] = isLetter(byte(c)) || '0' <= c && c <= '9' || c == '-' || c == '_'
+	}
+	return is
+}()
 
 // interner keeps one string for each label, for a document has few labels and
 // many spans.
