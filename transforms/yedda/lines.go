@@ -244,7 +244,7 @@ func SpansOf(text []byte, rows []Line, labels []string) []Span {
 	if len(rows) != len(labels) {
 		panic("yedda: rows and labels differ in number")
 	}
-	var spans []Span
+	spans := make([]Span, 0, len(rows)/4)
 	grow := false // the last span may go on with the next row
 	feed := -1    // the form feed at or behind the row's start, or the text's end
 	for i, row := range rows {
