@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -250,5 +251,14 @@ func TestHTMLLines(t *testing.T) {
 	want := `{"name":"a","names":["","A","B","Other"],"labels":[1,-1,3,-1,2],"sure":[250,-1,-1,-1,900]}`
 	if got := scriptElement.FindSubmatch(page)[1]; string(got) != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestDoubtful(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	for p, want := range map[float32]bool{0: true, 0.5: true, 0.7994: true, 0.7996: false, 0.8: false, 1: false, 1.5: false, -0.5: false, inf: false, -inf: false, nan: false} {
+		if got := Doubtful(p); got != want {
+			t.Errorf("%v: got %t", p, got)
+		}
 	}
 }
