@@ -1,6 +1,7 @@
 package model
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -230,7 +231,7 @@ func TestQuantizeTable(t *testing.T) {
 	}
 	clear(table[d : 2*d]) // a row that training never touched
 	for j := range d {
-		table[2*d+j] = 40e-45 * float32(j) // the scale is rounded much
+		table[2*d+j] = 40e-45 * float32(j) // next to nothing beside the others
 	}
 	q, scale := QuantizeTable(table, rows, d)
 	for i, v := range table {
@@ -243,12 +244,21 @@ func TestQuantizeTable(t *testing.T) {
 			t.Errorf("q[%d] = -128", i)
 		}
 	}
-	for r := range rows {
-		if r == 1 || r == 2 {
-			continue
+	// The scales are whole multiples of one power of two, none larger than the
+	// row needs.
+	largest := float64(slices.Max(scale))
+	unit := math.Exp2(math.Floor(math.Log2(largest / 128)))
+	for r, s := range scale {
+		m := float64(s) / unit
+		if m != math.Trunc(m) || m > 255 {
+			t.Errorf("scale[%d] = %g is %g times %g", r, s, m, unit)
 		}
-		if slices.Max(q[r*d:(r+1)*d]) != 127 && slices.Min(q[r*d:(r+1)*d]) != -127 {
-			t.Errorf("row %d does not use the whole range: %v", r, q[r*d:(r+1)*d])
+		var top float64
+		for _, v := range table[r*d : (r+1)*d] {
+			top = max(top, math.Abs(float64(v)))
+		}
+		if least := top / 127; float64(s) > least+unit {
+			t.Errorf("scale[%d] = %g, more than a multiple of %g above %g", r, s, unit, least)
 		}
 	}
 	if scale[1] != 0 {

@@ -3,32 +3,47 @@ package model
 import "math"
 
 // QuantizeTable rounds table, [rows, d], to int8 with one scale a row:
-// table[r,j] ≈ scale[r]·q[r,j], off by at most scale[r]/2, with q in ±127. A
-// row of zeros has scale 0. The numbers must be finite.
+// table[r,j] ≈ scale[r]·q[r,j], off by at most scale[r]/2, with q in ±127. The
+// scales are the least whole multiples, up to 255, of one power of two, so that
+// kernel.SumLines can add whole numbers. The largest is 128 times that power or
+// more, and a row of zeros has scale 0. The numbers must be finite.
 func QuantizeTable(table []float32, rows, d int) (q []int8, scale []float32) {
 	if len(table) != rows*d {
 		panic("model: QuantizeTable: table is not [rows, d]")
 	}
 	q, scale = make([]int8, rows*d), make([]float32, rows)
+	// Of numbers below 2⁻¹⁴² or so the power is as small as a float32 can be.
+	unit := max(math.SmallestNonzeroFloat32, powerAbove(top(table)/127/255))
 	for r := range rows {
 		row := table[r*d : (r+1)*d]
-		var top float32
-		for _, v := range row {
-			top = max(top, max(v, -v))
-		}
-		s := top / 127
+		s := unit * math.Ceil(top(row)/127/unit)
 		if s == 0 {
 			continue
 		}
-		scale[r] = s
-		inverse := 1 / float64(s)
+		scale[r] = float32(s)
 		for j, v := range row {
-			// The clamp is for scales so small that they are rounded much.
-			n := math.RoundToEven(float64(v) * inverse)
-			q[r*d+j] = int8(max(-127, min(127, n)))
+			q[r*d+j] = int8(math.RoundToEven(float64(v) / s))
 		}
 	}
 	return q, scale
+}
+
+// top is the largest magnitude.
+func top(x []float32) float64 {
+	var top float32
+	for _, v := range x {
+		top = max(top, v, -v)
+	}
+	return float64(top)
+}
+
+// powerAbove is the least power of two from x on, or 0 of 0.
+func powerAbove(x float64) float64 {
+	fraction, exponent := math.Frexp(x)
+	if fraction == 0.5 {
+		return x
+	}
+	return math.Ldexp(math.Ceil(fraction), exponent)
 }
 
 // RoundBFloat16 is x rounded to bfloat16, to nearest, ties to even: 8 bits of a

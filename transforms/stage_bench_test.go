@@ -214,7 +214,7 @@ func processorTime() time.Duration {
 func (s *stages) table() {
 	const lines, groups = 64, model.Groups
 	w, d, l := s.weights, s.weights.Config.EmbeddingSize, s.weights.Config.LayoutSize
-	packed := kernel.Pack(w.LayoutWeights, l, d, d)
+	packed, table := kernel.Pack(w.LayoutWeights, l, d, d), kernel.NewTable(w.Table, w.TableScale, d)
 	layout, x := make([]float32, lines*l), make([]float32, lines*d)
 	for _, f := range s.features {
 		var id uint32
@@ -225,7 +225,7 @@ func (s *stages) table() {
 			}
 			kernel.GemmBias(n, layout, l, packed, w.LayoutBias, x, d)
 			ends := f.GroupEnd[first*groups : (first+n)*groups]
-			kernel.SumLines(x, d, d, w.Table, w.TableScale, f.IDs, id, ends, f.GroupScale[first*groups:], groups)
+			kernel.SumLines(x, d, table, f.IDs, id, ends, f.GroupScale[first*groups:], groups)
 			id = ends[len(ends)-1]
 			kernel.Tanh(x[:n*d])
 		}

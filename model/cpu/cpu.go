@@ -22,8 +22,7 @@ import (
 type Scorer struct {
 	d, h, k, layout int // sizes D, H, K and of the layout
 
-	table         []int8
-	tableScale    []float32
+	table         *kernel.Table
 	layoutMean    []float32
 	layoutInvStd  []float32
 	layoutWeights *kernel.Packed // [layout, D]
@@ -62,7 +61,7 @@ func New(w *model.Weights) (*Scorer, error) {
 	d, h, k := c.EmbeddingSize, c.HiddenSize, c.NumOutputs()
 	s := &Scorer{
 		d: d, h: h, k: k, layout: c.LayoutSize,
-		table: w.Table, tableScale: w.TableScale,
+		table:      kernel.NewTable(w.Table, w.TableScale, d),
 		layoutMean: w.LayoutMean, layoutInvStd: w.LayoutInvStd,
 		layoutWeights: kernel.Pack(w.LayoutWeights, c.LayoutSize, d, d),
 		layoutBias:    w.LayoutBias,

@@ -30,7 +30,7 @@ func (s *Scorer) embed(ctx context.Context, mem *scratch, r lineRun) error {
 		x := mem.x[(r.at+done)*d:]
 		kernel.GemmBias(n, mem.layout, s.layout, s.layoutWeights, s.layoutBias, x, d)
 		groups := b.GroupEnd[first*model.Groups : (first+n)*model.Groups]
-		kernel.SumLines(x, d, d, s.table, s.tableScale, b.IDs, id, groups, b.GroupScale[first*model.Groups:], model.Groups)
+		kernel.SumLines(x, d, s.table, b.IDs, id, groups, b.GroupScale[first*model.Groups:], model.Groups)
 		id = groups[len(groups)-1]
 		for l := range n {
 			// A row at a time, so that no row's place among others matters.

@@ -132,26 +132,21 @@ func BenchmarkSum(b *testing.B) {
 			ends[i] = uint32((i + 1) * idsPerLine / groups)
 		}
 		for _, d := range []int{64, 32} {
-			table, scale, dst := make([]int8, rows*d), random(r, rows), make([]float32, lines*d)
-			for i := range table {
-				table[i] = int8(i)
+			data, dst := make([]int8, rows*d), make([]float32, lines*d)
+			for i := range data {
+				data[i] = int8(i)
 			}
-			b.Run(fmt.Sprintf("SumLines/%dof%d", d, spread), func(b *testing.B) {
-				benchISA(b, func(b *testing.B) {
-					nanoseconds(b, len(ids), "ns/id", func() { SumLines(dst, d, d, table, scale, ids, 0, ends, scales, groups) })
-				})
-			})
-			b.Run(fmt.Sprintf("SumRows/%dof%d", d, spread), func(b *testing.B) {
-				benchISA(b, func(b *testing.B) {
-					nanoseconds(b, len(ids), "ns/id", func() {
-						at := uint32(0)
-						for g, end := range ends {
-							SumRows(dst[g/groups*d:][:d], table, scale, ids[at:end], scales[g])
-							at = end
-						}
+			whole := make([]float32, rows)
+			for i := range whole {
+				whole[i] = float32(r.IntN(256)) / 256
+			}
+			for name, table := range map[string]*Table{"": NewTable(data, random(r, rows), d), "Whole": NewTable(data, whole, d)} {
+				b.Run(fmt.Sprintf("SumLines%s/%dof%d", name, d, spread), func(b *testing.B) {
+					benchISA(b, func(b *testing.B) {
+						nanoseconds(b, len(ids), "ns/id", func() { SumLines(dst, d, table, ids, 0, ends, scales, groups) })
 					})
 				})
-			})
+			}
 		}
 	}
 }

@@ -109,17 +109,17 @@ func gatesBackward(dz, z, cPrev, tanhC, dh, dc []float32, hidden int) {
 	}
 }
 
-func sumLines(dst []float32, ldd, d int, table []int8, tableScale []float32, rows int, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups, lines int) bool {
-	if rows == 0 {
-		return false // no table to point at, and an id that asks for it
-	}
+func sumLines(dst []float32, ldd int, t *Table, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups, lines int) bool {
 	switch min(active, isaAVX512) {
 	case isaAVX512:
-		return sumLinesAVX512(&dst[0], uintptr(4*ldd), uintptr(d), &table[0], &tableScale[0], uintptr(rows), &ids[0], uintptr(first), uintptr(len(ids)), &groupEnd[0], &groupScale[0], uintptr(groups), uintptr(lines))
+		if t.multiples != nil && t.d%64 == 0 && cpu.X86.HasAVX512VNNI {
+			return sumLinesVNNI(&dst[0], uintptr(4*ldd), uintptr(t.d), &t.data[0], &t.multiples[0], t.unit, uintptr(t.rows), &ids[0], uintptr(first), uintptr(len(ids)), &groupEnd[0], &groupScale[0], uintptr(groups), uintptr(lines))
+		}
+		return sumLinesAVX512(&dst[0], uintptr(4*ldd), uintptr(t.d), &t.data[0], &t.scale[0], uintptr(t.rows), &ids[0], uintptr(first), uintptr(len(ids)), &groupEnd[0], &groupScale[0], uintptr(groups), uintptr(lines))
 	case isaAVX2:
-		return sumLinesAVX2(&dst[0], uintptr(4*ldd), uintptr(d), &table[0], &tableScale[0], uintptr(rows), &ids[0], uintptr(first), uintptr(len(ids)), &groupEnd[0], &groupScale[0], uintptr(groups), uintptr(lines))
+		return sumLinesAVX2(&dst[0], uintptr(4*ldd), uintptr(t.d), &t.data[0], &t.scale[0], uintptr(t.rows), &ids[0], uintptr(first), uintptr(len(ids)), &groupEnd[0], &groupScale[0], uintptr(groups), uintptr(lines))
 	}
-	return sumLinesGeneric(dst, ldd, d, table, tableScale, rows, ids, first, groupEnd, groupScale, groups, lines)
+	return sumLinesGeneric(dst, ldd, t, ids, first, groupEnd, groupScale, groups, lines)
 }
 
 func sumLinesF32(dst []float32, ldd, d int, table []float32, rows int, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups, lines int) bool {

@@ -108,17 +108,17 @@ func gatesBackward(dz, z, cPrev, tanhC, dh, dc []float32, hidden int) {
 }
 
 // sumLines goes through columns of 64 in assembly, where there are no others.
-func sumLines(dst []float32, ldd, d int, table []int8, tableScale []float32, rows int, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups, lines int) bool {
-	if active == isaGeneric || d%64 != 0 || rows == 0 {
-		return sumLinesGeneric(dst, ldd, d, table, tableScale, rows, ids, first, groupEnd, groupScale, groups, lines)
+func sumLines(dst []float32, ldd int, t *Table, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups, lines int) bool {
+	if active == isaGeneric || t.d%64 != 0 {
+		return sumLinesGeneric(dst, ldd, t, ids, first, groupEnd, groupScale, groups, lines)
 	}
 	for k, end := range groupEnd[:lines*groups] {
 		if end == first {
 			continue
 		}
 		out := dst[k/groups*ldd:]
-		for j := 0; j < d; j += 64 {
-			if !sumRowsNEON(&out[j], &table[j], uintptr(d), &tableScale[0], uintptr(rows), &ids[first], uintptr(end-first), groupScale[k]) {
+		for j := 0; j < t.d; j += 64 {
+			if !sumRowsNEON(&out[j], &t.data[j], uintptr(t.d), &t.scale[0], uintptr(t.rows), &ids[first], uintptr(end-first), groupScale[k]) {
 				return false
 			}
 		}

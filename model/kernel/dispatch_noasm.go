@@ -26,8 +26,8 @@ func gatesBackward(dz, z, cPrev, tanhC, dh, dc []float32, hidden int) {
 	gatesBackwardGeneric(dz, z, cPrev, tanhC, dh, dc, hidden)
 }
 
-func sumLines(dst []float32, ldd, d int, table []int8, tableScale []float32, rows int, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups, lines int) bool {
-	return sumLinesGeneric(dst, ldd, d, table, tableScale, rows, ids, first, groupEnd, groupScale, groups, lines)
+func sumLines(dst []float32, ldd int, t *Table, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups, lines int) bool {
+	return sumLinesGeneric(dst, ldd, t, ids, first, groupEnd, groupScale, groups, lines)
 }
 
 func sumLinesF32(dst []float32, ldd, d int, table []float32, rows int, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups, lines int) bool {

@@ -1,6 +1,9 @@
 package kernel
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // The portable forms. They are the specification: every other version gives
 // the same within rounding.
@@ -204,21 +207,53 @@ func split4(z []float32, hidden int) (i, f, g, o []float32) {
 	return z[:hidden], z[hidden:][:hidden], z[2*hidden:][:hidden], z[3*hidden:][:hidden]
 }
 
-func sumLinesGeneric(dst []float32, ldd, d int, table []int8, tableScale []float32, rows int, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups, lines int) bool {
+func sumLinesGeneric(dst []float32, ldd int, t *Table, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups, lines int) bool {
 	for l := range lines {
-		out := dst[l*ldd:][:d]
+		out := dst[l*ldd:][:t.d]
 		for g := l * groups; g < (l+1)*groups; g++ {
 			for _, id := range ids[first:groupEnd[g]] {
-				if uint64(id) >= uint64(rows) {
+				if uint64(id) >= uint64(t.rows) {
 					return false
 				}
-				w := groupScale[g] * tableScale[id]
-				for j, q := range table[int(id)*d:][:d] {
+				w := groupScale[g] * t.scale[id]
+				for j, q := range t.data[int(id)*t.d:][:t.d] {
 					out[j] += w * float32(q)
 				}
 			}
 			first = groupEnd[g]
 		}
+	}
+	return true
+}
+
+// atOnce is how many ids' products of int8 and uint8 an int32 can sum.
+const atOnce = 1 << 16
+
+// sumLinesWhole is SumLines of a table with multiples, in whole numbers within
+// a group; other implementations give the same bits.
+func sumLinesWhole(dst []float32, ldd int, t *Table, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups, lines int) bool {
+	sum, part := make([]float32, t.d), make([]int32, t.d)
+	for l := range lines {
+		clear(sum)
+		for g := l * groups; g < (l+1)*groups; g++ {
+			for some := range slices.Chunk(ids[first:groupEnd[g]], atOnce) {
+				clear(part)
+				for _, id := range some {
+					if uint64(id) >= uint64(t.rows) {
+						return false
+					}
+					for j, q := range t.data[int(id)*t.d:][:t.d] {
+						part[j] += int32(t.multiples[id]) * int32(q)
+					}
+				}
+				w := groupScale[g] * t.unit
+				for j, n := range part {
+					sum[j] += float32(w * float32(n)) // not fused
+				}
+			}
+			first = groupEnd[g]
+		}
+		addScaledGeneric(dst[l*ldd:][:t.d], sum, 1)
 	}
 	return true
 }

@@ -314,29 +314,22 @@ func GatesBackward(dz, z, cPrev, tanhC, dh, dc []float32, hidden int) {
 	}
 }
 
-// SumRows adds weighted rows of an int8 table [rows, len(dst)] to dst:
+// SumLines adds weighted rows of a table to lines, each of several groups of
+// ids:
 //
-//	dst += Σ_id (scale·tableScale[id])·table[id]
+//	dst[l] += Σ_g Σ_{id in g} (groupScale[l·groups+g]·scale[id])·data[id]
 //
-// in the order of ids. An id outside the table panics, with part of the sum
-// done.
-func SumRows(dst []float32, table []int8, tableScale []float32, ids []uint32, scale float32) {
-	end, weight := [1]uint32{uint32(len(ids))}, [1]float32{scale}
-	SumLines(dst, len(dst), len(dst), table, tableScale, ids, 0, end[:], weight[:], 1)
-}
-
-// SumLines is SumRows of many lines of several groups each: the ids of group g
-// of line l end before ids[groupEnd[l·groups+g]], begin where the group before
-// ends (the very first at ids[first]) and weigh groupScale[l·groups+g]. Line l
-// goes to dst[l·ldd:][:d]. Rows needed soon are fetched early, over the ends of
-// groups and lines.
-func SumLines(dst []float32, ldd, d int, table []int8, tableScale []float32, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups int) {
-	lines := checkLines(dst, ldd, d, ids, first, groupEnd, groupScale, groups)
+// The ids of group g of line l end before ids[groupEnd[l·groups+g]] and begin
+// where the group before ends (the very first at ids[first]). Line l goes to
+// dst[l·ldd:][:d]. An id outside the table panics, with part of the sum done.
+// Rows needed soon are fetched early, over the ends of groups and lines.
+func SumLines(dst []float32, ldd int, t *Table, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups int) {
+	lines := checkLines(dst, ldd, t.d, ids, first, groupEnd, groupScale, groups)
 	if lines == 0 {
 		return
 	}
-	rows := min(len(table)/d, len(tableScale))
-	if !sumLines(dst, ldd, d, table, tableScale, rows, ids, first, groupEnd, groupScale, groups, lines) {
+	// Without rows there is no table to point at, and an id that asks for it.
+	if t.rows == 0 || !sumLines(dst, ldd, t, ids, first, groupEnd, groupScale, groups, lines) {
 		panic("kernel: id outside the table")
 	}
 }

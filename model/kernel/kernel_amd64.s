@@ -15952,6 +15952,248 @@ loop:
 	VZEROUPPER
 	RET
 
+// func sumLinesVNNI(dst *float32, ldd uintptr, d uintptr, table *int8, multiples *uint8, unit float32, rows uintptr, ids *uint32, first uintptr, count uintptr, groupEnd *uint32, groupScale *float32, groups uintptr, lines uintptr) (ok bool)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+, SSE
+TEXT ·sumLinesVNNI(SB), NOSPLIT, $8-113
+	MOVQ  table+24(FP), AX
+	MOVQ  multiples+32(FP), CX
+	MOVQ  ids+56(FP), DX
+	MOVQ  d+16(FP), BX
+	MOVQ  rows+48(FP), SI
+	MOVSS unit+40(FP), X0
+	SUBQ  $0x24, count+72(FP)
+
+line:
+	MOVQ BX, (SP)
+
+columns:
+	VPXORD Z1, Z1, Z1
+	VPXORD Z3, Z3, Z3
+	VPXORD Z5, Z5, Z5
+	VPXORD Z7, Z7, Z7
+	MOVQ   first+64(FP), DI
+	MOVQ   groupEnd+80(FP), R8
+	MOVQ   groupScale+88(FP), R9
+	MOVQ   groups+96(FP), R10
+
+group:
+	MOVL (R8), R11
+	CMPQ DI, R11
+	JGE  next
+
+some:
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z8, Z8, Z8
+	LEAQ    65536(DI), R12
+	CMPQ    R12, R11
+	CMOVQGT R11, R12
+	SUBQ    $0x04, R12
+	CMPQ    DI, R12
+	JGE     last
+
+four:
+	CMPQ       DI, count+72(FP)
+	JGT        fetched1
+	MOVL       128(DX)(DI*4), R13
+	IMULQ      BX, R13
+	PREFETCHT0 (AX)(R13*1)
+	MOVL       132(DX)(DI*4), R13
+	IMULQ      BX, R13
+	PREFETCHT0 (AX)(R13*1)
+	MOVL       136(DX)(DI*4), R13
+	IMULQ      BX, R13
+	PREFETCHT0 (AX)(R13*1)
+	MOVL       140(DX)(DI*4), R13
+	IMULQ      BX, R13
+	PREFETCHT0 (AX)(R13*1)
+
+fetched1:
+	MOVL         12(DX)(DI*4), R14
+	CMPQ         R14, SI
+	JAE          bad
+	MOVBLZX      (CX)(R14*1), R13
+	IMULQ        BX, R14
+	VMOVDQU64    (AX)(R14*1), Z9
+	MOVL         8(DX)(DI*4), R14
+	CMPQ         R14, SI
+	JAE          bad
+	SHLL         $0x08, R13
+	MOVB         (CX)(R14*1), R13
+	IMULQ        BX, R14
+	VMOVDQU64    (AX)(R14*1), Z10
+	MOVL         4(DX)(DI*4), R14
+	CMPQ         R14, SI
+	JAE          bad
+	SHLL         $0x08, R13
+	MOVB         (CX)(R14*1), R13
+	IMULQ        BX, R14
+	VMOVDQU64    (AX)(R14*1), Z11
+	MOVL         (DX)(DI*4), R14
+	CMPQ         R14, SI
+	JAE          bad
+	SHLL         $0x08, R13
+	MOVB         (CX)(R14*1), R13
+	IMULQ        BX, R14
+	VMOVDQU64    (AX)(R14*1), Z12
+	VPBROADCASTD R13, Z13
+	VPUNPCKLBW   Z11, Z12, Z14
+	VPUNPCKHBW   Z11, Z12, Z11
+	VPUNPCKLBW   Z9, Z10, Z12
+	VPUNPCKHBW   Z9, Z10, Z9
+	VPUNPCKLWD   Z12, Z14, Z10
+	VPUNPCKHWD   Z12, Z14, Z12
+	VPDPBUSD     Z10, Z13, Z2
+	VPDPBUSD     Z12, Z13, Z4
+	VPUNPCKLWD   Z9, Z11, Z10
+	VPUNPCKHWD   Z9, Z11, Z9
+	VPDPBUSD     Z10, Z13, Z6
+	VPDPBUSD     Z9, Z13, Z8
+	ADDQ         $0x04, DI
+	CMPQ         DI, R12
+	JLT          four
+
+last:
+	ADDQ       $0x03, R12
+	MOVQ       R12, R13
+	SUBQ       DI, R13
+	SHLQ       $0x03, R13
+	LEAQ       8(R13), R13
+	CMPQ       DI, count+72(FP)
+	JGT        fetched2
+	MOVL       128(DX)(DI*4), R14
+	IMULQ      BX, R14
+	PREFETCHT0 (AX)(R14*1)
+	MOVL       132(DX)(DI*4), R14
+	IMULQ      BX, R14
+	PREFETCHT0 (AX)(R14*1)
+	MOVL       136(DX)(DI*4), R14
+	IMULQ      BX, R14
+	PREFETCHT0 (AX)(R14*1)
+	MOVL       140(DX)(DI*4), R14
+	IMULQ      BX, R14
+	PREFETCHT0 (AX)(R14*1)
+
+fetched2:
+	LEAQ         3(DI), R15
+	CMPQ         R15, R12
+	CMOVQGT      R12, R15
+	MOVL         (DX)(R15*4), R15
+	CMPQ         R15, SI
+	JAE          bad
+	MOVBLZX      (CX)(R15*1), R14
+	IMULQ        BX, R15
+	VMOVDQU64    (AX)(R15*1), Z9
+	LEAQ         2(DI), R15
+	CMPQ         R15, R12
+	CMOVQGT      R12, R15
+	MOVL         (DX)(R15*4), R15
+	CMPQ         R15, SI
+	JAE          bad
+	SHLL         $0x08, R14
+	MOVB         (CX)(R15*1), R14
+	IMULQ        BX, R15
+	VMOVDQU64    (AX)(R15*1), Z10
+	LEAQ         1(DI), R15
+	CMPQ         R15, R12
+	CMOVQGT      R12, R15
+	MOVL         (DX)(R15*4), R15
+	CMPQ         R15, SI
+	JAE          bad
+	SHLL         $0x08, R14
+	MOVB         (CX)(R15*1), R14
+	IMULQ        BX, R15
+	VMOVDQU64    (AX)(R15*1), Z11
+	MOVL         (DX)(DI*4), DI
+	CMPQ         DI, SI
+	JAE          bad
+	SHLL         $0x08, R14
+	MOVB         (CX)(DI*1), R14
+	IMULQ        BX, DI
+	VMOVDQU64    (AX)(DI*1), Z12
+	BZHIL        R13, R14, R14
+	VPBROADCASTD R14, Z13
+	VPUNPCKLBW   Z11, Z12, Z14
+	VPUNPCKHBW   Z11, Z12, Z11
+	VPUNPCKLBW   Z9, Z10, Z12
+	VPUNPCKHBW   Z9, Z10, Z9
+	VPUNPCKLWD   Z12, Z14, Z10
+	VPUNPCKHWD   Z12, Z14, Z12
+	VPDPBUSD     Z10, Z13, Z2
+	VPDPBUSD     Z12, Z13, Z4
+	VPUNPCKLWD   Z9, Z11, Z10
+	VPUNPCKHWD   Z9, Z11, Z9
+	VPDPBUSD     Z10, Z13, Z6
+	VPDPBUSD     Z9, Z13, Z8
+	LEAQ         1(R12), DI
+	VMULSS       (R9), X0, X9
+	VBROADCASTSS X9, Z9
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z2, Z9, Z2
+	VADDPS       Z2, Z1, Z1
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z4, Z9, Z4
+	VADDPS       Z4, Z3, Z3
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z6, Z9, Z6
+	VADDPS       Z6, Z5, Z5
+	VCVTDQ2PS    Z8, Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z7, Z7
+	CMPQ         DI, R11
+	JLT          some
+
+next:
+	ADDQ       $0x04, R8
+	ADDQ       $0x04, R9
+	DECQ       R10
+	JNZ        group
+	VSHUFF32X4 $0x88, Z3, Z1, Z9
+	VSHUFF32X4 $0xdd, Z3, Z1, Z10
+	VSHUFF32X4 $0x88, Z7, Z5, Z11
+	VSHUFF32X4 $0xdd, Z7, Z5, Z7
+	VSHUFF32X4 $0x88, Z11, Z9, Z1
+	VSHUFF32X4 $0x88, Z7, Z10, Z3
+	VSHUFF32X4 $0xdd, Z11, Z9, Z5
+	VSHUFF32X4 $0xdd, Z7, Z10, Z7
+	MOVQ       dst+0(FP), R8
+	VADDPS     (R8), Z1, Z1
+	VMOVUPS    Z1, (R8)
+	VADDPS     64(R8), Z3, Z3
+	VMOVUPS    Z3, 64(R8)
+	VADDPS     128(R8), Z5, Z5
+	VMOVUPS    Z5, 128(R8)
+	VADDPS     192(R8), Z7, Z7
+	VMOVUPS    Z7, 192(R8)
+	ADDQ       $0x00000100, dst+0(FP)
+	ADDQ       $0x40, AX
+	SUBQ       $0x40, (SP)
+	JNZ        columns
+	SUBQ       BX, AX
+	MOVQ       DI, first+64(FP)
+	MOVQ       ldd+8(FP), DI
+	ADDQ       DI, dst+0(FP)
+	MOVQ       BX, DI
+	SHLQ       $0x02, DI
+	SUBQ       DI, dst+0(FP)
+	MOVQ       groups+96(FP), DI
+	SHLQ       $0x02, DI
+	ADDQ       DI, groupEnd+80(FP)
+	ADDQ       DI, groupScale+88(FP)
+	DECQ       lines+104(FP)
+	JNZ        line
+	MOVB       $0x01, AL
+	MOVB       AL, ok+112(FP)
+	VZEROUPPER
+	RET
+
+bad:
+	XORB AL, AL
+	MOVB AL, ok+112(FP)
+	VZEROUPPER
+	RET
+
 // func gemmAMX1x1(call *struct{config *[64]byte; c *float32; ldc uintptr; add *float32; ldadd uintptr; addPanel uintptr; rowBlocks uintptr; panels uintptr; lower uintptr; right uintptr; first struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr; next uintptr}; second struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr; next uintptr}; end uintptr; step struct{units uintptr; turns uintptr; vectors uintptr; other *float32; state *float32; h *float32; ld uintptr}; waiting struct{vectors uintptr; z *float32; state *float32; h *float32; done uintptr; due uintptr}})
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·gemmAMX1x1(SB), NOSPLIT, $0-8

@@ -694,9 +694,8 @@ func TestStandardise(t *testing.T) {
 // lines is a random case for SumLines.
 type lines struct {
 	d, groups, n int
-	table        []int8
+	table, whole *Table // with scales of any size, and with multiples
 	tableF32     []float32
-	tableScale   []float32
 	ids          []uint32
 	first        uint32
 	ends         []uint32
@@ -705,10 +704,15 @@ type lines struct {
 
 func randomLines(r *rand.Rand, d, groups, n int) lines {
 	const rows = 50
-	l := lines{d: d, groups: groups, n: n, table: make([]int8, rows*d), tableScale: random(r, rows), first: uint32(r.IntN(3))}
-	for i := range l.table {
-		l.table[i] = int8(r.IntN(256) - 128)
+	l := lines{d: d, groups: groups, n: n, first: uint32(r.IntN(3))}
+	data, multiples := make([]int8, rows*d), make([]float32, rows)
+	for i := range data {
+		data[i] = int8(r.IntN(256) - 128)
 	}
+	for i := range multiples {
+		multiples[i] = float32(r.IntN(256)) / 256
+	}
+	l.table, l.whole = NewTable(data, random(r, rows), d), NewTable(data, multiples, d)
 	l.tableF32 = random(r, rows*d)
 	l.ids = make([]uint32, l.first)
 	for range n * groups {
@@ -722,6 +726,7 @@ func randomLines(r *rand.Rand, d, groups, n int) lines {
 			l.ids[i] = 1 << 31 // not of these lines: never looked at
 		}
 	}
+	l.ids = append(l.ids, 1<<31, 1<<31)[:len(l.ids)+r.IntN(3)]
 	l.scales = random(r, n*groups)
 	return l
 }
@@ -732,52 +737,63 @@ func TestSumLines(t *testing.T) {
 		ldd := d + off
 		dst := random(r, max(0, (l.n-1)*ldd+d))
 		if spoil {
-			spoilSome(r, l.tableScale, nan, inf)
+			spoilSome(r, l.table.scale, nan, inf)
 			spoilSome(r, l.tableF32, nan, inf)
-		}
-		want, want32 := slices.Clone(dst), slices.Clone(dst)
-		if d > 0 {
-			sumLinesGeneric(want, ldd, d, l.table, l.tableScale, 50, l.ids, l.first, l.ends, l.scales, l.groups, l.n)
-			sumLinesF32Generic(want32, ldd, d, l.tableF32, 50, l.ids, l.first, l.ends, l.scales, l.groups, l.n)
 		}
 		what := fmt.Sprintf("d %d, %d lines of %d groups", d, l.n, l.groups)
 		// At most 36 sums, each rounded once or twice, of at most 36·128.
 		tol := func(int) float64 { return 36 * 2 * eps * 36 * 128 }
+		for _, table := range []*Table{l.table, l.whole} {
+			want := slices.Clone(dst)
+			if d > 0 {
+				sumLinesGeneric(want, ldd, table, l.ids, l.first, l.ends, l.scales, l.groups, l.n)
+			}
+			g := guard(dst, off)
+			SumLines(g.x, ldd, table, l.ids, l.first, l.ends, l.scales, l.groups)
+			g.check(t, what)
+			near(t, "SumLines "+what, g.x, want, tol)
+		}
+		want := slices.Clone(dst)
+		if d > 0 {
+			sumLinesF32Generic(want, ldd, d, l.tableF32, 50, l.ids, l.first, l.ends, l.scales, l.groups, l.n)
+		}
 		g := guard(dst, off)
-		SumLines(g.x, ldd, d, l.table, l.tableScale, l.ids, l.first, l.ends, l.scales, l.groups)
-		g.check(t, what)
-		near(t, "SumLines "+what, g.x, want, tol)
-		g = guard(dst, off)
 		SumLinesF32(g.x, ldd, d, l.tableF32, l.ids, l.first, l.ends, l.scales, l.groups)
 		g.check(t, what)
-		near(t, "SumLinesF32 "+what, g.x, want32, tol)
+		near(t, "SumLinesF32 "+what, g.x, want, tol)
 	})
 }
 
-// A line's sum has the same bits in SumLines and in SumRows, group by group.
-func TestSumRowsIsSumLines(t *testing.T) {
+// A line's sum has the same bits by itself as among others, and of a float32
+// table group by group.
+func TestSumsOfOneLine(t *testing.T) {
 	eachISA(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(15, 16))
 		for _, d := range []int{1, 7, 16, 64, 77, 128, 130} {
 			l := randomLines(r, d, 3, 4)
-			want := make([]float32, l.n*d)
-			SumLines(want, d, d, l.table, l.tableScale, l.ids, l.first, l.ends, l.scales, l.groups)
+			var want [2][]float32
+			for i, table := range []*Table{l.table, l.whole} {
+				want[i] = make([]float32, l.n*d)
+				SumLines(want[i], d, table, l.ids, l.first, l.ends, l.scales, l.groups)
+			}
 			want32 := make([]float32, l.n*d)
 			SumLinesF32(want32, d, d, l.tableF32, l.ids, l.first, l.ends, l.scales, l.groups)
-			got, got32 := make([]float32, d), make([]float32, d)
 			at := l.first
 			for i := range l.n {
-				clear(got)
-				clear(got32)
-				for g := i * l.groups; g < (i+1)*l.groups; g++ {
-					SumRows(got, l.table, l.tableScale, l.ids[at:l.ends[g]], l.scales[g])
-					SumRowsF32(got32, l.tableF32, l.ids[at:l.ends[g]], l.scales[g])
+				from, to := i*l.groups, (i+1)*l.groups
+				for k, table := range []*Table{l.table, l.whole} {
+					got := make([]float32, d)
+					SumLines(got, d, table, l.ids, at, l.ends[from:to], l.scales[from:to], l.groups)
+					if !slices.Equal(bits(got), bits(want[k][i*d:(i+1)*d])) {
+						t.Fatalf("d %d, table %d: line %d differs by itself", d, k, i)
+					}
+				}
+				got := make([]float32, d)
+				for g := from; g < to; g++ {
+					SumRowsF32(got, l.tableF32, l.ids[at:l.ends[g]], l.scales[g])
 					at = l.ends[g]
 				}
-				if !slices.Equal(bits(got), bits(want[i*d:(i+1)*d])) {
-					t.Fatalf("d %d: SumRows and SumLines differ", d)
-				}
-				if !slices.Equal(bits(got32), bits(want32[i*d:(i+1)*d])) {
+				if !slices.Equal(bits(got), bits(want32[i*d:(i+1)*d])) {
 					t.Fatalf("d %d: SumRowsF32 and SumLinesF32 differ", d)
 				}
 			}
@@ -787,7 +803,7 @@ func TestSumRowsIsSumLines(t *testing.T) {
 
 func TestPanics(t *testing.T) {
 	x := make([]float32, 64)
-	p := Pack(x, 4, 4, 4)
+	p, table := Pack(x, 4, 4, 4), NewTable(make([]int8, 64), x[:16], 4)
 	eachISA(t, func(t *testing.T) {
 		for name, f := range map[string]func(){
 			"Pack":            func() { Pack(x, 9, 9, 9) },
@@ -809,13 +825,13 @@ func TestPanics(t *testing.T) {
 			"GatesBackward":   func() { GatesBackward(x, x, x, x, x[:3], x, 4) },
 			"AddScaled":       func() { AddScaled(x, x[:3], 1) },
 			"Standardise":     func() { Standardise(x, x, x, x[:3], 1) },
-			"SumRows":         func() { SumRows(x[:4], make([]int8, 16), x, []uint32{3, 4}, 1) },
-			"SumRows scale":   func() { SumRows(x[:4], make([]int8, 64), x[:3], []uint32{3}, 1) },
-			"SumRows empty":   func() { SumRows(x[:4], nil, nil, []uint32{0}, 1) },
+			"NewTable":        func() { NewTable(make([]int8, 16), x[:3], 4) },
+			"SumLines id":     func() { SumLines(x, 4, table, []uint32{3, 16}, 0, []uint32{2}, x, 1) },
+			"SumLines empty":  func() { SumLines(x, 4, NewTable(nil, nil, 4), []uint32{0}, 0, []uint32{1}, x, 1) },
 			"SumRowsF32":      func() { SumRowsF32(x[:4], x, []uint32{16}, 1) },
-			"SumLines ends":   func() { SumLines(x, 4, 4, make([]int8, 64), x, make([]uint32, 4), 0, []uint32{2, 1}, x, 1) },
-			"SumLines ids":    func() { SumLines(x, 4, 4, make([]int8, 64), x, make([]uint32, 4), 0, []uint32{5}, x, 1) },
-			"SumLines groups": func() { SumLines(x, 4, 4, make([]int8, 64), x, make([]uint32, 4), 0, []uint32{4}, x, 0) },
+			"SumLines ends":   func() { SumLines(x, 4, table, make([]uint32, 4), 0, []uint32{2, 1}, x, 1) },
+			"SumLines ids":    func() { SumLines(x, 4, table, make([]uint32, 4), 0, []uint32{5}, x, 1) },
+			"SumLines groups": func() { SumLines(x, 4, table, make([]uint32, 4), 0, []uint32{4}, x, 0) },
 		} {
 			func() {
 				defer func() {
@@ -837,7 +853,7 @@ func TestNothingAllocates(t *testing.T) {
 		in, rec := Pack(make([]float32, k*12), k, 12, 12), Pack(make([]float32, 3*12), 3, 12, 12)
 		in32, rec32 := Pack(make([]float32, k*128), k, 128, 128), Pack(make([]float32, 32*128), 32, 128, 128)
 		z, c128, h := make([]float32, m*128), make([]float32, m*128), make([]float32, m*32)
-		dst, table, ids := make([]float32, 64), make([]int8, 64*10), []uint32{1, 2, 3}
+		dst, table, ids := make([]float32, 64), NewTable(make([]int8, 64*10), make([]float32, 10), 64), []uint32{1, 2, 3}
 		run := func() {
 			Gemm(m, a, k, p, c, n, true)
 			GemmTN(k, k, m, a, k, a, k, c, k, false)
@@ -847,7 +863,7 @@ func TestNothingAllocates(t *testing.T) {
 			SoftmaxRows(m, c, n, n)
 			Tanh(c)
 			Standardise(c, c, c, c, 6)
-			SumRows(dst, table, c, ids, 1)
+			SumLines(dst, 64, table, ids, 0, ids[2:], c, 1)
 		}
 		allocs := testing.AllocsPerRun(10, run)
 		if underRace { // its pools forget by chance: one run of many must do without

@@ -1708,6 +1708,12 @@ func softmaxAVX512(rows uintptr, x *float32, ld uintptr, n uintptr)
 // peakAVX512 runs n times 12 independent multiply-adds of 16 lanes.
 func peakAVX512(n uintptr)
 
+// sumLinesVNNI is sumLinesWhole of lines ≥ 1 over count ≥ 1 ids, with ldd in bytes and
+// d in whole 64s. It prefetches 32 ids ahead and returns false at an id from rows on.
+//
+//go:noescape
+func sumLinesVNNI(dst *float32, ldd uintptr, d uintptr, table *int8, multiples *uint8, unit float32, rows uintptr, ids *uint32, first uintptr, count uintptr, groupEnd *uint32, groupScale *float32, groups uintptr, lines uintptr) (ok bool)
+
 // gemmAMX1x1 is
 //
 //	for p < call.panels, r < call.rowBlocks, i < 32, j < 32:

@@ -21,6 +21,7 @@ func main() {
 		softmax(v)
 		peak(v)
 	}
+	sumLinesVNNI()
 	for parts := 1; parts <= 3; parts++ {
 		amx(parts, parts)
 		splitRows(parts)

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+)
+
+const (
+	aheadVNNI = 32      // like ahead
+	atOnce    = 1 << 16 // ids whose sum an int32 holds
+)
+
+// sumLinesVNNI writes SumLines of a Table with multiples. Rows go four at a
+// time: their bytes are interleaved, so that a lane of 32 bits has the four of
+// one column, which one instruction multiplies and adds. The last one to four
+// of a group go apart; those that are missing are the last one again, times 0.
+func sumLinesVNNI() {
+	TEXT("sumLinesVNNI", NOSPLIT, "func(dst *float32, ldd, d uintptr, table *int8, multiples *uint8, unit float32, rows uintptr, ids *uint32, first, count uintptr, groupEnd *uint32, groupScale *float32, groups, lines uintptr) (ok bool)")
+	Doc("sumLinesVNNI is sumLinesWhole of lines ≥ 1 over count ≥ 1 ids, with ldd in bytes and",
+		fmt.Sprintf("d in whole 64s. It prefetches %d ids ahead and returns false at an id from rows on.", aheadVNNI))
+	Pragma("noescape")
+	tab, multiples, ids, d, rows := param("table"), param("multiples"), param("ids"), param("d"), param("rows")
+	// The rest stays on the stack: there are too few registers.
+	dst, first, lastAhead, columns := slot("dst"), slot("first"), slot("count"), AllocLocal(8)
+	ends, weights, groups, lines := slot("groupEnd"), slot("groupScale"), slot("groups"), slot("lines")
+	unit := XMM()
+	Load(Param("unit"), unit)
+	var sums, acc, x [4]VecVirtual
+	for i := range 4 {
+		sums[i], acc[i] = ZMM(), ZMM()
+	}
+	pos, e, s, g, end, stop := GP64(), GP64(), GP64(), GP64(), GP64(), GP64()
+	weight := ZMM()
+
+	// four adds four rows, whose ids id gives; with bits, as many as that is
+	// bytes.
+	blocks := 0
+	four := func(id func(i int, r Register), bits Register) {
+		blocks++
+		m := GP32()
+		label := fmt.Sprintf("fetched%d", blocks)
+		CMPQ(pos, lastAhead)
+		JGT(LabelRef(label))
+		for i := range 4 {
+			r := GP64()
+			MOVL(Mem{Base: ids, Index: pos, Scale: 4, Disp: 4 * (aheadVNNI + i)}, r.As32())
+			IMULQ(d, r)
+			PREFETCHT0(Mem{Base: tab, Index: r, Scale: 1})
+		}
+		Label(label)
+		for i := 3; i >= 0; i-- {
+			r := GP64()
+			id(i, r)
+			CMPQ(r, rows)
+			JAE(LabelRef("bad"))
+			if i == 3 {
+				MOVBLZX(Mem{Base: multiples, Index: r, Scale: 1}, m)
+			} else {
+				SHLL(Imm(8), m)
+				MOVB(Mem{Base: multiples, Index: r, Scale: 1}, m.As8L())
+			}
+			IMULQ(d, r)
+			x[i] = ZMM()
+			VMOVDQU64(Mem{Base: tab, Index: r, Scale: 1}, x[i])
+		}
+		if bits != nil {
+			BZHIL(bits, m, m)
+		}
+		factors := ZMM()
+		VPBROADCASTD(m, factors)
+		var pairs [4]VecVirtual
+		for i := range 4 {
+			pairs[i] = ZMM()
+		}
+		VPUNPCKLBW(x[1], x[0], pairs[0])
+		VPUNPCKHBW(x[1], x[0], pairs[1])
+		VPUNPCKLBW(x[3], x[2], pairs[2])
+		VPUNPCKHBW(x[3], x[2], pairs[3])
+		for i := range 2 {
+			low, high := ZMM(), ZMM()
+			VPUNPCKLWD(pairs[2+i], pairs[i], low)
+			VPUNPCKHWD(pairs[2+i], pairs[i], high)
+			VPDPBUSD(low, factors, acc[2*i])
+			VPDPBUSD(high, factors, acc[2*i+1])
+		}
+	}
+
+	SUBQ(Imm(aheadVNNI+4), lastAhead)
+	Label("line")
+	MOVQ(d, columns)
+	Label("columns")
+	for _, r := range sums {
+		VPXORD(r, r, r)
+	}
+	MOVQ(first, pos)
+	MOVQ(ends, e)
+	MOVQ(weights, s)
+	MOVQ(groups, g)
+	Label("group")
+	MOVL(Mem{Base: e}, end.As32())
+	CMPQ(pos, end)
+	JGE(LabelRef("next"))
+	Label("some")
+	for _, r := range acc {
+		VPXORD(r, r, r)
+	}
+	LEAQ(Mem{Base: pos, Disp: atOnce}, stop)
+	CMPQ(stop, end)
+	CMOVQGT(end, stop)
+	SUBQ(Imm(4), stop)
+	CMPQ(pos, stop)
+	JGE(LabelRef("last"))
+	Label("four")
+	four(func(i int, r Register) {
+		MOVL(Mem{Base: ids, Index: pos, Scale: 4, Disp: 4 * i}, r.(GP).As32())
+	}, nil)
+	ADDQ(Imm(4), pos)
+	CMPQ(pos, stop)
+	JLT(LabelRef("four"))
+	Label("last")
+	ADDQ(Imm(3), stop)
+	left, bits := GP64(), GP64()
+	MOVQ(stop, left)
+	SUBQ(pos, left)
+	SHLQ(Imm(3), left)
+	LEAQ(Mem{Base: left, Disp: 8}, bits)
+	four(func(i int, r Register) {
+		if i == 0 {
+			MOVL(Mem{Base: ids, Index: pos, Scale: 4}, r.(GP).As32())
+			return
+		}
+		LEAQ(Mem{Base: pos, Disp: i}, r)
+		CMPQ(r, stop)
+		CMOVQGT(stop, r)
+		MOVL(Mem{Base: ids, Index: r, Scale: 4}, r.(GP).As32())
+	}, bits.As32())
+	LEAQ(Mem{Base: stop, Disp: 1}, pos)
+	VMULSS(Mem{Base: s}, unit, weight.AsX())
+	VBROADCASTSS(weight.AsX(), weight)
+	for i, a := range acc {
+		VCVTDQ2PS(a, a)
+		VMULPS(a, weight, a)
+		VADDPS(a, sums[i], sums[i])
+	}
+	CMPQ(pos, end)
+	JLT(LabelRef("some"))
+	Label("next")
+	ADDQ(Imm(4), e)
+	ADDQ(Imm(4), s)
+	DECQ(g)
+	JNZ(LabelRef("group"))
+	// Lane of 128 bits L of sums[i] has columns 16·L+4·i to 16·L+4·i+3.
+	transpose(sums[:])
+	out := GP64()
+	MOVQ(dst, out)
+	for i, r := range sums {
+		VADDPS(Mem{Base: out, Disp: 64 * i}, r, r)
+		VMOVUPS(r, Mem{Base: out, Disp: 64 * i})
+	}
+	ADDQ(U32(256), dst)
+	ADDQ(Imm(64), tab)
+	SUBQ(Imm(64), columns)
+	JNZ(LabelRef("columns"))
+	SUBQ(d, tab)
+	MOVQ(pos, first)
+	step := GP64()
+	MOVQ(slot("ldd"), step)
+	ADDQ(step, dst)
+	MOVQ(d, step)
+	SHLQ(Imm(2), step)
+	SUBQ(step, dst)
+	MOVQ(groups, step)
+	SHLQ(Imm(2), step)
+	ADDQ(step, ends)
+	ADDQ(step, weights)
+	DECQ(lines)
+	JNZ(LabelRef("line"))
+	ok := GP8()
+	MOVB(U8(1), ok)
+	Store(ok, Return("ok"))
+	VZEROUPPER()
+	RET()
+	Label("bad")
+	no := GP8()
+	XORB(no, no)
+	Store(no, Return("ok"))
+	VZEROUPPER()
+	RET()
+}
+
+// transpose turns a matrix of 4 by 4 lanes of 128 bits.
+func transpose(r []VecVirtual) {
+	var half [4]VecVirtual
+	for i := range half {
+		half[i] = ZMM()
+		// Lanes 0 and 2 of two, or 1 and 3.
+		VSHUFF32X4(Imm([]uint64{0x88, 0xdd}[i%2]), r[i&2+1], r[i&2], half[i])
+	}
+	VSHUFF32X4(Imm(0x88), half[2], half[0], r[0])
+	VSHUFF32X4(Imm(0x88), half[3], half[1], r[1])
+	VSHUFF32X4(Imm(0xdd), half[2], half[0], r[2])
+	VSHUFF32X4(Imm(0xdd), half[3], half[1], r[3])
+}
