@@ -220,9 +220,7 @@ func (s *stages) table() {
 		var id uint32
 		for first := 0; first < f.NumLines(); first += lines {
 			n := min(lines, f.NumLines()-first)
-			for i := range n {
-				kernel.Standardise(layout[i*l:][:l], f.Layout[(first+i)*l:], w.LayoutMean, w.LayoutInvStd, 6)
-			}
+			kernel.StandardiseRows(n, layout, f.Layout[first*l:], w.LayoutMean, w.LayoutInvStd, 6)
 			kernel.GemmBias(n, layout, l, packed, w.LayoutBias, x, d)
 			ends := f.GroupEnd[first*groups : (first+n)*groups]
 			kernel.SumLines(x, d, table, f.IDs, id, ends, f.GroupScale[first*groups:], groups)

@@ -128,8 +128,8 @@ func BenchmarkParts(b *testing.B) {
 		}
 	})
 	run("standardise", func() {
-		for l := range lines {
-			kernel.Standardise(mem.layout[:s.layout], batch.Layout[l*s.layout:], s.layoutMean, s.layoutInvStd, clip)
+		for l := 0; l < lines; l += embedLines {
+			kernel.StandardiseRows(embedLines, mem.layout, batch.Layout[l*s.layout:], s.layoutMean, s.layoutInvStd, clip)
 		}
 	})
 	run("check", func() {

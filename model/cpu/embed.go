@@ -24,9 +24,7 @@ func (s *Scorer) embed(ctx context.Context, mem *scratch, r lineRun) error {
 		}
 		n := min(embedLines, r.len-done)
 		first := r.first + done
-		for l := range n {
-			kernel.Standardise(mem.layout[l*s.layout:][:s.layout], b.Layout[(first+l)*s.layout:], s.layoutMean, s.layoutInvStd, clip)
-		}
+		kernel.StandardiseRows(n, mem.layout, b.Layout[first*s.layout:], s.layoutMean, s.layoutInvStd, clip)
 		x := mem.x[(r.at+done)*d:]
 		kernel.GemmBias(n, mem.layout, s.layout, s.layoutWeights, s.layoutBias, x, d)
 		groups := b.GroupEnd[first*model.Groups : (first+n)*model.Groups]

@@ -146,14 +146,14 @@ func addScaled(dst, x []float32, scale float32) {
 	}
 }
 
-func standardise(dst, x, mean, invStd []float32, limit float32) {
+func standardise(rows int, dst, x, mean, invStd []float32, limit float32) {
 	switch min(active, isaAVX512) {
 	case isaAVX512:
-		standardiseAVX512(&dst[0], &x[0], &mean[0], &invStd[0], uintptr(len(dst)), limit)
+		standardiseAVX512(uintptr(rows), &dst[0], &x[0], &mean[0], &invStd[0], uintptr(len(mean)), limit)
 	case isaAVX2:
-		standardiseAVX2(&dst[0], &x[0], &mean[0], &invStd[0], uintptr(len(dst)), limit)
+		standardiseAVX2(uintptr(rows), &dst[0], &x[0], &mean[0], &invStd[0], uintptr(len(mean)), limit)
 	default:
-		standardiseGeneric(dst, x, mean, invStd, limit)
+		standardiseGeneric(rows, dst, x, mean, invStd, limit)
 	}
 }
 

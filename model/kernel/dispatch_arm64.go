@@ -133,8 +133,8 @@ func sumLinesF32(dst []float32, ldd, d int, table []float32, rows int, ids []uin
 
 func addScaled(dst, x []float32, scale float32) { addScaledGeneric(dst, x, scale) }
 
-func standardise(dst, x, mean, invStd []float32, limit float32) {
-	standardiseGeneric(dst, x, mean, invStd, limit)
+func standardise(rows int, dst, x, mean, invStd []float32, limit float32) {
+	standardiseGeneric(rows, dst, x, mean, invStd, limit)
 }
 
 func tanh(x []float32) {

@@ -281,17 +281,21 @@ func addScaledGeneric(dst, x []float32, scale float32) {
 	}
 }
 
-func standardiseGeneric(dst, x, mean, invStd []float32, limit float32) {
-	x, mean, invStd = x[:len(dst)], mean[:len(dst)], invStd[:len(dst)]
-	for j := range dst {
-		v := (x[j] - mean[j]) * invStd[j]
-		if v > limit {
-			v = limit
+func standardiseGeneric(rows int, dst, x, mean, invStd []float32, limit float32) {
+	n := len(mean)
+	invStd = invStd[:n]
+	for r := range rows {
+		dst, x := dst[r*n:][:n], x[r*n:][:n]
+		for j := range dst {
+			v := (x[j] - mean[j]) * invStd[j]
+			if v > limit {
+				v = limit
+			}
+			if v < -limit {
+				v = -limit
+			}
+			dst[j] = v
 		}
-		if v < -limit {
-			v = -limit
-		}
-		dst[j] = v
 	}
 }
 

@@ -392,14 +392,17 @@ func AddScaled(dst, x []float32, scale float32) {
 	}
 }
 
-// Standardise computes dst = (x − mean)·invStd, cut at ±limit, which is at
-// least 0. dst may be x; the others are as long as dst or longer.
-func Standardise(dst, x, mean, invStd []float32, limit float32) {
-	if len(x) < len(dst) || len(mean) < len(dst) || len(invStd) < len(dst) {
-		panic("kernel: short Standardise slice")
+// StandardiseRows computes dst[r] = (x[r] − mean)·invStd, cut at ±limit, which is
+// at least 0, for rows as long as mean that follow each other. dst may be x.
+func StandardiseRows(rows int, dst, x, mean, invStd []float32, limit float32) {
+	n := len(mean)
+	checkMatrix(dst, rows, n, n)
+	checkMatrix(x, rows, n, n)
+	if len(invStd) < n {
+		panic("kernel: short invStd")
 	}
-	if len(dst) > 0 {
-		standardise(dst, x, mean, invStd, limit)
+	if rows > 0 && n > 0 {
+		standardise(rows, dst, x, mean, invStd, limit)
 	}
 }
 

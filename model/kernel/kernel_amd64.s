@@ -3981,52 +3981,62 @@ end:
 	VZEROUPPER
 	RET
 
-// func standardiseAVX2(dst *float32, x *float32, mean *float32, invStd *float32, n uintptr, limit float32)
+// func standardiseAVX2(rows uintptr, dst *float32, x *float32, mean *float32, invStd *float32, n uintptr, limit float32)
 // Requires: AVX
-TEXT ·standardiseAVX2(SB), NOSPLIT, $0-44
-	MOVQ         dst+0(FP), AX
-	MOVQ         x+8(FP), CX
-	MOVQ         mean+16(FP), DX
-	MOVQ         invStd+24(FP), BX
+TEXT ·standardiseAVX2(SB), NOSPLIT, $0-52
+	MOVQ         rows+0(FP), AX
+	MOVQ         dst+8(FP), CX
+	MOVQ         x+16(FP), DX
+	MOVQ         n+40(FP), BX
 	VXORPS       Y0, Y0, Y0
-	VBROADCASTSS limit+40(FP), Y1
+	VBROADCASTSS limit+48(FP), Y1
 	VSUBPS       Y1, Y0, Y0
-	MOVQ         n+32(FP), SI
-	MOVQ         SI, DI
-	SHRQ         $0x03, DI
-	JZ           rest
+
+row:
+	MOVQ mean+24(FP), SI
+	MOVQ invStd+32(FP), DI
+	MOVQ BX, R8
+	SHRQ $0x03, R8
+	JZ   rest
 
 full:
-	VMOVUPS (CX), Y2
-	VSUBPS  (DX), Y2, Y2
-	VMULPS  (BX), Y2, Y2
+	VMOVUPS (DX), Y2
+	VSUBPS  (SI), Y2, Y2
+	VMULPS  (DI), Y2, Y2
 	VMINPS  Y2, Y1, Y2
 	VMAXPS  Y2, Y0, Y2
-	VMOVUPS Y2, (AX)
-	ADDQ    $0x00000020, AX
+	VMOVUPS Y2, (CX)
 	ADDQ    $0x00000020, CX
 	ADDQ    $0x00000020, DX
-	ADDQ    $0x00000020, BX
-	DECQ    DI
+	ADDQ    $0x00000020, SI
+	ADDQ    $0x00000020, DI
+	DECQ    R8
 	JNZ     full
 
 rest:
-	ANDQ       $0x07, SI
+	MOVQ       BX, R8
+	ANDQ       $0x07, R8
 	JZ         end
-	LEAQ       tailmask<>+32(SB), DI
-	SHLQ       $0x02, SI
-	SUBQ       SI, DI
-	VMOVUPS    (DI), Y2
-	VMASKMOVPS (CX), Y2, Y3
-	VMASKMOVPS (DX), Y2, Y4
+	LEAQ       tailmask<>+32(SB), R9
+	SHLQ       $0x02, R8
+	SUBQ       R8, R9
+	VMOVUPS    (R9), Y2
+	VMASKMOVPS (DX), Y2, Y3
+	VMASKMOVPS (SI), Y2, Y4
 	VSUBPS     Y4, Y3, Y3
-	VMASKMOVPS (BX), Y2, Y4
+	VMASKMOVPS (DI), Y2, Y4
 	VMULPS     Y4, Y3, Y3
 	VMINPS     Y3, Y1, Y3
 	VMAXPS     Y3, Y0, Y3
-	VMASKMOVPS Y3, Y2, (AX)
+	VMASKMOVPS Y3, Y2, (CX)
 
 end:
+	MOVQ BX, SI
+	ANDQ $0x07, SI
+	LEAQ (CX)(SI*4), CX
+	LEAQ (DX)(SI*4), DX
+	DECQ AX
+	JNZ  row
 	VZEROUPPER
 	RET
 
@@ -14933,52 +14943,62 @@ end:
 	VZEROUPPER
 	RET
 
-// func standardiseAVX512(dst *float32, x *float32, mean *float32, invStd *float32, n uintptr, limit float32)
+// func standardiseAVX512(rows uintptr, dst *float32, x *float32, mean *float32, invStd *float32, n uintptr, limit float32)
 // Requires: AVX, AVX512F, BMI2
-TEXT ·standardiseAVX512(SB), NOSPLIT, $0-44
-	MOVQ         dst+0(FP), AX
-	MOVQ         x+8(FP), CX
-	MOVQ         mean+16(FP), DX
-	MOVQ         invStd+24(FP), BX
+TEXT ·standardiseAVX512(SB), NOSPLIT, $0-52
+	MOVQ         rows+0(FP), AX
+	MOVQ         dst+8(FP), CX
+	MOVQ         x+16(FP), DX
+	MOVQ         n+40(FP), BX
 	VPXORD       Z0, Z0, Z0
-	VBROADCASTSS limit+40(FP), Z1
+	VBROADCASTSS limit+48(FP), Z1
 	VSUBPS       Z1, Z0, Z0
-	MOVQ         n+32(FP), SI
-	MOVQ         SI, DI
-	SHRQ         $0x04, DI
-	JZ           rest
+
+row:
+	MOVQ mean+24(FP), SI
+	MOVQ invStd+32(FP), DI
+	MOVQ BX, R8
+	SHRQ $0x04, R8
+	JZ   rest
 
 full:
-	VMOVUPS (CX), Z2
-	VSUBPS  (DX), Z2, Z2
-	VMULPS  (BX), Z2, Z2
+	VMOVUPS (DX), Z2
+	VSUBPS  (SI), Z2, Z2
+	VMULPS  (DI), Z2, Z2
 	VMINPS  Z2, Z1, Z2
 	VMAXPS  Z2, Z0, Z2
-	VMOVUPS Z2, (AX)
-	ADDQ    $0x00000040, AX
+	VMOVUPS Z2, (CX)
 	ADDQ    $0x00000040, CX
 	ADDQ    $0x00000040, DX
-	ADDQ    $0x00000040, BX
-	DECQ    DI
+	ADDQ    $0x00000040, SI
+	ADDQ    $0x00000040, DI
+	DECQ    R8
 	JNZ     full
 
 rest:
-	ANDQ      $0x0f, SI
+	MOVQ      BX, R8
+	ANDQ      $0x0f, R8
 	JZ        end
-	MOVL      $0x00000001, DI
-	SHLXL     SI, DI, DI
-	DECL      DI
-	KMOVW     DI, K1
-	VMOVUPS.Z (CX), K1, Z2
-	VMOVUPS.Z (DX), K1, Z3
+	MOVL      $0x00000001, R9
+	SHLXL     R8, R9, R9
+	DECL      R9
+	KMOVW     R9, K1
+	VMOVUPS.Z (DX), K1, Z2
+	VMOVUPS.Z (SI), K1, Z3
 	VSUBPS    Z3, Z2, Z2
-	VMOVUPS.Z (BX), K1, Z3
+	VMOVUPS.Z (DI), K1, Z3
 	VMULPS    Z3, Z2, Z2
 	VMINPS    Z2, Z1, Z2
 	VMAXPS    Z2, Z0, Z2
-	VMOVUPS   Z2, K1, (AX)
+	VMOVUPS   Z2, K1, (CX)
 
 end:
+	MOVQ BX, SI
+	ANDQ $0x0f, SI
+	LEAQ (CX)(SI*4), CX
+	LEAQ (DX)(SI*4), DX
+	DECQ AX
+	JNZ  row
 	VZEROUPPER
 	RET
 

@@ -672,22 +672,26 @@ func TestAddScaled(t *testing.T) {
 	})
 }
 
-func TestStandardise(t *testing.T) {
+func TestStandardiseRows(t *testing.T) {
 	sweep(t, func(t *testing.T, r *rand.Rand, n, off int, spoil bool) {
-		x, mean, invStd := random(r, n), random(r, n), random(r, n)
+		rows := 1 + r.IntN(4)
+		x, mean, invStd := random(r, rows*n), random(r, n), random(r, n)
 		for i := range x {
-			x[i], mean[i], invStd[i] = 10*x[i], 10*mean[i], invStd[i]+2
+			x[i] *= 10
+		}
+		for i := range mean {
+			mean[i], invStd[i] = 10*mean[i], invStd[i]+2
 		}
 		if spoil {
 			spoilSome(r, x, nan, inf, -inf)
 		}
-		want := make([]float32, n)
-		standardiseGeneric(want, x, mean, invStd, 6)
-		g := guard(make([]float32, n), off)
-		Standardise(g.x, guard(x, (off+3)%8).x, guard(mean, (off+5)%8).x, guard(invStd, off).x, 6)
-		g.check(t, "Standardise")
+		want := make([]float32, rows*n)
+		standardiseGeneric(rows, want, x, mean, invStd, 6)
+		g := guard(make([]float32, rows*n), off)
+		StandardiseRows(rows, g.x, guard(x, (off+3)%8).x, guard(mean, (off+5)%8).x, guard(invStd, off).x, 6)
+		g.check(t, "StandardiseRows")
 		// The same two operations a number, so the same bits.
-		near(t, fmt.Sprintf("Standardise of %d", n), g.x, want, func(int) float64 { return 0 })
+		near(t, fmt.Sprintf("StandardiseRows of %d by %d", rows, n), g.x, want, func(int) float64 { return 0 })
 	})
 }
 
@@ -824,7 +828,8 @@ func TestPanics(t *testing.T) {
 			"GatesTrain":      func() { GatesTrain(x, x, x, x[:3], x, 4) },
 			"GatesBackward":   func() { GatesBackward(x, x, x, x, x[:3], x, 4) },
 			"AddScaled":       func() { AddScaled(x, x[:3], 1) },
-			"Standardise":     func() { Standardise(x, x, x, x[:3], 1) },
+			"StandardiseRows": func() { StandardiseRows(16, x, x[:63], x[:4], x, 1) },
+			"invStd":          func() { StandardiseRows(1, x, x, x[:4], x[:3], 1) },
 			"NewTable":        func() { NewTable(make([]int8, 16), x[:3], 4) },
 			"SumLines id":     func() { SumLines(x, 4, table, []uint32{3, 16}, 0, []uint32{2}, x, 1) },
 			"SumLines empty":  func() { SumLines(x, 4, NewTable(nil, nil, 4), []uint32{0}, 0, []uint32{1}, x, 1) },
@@ -862,7 +867,7 @@ func TestNothingAllocates(t *testing.T) {
 			Step(m, a, k, in32, nil, rec32, c128, z, c128, h, 32)
 			SoftmaxRows(m, c, n, n)
 			Tanh(c)
-			Standardise(c, c, c, c, 6)
+			StandardiseRows(2, c, c, c[:51], c, 6)
 			SumLines(dst, 64, table, ids, 0, ids[2:], c, 1)
 		}
 		allocs := testing.AllocsPerRun(10, run)

@@ -573,10 +573,10 @@ func tanhAVX2(x *float32, n uintptr)
 //go:noescape
 func addScaledAVX2(dst *float32, x *float32, n uintptr, scale float32)
 
-// standardiseAVX2 is Standardise.
+// standardiseAVX2 is StandardiseRows.
 //
 //go:noescape
-func standardiseAVX2(dst *float32, x *float32, mean *float32, invStd *float32, n uintptr, limit float32)
+func standardiseAVX2(rows uintptr, dst *float32, x *float32, mean *float32, invStd *float32, n uintptr, limit float32)
 
 // sumLinesAVX2 is SumLines of lines ≥ 1 over count ≥ 1 ids, with ldd in bytes.
 // It prefetches 16 ids ahead and returns false at an id from rows on.
@@ -1683,10 +1683,10 @@ func tanhAVX512(x *float32, n uintptr)
 //go:noescape
 func addScaledAVX512(dst *float32, x *float32, n uintptr, scale float32)
 
-// standardiseAVX512 is Standardise.
+// standardiseAVX512 is StandardiseRows.
 //
 //go:noescape
-func standardiseAVX512(dst *float32, x *float32, mean *float32, invStd *float32, n uintptr, limit float32)
+func standardiseAVX512(rows uintptr, dst *float32, x *float32, mean *float32, invStd *float32, n uintptr, limit float32)
 
 // sumLinesAVX512 is SumLines of lines ≥ 1 over count ≥ 1 ids, with ldd in bytes.
 // It prefetches 16 ids ahead and returns false at an id from rows on.

@@ -605,14 +605,16 @@ func addScaled(v vector) {
 // standardise bounds by MINPS and MAXPS, which give their second operand where
 // one is a NaN: that must be the number.
 func standardise(v vector) {
-	TEXT("standardise"+v.isa, NOSPLIT, "func(dst, x, mean, invStd *float32, n uintptr, limit float32)")
-	Doc("standardise" + v.isa + " is Standardise.")
+	TEXT("standardise"+v.isa, NOSPLIT, "func(rows uintptr, dst, x, mean, invStd *float32, n uintptr, limit float32)")
+	Doc("standardise" + v.isa + " is StandardiseRows.")
 	Pragma("noescape")
-	dst, x, mean, invStd := param("dst"), param("x"), param("mean"), param("invStd")
+	rows, dst, x, n := param("rows"), param("dst"), param("x"), param("n")
 	low, high := v.zero(), v.reg()
 	VBROADCASTSS(slot("limit").(Mem), high)
 	VSUBPS(high, low, low)
-	v.sweep("", param("n"), []Register{dst, x, mean, invStd}, func(l lanes) {
+	Label("row")
+	mean, invStd := param("mean"), param("invStd")
+	v.sweep("", n, []Register{dst, x, mean, invStd}, func(l lanes) {
 		r := l.load(Mem{Base: x})
 		VSUBPS(l.operand(Mem{Base: mean}), r, r)
 		VMULPS(l.operand(Mem{Base: invStd}), r, r)
@@ -620,6 +622,14 @@ func standardise(v vector) {
 		VMAXPS(r, low, r)
 		l.store(r, Mem{Base: dst})
 	})
+	// On to the next row from where the full vectors end.
+	left := GP64()
+	MOVQ(n, left)
+	ANDQ(Imm(uint64(v.lanes-1)), left)
+	LEAQ(Mem{Base: dst, Index: left, Scale: 4}, dst)
+	LEAQ(Mem{Base: x, Index: left, Scale: 4}, x)
+	DECQ(rows)
+	JNZ(LabelRef("row"))
 	VZEROUPPER()
 	RET()
 }
