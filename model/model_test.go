@@ -223,17 +223,18 @@ func TestWeightsValidate(t *testing.T) {
 }
 
 func TestQuantizeTable(t *testing.T) {
-	const rows, d = 40, 7
+	const rows, d = 4000, 7
 	r := rand.New(rand.NewPCG(3, 4))
 	table := make([]float32, rows*d)
 	for i := range table {
-		table[i] = float32(r.NormFloat64())
+		table[i] = float32(r.NormFloat64() * float64(1+i/d%300))
 	}
 	clear(table[d : 2*d]) // a row that training never touched
 	for j := range d {
 		table[2*d+j] = 40e-45 * float32(j) // next to nothing beside the others
 	}
 	q, scale := QuantizeTable(table, rows, d)
+	rounded := make([]float32, rows*d)
 	for i, v := range table {
 		s := scale[i/d]
 		off := v - s*float32(q[i])
@@ -259,6 +260,15 @@ func TestQuantizeTable(t *testing.T) {
 		}
 		if least := top / 127; float64(s) > least+unit {
 			t.Errorf("scale[%d] = %g, more than a multiple of %g above %g", r, s, unit, least)
+		}
+	}
+	for i, v := range q {
+		rounded[i] = scale[i/d] * float32(v)
+	}
+	again, scale2 := QuantizeTable(rounded, rows, d)
+	for i, v := range again {
+		if got := scale2[i/d] * float32(v); got != rounded[i] {
+			t.Errorf("table[%d] = %g was rounded to %g and then to %g", i, table[i], rounded[i], got)
 		}
 	}
 	if scale[1] != 0 {

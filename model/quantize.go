@@ -4,9 +4,10 @@ import "math"
 
 // QuantizeTable rounds table, [rows, d], to int8 with one scale a row:
 // table[r,j] ≈ scale[r]·q[r,j], off by at most scale[r]/2, with q in ±127. The
-// scales are the least whole multiples, up to 255, of one power of two, so that
-// kernel.SumLines can add whole numbers. The largest is 128 times that power or
-// more, and a row of zeros has scale 0. The numbers must be finite.
+// scales are whole multiples, up to 255, of one power of two, so that
+// kernel.SumLines can add whole numbers; the largest is 128 times that power or
+// more. A row of zeros has scale 0. Rounding what was rounded so before
+// changes nothing. The numbers must be finite.
 func QuantizeTable(table []float32, rows, d int) (q []int8, scale []float32) {
 	if len(table) != rows*d {
 		panic("model: QuantizeTable: table is not [rows, d]")
@@ -16,16 +17,33 @@ func QuantizeTable(table []float32, rows, d int) (q []int8, scale []float32) {
 	unit := max(math.SmallestNonzeroFloat32, powerAbove(top(table)/127/255))
 	for r := range rows {
 		row := table[r*d : (r+1)*d]
-		s := unit * math.Ceil(top(row)/127/unit)
-		if s == 0 {
+		m := math.Ceil(top(row) / 127 / unit)
+		if m == 0 {
 			continue
 		}
+		// A row that was rounded before may have lost its largest number's last
+		// part, and its scale be one multiple more.
+		if m < 255 && !allMultiples(row, m*unit) && allMultiples(row, (m+1)*unit) {
+			m++
+		}
+		s := m * unit
 		scale[r] = float32(s)
 		for j, v := range row {
 			q[r*d+j] = int8(math.RoundToEven(float64(v) / s))
 		}
 	}
 	return q, scale
+}
+
+// allMultiples reports whether each number is a whole multiple of s, give or
+// take a thousandth.
+func allMultiples(x []float32, s float64) bool {
+	for _, v := range x {
+		if n := float64(v) / s; math.Abs(n-math.Round(n)) > 1e-3 {
+			return false
+		}
+	}
+	return true
 }
 
 // top is the largest magnitude.

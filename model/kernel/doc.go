@@ -22,7 +22,8 @@
 //   - On one instruction set a result depends on its own operands only: a row
 //     of Gemm or Gates has the same bits whatever the number of rows and
 //     wherever it stands among them. Other instruction sets agree within
-//     rounding.
+//     rounding, and so do, in SumLines of a Table with multiples, processors with
+//     AVX-512 that have VNNI and those that do not.
 //   - Any size from 0 up works; none needs to be a multiple of anything.
 //   - Nothing is allocated, except by Pack, PackTrans and NewPacked, and nothing started:
 //     a call runs on the calling goroutine. Calls may run at the same time
