@@ -9,7 +9,8 @@ import "slices"
 //
 // and goes through the Layers; a line's logits are
 // [states of the last layer; x]·OutputWeights + OutputBias, with one softmax
-// a head.
+// a head. Training ends with matrices rounded to bfloat16 (RoundBFloat16), but any
+// numbers do.
 type Weights struct {
 	Config Config
 

@@ -151,8 +151,8 @@ func (p *Packed) RepackTrans(b []float32, ldb int) {
 
 // Gemm computes c = a·b, or c += a·b where accumulate: a is [m, b.K] with rows
 // lda apart, c is [m, b.N] with rows ldc apart. The sum over K runs in order
-// and from zero, but for few columns; c is added last. A row's result does not depend on m or on
-// the row's place.
+// and from zero, where columns are not few; c is added last. A row's result does
+// not depend on m or on the row's place.
 func Gemm(m int, a []float32, lda int, b *Packed, c []float32, ldc int, accumulate bool) {
 	if accumulate {
 		gemmSum(m, term{a, lda, b}, term{}, c, ldc, c, ldc)
@@ -168,8 +168,8 @@ func GemmBias(m int, a []float32, lda int, b *Packed, bias []float32, c []float3
 }
 
 // Gemm2 computes c = a1·b1 + a2·b2 + bias, as one sum over the rows of b1 and
-// then those of b2: both packed for one instruction set, b1.N = b2.N. bias
-// [b1.N] may be nil, which is zero.
+// then those of b2, but for few columns: both packed by PackTwo. bias [b1.N] may
+// be nil, which is zero.
 func Gemm2(m int, a1 []float32, lda1 int, b1 *Packed, a2 []float32, lda2 int, b2 *Packed, bias []float32, c []float32, ldc int) {
 	if b1.N != b2.N || !b1.matches(b2) {
 		panic("kernel: Gemm2 of matrices that do not match")
@@ -263,7 +263,7 @@ func GatesRows(rows int, z []float32, ldz int, c []float32, ldc int, h []float32
 
 // Step is a step of an LSTM for m rows: Gates of x·input + before·recurrent +
 // bias, with x [m, input.K], before and h [m, hidden] and c [m, hidden] in rows
-// ldx and hidden apart. before may be nil, which is zero, or share memory with
+// ldx and hidden apart, the matrices packed by PackTwo. before may be nil, which is zero, or share memory with
 // h. z [m, 4·hidden] is room for the pre-activations.
 func Step(m int, x []float32, ldx int, input *Packed, before []float32, recurrent *Packed, bias, z, c, h []float32, hidden int) {
 	if input.N != 4*hidden || recurrent.N != 4*hidden || recurrent.K != hidden || !input.matches(recurrent) {
