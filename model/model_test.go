@@ -276,6 +276,36 @@ func TestQuantizeTable(t *testing.T) {
 	}
 }
 
+// Of the two bfloat16 numbers around x, one not farther away than the other is
+// taken, the even one where both are as far.
+func TestRoundBFloat16(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	inf := float32(math.Inf(1))
+	x := []float32{0, 1, 1 + 1.0/256, 1 + 3.0/256, -1 - 1.0/256, 1e-45, 3.3e38, inf, -inf, float32(math.NaN()), math.Float32frombits(0x7fffffff)}
+	for range 10000 {
+		x = append(x, float32(r.NormFloat64()*math.Exp2(float64(r.IntN(60)-30))))
+	}
+	for i, y := range RoundBFloat16(x) {
+		v := x[i]
+		if v != v || math.IsInf(float64(v), 0) {
+			if math.Float32bits(y) != math.Float32bits(v) {
+				t.Errorf("%v became %v", v, y)
+			}
+			continue
+		}
+		low := math.Float32bits(v) &^ 0xffff // toward 0
+		around := [2]float32{math.Float32frombits(low), math.Float32frombits(low + 0x10000)}
+		far := [2]float64{math.Abs(float64(v) - float64(around[0])), math.Abs(float64(v) - float64(around[1]))}
+		want := around[0]
+		if far[1] < far[0] || far[1] == far[0] && low>>16&1 == 1 {
+			want = around[1]
+		}
+		if y != want {
+			t.Errorf("%v became %v; %v is the nearest", v, y, want)
+		}
+	}
+}
+
 func TestAppendLines(t *testing.T) {
 	src := &Batch{
 		IDs:        []uint32{1, 2, 3, 4, 5, 6},

@@ -21,7 +21,7 @@ const (
 	amxTile  = 512 // numbers in a tile of b
 )
 
-// The arguments of gemmAMX, with distances in bytes; aliases because the
+// The arguments of gemmAMX1x1 and its like, with distances in bytes; aliases because the
 // assembly's declaration spells the types out.
 type (
 	amxCall = struct {
@@ -101,6 +101,7 @@ func amxIndex(k, j, K, parts int) int {
 // many parts.
 func repackAMX(p *Packed, b []float32, stepK, stepJ, parts int) {
 	p.parts, p.half = parts, grow(p.half, amxSize(p.K, p.N)*parts)
+	clear(p.half)
 	for j := range p.N {
 		for k := range p.K {
 			at, rest := amxIndex(k, j, p.K, parts), b[k*stepK+j*stepJ]
@@ -175,8 +176,15 @@ func gemmAMXRows(m int, x, y term, add []float32, ldadd int, c []float32, ldc in
 // gates of a block are computed among the products of the next. It returns
 // false where it cannot.
 func step(m int, x, y term, bias, z, c, h []float32, hidden int) bool {
-	if !x.b.OnTiles() || hidden%amxWidth != 0 || m > chunkRowsAMX {
+	if !x.b.OnTiles() || hidden%amxWidth != 0 {
 		return false
+	}
+	for n := chunkRowsAMX; m > n; m -= n {
+		step(n, x, y, bias, z, c, h, hidden)
+		x.a, c, h = x.a[n*x.lda:], c[n*hidden:], h[n*hidden:]
+		if y.b != nil {
+			y.a = y.a[n*y.lda:]
+		}
 	}
 	const width = 4 * amxWidth
 	gate := uintptr(4 * hidden) // bytes from one of bias to the next, and from one row of c or h to the next

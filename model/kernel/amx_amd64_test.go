@@ -57,7 +57,7 @@ func TestSplitRows(t *testing.T) {
 // stepGates is what Step does with z, whose blocks of units go through the gates
 // beside tiles one by one.
 func stepGates(m int, z, c, h []float32, hidden int) {
-	if p := active.parts(); p == 0 || p == 3 || hidden%amxWidth != 0 || m > chunkRowsAMX {
+	if p := active.parts(); p == 0 || p == 3 || hidden%amxWidth != 0 {
 		GatesRows(m, z, 4*hidden, c, hidden, h, hidden, hidden)
 		return
 	}

@@ -16,8 +16,8 @@
 // products where the packed numbers are bfloat16 themselves, as those of trained
 // models are; amx8 rounds to one, and is never chosen unasked (Henry, Tang and
 // Heinecke 2019, Leveraging the bfloat16 Artificial Intelligence Datatype). Sums
-// are in float32. Beside products of amx and amx8, tanh and σ are cubics that are
-// off by 5e-6 at most.
+// are in float32. In Step of amx and amx8, tanh and σ of a hidden size in whole
+// 32s are cubics that are off by 5e-6 at most.
 //
 // Promises:
 //

@@ -11,7 +11,7 @@ const (
 	isaAVX2
 	isaAVX512
 	isaAMX24 // products on matrix tiles, of numbers in three parts of 8 bits; all else as AVX-512
-	isaAMX   // of two parts
+	isaAMX   // of two parts; gates in Step as the tiles are
 	isaAMX8  // of one, a bfloat16; by name only
 )
 

@@ -2011,7 +2011,7 @@ func gemmAMX2x1(call *struct {
 //
 //	for r < vectors/2: Gates(z[r], c[r], h[r], 32)
 //
-// within 2e-5, with rows of c and h ld bytes apart and those of z 4·32 numbers.
+// within 2e-5 times max(1, |c|) for finite c, with rows of c and h ld bytes apart and those of z 4·32 numbers.
 //
 //go:noescape
 func gatesTiles(vectors uintptr, z *float32, c *float32, h *float32, ld uintptr)

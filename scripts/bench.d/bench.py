@@ -362,6 +362,8 @@ class Bench:
         self.say('\nTo hold (of this run: %d rounds, of the network %d, %.0f s)' % (self.args.rounds, SHORT * self.args.rounds, time.perf_counter() - begin))
         for what, value, bound in self.held:
             self.say('  %-4s %6.2f of %-5g %s' % ('yes' if value >= bound else 'NO', value, bound, what))
+        if self.amx and 'x' in wanted and ('x', 'bfloat16') not in self.have:
+            self.say('  not measured: model only, bfloat16, H=96 (of 1.5) and H=256 (of 2)')
         self.say('load after the run: %.1f' % os.getloadavg()[0])
         path = pathlib.Path(self.args.out)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -137,7 +137,7 @@ func gatesOfTiles() {
 	TEXT("gatesTiles", NOSPLIT, "func(vectors uintptr, z, c, h *float32, ld uintptr)")
 	Doc("gatesTiles is", "",
 		"\tfor r < vectors/2: Gates(z[r], c[r], h[r], 32)", "",
-		"within 2e-5, with rows of c and h ld bytes apart and those of z 4·32 numbers.")
+		"within 2e-5 times max(1, |c|) for finite c, with rows of c and h ld bytes apart and those of z 4·32 numbers.")
 	Pragma("noescape")
 	k := newTileGates()
 	n, z, c, h, ld := param("vectors"), param("z"), param("c"), param("h"), param("ld")
