@@ -35,7 +35,7 @@ func sumLines(v vector, quantised bool) {
 	pos, column := GP64(), GP64()
 	// The rest stays on the stack: there are too few registers.
 	first, count, rows := slot("first"), slot("count"), slot("rows")
-	ends, weights, groups, lines := slot("groupEnd"), slot("groupScale"), slot("groups"), slot("lines")
+	ends, weights, groups := slot("groupEnd"), slot("groupScale"), slot("groups")
 
 	// walk adds the line's rows to acc, columns of the table from tab+column.
 	walk := func(label string, load func(), fetch func(row Mem), each func(row Mem, w VecVirtual), store func()) {
@@ -148,11 +148,17 @@ func sumLines(v vector, quantised bool) {
 	MOVQ(pos, first)
 	ADDQ(slot("ldd"), dst)
 	step := GP64()
-	MOVQ(groups, step)
+	nextLine(step)
+}
+
+// nextLine ends SumLines' loop over lines, and the function; step is a register
+// to use.
+func nextLine(step Register) {
+	MOVQ(slot("groups"), step)
 	SHLQ(Imm(2), step)
-	ADDQ(step, ends)
-	ADDQ(step, weights)
-	DECQ(lines)
+	ADDQ(step, slot("groupEnd"))
+	ADDQ(step, slot("groupScale"))
+	DECQ(slot("lines"))
 	JNZ(LabelRef("line"))
 	ok := GP8()
 	MOVB(U8(1), ok)

@@ -25,7 +25,7 @@ func sumLinesVNNI() {
 	tab, multiples, ids, d, rows := param("table"), param("multiples"), param("ids"), param("d"), param("rows")
 	// The rest stays on the stack: there are too few registers.
 	dst, first, lastAhead, columns := slot("dst"), slot("first"), slot("count"), AllocLocal(8)
-	ends, weights, groups, lines := slot("groupEnd"), slot("groupScale"), slot("groups"), slot("lines")
+	ends, weights, groups := slot("groupEnd"), slot("groupScale"), slot("groups")
 	unit := XMM()
 	Load(Param("unit"), unit)
 	var sums, acc, x [4]VecVirtual
@@ -172,23 +172,7 @@ func sumLinesVNNI() {
 	MOVQ(d, step)
 	SHLQ(Imm(2), step)
 	SUBQ(step, dst)
-	MOVQ(groups, step)
-	SHLQ(Imm(2), step)
-	ADDQ(step, ends)
-	ADDQ(step, weights)
-	DECQ(lines)
-	JNZ(LabelRef("line"))
-	ok := GP8()
-	MOVB(U8(1), ok)
-	Store(ok, Return("ok"))
-	VZEROUPPER()
-	RET()
-	Label("bad")
-	no := GP8()
-	XORB(no, no)
-	Store(no, Return("ok"))
-	VZEROUPPER()
-	RET()
+	nextLine(step)
 }
 
 // transpose turns a matrix of 4 by 4 lanes of 128 bits.
