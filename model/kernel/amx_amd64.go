@@ -43,18 +43,18 @@ type (
 	// amxStep makes the call one for a step of an LSTM where units is not 0.
 	amxStep = struct {
 		units    uintptr  // blocks of 32
-		turns    uintptr  // of the gates, in the products of a block
-		vectors  uintptr  // of a block: of 16 units in a row
+		pace     uintptr  // of a block's gates: bytes of pre-activations a turn
+		ahead    uintptr  // where the first turn begins, so that the last one ends with the block; at most 0
 		other    *float32 // takes c's place in every second block
 		state, h *float32 // c and h of the LSTM
 		ld       uintptr  // of both
 	}
-	// amxGates is a block whose products are done and whose gates are not.
+	// amxGates is a block whose products are done and whose gates are not; its
+	// pointers are those of the next row.
 	amxGates = struct {
-		vectors     uintptr
+		pace        uintptr
+		due         uintptr // where z should be by now
 		z, state, h *float32
-		//lint:ignore U1000 the assembly counts there
-		done, due uintptr
 	}
 	amxProduct = struct {
 		blocks uintptr // of 32 in K
@@ -206,7 +206,7 @@ func step(m int, x, y term, bias, z, c, h []float32, hidden int) bool {
 	if x.b.parts > 1 {
 		products = products * (products + 1) / 2
 	}
-	t.step.turns = t.panels * (t.first.blocks + t.second.blocks) * uintptr(products)
+	turns := t.panels * (t.first.blocks + t.second.blocks) * uintptr(products)
 	for row := 0; row < m; row += amxRows {
 		rows := min(amxRows, m-row)
 		configure(&config, rows, amxWidth)
@@ -216,15 +216,18 @@ func step(m int, x, y term, bias, z, c, h []float32, hidden int) bool {
 		if y.b != nil {
 			offset(&t.second, buf.y, y, row, 0)
 		}
-		t.step.units, t.step.vectors = uintptr(hidden/amxWidth), uintptr(2*rows)
+		size := uintptr(4 * width * rows)
+		t.step.units, t.step.pace = uintptr(hidden/amxWidth), (size+turns-1)/turns
+		t.step.ahead = size - turns*t.step.pace
 		t.step.state, t.step.h = &c[row*hidden], &h[row*hidden]
 		multiply(&t, x.b)
 	}
 	amxBuffers.Put(buf)
+	rows := (m-1)%amxRows + 1 // of the last block
 	if last := &t.waiting; x.b.isa.parts() < 3 {
-		gatesTiles(last.vectors, last.z, last.state, last.h, gate)
+		gatesTiles(uintptr(2*rows), last.z, last.state, last.h, gate)
 	} else {
-		gatesAVX512(last.vectors/2, last.z, 4*width, last.state, gate, last.h, gate, amxWidth)
+		gatesAVX512(uintptr(rows), last.z, 4*width, last.state, gate, last.h, gate, amxWidth)
 	}
 	return true
 }

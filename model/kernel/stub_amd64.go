@@ -1761,21 +1761,20 @@ func gemmAMX1x1(call *struct {
 	}
 	end  uintptr
 	step struct {
-		units   uintptr
-		turns   uintptr
-		vectors uintptr
-		other   *float32
-		state   *float32
-		h       *float32
-		ld      uintptr
+		units uintptr
+		pace  uintptr
+		ahead uintptr
+		other *float32
+		state *float32
+		h     *float32
+		ld    uintptr
 	}
 	waiting struct {
-		vectors uintptr
-		z       *float32
-		state   *float32
-		h       *float32
-		done    uintptr
-		due     uintptr
+		pace  uintptr
+		due   uintptr
+		z     *float32
+		state *float32
+		h     *float32
 	}
 })
 
@@ -1837,21 +1836,20 @@ func gemmAMX2x2(call *struct {
 	}
 	end  uintptr
 	step struct {
-		units   uintptr
-		turns   uintptr
-		vectors uintptr
-		other   *float32
-		state   *float32
-		h       *float32
-		ld      uintptr
+		units uintptr
+		pace  uintptr
+		ahead uintptr
+		other *float32
+		state *float32
+		h     *float32
+		ld    uintptr
 	}
 	waiting struct {
-		vectors uintptr
-		z       *float32
-		state   *float32
-		h       *float32
-		done    uintptr
-		due     uintptr
+		pace  uintptr
+		due   uintptr
+		z     *float32
+		state *float32
+		h     *float32
 	}
 })
 
@@ -1913,21 +1911,20 @@ func gemmAMX3x3(call *struct {
 	}
 	end  uintptr
 	step struct {
-		units   uintptr
-		turns   uintptr
-		vectors uintptr
-		other   *float32
-		state   *float32
-		h       *float32
-		ld      uintptr
+		units uintptr
+		pace  uintptr
+		ahead uintptr
+		other *float32
+		state *float32
+		h     *float32
+		ld    uintptr
 	}
 	waiting struct {
-		vectors uintptr
-		z       *float32
-		state   *float32
-		h       *float32
-		done    uintptr
-		due     uintptr
+		pace  uintptr
+		due   uintptr
+		z     *float32
+		state *float32
+		h     *float32
 	}
 })
 
@@ -1989,21 +1986,20 @@ func gemmAMX2x1(call *struct {
 	}
 	end  uintptr
 	step struct {
-		units   uintptr
-		turns   uintptr
-		vectors uintptr
-		other   *float32
-		state   *float32
-		h       *float32
-		ld      uintptr
+		units uintptr
+		pace  uintptr
+		ahead uintptr
+		other *float32
+		state *float32
+		h     *float32
+		ld    uintptr
 	}
 	waiting struct {
-		vectors uintptr
-		z       *float32
-		state   *float32
-		h       *float32
-		done    uintptr
-		due     uintptr
+		pace  uintptr
+		due   uintptr
+		z     *float32
+		state *float32
+		h     *float32
 	}
 })
 

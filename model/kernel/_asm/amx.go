@@ -17,8 +17,8 @@ import (
 // their fields in bytes.
 const (
 	amxProductType = "struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel, next uintptr}"
-	amxStepType    = "struct{units, turns, vectors uintptr; other, state, h *float32; ld uintptr}"
-	amxGatesType   = "struct{vectors uintptr; z, state, h *float32; done, due uintptr}"
+	amxStepType    = "struct{units, pace, ahead uintptr; other, state, h *float32; ld uintptr}"
+	amxGatesType   = "struct{pace, due uintptr; z, state, h *float32}"
 	amxCallType    = "struct{config *[64]byte; c *float32; ldc uintptr; add *float32; ldadd, addPanel, rowBlocks, panels, lower, right uintptr; first, second " + amxProductType + "; end uintptr; step " + amxStepType + "; waiting " + amxGatesType + "}"
 
 	amxConfig, amxC, amxLDC, amxAdd, amxLDAdd, amxAddPanel = 0, 8, 16, 24, 32, 40
@@ -26,10 +26,10 @@ const (
 	amxFirst, amxSecond                                    = 80, 128
 	amxBlocks, amxA, amxLDA, amxB, amxPanel, amxNext       = 0, 8, 16, 24, 32, 40
 	amxProductLength                                       = 48
-	amxUnits, amxTurns, amxVectors                         = 184, 192, 200
+	amxUnits, amxPace, amxAhead                            = 184, 192, 200
 	amxOther, amxState, amxH, amxLDState                   = 208, 216, 224, 232
-	amxWaiting, amxWaitingZ, amxWaitingState, amxWaitingH  = 240, 248, 256, 264
-	amxDone, amxDue                                        = 272, 280
+	amxWaitingPace, amxDue                                 = 240, 248
+	amxWaitingZ, amxWaitingState, amxWaitingH              = 256, 264, 272
 )
 
 // raw writes an instruction as bytes.
@@ -135,6 +135,7 @@ func amx(aParts, bParts int) {
 	g, stride, panel, block := RDI, R8, R13, R15
 	a, lower, lda, b, k, product := RAX, RSI, RBX, RCX, RDX, R9
 	c, below, ldc := R10, R12, R11
+	z, state, h, due := R10, R11, R12, R14 // while products run
 	Load(Param("call"), g)
 	field := func(offset int) Mem { return Mem{Base: g, Disp: offset} }
 	// where runs f where the call has the part that a field tells of.
@@ -171,15 +172,15 @@ func amx(aParts, bParts int) {
 	MOVQ(U32(64), stride)
 	CMPQ(field(amxUnits), Imm(0))
 	JE(LabelRef("units"))
-	var units interface {
-		gates(l lanes, z func(i int) Op, c, h Mem)
-	}
+	var units func(z func(i int) Op, c, h Mem) code
 	if aParts < 3 {
-		units = newTileGates()
+		units = newTileGates().gates
 	} else {
 		whole := avx512.gateConstants()
 		whole.reciprocal = true
-		units = whole
+		units = func(z func(i int) Op, c, h Mem) code {
+			return code{func() { whole.gates(lanes{avx512, nil}, z, c, h) }}
+		}
 	}
 	Label("units")
 	XORQ(panel, panel)
@@ -204,6 +205,10 @@ func amx(aParts, bParts int) {
 		where(amxRight, func() { tileLoad(3, below, ldc, 64) })
 	})
 	Label("multiply")
+	MOVQ(field(amxWaitingZ), z)
+	MOVQ(field(amxWaitingState), state)
+	MOVQ(field(amxWaitingH), h)
+	MOVQ(field(amxDue), due)
 	LEAQ(Mem{Base: g, Disp: amxFirst}, product)
 	// A block of 32 in K of a's parts and of b's: the parts of a row stand side
 	// by side, 64 bytes each; those of b's two tiles follow each other.
@@ -220,88 +225,114 @@ func amx(aParts, bParts int) {
 	MOVQ(lda, lower)
 	SHLQ(Imm(4), lower)
 	ADDQ(a, lower)
-	// gates takes its turn: of the vectors that wait, it computes as many as
-	// spread all of them over the turns.
-	gates := func() {
-		z, state, h, at := R10, R11, R12, R14
-		count++
-		next, none := fmt.Sprintf("next%d", count), fmt.Sprintf("none%d", count)
-		MOVQ(field(amxWaiting), at)
-		TESTQ(at, at)
-		JZ(LabelRef(none))
-		ADDQ(at, field(amxDue))
-		Label(next)
-		MOVQ(field(amxTurns), at)
-		CMPQ(field(amxDue), at)
-		JCS(LabelRef(none))
-		SUBQ(at, field(amxDue))
-		// Two vectors make a row of the 32 units.
-		MOVQ(field(amxDone), at)
-		INCQ(field(amxDone))
-		MOVQ(at, z)
-		ANDQ(Imm(1), z)
-		SHLQ(Imm(6), z)
-		SHRQ(Imm(1), at)
-		MOVQ(at, h)
-		SHLQ(Imm(9), h)
-		IMULQ(field(amxLDState), at)
-		ADDQ(z, at)
-		ADDQ(h, z)
-		ADDQ(field(amxWaitingZ), z)
-		MOVQ(field(amxWaitingState), state)
-		MOVQ(field(amxWaitingH), h)
-		units.gates(lanes{avx512, nil}, func(i int) Op { return Mem{Base: z, Disp: 128 * i} },
-			Mem{Base: state, Index: at, Scale: 1}, Mem{Base: h, Index: at, Scale: 1})
-		JMP(LabelRef(next))
-		Label(none)
+	// row is the gates of a row of the block that waits.
+	row := func() code {
+		var c code
+		for _, at := range []int{0, 64} {
+			c = append(c, units(func(i int) Op { return Mem{Base: z, Disp: 128*i + at} },
+				Mem{Base: state, Disp: at}, Mem{Base: h, Disp: at})...)
+		}
+		return append(c,
+			func() { ADDQ(U32(4*128), z) },
+			func() { ADDQ(field(amxLDState), state) },
+			func() { ADDQ(field(amxLDState), h) })
 	}
-	// A block of whole tiles goes its own way, without questions.
-	inner := func(where func(offset int, f func())) {
+	// inner writes the products of a block in K. With gates, rows of the block
+	// that waits go among them, until they are as far as they should be by now:
+	// one of them instruction by instruction, for a clump of gates keeps what
+	// stands behind it from the multipliers of tiles.
+	inner := func(gates bool, where func(offset int, f func())) {
 		inA, inB := -1, -1
 		for _, p := range order {
 			i, j := p[0], p[1]
-			if i != inA {
-				tileLoad(4, a, lda, 64*i)
-			}
-			if j != inB {
-				tileStream(6, b, stride, 2048*j)
-			}
-			tileMultiply(0, 4, 6)
-			where(amxRight, func() {
-				if j != inB {
-					tileStream(7, b, stride, 2048*j+1024)
-				}
-				tileMultiply(1, 4, 7)
-			})
-			where(amxLower, func() {
-				if i != inA {
-					tileLoad(5, lower, lda, 64*i)
-				}
-				tileMultiply(2, 5, 6)
-				where(amxRight, func() { tileMultiply(3, 5, 7) })
-			})
+			newA, newB := i != inA, j != inB
 			inA, inB = i, j
-			gates()
+			products := code{
+				func() {
+					if newA {
+						tileLoad(4, a, lda, 64*i)
+					}
+					if newB {
+						tileStream(6, b, stride, 2048*j)
+					}
+					tileMultiply(0, 4, 6)
+				},
+				func() {
+					where(amxRight, func() {
+						if newB {
+							tileStream(7, b, stride, 2048*j+1024)
+						}
+						tileMultiply(1, 4, 7)
+					})
+				},
+				func() {
+					where(amxLower, func() {
+						if newA {
+							tileLoad(5, lower, lda, 64*i)
+						}
+						tileMultiply(2, 5, 6)
+					})
+				},
+				func() { where(amxLower, func() { where(amxRight, func() { tileMultiply(3, 5, 7) }) }) },
+			}
+			if !gates {
+				products.write()
+				continue
+			}
+			count++
+			plain, more, done := fmt.Sprintf("plain%d", count), fmt.Sprintf("more%d", count), fmt.Sprintf("done%d", count)
+			ADDQ(field(amxWaitingPace), due)
+			CMPQ(z, due)
+			JGE(LabelRef(plain))
+			r := row()
+			for n, f := range products {
+				f()
+				r[len(r)*n/len(products) : len(r)*(n+1)/len(products)].write()
+			}
+			Label(more)
+			CMPQ(z, due)
+			JGE(LabelRef(done))
+			row().write()
+			JMP(LabelRef(more))
+			Label(plain)
+			products.write()
+			Label(done)
 		}
 		ADDQ(U32(64*aParts), a)
 		ADDQ(U32(64*aParts), lower)
 		ADDQ(U32(2048*bParts), b)
 		DECQ(k)
 	}
-	MOVQ(field(amxLower), R14)
-	TESTQ(R14, field(amxRight))
-	JZ(LabelRef("some"))
+	// Whole tiles go their own way, without questions; steps of an LSTM always
+	// have both columns.
+	always := func(_ int, f func()) { f() }
+	CMPQ(field(amxRight), Imm(0))
+	JE(LabelRef("some"))
+	CMPQ(field(amxLower), Imm(0))
+	JE(LabelRef("upper"))
 	Label("all")
-	inner(func(_ int, f func()) { f() })
+	inner(true, always)
 	JNZ(LabelRef("all"))
 	JMP(LabelRef("multiplied"))
+	Label("upper")
+	inner(true, func(offset int, f func()) {
+		if offset == amxRight {
+			f()
+		}
+	})
+	JNZ(LabelRef("upper"))
+	JMP(LabelRef("multiplied"))
 	Label("some")
-	inner(where)
+	inner(false, where)
 	JNZ(LabelRef("some"))
 	Label("multiplied")
 	ADDQ(Imm(amxProductLength), product)
 	CMPQ(Mem{Base: product, Disp: amxBlocks}, Imm(0))
 	JNE(LabelRef("product"))
+	MOVQ(z, field(amxWaitingZ))
+	MOVQ(state, field(amxWaitingState))
+	MOVQ(h, field(amxWaitingH))
+	MOVQ(due, field(amxDue))
 	point(amxC, amxLDC)
 	tileStore(0, c, ldc, 0)
 	where(amxRight, func() { tileStore(1, c, ldc, 64) })
@@ -322,13 +353,15 @@ func amx(aParts, bParts int) {
 		MOVQ(field(from), a)
 		MOVQ(a, field(to))
 	}
-	move(amxVectors, amxWaiting)
+	move(amxPace, amxWaitingPace)
 	move(amxState, amxWaitingState)
 	move(amxH, amxWaitingH)
-	move(amxC, amxWaitingZ)
-	move(amxOther, amxC)
-	move(amxWaitingZ, amxOther)
-	MOVQ(U32(0), field(amxDone))
+	MOVQ(field(amxOther), b)
+	move(amxC, amxOther)
+	MOVQ(b, field(amxC))
+	MOVQ(a, field(amxWaitingZ))
+	ADDQ(field(amxAhead), a)
+	MOVQ(a, field(amxDue))
 	DECQ(field(amxUnits))
 	JZ(LabelRef("end"))
 	for _, pointer := range []int{amxAdd, amxState, amxH} {

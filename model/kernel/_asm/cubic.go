@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
@@ -73,31 +74,45 @@ func interpolate(f func(float64) float64, x, r float64) (c [4]float64) {
 	return c
 }
 
-// of returns f(x) in a new register; abs has all bits but the sign. A NaN stays
-// one: MIN returns its last operand then.
-func (k *cubics) of(x Op, abs VecVirtual) VecVirtual {
+// code is instructions, each written by a function, so that those of others can
+// stand among them.
+type code []func()
+
+// write writes c.
+func (c code) write() {
+	for _, f := range c {
+		f()
+	}
+}
+
+// of computes f(x) into p; abs has all bits but the sign. A NaN stays one: MIN
+// returns its last operand then.
+func (k *cubics) of(x Op, abs, p VecVirtual) code {
 	v := avx512
-	y, n, p := v.reg(), v.reg(), v.reg()
-	VANDPS(x, abs, y)
-	VMINPS(y, k.hi, y)
-	VADDPS(k.magic, y, n)
-	for i, c := range k.coef {
+	y, n := v.reg(), v.reg()
+	c := code{
+		func() { VANDPS(x, abs, y) },
+		func() { VMINPS(y, k.hi, y) },
+		func() { VADDPS(k.magic, y, n) },
+	}
+	for i, coef := range k.coef {
 		at := v.reg()
-		if i == 3 {
+		switch i {
+		case 0:
+			at = p
+		case 3:
 			at = n
-		} else {
-			VMOVAPS(n, at)
 		}
-		VPERMI2PS(c[1], c[0], at)
+		if i < 3 {
+			c = append(c, func() { VMOVAPS(n, at) })
+		}
+		c = append(c, func() { VPERMI2PS(coef[1], coef[0], at) })
 		if i > 0 {
-			VFMADD213PS(at, y, p)
-		} else {
-			p = at
+			c = append(c, func() { VFMADD213PS(at, y, p) })
 		}
 	}
 	// The sign of x: p or (x and not abs).
-	VPTERNLOGD(Imm(0xf2), x, abs, p)
-	return p
+	return append(c, func() { VPTERNLOGD(Imm(0xf2), x, abs, p) })
 }
 
 // tileGates are the constants of the gates beside tiles.
@@ -117,19 +132,29 @@ func newTileGates() *tileGates {
 	}
 }
 
-func (k *tileGates) gates(l lanes, z func(i int) Op, c, h Mem) {
-	cell := avx512.reg()
-	g, i := k.tanh.of(z(2), k.abs), k.sigmoid.of(z(0), k.abs)
-	VMOVUPS(c, cell)
-	VMULPS(g, i, i)
-	VADDPS(cell, g, g)
-	VFMADD231PS(k.sigmoid.of(z(1), k.abs), cell, i)
-	VFMADD231PS(k.half, g, i)
-	l.store(i, c)
-	t, o := k.tanh.of(i, k.abs), k.sigmoid.of(z(3), k.abs)
-	VMULPS(t, o, o)
-	VFMADD231PS(k.half, t, o)
-	l.store(o, h)
+// gates computes 16 units of a row; z(i) is where gate i stands.
+func (k *tileGates) gates(z func(i int) Op, c, h Mem) code {
+	v := avx512
+	cell, i, f, g, o, t := v.reg(), v.reg(), v.reg(), v.reg(), v.reg(), v.reg()
+	return slices.Concat(
+		k.tanh.of(z(2), k.abs, g), k.sigmoid.of(z(0), k.abs, i),
+		code{
+			func() { VMOVUPS(c, cell) },
+			func() { VMULPS(g, i, i) },
+			func() { VADDPS(cell, g, g) },
+		},
+		k.sigmoid.of(z(1), k.abs, f),
+		code{
+			func() { VFMADD231PS(f, cell, i) },
+			func() { VFMADD231PS(k.half, g, i) },
+			func() { VMOVUPS(i, c) },
+		},
+		k.tanh.of(i, k.abs, t), k.sigmoid.of(z(3), k.abs, o),
+		code{
+			func() { VMULPS(t, o, o) },
+			func() { VFMADD231PS(k.half, t, o) },
+			func() { VMOVUPS(o, h) },
+		})
 }
 
 // gatesOfTiles writes the gates of blocks that no product follows.
@@ -144,8 +169,7 @@ func gatesOfTiles() {
 	Label("row")
 	for half := range 2 {
 		at := 64 * half
-		k.gates(lanes{avx512, nil}, func(i int) Op { return Mem{Base: z, Disp: 128*i + at} },
-			Mem{Base: c, Disp: at}, Mem{Base: h, Disp: at})
+		k.gates(func(i int) Op { return Mem{Base: z, Disp: 128*i + at} }, Mem{Base: c, Disp: at}, Mem{Base: h, Disp: at}).write()
 	}
 	ADDQ(U32(4*128), z)
 	ADDQ(ld, c)
