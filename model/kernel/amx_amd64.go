@@ -97,14 +97,13 @@ func amxIndex(k, j, K, parts int) int {
 	return tile*amxTile + k%amxDepth/2*32 + j%16*2 + k%2
 }
 
-// repackAMX splits a matrix whose element (k, j) is b[k·stepK+j·stepJ] into so
-// many parts.
-func repackAMX(p *Packed, b []float32, stepK, stepJ, parts int) {
+// repackAMX splits a matrix with rows ldb apart into so many parts.
+func repackAMX(p *Packed, b []float32, ldb, parts int) {
 	p.parts, p.half = parts, grow(p.half, amxSize(p.K, p.N)*parts)
 	clear(p.half)
 	for j := range p.N {
 		for k := range p.K {
-			at, rest := amxIndex(k, j, p.K, parts), b[k*stepK+j*stepJ]
+			at, rest := amxIndex(k, j, p.K, parts), b[k*ldb+j]
 			for i := range parts {
 				part := bfloat16(rest)
 				p.half[at+2*amxTile*i] = part

@@ -197,7 +197,7 @@ func BenchmarkLSTM(b *testing.B) {
 				wx, wh := Pack(random(r, D*4*H), D, 4*H, 4*H), Pack(random(r, H*4*H), H, 4*H, 4*H)
 				gflops(b, flop, func() {
 					for t := range T {
-						Gemm2(M, x[t*M*D:], D, wx, h[t*M*H:], H, wh, bias, z, 4*H)
+						gemmSum(M, term{x[t*M*D:], D, wx}, term{h[t*M*H:], H, wh}, bias, 0, z, 4*H)
 						GatesRows(M, z, 4*H, c, H, h[(t+1)*M*H:], H, H)
 					}
 				})

@@ -61,33 +61,26 @@ func Pack(b []float32, k, n, ldb int) *Packed {
 	return p
 }
 
-// PackTrans copies bᵀ, where b is [n, k] with rows ldb apart.
-func PackTrans(b []float32, k, n, ldb int) *Packed {
-	p := newPacked(k, n, active, true)
-	p.RepackTrans(b, ldb)
-	return p
-}
-
-// PackTwo copies the matrices of a Gemm2 or a Step, b1 [k1, n] and b2 [k2, n]
+// PackTwo copies the matrices of a Step, b1 [k1, n] and b2 [k2, n]
 // with rows ldb apart.
 func PackTwo(b1 []float32, k1 int, b2 []float32, k2, n, ldb int) (p1, p2 *Packed) {
 	p1, p2 = Pack(b1, k1, n, ldb), Pack(b2, k2, n, ldb)
 	if p1.parts < p2.parts {
-		repackAMX(p1, b1, ldb, 1, p2.parts)
+		repackAMX(p1, b1, ldb, p2.parts)
 	} else if p2.parts < p1.parts {
-		repackAMX(p2, b2, ldb, 1, p1.parts)
+		repackAMX(p2, b2, ldb, p1.parts)
 	}
 	return p1, p2
 }
 
-// partsOf is how many parts the numbers of b, [rows, cols] with rows ldb apart,
-// take: of two the second one is left out where all would be 0.
-func (p *Packed) partsOf(b []float32, rows, cols, ldb int) int {
+// partsOf is how many parts the numbers of b take: of two the second one is left
+// out where all would be 0.
+func (p *Packed) partsOf(b []float32, ldb int) int {
 	if p.isa != isaAMX {
 		return p.isa.parts()
 	}
-	for i := range rows {
-		for _, v := range b[i*ldb:][:cols] {
+	for k := range p.K {
+		for _, v := range b[k*ldb:][:p.N] {
 			if math.Float32bits(v)<<16 != 0 {
 				return p.isa.parts()
 			}
@@ -101,7 +94,7 @@ func (p *Packed) Repack(b []float32, ldb int) {
 	checkMatrix(b, p.K, p.N, ldb)
 	switch {
 	case p.OnTiles():
-		repackAMX(p, b, ldb, 1, p.partsOf(b, p.K, p.N, ldb))
+		repackAMX(p, b, ldb, p.partsOf(b, ldb))
 		return
 	case p.few:
 		for k := range p.K {
@@ -121,20 +114,11 @@ func (p *Packed) Repack(b []float32, ldb int) {
 	}
 }
 
-// RepackTrans copies bᵀ into p's memory; b is [p.N, p.K] with rows ldb apart.
+// RepackTrans copies bᵀ into the memory of p, which NewPacked made; b is
+// [p.N, p.K] with rows ldb apart.
 func (p *Packed) RepackTrans(b []float32, ldb int) {
 	checkMatrix(b, p.N, p.K, ldb)
 	if p.K == 0 {
-		return
-	}
-	switch {
-	case p.OnTiles():
-		repackAMX(p, b, 1, ldb, p.partsOf(b, p.N, p.K, ldb))
-		return
-	case p.few:
-		for j := range p.N {
-			copy(p.data[j*p.stride():], b[j*ldb:][:p.K])
-		}
 		return
 	}
 	w := p.width
@@ -165,19 +149,6 @@ func Gemm(m int, a []float32, lda int, b *Packed, c []float32, ldc int, accumula
 func GemmBias(m int, a []float32, lda int, b *Packed, bias []float32, c []float32, ldc int) {
 	checkBias(bias, b.N)
 	gemmSum(m, term{a, lda, b}, term{}, bias, 0, c, ldc)
-}
-
-// Gemm2 computes c = a1·b1 + a2·b2 + bias, as one sum over the rows of b1 and
-// then those of b2, but for few columns: both packed by PackTwo. bias [b1.N] may
-// be nil, which is zero.
-func Gemm2(m int, a1 []float32, lda1 int, b1 *Packed, a2 []float32, lda2 int, b2 *Packed, bias []float32, c []float32, ldc int) {
-	if b1.N != b2.N || !b1.matches(b2) {
-		panic("kernel: Gemm2 of matrices that do not match")
-	}
-	if bias != nil {
-		checkBias(bias, b1.N)
-	}
-	gemmSum(m, term{a1, lda1, b1}, term{a2, lda2, b2}, bias, 0, c, ldc)
 }
 
 func checkBias(bias []float32, n int) {

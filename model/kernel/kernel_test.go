@@ -188,9 +188,11 @@ func gemmCase(t *testing.T, r *rand.Rand, m, n, k, off int, spoil func(a, b []fl
 		near(t, fmt.Sprintf("%s %s rows %d apart, accumulate %v", what, size, ldc, accumulate), c.x, all, func(i int) float64 { return allTol[i] })
 	}
 	p := Pack(b, k, n, ldb)
-	pt := PackTrans(bt, k, n, k+1)
-	if !slices.Equal(bits(p.data), bits(pt.data)) || !slices.Equal(p.half, pt.half) {
-		t.Fatalf("%s: Pack and PackTrans differ", size)
+	changes, trans := NewPacked(k, n), NewPacked(k, n)
+	changes.Repack(b, ldb)
+	trans.RepackTrans(bt, k+1)
+	if !slices.Equal(bits(changes.data), bits(trans.data)) {
+		t.Fatalf("%s: Repack and RepackTrans differ", size)
 	}
 	bias, k1 := random(r, n), r.IntN(k+1)
 	for i := 0; i < m*ldc && i < len(before); i++ {
@@ -201,12 +203,13 @@ func gemmCase(t *testing.T, r *rand.Rand, m, n, k, off int, spoil func(a, b []fl
 	check("GemmBias", true, func(c []float32) { GemmBias(m, a, lda, p, bias, c, ldc) })
 	if k > 0 && n > 0 && m > 0 {
 		b1, b2 := PackTwo(b, k1, b[min(k1*ldb, len(b)):], k-k1, n, ldb)
-		check("Gemm2", true, func(c []float32) { Gemm2(m, a, lda, b1, a[min(k1, k-1):], lda, b2, bias, c, ldc) })
+		x, y := term{a, lda, b1}, term{a[min(k1, k-1):], lda, b2}
+		check("gemmSum", true, func(c []float32) { gemmSum(m, x, y, bias, 0, c, ldc) })
 		one, two := make([]float32, m*n), make([]float32, m*n)
 		Gemm(m, a, lda, p, one, n, false)
-		Gemm2(m, a, lda, b1, a[min(k1, k-1):], lda, b2, nil, two, n)
+		gemmSum(m, x, y, nil, 0, two, n)
 		if !slices.Equal(bits(one), bits(two)) && k1 < k && !hasNaN(one) && active.parts() == 0 && !p.few {
-			t.Fatalf("%s: Gemm2 of two parts differs from Gemm of the whole", size)
+			t.Fatalf("%s: a sum of two products differs from Gemm of the whole", size)
 		}
 	}
 	for i := range before {
@@ -320,10 +323,6 @@ func TestRepackReplacesAll(t *testing.T) {
 		if q := Pack(b, k, n, n); !slices.Equal(p.data, q.data) || !slices.Equal(p.half, q.half) {
 			t.Error("Repack differs from Pack")
 		}
-		p.RepackTrans(b, k)
-		if q := PackTrans(b, k, n, k); !slices.Equal(p.data, q.data) || !slices.Equal(p.half, q.half) {
-			t.Error("RepackTrans differs from PackTrans")
-		}
 		p = NewPacked(k, n)
 		p.Repack(b, n)
 		if p.OnTiles() {
@@ -435,7 +434,7 @@ func TestStep(t *testing.T) {
 						if state == nil {
 							GemmBias(m, x, ldx, input, bias, z, 4*hidden)
 						} else {
-							Gemm2(m, x, ldx, input, state, hidden, recurrent, bias, z, 4*hidden)
+							gemmSum(m, term{x, ldx, input}, term{state, hidden, recurrent}, bias, 0, z, 4*hidden)
 						}
 						wantC, wantH := slices.Clone(cell), make([]float32, m*hidden)
 						stepGates(m, z, wantC, wantH, hidden)
@@ -811,7 +810,6 @@ func TestPanics(t *testing.T) {
 	eachISA(t, func(t *testing.T) {
 		for name, f := range map[string]func(){
 			"Pack":            func() { Pack(x, 9, 9, 9) },
-			"PackTrans":       func() { PackTrans(x, 9, 9, 9) },
 			"Gemm a":          func() { Gemm(3, x[:11], 4, p, x, 4, false) },
 			"Gemm c":          func() { Gemm(3, x, 4, p, x[:11], 4, false) },
 			"Gemm lda":        func() { Gemm(3, x, 3, p, x, 4, false) },
@@ -820,8 +818,6 @@ func TestPanics(t *testing.T) {
 			"GemmTN b":        func() { GemmTN(4, 4, 4, x, 4, x[:15], 4, x, 4, false) },
 			"GemmTN c":        func() { GemmTN(4, 4, 4, x, 4, x, 4, x[:15], 4, false) },
 			"GemmBias":        func() { GemmBias(3, x, 4, p, x[:3], x, 4) },
-			"Gemm2 N":         func() { Gemm2(3, x, 4, p, x, 4, Pack(x, 4, 5, 5), nil, x, 5) },
-			"Gemm2 a2":        func() { Gemm2(3, x, 4, p, x[:11], 4, p, nil, x, 4) },
 			"Gates z":         func() { Gates(x[:15], x, x, 4) },
 			"Gates c":         func() { Gates(x, x[:3], x, 4) },
 			"Gates h":         func() { Gates(x, x, x[:3], 4) },

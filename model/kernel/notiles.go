@@ -3,6 +3,6 @@
 package kernel
 
 // There are no tiles here.
-func repackAMX(*Packed, []float32, int, int, int) {}
+func repackAMX(*Packed, []float32, int, int) {}
 
 func step(int, term, term, []float32, []float32, []float32, []float32, int) bool { return false }
