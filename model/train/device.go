@@ -33,7 +33,7 @@ type gpus struct {
 	parts    []*part // of each trainer
 	steps    int     // of the longest window
 	most     int     // windows of a part at a time; halved when memory runs out
-	host     int     // step that the host's parameters are of
+	host     int     // step that the host's parameters are of, −1 until the GPUs have them
 	slots    []uint32
 }
 
@@ -90,7 +90,7 @@ func (g *gpus) push(t *trainer) error {
 
 func (t *trainer) pull() error {
 	g := t.gpus
-	if g == nil || g.host == t.position.Step {
+	if g == nil || g.host < 0 || g.host == t.position.Step {
 		return nil
 	}
 	g.host = t.position.Step

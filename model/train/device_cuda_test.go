@@ -352,16 +352,20 @@ func TestGPUMixedPrecision(t *testing.T) {
 	})
 }
 
-// A training that goes on from a checkpoint in the middle of an epoch comes to
-// the same weights, its loss scale and skipped steps included.
+// A training that goes on from a checkpoint, in the middle of an epoch or at its
+// last step, comes to the same weights, its loss scale and skipped steps included.
 func TestGPUResume(t *testing.T) {
 	devices := devices(t)[:1]
 	o := gpuOptions(cuda.Float16)
-	o.GPUs, o.CheckpointSteps = devices, 2
-	var middle []byte
+	o.GPUs, o.CheckpointSteps = devices, 1
+	last := epochLengths(t, gpuOptions(""))[0]
+	checkpoints := map[string][]byte{}
 	o.Checkpoint = func(_ context.Context, s *State) error {
-		if s.Step() == 6 {
-			middle = s.Encode()
+		switch {
+		case s.Epochs() == 1 && s.EpochSteps() == 2:
+			checkpoints["inside the second epoch"] = s.Encode()
+		case s.Epochs() == 0 && s.EpochSteps() == last:
+			checkpoints["at the last step of the first epoch"] = s.Encode()
 		}
 		return nil
 	}
@@ -369,14 +373,15 @@ func TestGPUResume(t *testing.T) {
 	if !strings.HasPrefix(meta.Device, "cuda, float16, GPU 0") || meta.Precision != cuda.Float16 || meta.WorldSize != 1 || meta.GPUPeak < meta.GPUMemory || meta.GPUMemory == 0 {
 		t.Errorf("metadata: %+v", meta)
 	}
-	s, err := DecodeState(middle)
-	if err != nil {
-		t.Fatal(err)
+	o.Checkpoint = nil
+	for _, name := range []string{"inside the second epoch", "at the last step of the first epoch"} {
+		if again, _ := resume(t, o, checkpoints[name]); fingerprint(again) != fingerprint(w) {
+			t.Errorf("%s: other weights after a resume", name)
+		}
 	}
-	o.Resume, o.Checkpoint = s, nil
-	again, _ := run(t, o)
-	if fingerprint(again) != fingerprint(w) {
-		t.Error("other weights after a resume")
+	var err error
+	if o.Resume, err = DecodeState(checkpoints["inside the second epoch"]); err != nil {
+		t.Fatal(err)
 	}
 	o.Precision = ""
 	if _, _, err := Run(context.Background(), o); !errors.Is(err, ErrOther) || !strings.Contains(err.Error(), "mixed_precision was float16, not off") {
