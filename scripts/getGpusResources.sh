@@ -51,5 +51,6 @@ for card in "${cards[@]}"; do
 done
 [ ${#mine[@]} -eq "$amount" ] || fail "$amount GPUs were asked for, ${#mine[@]} of ${#cards[@]} are free"
 { if [ -n "$taken" ]; then echo "$taken"; fi; for card in "${mine[@]}"; do echo "$card $PPID"; done; } >"$file.new"
-cat "$file.new" >"$file" && rm "$file.new"
+cat "$file.new" >"$file"
+rm "$file.new"
 (IFS=,; echo "${mine[*]}")
