@@ -762,16 +762,17 @@ func save(ctx context.Context, to string, w *model.Weights, meta *model.Metadata
 	if err := st.Write(ctx, store.Join(to, plotFile), picture); err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
+	// config.json goes first and comes last, as in model.Save.
+	const config = "config.json"
+	if err := st.Delete(ctx, store.Join(to, config)); err != nil {
 		return err
 	}
-	for _, e := range entries {
-		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+	for _, name := range []string{"weights.safetensors", "metadata.json", config} {
+		data, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			return err
 		}
-		if err := st.Write(ctx, store.Join(to, e.Name()), data); err != nil {
+		if err := st.Write(ctx, store.Join(to, name), data); err != nil {
 			return err
 		}
 	}

@@ -5,15 +5,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/fsouza/fake-gcs-server/fakestorage"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/modeltest"
 	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
+	"github.com/linnet-ml/linnet/transforms/store"
 	"github.com/linnet-ml/linnet/transforms/yedda"
 )
 
@@ -141,5 +147,55 @@ func TestFlags(t *testing.T) {
 	w := trained(t, corpus, "--window_size=40", "--prediction_stride=10")
 	if w.Config.PredictionStride != 10 {
 		t.Errorf("prediction_stride=%d, want 10", w.Config.PredictionStride)
+	}
+}
+
+// TestSaveRefused saves a second model to a bucket that refuses its weights: no
+// half of both is left that loads, and the next save makes it whole.
+func TestSaveRefused(t *testing.T) {
+	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "out"})
+	refuse := ""
+	listener := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if refuse != "" && strings.HasPrefix(r.URL.Path, "/upload/") && strings.HasSuffix(r.URL.Query().Get("name"), refuse) {
+			http.Error(w, "refused", http.StatusForbidden)
+			return
+		}
+		server.HTTPHandler().ServeHTTP(w, r)
+	}))
+	t.Cleanup(listener.Close)
+	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(listener.URL, "http://"))
+
+	const to = "gs://out/model"
+	load := func() (*model.Weights, error) {
+		fsys, err := store.Sub(t.Context(), to)
+		if err != nil {
+			return nil, err
+		}
+		return model.Load(fsys)
+	}
+	meta := &model.Metadata{Epochs: make([]model.EpochStats, 2)}
+	cfg := modeltest.Config(64, 4, model.DefaultConfig().LayoutSize, 5, 1, 3, 0)
+	if err := save(t.Context(), to, modeltest.Weights(cfg, 1), meta); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Classes = []string{cfg.Classes[1], cfg.Classes[0], cfg.Classes[2]}
+	second := modeltest.Weights(cfg, 2)
+	refuse = "weights.safetensors"
+	if err := save(t.Context(), to, second, meta); err == nil {
+		t.Fatal("saved, though the weights were refused")
+	}
+	if w, err := load(); err == nil {
+		t.Errorf("a model of classes %v loads, though its weights were refused", w.Config.Classes)
+	}
+	refuse = ""
+	if err := save(t.Context(), to, second, meta); err != nil {
+		t.Fatal(err)
+	}
+	if w, err := load(); err != nil || w.Hash() != second.Hash() {
+		t.Errorf("saved once more: %v; want the second model", err)
 	}
 }
