@@ -53,8 +53,10 @@ func (j *Job) Lead(ctx context.Context, r train.Round) error {
 	}
 	for i := range m.Workers {
 		path := m.shareFile(j, i)
-		if err := wait(ctx, path); err != nil {
-			return fmt.Errorf("averaging: worker %d left no share for %v (%w); start it again, with the same --model_out", i, patience, err)
+		if err := wait(ctx, path); errors.Is(err, store.ErrNotExist) {
+			return fmt.Errorf("averaging: worker %d left no share for %v; start it again, with the same --model_out", i, patience)
+		} else if err != nil {
+			return err
 		}
 		s, err := readState(ctx, path)
 		if err != nil {
@@ -83,8 +85,8 @@ func (j *Job) share(ctx context.Context, m *meeting, worker int) error {
 // Attend works off the shares of a worker from 1 on until the training is over.
 func (j *Job) Attend(ctx context.Context, worker int) error {
 	began := false
-	heard := time.Now()
-	mine := "" // the share that lies in the folder
+	heard := time.Now() // when the leader last asked for a share or took one
+	mine := ""          // the share that lies in the folder
 	for {
 		m, err := j.meeting(ctx)
 		if err != nil && !errors.Is(err, store.ErrNotExist) {
@@ -100,7 +102,7 @@ func (j *Job) Attend(ctx context.Context, worker int) error {
 			if err := remove(ctx, mine); err != nil {
 				return err
 			}
-			mine = ""
+			mine, heard = "", time.Now()
 		}
 		switch {
 		case m == nil:
@@ -128,11 +130,12 @@ func (j *Job) Attend(ctx context.Context, worker int) error {
 						return err
 					}
 				}
+				heard = time.Now()
 			}
-			mine, heard = path, time.Now()
+			mine = path
 		}
 		if time.Since(heard) > patience {
-			return fmt.Errorf("averaging: no round in %s for %v; start worker 0, with the same --model_out", j.Folder, patience)
+			return fmt.Errorf("averaging: no new round in %s for %v; start worker 0, with the same --model_out", j.Folder, patience)
 		}
 		if err := sleep(ctx); err != nil {
 			return err

@@ -155,7 +155,25 @@ func TestMeetingErrors(t *testing.T) {
 	if _, _, err := train.Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "worker 1 left no share") {
 		t.Errorf("without a worker: %v", err)
 	}
+	// The leader is gone, and its round lies there.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := j.Attend(ctx, 1); err == nil || !strings.Contains(err.Error(), "start worker 0") {
+		t.Errorf("its leader is gone: %v", err)
+	}
 	if err := j.Attend(t.Context(), 2); err == nil || !strings.Contains(err.Error(), "has 2; start all with the same --workers") {
 		t.Errorf("a worker too many: %v", err)
+	}
+	// Another error than its patience's end is said as it is.
+	patience = time.Hour
+	lead, stop := context.WithCancel(t.Context())
+	go func() {
+		for len(glob(string(j.Folder), "share-*-0-*.state")) < 2 { // of the leader before, and of this one
+			time.Sleep(look)
+		}
+		stop()
+	}()
+	if _, _, err := train.Run(lead, o); !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "left no share") {
+		t.Errorf("a leader that is stopped: %v", err)
 	}
 }
