@@ -206,7 +206,8 @@ func TestRunners(t *testing.T) {
 		}
 		server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "in", Name: "docs/" + e.Name()}, Content: data})
 	}
-	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "out"})
+	// A share that a killed leader left.
+	server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "out", Name: "model/" + trainingFolder + "/share-9-0-TLT6HWZJ.state"}})
 	args := medium("gs://in/docs", "gs://out/model", "--epochs=3", "--runner=prism", "--workers=2", "--round_steps=4", "--validation=gs://in/docs/4.txt.ann")
 	args[1] = args[0] // a local file
 	if text, err := exec.Command("train", args...).CombinedOutput(); err != nil {

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -60,13 +61,14 @@ type Document struct {
 const (
 	documentsFile = "documents.json"
 	stateFile     = "round.state"
+	sharePrefix   = "share-"
 )
 
 func (j *Job) file(name string) string { return store.Join(string(j.Folder), name) }
 
 // shareFile is where a worker writes what it came to by the end of a round.
 func (j *Job) shareFile(end, worker int) string {
-	return j.file(fmt.Sprintf("share-%d-%d.state", end, worker))
+	return j.file(fmt.Sprintf(sharePrefix+"%d-%d.state", end, worker))
 }
 
 // Begin writes the list of the documents for the workers. Those in this process
@@ -131,12 +133,27 @@ func (j *Job) Pipeline(workers, steps int) *beam.Pipeline {
 	return p
 }
 
-// End removes what Begin and Round wrote.
+// End removes what Begin, Round and Lead wrote, and shares that a killed leader
+// did not take.
 func (j *Job) End(ctx context.Context) error {
 	kept.Lock()
 	kept.docs = nil
 	kept.Unlock()
-	return errors.Join(remove(ctx, j.file(roundFile)), remove(ctx, j.file(stateFile)), remove(ctx, j.file(documentsFile)))
+	err := errors.Join(remove(ctx, j.file(roundFile)), remove(ctx, j.file(stateFile)), remove(ctx, j.file(documentsFile)))
+	st, e := store.For(ctx, string(j.Folder))
+	if e != nil {
+		return e
+	}
+	e = st.List(ctx, string(j.Folder)+"/", func(o store.Object) error {
+		if strings.HasPrefix(o.Path, j.file(sharePrefix)) {
+			return st.Delete(ctx, o.Path)
+		}
+		return nil
+	})
+	if errors.Is(e, store.ErrNotExist) {
+		e = nil
+	}
+	return errors.Join(err, e)
 }
 
 // Train is PCollection<int> of the workers' numbers, from 0, to no elements:

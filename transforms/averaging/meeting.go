@@ -28,7 +28,7 @@ type meeting struct {
 }
 
 func (m *meeting) shareFile(j *Job, worker int) string {
-	return j.file(fmt.Sprintf("share-%d-%d-%s.state", m.Begin+m.Steps, worker, m.ID))
+	return j.file(fmt.Sprintf(sharePrefix+"%d-%d-%s.state", m.Begin+m.Steps, worker, m.ID))
 }
 
 // How often a worker looks for a file, and how long for the same one.
