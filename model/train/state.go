@@ -84,6 +84,9 @@ func (s *State) Step() int { return s.Position.Step }
 func (s *State) Epochs() int     { return len(s.Position.Epochs) }
 func (s *State) EpochSteps() int { return s.Position.Epoch.Steps }
 
+// BatchSize is that of the training, in windows.
+func (s *State) BatchSize() int { return s.Training.Config.BatchSize }
+
 // ErrState is a checkpoint that is damaged, or no checkpoint.
 var ErrState = errors.New("no whole checkpoint")
 

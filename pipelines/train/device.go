@@ -103,13 +103,18 @@ func (o *options) openGPUs(ctx context.Context) (*gpuinit.GPUs, error) {
 	return nil, nil
 }
 
-// largest settles --batch_size=auto.
+// largest settles --batch_size=auto: a training that goes on keeps the batch that
+// it was begun with, whatever fits now.
 func (o *options) largest(t *train.Options) error {
+	if t.Resume != nil {
+		t.Config.BatchSize = t.Resume.BatchSize()
+		return nil
+	}
 	n, epoch, err := train.LargestBatch(*t)
 	if err != nil {
 		return err
 	}
-	t.Config.BatchSize, o.config.BatchSize = n, n
+	t.Config.BatchSize = n
 	if o.verbosity > 0 {
 		steps := (epoch + n - 1) / n
 		fmt.Fprintf(os.Stderr, "--batch_size=auto: %s fit; an epoch is %s\n", cli.Plural(int64(n), "window"), cli.Plural(int64(steps), "step"))

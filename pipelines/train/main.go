@@ -330,6 +330,10 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 	if options.Config, err = train.Classes(parts[0], o.config); err != nil {
 		return err
 	}
+	at := checkpoint{path: store.Join(folder, checkpointFile)}
+	if options.Resume, err = at.find(ctx, o.resume, o.verbosity); err != nil {
+		return told(ctx, err)
+	}
 	if o.batchSize.auto {
 		if err := o.largest(&options); err != nil {
 			return err
@@ -338,10 +342,6 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 	if o.verbosity > 0 {
 		o.warn(parts, &options.Config)
 		o.say(&options.Config)
-	}
-	at := checkpoint{path: store.Join(folder, checkpointFile)}
-	if options.Resume, err = at.find(ctx, o.resume, o.verbosity); err != nil {
-		return told(ctx, err)
 	}
 	options.Checkpoint = at.write
 	job.InputSize = options.Config.InputSize
