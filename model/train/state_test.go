@@ -101,6 +101,22 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// The metadata name a device once for all resumes on it that follow one another.
+func TestResumeDevice(t *testing.T) {
+	o := resumable()
+	o.Workers = 1
+	checkpoint := killed(t, o, 4)
+	o.Workers = 2
+	var err error
+	if o.Resume, err = DecodeState(checkpoint); err != nil {
+		t.Fatal(err)
+	}
+	_, m := resume(t, o, killed(t, o, 8))
+	if one, two, ok := strings.Cut(m.Device, "; then "); !ok || !strings.HasSuffix(one, ", 1 workers") || !strings.HasSuffix(two, ", 2 workers") || strings.Contains(two, "; then ") {
+		t.Errorf("device %q, want 1 worker and then 2", m.Device)
+	}
+}
+
 // figures is what of the metadata does not depend on the clock.
 func figures(m *model.Metadata) string {
 	c := *m

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/linnet-ml/linnet/gpuinit"
@@ -205,10 +206,12 @@ func (t *trainer) run(ctx context.Context, o *Options, validation *corpus) error
 	if t.gpus != nil {
 		device = fmt.Sprintf("%s, %d shards", describeGPUs(o.GPUs, cmp.Or(t.identity.Precision, cuda.Float32)), t.identity.Shards)
 	}
-	if p.Device != "" && p.Device != device {
-		device = p.Device + "; then " + device
+	const then = "; then "
+	if p.Device == "" {
+		p.Device = device
+	} else if !strings.HasSuffix(then+p.Device, then+device) {
+		p.Device += then + device
 	}
-	p.Device = device
 	start, resumed := time.Now(), p.Step
 	first := 0 // step before the epoch
 	for epoch, ws := range t.epochs {
