@@ -116,6 +116,7 @@ func b2i(b bool) int {
 
 // corpus is documents made ready for training.
 type corpus struct {
+	what string // training, validation or test
 	docs []Document
 	// main and full are the targets of each document's rows, −1 for none.
 	main, full [][]int
@@ -126,7 +127,7 @@ type corpus struct {
 }
 
 func newCorpus(what string, docs []Document, cfg *model.Config) (*corpus, error) {
-	c := &corpus{docs: docs}
+	c := &corpus{what: what, docs: docs}
 	for _, d := range docs {
 		rows := d.Features.NumLines()
 		switch {

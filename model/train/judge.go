@@ -66,7 +66,7 @@ func cut(rows, size int) (ws []model.ContextWindow) {
 func judge(ctx context.Context, w *model.Weights, c *corpus, workers int) (*eval.Counts, float64, error) {
 	scorer, err := cpu.New(w)
 	if err != nil {
-		return nil, 0, fmt.Errorf("train: validation: %w", err)
+		return nil, 0, fmt.Errorf("train: %s documents: %w", c.what, err)
 	}
 	defer scorer.Close()
 	k, classes := w.Config.NumOutputs(), len(w.Config.Classes)
@@ -93,7 +93,7 @@ func judge(ctx context.Context, w *model.Weights, c *corpus, workers int) (*eval
 	var loss float64
 	for i := range c.docs {
 		if errs[i] != nil {
-			return nil, 0, fmt.Errorf("train: validation: %s: %w", c.docs[i].Name, errs[i])
+			return nil, 0, fmt.Errorf("train: %s document %s: %w", c.what, c.docs[i].Name, errs[i])
 		}
 		all.Merge(counts[i])
 		loss += losses[i]

@@ -341,6 +341,15 @@ func TestRunErrors(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || steps != 2 {
 		t.Errorf("cancelled after 2 steps: %v after %d", err, steps)
 	}
+	ctx, cancel = context.WithCancel(context.Background())
+	_, _, err = Run(ctx, Options{Config: smallConfig(), Train: docs, Progress: func(p Progress) {
+		if p.EpochEnd && p.Epoch == p.Epochs {
+			cancel()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "train: training document 0.txt: ") {
+		t.Errorf("cancelled before the training documents are judged: %v", err)
+	}
 }
 
 func labelled(labels ...string) []Document {
