@@ -290,7 +290,7 @@ func get[T any](t *Trainer, to []T, from buffer) error {
 	return nil
 }
 
-// Put sets the parameters, Get reads them.
+// Put sets the parameters.
 func (t *Trainer) Put(p *Parameters) error {
 	return t.do(func() (err error) {
 		for i, b := range t.parameters() {
@@ -300,6 +300,7 @@ func (t *Trainer) Put(p *Parameters) error {
 	})
 }
 
+// Get reads the parameters; before Put there are none.
 func (t *Trainer) Get(p *Parameters) error {
 	return t.do(func() (err error) {
 		for i, b := range t.parameters() {
@@ -559,14 +560,14 @@ func (t *Trainer) launch(w *Windows, l *layout, scale float32) {
 		at(l.dx), t.rowGrad.at, len(w.Slots), d)
 }
 
-// Gradient reads the gradient of the dense parameters and of the step's rows,
-// SetGradient sets it: what several devices found is added by the host.
+// Gradient reads the gradient of the dense parameters and of the step's rows.
 func (t *Trainer) Gradient() (dense, rows []float32, err error) {
 	dense, rows = make([]float32, t.dense.size), make([]float32, t.rows*t.net.Embedding)
 	err = t.do(func() error { return errors.Join(get(t, dense, t.grad), get(t, rows, t.rowGrad)) })
 	return dense, rows, err
 }
 
+// SetGradient sets the gradient: what several devices found is added by the host.
 func (t *Trainer) SetGradient(dense, rows []float32) error {
 	return t.do(func() error { return errors.Join(put(t, t.grad, dense), put(t, t.rowGrad, rows)) })
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/cpu"
-
 	"github.com/linnet-ml/linnet/model/eval"
 )
 
