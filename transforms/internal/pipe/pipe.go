@@ -107,7 +107,7 @@ func (p *Pipe[I, O]) start(ctx context.Context, in I, size int64) {
 		if caught != nil {
 			it.err = fmt.Errorf("pipe: element %d: %w", number, caught)
 		}
-	}, false)
+	})
 }
 
 func (it *item[O]) ready() bool {

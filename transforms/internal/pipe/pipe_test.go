@@ -243,61 +243,6 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-func TestFor(t *testing.T) {
-	for _, n := range []int{-1, 0, 1, 2, 3, 1000} {
-		counts := make([]atomic.Int64, max(n, 0))
-		For(n, func(i int) { counts[i].Add(1) })
-		for i := range counts {
-			if got := counts[i].Load(); got != 1 {
-				t.Errorf("n=%d: f(%d) was called %d times", n, i, got)
-			}
-		}
-	}
-}
-
-// TestForInWorkers calls For, nested, from more tasks than there are workers.
-func TestForInWorkers(t *testing.T) {
-	var sum atomic.Int64
-	p := New(1<<20, func(_ context.Context, i int) (int, error) {
-		For(10, func(int) { For(10, func(int) { sum.Add(1) }) })
-		return i, nil
-	})
-	emit := func(int, error) error { return nil }
-	for i := range 50 {
-		if err := p.Push(t.Context(), i, 1, emit); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := p.Drain(t.Context(), emit); err != nil {
-		t.Fatal(err)
-	}
-	if got := sum.Load(); got != 50*100 {
-		t.Errorf("f was called %d times, want %d", got, 50*100)
-	}
-}
-
-// TestForUsesWorkers shows that two calls run at once.
-func TestForUsesWorkers(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
-	var both sync.WaitGroup
-	both.Add(2)
-	For(2, func(int) { both.Done(); both.Wait() })
-}
-
-func TestForPanics(t *testing.T) {
-	err := Catch(func() error {
-		For(100, func(i int) {
-			if i == 50 {
-				panic("fifty")
-			}
-		})
-		return nil
-	})
-	if err == nil || !strings.HasPrefix(err.Error(), "panic: fifty (pipe_test.go:") {
-		t.Errorf("got %v, want the panic of f with its place", err)
-	}
-}
-
 func TestBusy(t *testing.T) {
 	for Busy() > 0 {
 		time.Sleep(time.Millisecond)
@@ -319,10 +264,4 @@ func BenchmarkPipe(b *testing.B) {
 		p.Push(context.Background(), 1, 1, emit)
 	}
 	p.Drain(context.Background(), emit)
-}
-
-func BenchmarkFor(b *testing.B) {
-	for b.Loop() {
-		For(100, func(int) {})
-	}
 }

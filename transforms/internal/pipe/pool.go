@@ -13,7 +13,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 )
 
 // ioWorkers bounds what waits for storage at once: 32 requests a core, of 50 ms
@@ -36,17 +35,11 @@ type pool struct {
 	unended int // tasks
 }
 
-// submit queues task, in front of all others where first is set.
-func (p *pool) submit(task func(), first bool) {
+// submit queues task.
+func (p *pool) submit(task func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if first {
-		p.queue = append(p.queue, nil)
-		copy(p.queue[1:], p.queue)
-		p.queue[0] = task
-	} else {
-		p.queue = append(p.queue, task)
-	}
+	p.queue = append(p.queue, task)
 	p.unended++
 	if p.running < p.workers() {
 		p.running++
@@ -71,7 +64,7 @@ func (p *pool) work() {
 
 // Go runs task on the pool of cores, after those that came before it. The task
 // must not panic, nor wait for another task that has not begun.
-func Go(task func()) { cpuPool.submit(task, false) }
+func Go(task func()) { cpuPool.submit(task) }
 
 // Busy is the number of tasks that run or wait on the pool of cores; below
 // GOMAXPROCS a core is free.
@@ -79,41 +72,6 @@ func Busy() int {
 	cpuPool.mu.Lock()
 	defer cpuPool.mu.Unlock()
 	return cpuPool.unended
-}
-
-// For calls f(0) … f(n-1) on the caller's goroutine and on what workers are
-// free, and returns when all are done. A worker may call it too: it waits only
-// for calls that have begun. A panic of f goes on in the caller.
-func For(n int, f func(i int)) {
-	var (
-		next, done atomic.Int64
-		finished   = make(chan struct{})
-		panicked   atomic.Pointer[Panic]
-	)
-	work := func() {
-		for {
-			i := int(next.Add(1)) - 1
-			if i >= n {
-				return
-			}
-			if err := Catch(func() error { f(i); return nil }); err != nil {
-				panicked.CompareAndSwap(nil, err.(*Panic))
-			}
-			if int(done.Add(1)) == n {
-				close(finished)
-			}
-		}
-	}
-	for range min(n, runtime.GOMAXPROCS(0)) - 1 {
-		cpuPool.submit(work, true) // the caller's work began before what waits
-	}
-	work()
-	if n > 0 {
-		<-finished
-	}
-	if p := panicked.Load(); p != nil {
-		panic(p)
-	}
 }
 
 // Panic is the error that a panic becomes.
@@ -155,10 +113,6 @@ func (p *Panic) origin() string {
 func Catch(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			if p, ok := v.(*Panic); ok { // from For or a Catch further down
-				err = p
-				return
-			}
 			stack := make([]byte, 16<<10)
 			err = &Panic{Value: v, Stack: string(stack[:runtime.Stack(stack, false)])}
 		}
