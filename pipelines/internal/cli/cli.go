@@ -216,7 +216,6 @@ type Flags struct {
 	name, summary string
 	before        map[string]bool // flags of the libraries
 	show          []string        // of these, those that --help shows
-	refused       string          // the first of Later's flags on the command line
 }
 
 // NewFlags begins the flags of a pipeline; summary is what --help says first.
@@ -231,28 +230,6 @@ func NewFlags(name, summary string, show ...string) *Flags {
 	return f
 }
 
-// Later adds flags of the design that this version does not have: Parse refuses
-// them, with or without a value, and --help leaves them out.
-func (f *Flags) Later(names ...string) {
-	for _, name := range names {
-		f.Var(&later{f, name}, name, "not in this version")
-	}
-}
-
-type later struct {
-	flags *Flags
-	name  string
-}
-
-func (l *later) String() string   { return "" }
-func (l *later) IsBoolFlag() bool { return true }
-func (l *later) Set(string) error {
-	if l.flags.refused == "" {
-		l.flags.refused = l.name
-	}
-	return nil
-}
-
 // Parse parses args; an error is one of wrong use, or flag.ErrHelp after
 // --help.
 func (f *Flags) Parse(args []string) error {
@@ -264,8 +241,6 @@ func (f *Flags) Parse(args []string) error {
 	case errors.Is(err, flag.ErrHelp):
 		f.help(os.Stdout)
 		return err
-	case f.refused != "":
-		return Usagef("--%s is not in this version", f.refused)
 	case err != nil:
 		text := strings.Replace(err.Error(), "flag provided but not defined: -", "there is no flag --", 1)
 		return Usagef("%s; --help lists the flags", strings.TrimPrefix(text, "linnet: "))
@@ -335,9 +310,6 @@ func (f *Flags) help(w io.Writer) {
 	fmt.Fprintf(w, "%s\n\nUsage: %s [flags]\n\n", f.summary, f.name)
 	f.VisitAll(func(g *flag.Flag) {
 		if f.before[g.Name] && !slices.Contains(f.show, g.Name) {
-			return
-		}
-		if _, ok := g.Value.(*later); ok {
 			return
 		}
 		kind, usage := flag.UnquoteUsage(g)

@@ -51,7 +51,6 @@ func parse(args ...string) (*Flags, error) {
 	f := &Flags{FlagSet: flag.NewFlagSet("test", flag.PanicOnError), name: "test", before: map[string]bool{}}
 	f.Int("sample", 0, "")
 	f.Bool("worker", false, "")
-	f.Later("watch", "watch_interval")
 	return f, f.Parse(args)
 }
 
@@ -64,10 +63,6 @@ func TestParse(t *testing.T) {
 		{[]string{"--bogus=1"}, "there is no flag --bogus; --help lists the flags"},
 		{[]string{"--sample=x"}, "sample"},
 		{[]string{"file"}, `"file" is no flag; input is named by --input`},
-		{[]string{"--watch"}, "--watch is not in this version"},
-		{[]string{"--watch=true", "--sample=1"}, "--watch is not in this version"},
-		{[]string{"--watch_interval", "5s", "--sample=1"}, "--watch_interval is not in this version"},
-		{[]string{"--watch", "--sample=x"}, "--watch is not in this version"},
 	} {
 		_, err := parse(c.args...)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
