@@ -10,6 +10,7 @@ package model
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -127,19 +128,19 @@ func (c *Config) Class(label string) int {
 		return -1
 	}
 	if to, ok := c.LabelMap[label]; ok {
-		return index(c.Classes, to)
+		return slices.Index(c.Classes, to)
 	}
-	if i := index(c.Classes, label); i >= 0 {
+	if i := slices.Index(c.Classes, label); i >= 0 {
 		return i
 	}
 	if c.OtherClass == "" {
 		return -1
 	}
-	return index(c.Classes, c.OtherClass)
+	return slices.Index(c.Classes, c.OtherClass)
 }
 
 // FullClass is the index of label in FullClasses; -1 where it is not there.
-func (c *Config) FullClass(label string) int { return index(c.FullClasses, label) }
+func (c *Config) FullClass(label string) int { return slices.Index(c.FullClasses, label) }
 
 // WindowsPerBatch is how many windows a batch of prediction holds:
 // PredictionBatchSize, or what suits the size of the model where that is 0.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -116,11 +117,11 @@ func (c *Config) checkClasses() error {
 		if !isLabel(from) {
 			return fmt.Errorf("label_map: %s is no label; %s", quote(from), labelRule)
 		}
-		if index(c.Classes, to) < 0 {
+		if !slices.Contains(c.Classes, to) {
 			return fmt.Errorf("label_map: %s maps to %s, which is not in classes", from, quote(to))
 		}
 	}
-	if c.OtherClass != "" && index(c.Classes, c.OtherClass) < 0 {
+	if c.OtherClass != "" && !slices.Contains(c.Classes, c.OtherClass) {
 		return fmt.Errorf("other_class: %s is not in classes", quote(c.OtherClass))
 	}
 	if _, err := c.classWeights(); err != nil {
@@ -204,7 +205,7 @@ func (c *Config) classWeights() (map[string]float64, error) {
 }
 
 func (c *Config) isClass(label string) bool {
-	return index(c.Classes, label) >= 0 || index(c.FullClasses, label) >= 0
+	return slices.Contains(c.Classes, label) || slices.Contains(c.FullClasses, label)
 }
 
 // classNames lists the classes of both heads, the first ones where they are
@@ -213,7 +214,7 @@ func (c *Config) classNames() string {
 	const many = 40
 	names := append([]string(nil), c.Classes...)
 	for _, l := range c.FullClasses {
-		if index(names, l) < 0 {
+		if !slices.Contains(names, l) {
 			names = append(names, l)
 		}
 	}
@@ -279,15 +280,6 @@ func (t *tensor) checkFinite() error {
 		}
 	}
 	return nil
-}
-
-func index(list []string, s string) int {
-	for i, l := range list {
-		if l == s {
-			return i
-		}
-	}
-	return -1
 }
 
 // quote is s for one line of an error: quoted and not longer than 60 bytes.
