@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/maruel/safetensors"
@@ -125,7 +126,7 @@ func decodeWeights(file []byte, tensors []tensor) error {
 		if string(got.DType) != want.dtype() {
 			return fmt.Errorf("tensor %s: type %s; it must be %s", want.name, got.DType, want.dtype())
 		}
-		if !sameShape(got.Shape, want.shape) {
+		if !slices.EqualFunc(got.Shape, want.shape, func(g uint64, w int) bool { return g == uint64(w) }) {
 			return fmt.Errorf("tensor %s: shape %s, but config.json asks for %v; they are not of one model: copy both again",
 				want.name, shapeString(got.Shape), want.shape)
 		}
@@ -214,18 +215,6 @@ func fileError(name string, err error) error {
 		err = pathError.Err
 	}
 	return fmt.Errorf("%s: %w", name, err)
-}
-
-func sameShape(got []uint64, want []int) bool {
-	if len(got) != len(want) {
-		return false
-	}
-	for i, g := range got {
-		if g != uint64(want[i]) {
-			return false
-		}
-	}
-	return true
 }
 
 func shapeString(shape []uint64) string {
