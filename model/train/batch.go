@@ -122,7 +122,7 @@ func (s *shard) fill(t *trainer, ws []window, step, number int, rowWeight [2]flo
 	clear(s.layout)
 	clear(s.live)
 	clear(s.weights)
-	s.lesson.reset()
+	s.lesson.batch.Reset()
 	for p := range s.used {
 		s.used[p] = s.used[p][:0]
 	}

@@ -17,12 +17,6 @@ type lesson struct {
 	probs []float32 // of one teacher
 }
 
-func (l *lesson) reset() {
-	b := &l.batch
-	b.IDs, b.GroupEnd, b.GroupScale = b.IDs[:0], b.GroupEnd[:0], b.GroupScale[:0]
-	b.Layout, b.Windows = b.Layout[:0], b.Windows[:0]
-}
-
 // window begins a window of n lines.
 func (l *lesson) window(n int) {
 	l.batch.Windows = append(l.batch.Windows, model.ContextWindow{First: l.batch.NumLines(), Len: n})
