@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -347,13 +348,8 @@ func names(docs []Document) (ns []string) {
 	return ns
 }
 
-func batches(ws []window, size int) (bs [][]window) {
-	for len(ws) > 0 {
-		n := min(size, len(ws))
-		bs = append(bs, ws[:n])
-		ws = ws[n:]
-	}
-	return bs
+func batches(ws []window, size int) [][]window {
+	return slices.Collect(slices.Chunk(ws, size))
 }
 
 func accuracy(c *eval.Counts, loss float64) *model.Accuracy {
