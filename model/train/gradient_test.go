@@ -304,3 +304,10 @@ func TestPadding(t *testing.T) {
 		t.Error("padding changes loss or gradients")
 	}
 }
+
+// pack readies the weights for graphs to run.
+func (net *network[T]) pack() {
+	for _, m := range net.matrices {
+		m.pack()
+	}
+}

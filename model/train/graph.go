@@ -117,13 +117,6 @@ func newNetwork[T number](a arithmetic[T], s sizes) *network[T] {
 	return net
 }
 
-// pack readies the weights for graphs to run.
-func (net *network[T]) pack() {
-	for _, m := range net.matrices {
-		m.pack()
-	}
-}
-
 // inputs are some windows as the network gets them: N = T·B rows, time-major.
 type inputs[T number] struct {
 	steps, windows int // T, B
