@@ -52,7 +52,9 @@ type (
 	// amxGates is a block whose products are done and whose gates are not; its
 	// pointers are those of the next row.
 	amxGates = struct {
-		pace        uintptr
+		//lint:ignore U1000 the assembly sets it
+		pace uintptr
+		//lint:ignore U1000 the assembly sets it
 		due         uintptr // where z should be by now
 		z, state, h *float32
 	}
