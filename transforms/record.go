@@ -10,7 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -88,6 +90,27 @@ func (o *Options) rejectedPath(name string) string {
 // no folder.
 func (o *Options) inside(name string) bool {
 	return strings.Contains(string(o.Output), "://") || filepath.IsLocal(filepath.FromSlash(name))
+}
+
+// reserved says whether a path below the output folder begins with a name that is
+// the run's own; a disk may take its letters for either case.
+func reserved(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return slices.ContainsFunc([]string{DoneFolder, RejectedFolder, TempFolder, LockFile, ManifestFile, RejectedFile, IndexFile}, func(own string) bool {
+		return strings.EqualFold(first, own)
+	})
+}
+
+// misplaced says why a document of that name cannot have its outputs in the
+// output folder, or nil.
+func (o *Options) misplaced(name string) error {
+	if !o.inside(name) {
+		return errors.New("its output would not lie in the output folder; rename the document")
+	}
+	if i := slices.IndexFunc(o.outputs(name), reserved); i >= 0 {
+		return fmt.Errorf("its output would be %s, where the run keeps its own files; rename the document or its folder", o.outputs(name)[i])
+	}
+	return nil
 }
 
 func hashed(name string) string {
@@ -186,22 +209,27 @@ func Gather(ctx context.Context, output string) error {
 	return o.writeIndex(ctx, &index)
 }
 
-// Clean removes the folder of temporary files, which holds some after a run
-// that was killed.
+// Clean removes the temporary files, of which there are some after a run that
+// was killed, and their folder where it holds nothing else.
 func Clean(ctx context.Context, output string) error {
 	temp := store.Join(output, TempFolder)
 	st, err := store.For(ctx, temp)
 	if err != nil {
 		return err
 	}
-	err = st.List(ctx, temp+"/", func(o store.Object) error { return st.Delete(ctx, o.Path) })
-	if errors.Is(err, store.ErrNotExist) {
+	err = st.List(ctx, temp+"/", func(o store.Object) error {
+		if !store.Temporary(o.Path) {
+			return nil
+		}
+		return st.Delete(ctx, o.Path)
+	})
+	if err == nil {
+		err = st.Delete(ctx, temp)
+	}
+	if errors.Is(err, store.ErrNotExist) || errors.Is(err, fs.ErrExist) { // fs.ErrExist: it holds something
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	return st.Delete(ctx, temp)
+	return err
 }
 
 // CountDone counts the Done records below output that are newer than a time, and

@@ -119,8 +119,8 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 	if err != nil {
 		return nil, nil, err
 	}
-	if !o.inside(string(l.Name)) {
-		return nil, l.reject("write", errors.New("its output would not lie in the output folder; rename the document")), nil
+	if err := o.misplaced(string(l.Name)); err != nil {
+		return nil, l.reject("write", err), nil
 	}
 	out := &output{l.Name, l.Classes, make([]int64, len(l.Classes))}
 	for _, c := range l.Labels {

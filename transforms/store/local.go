@@ -407,7 +407,7 @@ func (l local) create(ctx context.Context, uri string, write func(*os.File) erro
 // writeBy has a temporary file written in dir and renames it to target. A folder
 // is made when its lack was noticed, which saves the calls for all other files.
 func writeBy(ctx context.Context, dir, target string, write func(*os.File) error) (err error) {
-	temp := filepath.Join(dir, "."+rand.Text()+".tmp")
+	temp := filepath.Join(dir, "."+rand.Text()+tempSuffix)
 	var f *os.File
 	err = inFolder(dir, func() (err error) {
 		f, err = os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
@@ -432,6 +432,14 @@ func writeBy(ctx context.Context, dir, target string, write func(*os.File) error
 		return err
 	}
 	return inFolder(filepath.Dir(target), func() error { return rename(temp, target) })
+}
+
+const tempSuffix = ".tmp"
+
+// Temporary says whether a local write may have left a file of this name.
+func Temporary(path string) bool {
+	name := filepath.Base(path)
+	return strings.HasPrefix(name, ".") && strings.HasSuffix(name, tempSuffix)
 }
 
 // inFolder calls f, and once more when dir did not exist and now does.
