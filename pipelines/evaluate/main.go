@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -285,7 +286,7 @@ func pipeline(s beam.Scope, opts transforms.Options, set *input.Set, score score
 }
 
 // scoreFn counts the lines of labelled documents by gold and predicted label:
-// PCollection<Labelled> to Rejections. The counters are called "gold/predicted".
+// PCollection<Labelled> to Rejections. The counters' names are those of pairCounter.
 type scoreFn struct {
 	Run         string
 	Config      model.Config
@@ -324,7 +325,7 @@ func (f *scoreFn) judge(ctx context.Context, j *judged) error {
 		}
 	}
 	for pair, n := range counts {
-		beam.NewCounter(transforms.Namespace, pair[0]+pairSeparator+pair[1]).Inc(ctx, n)
+		beam.NewCounter(transforms.Namespace, pairCounter(pair)).Inc(ctx, n)
 	}
 	beam.NewCounter(transforms.Namespace, "judged").Inc(ctx, 1)
 	if f.Parts == "" {
@@ -333,8 +334,24 @@ func (f *scoreFn) judge(ctx context.Context, j *judged) error {
 	return j.part(f.class).write(ctx, string(f.Parts))
 }
 
-// pairSeparator stands in no label.
-const pairSeparator = "/"
+// pairPrefix begins the name of a counter of lines by gold and predicted label,
+// and of no other.
+const pairPrefix = "lines: "
+
+// pairCounter is "lines: gold/predicted", with the labels escaped as in a URL.
+func pairCounter(pair [2]string) string {
+	return pairPrefix + url.PathEscape(pair[0]) + "/" + url.PathEscape(pair[1])
+}
+
+// pairOf is the pair of a counter, if it is one of pairCounter's.
+func pairOf(counter string) (pair [2]string, ok bool) {
+	name, ok := strings.CutPrefix(counter, pairPrefix)
+	gold, predicted, slash := strings.Cut(name, "/")
+	var errs [2]error
+	pair[0], errs[0] = url.PathUnescape(gold)
+	pair[1], errs[1] = url.PathUnescape(predicted)
+	return pair, ok && slash && errs == [2]error{}
+}
 
 // class is the class that a label is judged as.
 func (f *scoreFn) class(label string) string {
@@ -443,8 +460,8 @@ func gather(counters map[string]int64, f *scoreFn) *eval.Report {
 	}
 	lines := sums{}
 	for name, n := range counters {
-		if gold, predicted, ok := strings.Cut(name, pairSeparator); ok && !strings.HasPrefix(name, reasonCounter) {
-			lines[[2]string{gold, predicted}] += n
+		if pair, ok := pairOf(name); ok {
+			lines[pair] += n
 		}
 	}
 	return lines.counts(classes).Report()

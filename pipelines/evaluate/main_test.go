@@ -10,6 +10,7 @@ import (
 
 	"github.com/fsouza/fake-gcs-server/fakestorage"
 	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
+	"github.com/linnet-ml/linnet/transforms"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -55,5 +56,32 @@ func objects(ts *testscript.TestScript, server *fakestorage.Server, want []strin
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
 		ts.Fatalf("the bucket holds %q, want %q", got, want)
+	}
+}
+
+// TestGather has labels and other counters with every character of the pairs'
+// names.
+func TestGather(t *testing.T) {
+	counters := map[string]int64{
+		transforms.ReasonCounter + "no GPU; run scripts/cuda-env or https://x/y": 1, reasonCounter + "/in/a.txt: no": 1, "a/b": 9, pairPrefix: 9, pairPrefix + "%/x": 9,
+		"judged": 2, transforms.LabelCounter + "Foo/Bar": 9,
+	}
+	want := map[[2]string]int64{{"Foo/Bar", "Key"}: 3, {"Foo", "Bar/Key"}: 4, {"Key", ""}: 1, {"100 %", "é\xff"}: 2}
+	lines := int64(0)
+	for pair, n := range want {
+		counters[pairCounter(pair)] = n
+		lines += n
+		if got, ok := pairOf(pairCounter(pair)); !ok || got != pair {
+			t.Errorf("%q comes back as %q, %t", pair, got, ok)
+		}
+	}
+	report := gather(counters, &scoreFn{})
+	var names []string
+	for _, c := range report.Classes {
+		names = append(names, c.Class)
+	}
+	slices.Sort(names)
+	if want := []string{"100 %", "Bar/Key", "Foo", "Foo/Bar", "Key", "é\xff"}; !slices.Equal(names, want) || report.Lines != lines {
+		t.Errorf("%d lines of %q, want %d of %q", report.Lines, names, lines, want)
 	}
 }
