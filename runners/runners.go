@@ -122,6 +122,9 @@ func Check() error {
 	if name != Dataflow && WorkerGPUs() > 0 {
 		return fmt.Errorf("runners: --worker_gpu is for --runner=dataflow; elsewhere the cluster's own settings give a worker its GPU")
 	}
+	if *jobopts.Async && Local() {
+		return fmt.Errorf("runners: --async is for a job elsewhere; --runner=%s works in this program, which would end before it; leave it out", name)
+	}
 	switch name {
 	case Flink, Universal:
 		if *jobopts.Endpoint == "" {
