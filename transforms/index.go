@@ -50,11 +50,7 @@ func (x *index) add(record []byte) {
 	if json.Unmarshal(record, &d.Done) != nil {
 		return
 	}
-	name := d.Document
-	if b, err := base64.StdEncoding.DecodeString(d.Bytes); err == nil && len(b) > 0 {
-		name = string(b)
-	}
-	d.path = reviewPage.Of(name)
+	d.path = reviewPage.Of(nameOf(d.Document, d.Bytes))
 	if !strings.HasPrefix(d.path, "html/") { // not of ours: it leads elsewhere
 		return
 	}

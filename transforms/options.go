@@ -52,7 +52,7 @@ type Options struct {
 	// Force labels documents again that are done (Read).
 	Force bool
 	// Rejections says that there are records of rejections from before, which
-	// go when their document is done (Write).
+	// go when their document is done (Read, Write).
 	Rejections bool
 	// RetryRejected takes only documents with a record of rejection (Read).
 	RetryRejected bool

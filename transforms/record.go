@@ -54,9 +54,11 @@ type Reject struct {
 	Document    string    `json:"document"`
 	Bytes       string    `json:"document_base64,omitempty"`
 	Input       string    `json:"input"`
+	InputBytes  string    `json:"input_base64,omitempty"`
 	Stage       string    `json:"stage"`
 	Reason      string    `json:"reason"`
 	InputSHA256 string    `json:"input_sha256,omitempty"`
+	Run         string    `json:"run,omitempty"` // Options.Run
 	Time        time.Time `json:"time"`
 }
 
@@ -69,6 +71,14 @@ func base64Name(name []byte) string {
 		return ""
 	}
 	return base64.StdEncoding.EncodeToString(name)
+}
+
+// nameOf is the name that a record has as text and by base64Name.
+func nameOf(text, inBase64 string) string {
+	if b, err := base64.StdEncoding.DecodeString(inBase64); err == nil && len(b) > 0 {
+		return string(b)
+	}
+	return text
 }
 
 func (o *Options) donePath(name string) string {
@@ -125,7 +135,7 @@ func (o *Options) outputStore(ctx context.Context) (store.Store, error) {
 
 // isDone says whether the document's record holds for these bytes, this model
 // and these settings, and its outputs are there. A record that cannot be
-// understood does not hold.
+// understood does not hold. What is done is rejected no more.
 func (o *Options) isDone(ctx context.Context, name, hash string) (bool, error) {
 	st, err := o.outputStore(ctx)
 	if err != nil {
@@ -146,7 +156,7 @@ func (o *Options) isDone(ctx context.Context, name, hash string) (bool, error) {
 			return false, err
 		}
 	}
-	return true, nil
+	return true, o.accept(ctx, st, name)
 }
 
 // holds says whether a Done record, as JSON, is of these bytes, this model and
@@ -160,6 +170,18 @@ func (o *Options) holds(record []byte, hash string) bool {
 // for what the store does: it is not there, is no file, or far too large.
 func noRecord(err error) bool {
 	return errors.Is(err, store.ErrNotExist) || errors.Is(err, store.ErrTooLarge) || errors.Is(err, store.ErrNotFile) || badName(err)
+}
+
+// accept deletes the record of a rejection of a document that is done, if there is
+// one.
+func (o *Options) accept(ctx context.Context, st store.Store, name string) error {
+	if !o.Rejections {
+		return nil
+	}
+	if err := st.Delete(ctx, o.rejectedPath(name)); err != nil && !badName(err) {
+		return err
+	}
+	return nil
 }
 
 // wasRejected says whether there is a record of the document's rejection.
@@ -296,48 +318,28 @@ func (o *Options) gather(ctx context.Context, folder, file string, index *index)
 	}
 	path := store.Join(string(o.Output), file)
 	err = st.Create(ctx, path, func(w io.Writer) error {
-		records := pipe.NewIO(gathering, func(ctx context.Context, uri string) ([]byte, error) {
-			data, err := st.Read(ctx, uri, recordLimit)
-			if noRecord(err) || errors.Is(err, store.ErrChanged) {
-				return nil, nil // made anew this moment, and the next gathering has it, or no record
-			}
-			return data, err
-		})
-		defer records.Reset()
 		if index != nil {
 			index.docs = nil // it may be another try
 		}
 		var line bytes.Buffer
 		empty := true
-		add := func(data []byte, err error) error {
+		err := o.records(ctx, st, folder, func(_ string, data []byte) error {
 			line.Reset()
-			if err != nil || !compact(&line, data) {
-				return err
+			if !compact(&line, data) {
+				return nil
 			}
 			empty = false
 			if index != nil {
 				index.add(line.Bytes())
 			}
 			line.WriteByte('\n')
-			_, err = w.Write(line.Bytes())
+			_, err := w.Write(line.Bytes())
 			return err
-		}
-		err := st.List(ctx, store.Join(string(o.Output), folder)+"/", func(obj store.Object) error {
-			if !strings.HasSuffix(obj.Path, ".json") {
-				return nil
-			}
-			return records.Push(ctx, obj.Path, obj.Size+recordRoom, add)
 		})
-		if err != nil && !errors.Is(err, store.ErrNotExist) {
-			return err
-		}
-		if err := records.Drain(ctx, add); err != nil {
-			return err
-		}
-		if empty {
+		if err == nil && empty {
 			return errEmpty
 		}
-		return nil
+		return err
 	})
 	switch {
 	case errors.Is(err, errEmpty):
@@ -350,3 +352,36 @@ func (o *Options) gather(ctx context.Context, folder, file string, index *index)
 
 // recordRoom is what a record in flight takes beside its bytes.
 const recordRoom = 1 << 10
+
+// records calls fn with the path and bytes of every record in a folder, in the
+// order of the store's listing.
+func (o *Options) records(ctx context.Context, st store.Store, folder string, fn func(path string, data []byte) error) error {
+	type record struct {
+		path string
+		data []byte
+	}
+	records := pipe.NewIO(gathering, func(ctx context.Context, path string) (record, error) {
+		data, err := st.Read(ctx, path, recordLimit)
+		if noRecord(err) || errors.Is(err, store.ErrChanged) {
+			return record{}, nil // made anew this moment, and the next gathering has it, or no record
+		}
+		return record{path, data}, err
+	})
+	defer records.Reset()
+	add := func(r record, err error) error {
+		if err != nil || r.data == nil {
+			return err
+		}
+		return fn(r.path, r.data)
+	}
+	err := st.List(ctx, store.Join(string(o.Output), folder)+"/", func(obj store.Object) error {
+		if !strings.HasSuffix(obj.Path, ".json") {
+			return nil
+		}
+		return records.Push(ctx, obj.Path, obj.Size+recordRoom, add)
+	})
+	if err != nil && !errors.Is(err, store.ErrNotExist) {
+		return err
+	}
+	return records.Drain(ctx, add)
+}

@@ -4,12 +4,19 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
+	"github.com/linnet-ml/linnet/transforms/input"
 	"github.com/linnet-ml/linnet/transforms/internal/pipe"
+	"github.com/linnet-ml/linnet/transforms/store"
 )
 
 // WriteRejected writes a record of each Rejection in the collections, which the
@@ -81,7 +88,7 @@ func (f *rejectFn) write(ctx context.Context, r Rejection) (*struct{}, *Rejectio
 		return nil, nil, err
 	}
 	record := Reject{
-		Document: string(r.Name), Bytes: base64Name(r.Name), Input: string(r.URI),
+		Document: string(r.Name), Bytes: base64Name(r.Name), Input: string(r.URI), InputBytes: base64Name(r.URI), Run: o.Run,
 		Stage: r.Stage, Reason: r.Reason, InputSHA256: hex.EncodeToString(r.SHA256),
 		Time: time.Now().UTC().Truncate(time.Millisecond),
 	}
@@ -98,6 +105,70 @@ func (f *rejectFn) write(ctx context.Context, r Rejection) (*struct{}, *Rejectio
 		return nil, nil, err
 	}
 	return nil, nil, nil
+}
+
+// Settle ends a run that read all of set: records of rejections go that earlier
+// runs left and that hold no more. A document's stays where it is none of set and
+// is still there, a folder's as long as it cannot be read. A set of nil is of no
+// documents.
+func Settle(ctx context.Context, opts Options, set *input.Set) error {
+	st, err := opts.outputStore(ctx)
+	if err != nil {
+		return err
+	}
+	earlier := map[string][]string{} // input → records
+	err = opts.records(ctx, st, RejectedFolder, func(path string, data []byte) error {
+		var r Reject
+		if json.Unmarshal(data, &r) != nil || r.Run == opts.Run {
+			return nil
+		}
+		uri := nameOf(r.Input, r.InputBytes)
+		bad, err := stillBad(ctx, uri)
+		switch {
+		case err != nil:
+			return err
+		case !bad:
+			return st.Delete(ctx, path)
+		}
+		earlier[uri] = append(earlier[uri], path)
+		return nil
+	})
+	if err != nil || len(earlier) == 0 || set == nil {
+		return err
+	}
+	err = set.Walk(ctx, func(file input.File) error {
+		for _, path := range earlier[file.URI] {
+			if err := st.Delete(ctx, path); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, input.ErrNone) || errors.Is(err, input.ErrTwins) { // since the run began
+		return nil
+	}
+	return err
+}
+
+// stillBad says that a rejected input is there, and where it is a folder, that it
+// cannot be read.
+func stillBad(ctx context.Context, uri string) (bool, error) {
+	if strings.Contains(uri, "://") {
+		return exists(ctx, uri)
+	}
+	info, err := os.Lstat(uri)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return false, nil
+	}
+	if err != nil || !info.IsDir() {
+		return true, nil
+	}
+	st, err := store.For(ctx, uri)
+	if err != nil {
+		return false, err
+	}
+	_, err = st.Read(ctx, uri, 0)
+	return !errors.Is(err, store.ErrFolder), nil
 }
 
 func init() { beam.RegisterDoFn(&rejectFn{}) }

@@ -158,12 +158,7 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 	} else if err != nil {
 		return nil, nil, err
 	}
-	if o.Rejections {
-		if err := st.Delete(ctx, o.rejectedPath(name)); err != nil && !badName(err) {
-			return nil, nil, err
-		}
-	}
-	return out, nil, nil
+	return out, nil, o.accept(ctx, st, name)
 }
 
 // record is the Done record of l with its line break.

@@ -3,8 +3,10 @@ package transforms
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/window"
 
 	"github.com/linnet-ml/linnet/transforms/feature"
+	"github.com/linnet-ml/linnet/transforms/input"
 	"github.com/linnet-ml/linnet/transforms/yedda"
 )
 
@@ -114,6 +117,45 @@ func TestWriteProbabilities(t *testing.T) {
 		}
 		if _, err := os.Stat(filepath.Join(out, "a.txt.ann")); err == nil {
 			t.Error("YEDDA is written, too")
+		}
+	}
+}
+
+// TestSettle has records of an earlier run's rejections and one of this run's.
+func TestSettle(t *testing.T) {
+	in, out := write(t, map[string]string{"set/a.txt": "x", "set/b.md": "x", "set/folder/c.txt": "x", "other/d\xff.txt": "x"}), t.TempDir()
+	if err := os.Symlink("nowhere", filepath.Join(in, "other", "link.txt")); err != nil {
+		t.Skip(err)
+	}
+	before := map[string]bool{ // input → stays
+		"set/a.txt": false, "set/gone.txt": false, "set/folder": false, "other/gone.txt": false, "set/a.txt/x.txt": false,
+		"set/b.md": true, "other/d\xff.txt": true, "other/link.txt": true,
+	}
+	reject := func(run string, names ...string) {
+		var docs []Rejection
+		for _, name := range names {
+			docs = append(docs, Rejection{URI: []byte(filepath.Join(in, filepath.FromSlash(name))), Name: []byte(strings.ReplaceAll(name, "/", " "))})
+		}
+		if _, err := runOn("direct", func(s beam.Scope) {
+			WriteRejected(s, Options{Output: Path(out), Run: run}, beam.CreateList(s, docs))
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reject("before", slices.Collect(maps.Keys(before))...)
+	reject("now", "set/now.txt")
+	set, err := input.New([]string{filepath.Join(in, "set")}, out, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Settle(t.Context(), Options{Output: Path(out), Run: "now"}, set); err != nil {
+		t.Fatal(err)
+	}
+	before["set/now.txt"] = true
+	for name, want := range before {
+		_, err := os.Stat(filepath.Join(out, RejectedFolder, strings.ReplaceAll(name, "/", " ")+".json"))
+		if got := err == nil; got != want {
+			t.Errorf("the record of %q stays: %t, want %t", name, got, want)
 		}
 	}
 }

@@ -379,7 +379,8 @@ func (o *options) label(ctx context.Context) error {
 		fmt.Printf("job %s is submitted; it writes to %s\n", result.JobID, o.output)
 		return nil
 	}
-	if err := transforms.Merge(context.WithoutCancel(ctx), output); err != nil {
+	settled := o.settle(ctx, opts, set)
+	if err := cmp.Or(transforms.Merge(context.WithoutCancel(ctx), output), settled); err != nil {
 		return err
 	}
 	if cause := context.Cause(ctx); cause != nil && !o.watch { // which an interrupt ends in order
@@ -404,6 +405,18 @@ func (o *options) run(ctx context.Context, p *beam.Pipeline) (*runners.Result, e
 		return run(ctx)
 	}
 	return cli.Leave(ctx, run)
+}
+
+// settle drops earlier records of rejections that this run showed to be over. A
+// watch, and a run of the rejected documents alone, did not try all of set.
+func (o *options) settle(ctx context.Context, opts transforms.Options, set *input.Set) error {
+	switch {
+	case !opts.Rejections, ctx.Err() != nil && !o.watch:
+		return nil
+	case o.watch, o.retryRejected:
+		set = nil
+	}
+	return transforms.Settle(context.WithoutCancel(ctx), opts, set)
 }
 
 // firstRejected is the first of the merged records of rejections, or "".

@@ -328,12 +328,10 @@ func (local) Read(ctx context.Context, uri string, limit int64) ([]byte, error) 
 		return nil, localError(uri, err)
 	}
 	if !before.Mode().IsRegular() { // to open a pipe would wait for its writer
-		if before.IsDir() { // a listing hands on one that it could not open
-			f, err := os.Open(uri)
-			if err != nil {
+		if before.IsDir() { // a listing hands on one that it could not read
+			if _, err := namesAfter(uri, "", 1); err != nil {
 				return nil, localError(uri, err)
 			}
-			f.Close()
 		}
 		return nil, notRegular(uri, before)
 	}
