@@ -36,7 +36,7 @@ var (
 type Set struct {
 	Args [][]byte // absolute paths, gs:// addresses and patterns
 	Base []byte   // the deepest folder common to Args
-	Not  [][]byte // folders where nothing is read: the output folder, under each of its names
+	Not  [][]byte // folders where nothing is read, whatever links lead there: the output folder, if any, first
 	// Annotated takes X.txt.ann, or X.ann, where both X.txt and it are there;
 	// otherwise X.txt is taken.
 	Annotated bool
@@ -127,9 +127,6 @@ func New(args []string, output string, annotated bool) (*Set, error) {
 			inside := under(arg, out)
 			if a, b := real(dir), real(out); a != "" && b != "" {
 				inside = inside || under(a, b)
-				if under(b, a) { // the output folder as it is met below dir
-					s.Not = append(s.Not, []byte(dir+b[len(a):]))
-				}
 			}
 			if inside {
 				return nil, fmt.Errorf("input: %s lies in the output folder %s, where nothing is read; choose another --output", args[i], output)
@@ -214,7 +211,7 @@ func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) erro
 	taken := map[uint64]uint64{}   // hash of name → hash of URI
 	written := map[uint64]uint64{} // hash of output → hash of name
 	pairs := map[uint64]bool{}     // hash of X.txt, for X.ann
-	outputs := s.clashing()
+	outputs, links := s.clashing(), s.links()
 	var waiting []File
 	take := func(file File) (bool, error) {
 		name, uri := maphash.String(seed, file.Name), maphash.String(seed, file.URI)
@@ -222,6 +219,9 @@ func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) erro
 			pairs[maphash.String(seed, file.Name+".txt")] = true
 		} else if pairs[name] && !Annotated(file.URI) {
 			return false, nil // X.txt and X.ann
+		}
+		if path := links.amongInputs(file); path != "" {
+			return false, bad(overInput(fmt.Sprintf("input: the output %s of %s would lie among the inputs, where a link below --output leads; remove the link", path, file.URI)))
 		}
 		for _, o := range outputs {
 			path := o.Of(file.Name)
@@ -246,7 +246,7 @@ func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) erro
 	for _, arg := range s.Args {
 		found, inside := 0, 0
 		err := s.list(ctx, string(arg), func(file File) error {
-			if slices.ContainsFunc(s.Not, func(dir []byte) bool { return under(file.URI, string(dir)) }) {
+			if slices.ContainsFunc(s.Not, func(dir []byte) bool { return under(file.URI, string(dir)) }) || links.toNot(file.URI) {
 				inside++
 				return nil
 			}
@@ -291,6 +291,78 @@ func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) erro
 		}
 	}
 	return nil
+}
+
+// overInput is an ErrTwins of a document and what its output may be written over.
+type overInput string
+
+func (e overInput) Error() string        { return string(e) }
+func (e overInput) Is(target error) bool { return target == ErrTwins }
+
+// links tells where the links in local paths lead, as they are at one time.
+type links struct {
+	set       *Set
+	real      map[string]string // what real said of folders
+	not, args []string          // the set's folders without links
+}
+
+func (s *Set) links() *links {
+	l := &links{set: s, real: map[string]string{}}
+	for _, dir := range s.Not {
+		if dir := real(string(dir)); dir != "" {
+			l.not = append(l.not, dir)
+		}
+	}
+	for _, arg := range s.Args {
+		if dir := real(folder(string(arg))); dir != "" {
+			l.args = append(l.args, dir)
+		}
+	}
+	return l
+}
+
+// of is real(dir).
+func (l *links) of(dir string) string {
+	r, ok := l.real[dir]
+	if !ok {
+		r = real(dir)
+		l.real[dir] = r
+	}
+	return r
+}
+
+// toNot says whether a file lies in a folder of Not.
+func (l *links) toNot(uri string) bool {
+	return len(l.not) > 0 && !remote(uri) && anyHolds(l.not, l.of(filepath.Dir(uri)))
+}
+
+// amongInputs is the first output of a file that would lie outside of the output
+// folder and in a folder of the inputs, or "".
+func (l *links) amongInputs(file File) string {
+	if len(l.set.Outputs) == 0 || len(l.set.Not) == 0 || remote(file.URI) {
+		return ""
+	}
+	output := string(l.set.Not[0])
+	if l.of(output) == "" { // there are no links in it yet
+		return ""
+	}
+	for _, o := range l.set.Outputs {
+		path := filepath.Join(output, filepath.FromSlash(o.Of(file.Name)))
+		dir := filepath.Dir(path)
+		for under(dir, output) && l.of(dir) == "" { // it will be made
+			dir = filepath.Dir(dir)
+		}
+		lies := l.of(dir)
+		if under(dir, output) && !under(lies, l.of(output)) && (anyHolds(l.args, lies) || lies == l.of(filepath.Dir(file.URI))) {
+			return path
+		}
+	}
+	return ""
+}
+
+// anyHolds says whether dir is one of the folders or lies below one.
+func anyHolds(folders []string, dir string) bool {
+	return slices.ContainsFunc(folders, func(f string) bool { return under(dir, f) })
 }
 
 // list calls f for what one argument stands for.
@@ -341,6 +413,8 @@ func (s *Set) notice(arg, file string) {
 // there were none. What such a folder holds is read only where it is named.
 // The Walk has to be done again, then.
 func (s *Set) LeaveOut() string {
+	links := s.links()
+	maps.DeleteFunc(s.earlier, func(dir string, _ bool) bool { return !remote(dir) && anyHolds(links.not, real(dir)) }) // not read anyway
 	dirs := slices.Sorted(maps.Keys(s.earlier))
 	s.earlier = nil
 	if len(dirs) == 0 {

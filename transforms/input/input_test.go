@@ -221,6 +221,64 @@ func TestOutputByAnotherName(t *testing.T) {
 	}
 }
 
+// TestLinks has links from the input into the output folder, and the other way
+// round, made after the Set.
+func TestLinks(t *testing.T) {
+	dir := tree(t, "in/a.txt", "in/sub/b.txt", "in/sub/b.txt.ann", "else/c.txt", "big/y")
+	at := func(path string) string { return filepath.Join(dir, filepath.FromSlash(path)) }
+	set, err := New([]string{at("in")}, at("out"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set.Outputs = []Output{{Suffix: ".ann"}, {Folder: "html", Suffix: ".html"}}
+	check := func(what string, wantErr error, passedOver int, want ...string) {
+		t.Helper()
+		var names []string
+		over := 0
+		err := set.Walk(t.Context(), func(f File) error { names = append(names, f.Name); return nil })
+		if !errors.Is(err, wantErr) || err == nil && !slices.Equal(names, want) || err != nil && strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %q, %v; want %q, %v", what, names, err, want, wantErr)
+		}
+		names = nil
+		if err := set.WalkOn(t.Context(), func(f File) error { names = append(names, f.Name); return nil }, func(error) { over++ }); err != nil || over != passedOver || !slices.Equal(names, want) {
+			t.Errorf("%s: watched, %q and %d passed over, %v; want %q and %d", what, names, over, err, want, passedOver)
+		}
+	}
+	link := func(to, from string) {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(filepath.Dir(at(from)), 0o777), os.Symlink(at(to), at(from))); err != nil {
+			t.Skip(err)
+		}
+	}
+	check("no links", nil, 0, "a.txt", "sub/b.txt")
+	link("out/deep", "in/labelled")
+	if err := os.MkdirAll(at("out/deep/more"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"out/deep/a.txt.ann", "out/deep/more/a.txt.ann"} {
+		if err := os.WriteFile(at(name), nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(at("out/deep/_manifest.jsonl"), nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	check("a link to outputs", nil, 0, "a.txt", "sub/b.txt")
+	if said := set.LeaveOut(); said != "" {
+		t.Errorf("the output itself is told of: %s", said)
+	}
+	link("big", "out/html/sub")
+	check("a link to another disk", nil, 0, "a.txt", "sub/b.txt")
+	link("in/sub", "out/sub")
+	check("a link to an input", ErrTwins, 2, "a.txt") // b.txt, and b.txt.ann in its place
+	if err := os.Remove(at("out/sub")); err != nil {
+		t.Fatal(err)
+	}
+	link("else", "in/z")
+	link("else", "out/z")
+	check("the same link in both", ErrTwins, 1, "a.txt", "sub/b.txt")
+}
+
 func walkNames(t *testing.T, arg, output string) (names []string, err error) {
 	s, err := New([]string{arg}, output, false)
 	if err != nil {
