@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,7 +29,7 @@ type gs struct {
 	client   *storage.Client
 	attempts int           // of one request, when the answer is 429, 5xx or nothing
 	backoff  gax.Backoff   // between them
-	idle     time.Duration // that Create waits for a piece
+	idle     time.Duration // that Create waits for the storage to take a piece
 	renew    time.Duration // of a lock
 	stale    time.Duration // when a lock that was not renewed is free
 }
@@ -316,16 +317,14 @@ func (g *gs) Create(ctx context.Context, uri string, write func(io.Writer) error
 func (g *gs) createOnce(ctx context.Context, o *storage.ObjectHandle, write func(io.Writer) error, generation int64) (failed, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// The client tries a piece that fails again without end.
-	idle := time.AfterFunc(g.idle, func() { cancel(fmt.Errorf("nothing could be sent for %v: %w", g.idle, os.ErrDeadlineExceeded)) })
-	defer idle.Stop()
 	w := o.If(generationIs(generation)).NewWriter(ctx)
 	w.ContentType = "application/octet-stream"
-	w.ProgressFunc = func(int64) { idle.Reset(g.idle) }
-	if failed = write(w); failed != nil {
+	// The client tries a piece that fails again without end.
+	in := within{w, g.idle, func() { cancel(fmt.Errorf("nothing could be sent for %v: %w", g.idle, os.ErrDeadlineExceeded)) }}
+	if failed = write(in); failed != nil {
 		cancel(failed) // Close alone would store what was sent so far
 	}
-	err = w.Close()
+	err = in.Close()
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, os.ErrDeadlineExceeded) {
 		return nil, cause
 	}
@@ -333,6 +332,32 @@ func (g *gs) createOnce(ctx context.Context, o *storage.ObjectHandle, write func
 		return failed, failed
 	}
 	return nil, err
+}
+
+// within is w, and calls late where w takes longer than limit over its end or some
+// of what it gets. How long that takes to come is no matter.
+type within struct {
+	w     io.WriteCloser
+	limit time.Duration
+	late  func()
+}
+
+func (w within) Write(p []byte) (n int, err error) {
+	for piece := range slices.Chunk(p, 1<<20) {
+		timer := time.AfterFunc(w.limit, w.late)
+		some, err := w.w.Write(piece)
+		timer.Stop()
+		n += some
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+func (w within) Close() error {
+	defer time.AfterFunc(w.limit, w.late).Stop()
+	return w.w.Close()
 }
 
 // replace has an object written, on condition that it is of the generation that

@@ -15,7 +15,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -310,6 +312,35 @@ func TestGSRetries(t *testing.T) {
 	s.attempts = 1e6
 	if err := s.Write(ctx, uri, nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want the context's error", err)
+	}
+}
+
+// slowWriter takes some time over each write and its end.
+type slowWriter struct{ takes time.Duration }
+
+func (w slowWriter) Write(p []byte) (int, error) { time.Sleep(w.takes); return len(p), nil }
+func (w slowWriter) Close() error                { time.Sleep(w.takes); return nil }
+
+// TestWithin has a minute for each piece: what is slow to come, and what has many
+// pieces, is not late.
+func TestWithin(t *testing.T) {
+	for takes, wantLate := range map[time.Duration]int64{50 * time.Second: 0, 70 * time.Second: 5} {
+		synctest.Test(t, func(t *testing.T) {
+			var late atomic.Int64
+			w := within{slowWriter{takes}, time.Minute, func() { late.Add(1) }}
+			for _, size := range []int{0, 1, 2<<20 + 1} {
+				time.Sleep(time.Hour)
+				if n, err := w.Write(make([]byte, size)); n != size || err != nil {
+					t.Errorf("%d of %d bytes, %v", n, size, err)
+				}
+			}
+			time.Sleep(time.Hour)
+			w.Close()
+			time.Sleep(time.Hour)
+			if got := late.Load(); got != wantLate {
+				t.Errorf("pieces of %v: %d were late, want %d", takes, got, wantLate)
+			}
+		})
 	}
 }
 
