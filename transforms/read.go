@@ -192,6 +192,8 @@ func advise(err error) error {
 	switch {
 	case errors.Is(err, store.ErrTooLarge):
 		return fmt.Errorf("%w; raise --max_document_bytes or split the document", err)
+	case errors.Is(err, store.ErrName):
+		return fmt.Errorf("%w; rename it, or move it to a folder of a shorter path", err)
 	case errors.Is(err, store.ErrNotFile):
 		return fmt.Errorf("%w; name regular files, or leave it out", err)
 	case errors.Is(err, store.ErrChanged):

@@ -108,11 +108,12 @@ func (s *stage[I, O]) emitter(ctx context.Context,
 	}
 }
 
-// oneLine is err's text on one line of bounded length.
+// oneLine is err's text on one line of bounded length: a long path leaves its
+// middle out.
 func oneLine(err error) string {
 	text := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), " ")
 	if len(text) > 2000 {
-		text = text[:2000] + "…"
+		text = strings.ToValidUTF8(text[:1000]+"…"+text[len(text)-1000:], "")
 	}
 	return text
 }

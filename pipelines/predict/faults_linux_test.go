@@ -136,17 +136,29 @@ func TestLimits(t *testing.T) {
 		pipeAt(path("pipe.txt")),
 		os.Symlink("nowhere.txt", path("dangling.txt")), os.Symlink("loop.txt", path("loop.txt")),
 		os.Mkdir(path("sub"), 0o777), os.Symlink("..", path("sub/up")), os.Symlink(".", path("here")),
-		os.Symlink("/dev/zero", path("zero.txt")),
+		os.Symlink("/dev/zero", path("zero.txt")), os.Symlink("nowhere", path("folder")), pipeAt(path("pipe")),
 	)
 	if err != nil {
+		t.Fatal(err)
+	}
+	// A folder whose path is longer than the system takes at once, which may hold
+	// documents.
+	t.Chdir(in)
+	for range 25 {
+		name := strings.Repeat("n", 200)
+		if err := errors.Join(os.Mkdir(name, 0o777), os.Chdir(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.WriteFile("deep.txt", []byte("Agaricus\n"), 0o666), os.Chdir(in)); err != nil {
 		t.Fatal(err)
 	}
 	for _, runner := range []string{"direct", "prism"} {
 		out := filepath.Join(t.TempDir(), "out")
 		cmd := command("--runner="+runner, "--input="+in, "--output="+out, "--memory_limit=512MiB")
 		text, err := cmd.CombinedOutput()
-		if cmd.ProcessState.ExitCode() != 3 || !strings.Contains(string(text), "6 documents, ") || !strings.Contains(string(text), "5 documents rejected") {
-			t.Fatalf("%s: %v: %s; want 6 documents labelled and 5 rejected", runner, err, text)
+		if cmd.ProcessState.ExitCode() != 3 || !strings.Contains(string(text), "6 documents, ") || !strings.Contains(string(text), "7 documents rejected") {
+			t.Fatalf("%s: %v: %s; want 6 documents labelled and 7 rejected", runner, err, text)
 		}
 		if peak := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss >> 10; peak > 1<<10 {
 			t.Errorf("%s: %d MiB of memory", runner, peak)
@@ -157,11 +169,12 @@ func TestLimits(t *testing.T) {
 		}
 		for name, want := range map[string]string{
 			"large.txt": "2147483648 bytes, the limit is 67108864: too large; raise --max_document_bytes", "pipe.txt": "is a pipe, not a file",
-			"zero.txt": "is a device, not a file", "dangling.txt": "a link to nothing", "loop.txt": "too many levels of symbolic links",
+			"zero.txt": "is a device, not a file", "dangling.txt": "a link to nothing", "loop.txt": "too many levels of symbolic links", "folder": "a link to nothing",
+			strings.Repeat("n", 200) + "/": "file name too long; rename it, or move it to a folder of a shorter path",
 		} {
 			found := false
 			for line := range strings.Lines(string(data)) {
-				found = found || strings.Contains(line, `"document":"`+name+`"`) && strings.Contains(line, want)
+				found = found || strings.Contains(line, `"document":"`+name) && strings.Contains(line, want)
 			}
 			if !found {
 				t.Errorf("%s: no line of %s with %q in %s", runner, name, want, data)

@@ -373,9 +373,9 @@ func (s *Set) list(ctx context.Context, arg string, f func(File) error) error {
 	}
 	err = st.List(ctx, arg, func(o store.Object) error {
 		text := strings.HasSuffix(strings.TrimSuffix(o.Path, ".ann"), ".txt")
-		if o.InFolder && !text && !errors.Is(o.Err, fs.ErrPermission) {
+		if o.InFolder && !text && (o.Err == nil || errors.Is(o.Err, store.ErrNotFile)) {
 			s.notice(arg, o.Path)
-			return nil // a folder's other files; a folder that cannot be read is told of by who tries
+			return nil // a folder's other files; what may be a folder and cannot be read is told of by who tries
 		}
 		return f(File{URI: o.Path, Name: s.Name(o.Path), Size: o.Size, Modified: o.Modified})
 	})

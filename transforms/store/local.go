@@ -149,7 +149,13 @@ func (w *walker) root(path string, info fs.FileInfo) error {
 		f := w.links[0]
 		w.links = w.links[1:]
 		info, err := os.Stat(f.path)
-		if err != nil || w.entered[idOf(f.path, info)] {
+		if err != nil {
+			if err := w.report(Object{Path: f.path, InFolder: w.pattern == nil, Err: linkError(f.path, err)}); err != nil {
+				return err
+			}
+			continue
+		}
+		if w.entered[idOf(f.path, info)] {
 			continue
 		}
 		w.entered[idOf(f.path, info)] = true
@@ -209,7 +215,7 @@ func (w *walker) names(f folder, names []string) error {
 			info, err = os.Stat(path)
 		}
 		switch {
-		case err != nil && matches:
+		case err != nil && (matches || descend && !errors.Is(err, ErrNotExist) && !errors.Is(err, syscall.ELOOP)): // it may be a folder
 			err = w.report(Object{Path: path, InFolder: w.pattern == nil, Err: linkError(path, err)})
 		case err != nil:
 			err = nil
