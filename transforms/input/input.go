@@ -118,6 +118,9 @@ func New(args []string, output string, annotated bool) (*Set, error) {
 		if err != nil {
 			return nil, fmt.Errorf("input: %w", err)
 		}
+		if name, ok := store.Plain(arg); ok {
+			arg = name
+		}
 		if remote(arg) && !strings.HasPrefix(arg, "gs://") {
 			_, err := store.For(context.Background(), arg) // refuses it by name
 			return nil, err
@@ -497,8 +500,7 @@ func pattern(arg string) bool {
 // a file, or what stands before a pattern's first wildcard.
 func folder(arg string) string {
 	if pattern(arg) {
-		arg = arg[:strings.IndexAny(arg, "*?[")]
-		return parent(arg)
+		return store.Head(arg)
 	}
 	if remote(arg) {
 		if strings.HasSuffix(strings.TrimSuffix(arg, ".ann"), ".txt") {

@@ -165,6 +165,38 @@ func TestWalk(t *testing.T) {
 	}
 }
 
+// TestEscapes has characters of folders escaped, and such that exist by the very
+// name with the escape in it.
+func TestEscapes(t *testing.T) {
+	if filepath.Separator != '/' {
+		t.Skip(`\ separates folders here`)
+	}
+	dir := tree(t, "sp ace/a.txt", "sp ace/sub/b.txt", "st*r/c.txt", "str/d.txt", `b\s/e.txt`, "bs/f.txt", "x y.md")
+	for arg, want := range map[string]map[string]string{
+		`sp\ ace/*.txt`:    {"sp ace/a.txt": "a.txt"},
+		`sp\ ace/**/*.txt`: {"sp ace/a.txt": "a.txt", "sp ace/sub/b.txt": "sub/b.txt"},
+		`s? ace/*.txt`:     {"sp ace/a.txt": "sp ace/a.txt"},
+		`sp\ ace`:          {"sp ace/a.txt": "a.txt", "sp ace/sub/b.txt": "sub/b.txt"},
+		`st\*r`:            {"st*r/c.txt": "c.txt"},
+		`st\*r/*`:          {"st*r/c.txt": "c.txt"},
+		`b\s`:              {`b\s/e.txt`: "e.txt"},
+		`b\s/*`:            {`b\s/e.txt`: "e.txt"},
+		`x\ y.md`:          {"x y.md": "x y.md"},
+	} {
+		if got, err := walk(t, dir, []string{arg}, "", false); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %q, %v, want %q", arg, got, err, want)
+		}
+	}
+	for arg, want := range map[string]string{
+		`gs://b/sp\ ace/*.txt`: "gs://b/sp ace", "gs://b/x*": "gs://b", "gs://b*/x": "gs://b", "gs://b/x/**": "gs://b/x",
+	} {
+		s, err := New([]string{arg}, "", false)
+		if err != nil || string(s.Base) != want {
+			t.Errorf("%s: base %q, %v, want %q", arg, s.Base, err, want)
+		}
+	}
+}
+
 func TestWalkErrors(t *testing.T) {
 	dir := tree(t, "in/a.md", "in/a.md.ann", "empty/x.dat", "out/b.txt")
 	cases := map[string]struct {

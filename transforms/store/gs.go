@@ -195,10 +195,7 @@ func (g *gs) List(ctx context.Context, uri string, fn func(Object) error) error 
 		return fmt.Errorf("store: %s: there is no such object or folder: %w", quote(uri), ErrNotExist)
 	}
 	p := parsePattern(object)
-	head := 0
-	for head < len(p) && p[head].kind == literal {
-		head++
-	}
+	head := p.literals()
 	prefix, _ := p[:head].literalText()
 	query := &storage.Query{Prefix: prefix}
 	if !p[head:].crossesFolders() {

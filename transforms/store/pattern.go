@@ -1,7 +1,9 @@
 package store
 
 import (
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -50,6 +52,47 @@ func (p pattern) literalText() (text string, ok bool) {
 		}
 	}
 	return string(b), true
+}
+
+// Head is the folder where List begins to look for what matches a pattern.
+func Head(pattern string) string {
+	if schemeOf(pattern) == "" {
+		base, _ := literalHead(filepath.ToSlash(pattern))
+		return filepath.FromSlash(base)
+	}
+	p := parsePattern(pattern)
+	head, _ := p[:p.literals()].literalText()
+	if i := strings.LastIndexByte(head, '/'); i >= len("gs://") {
+		return head[:i]
+	}
+	return head
+}
+
+// Plain is a local pattern that is nothing but the name of what exists, with
+// characters escaped, as that name; ok is false for all else.
+func Plain(pattern string) (name string, ok bool) {
+	if schemeOf(pattern) != "" || !hasMeta(pattern) {
+		return "", false
+	}
+	if _, err := os.Lstat(pattern); err == nil {
+		return "", false
+	}
+	base, rest := literalHead(filepath.ToSlash(pattern))
+	text, ok := parsePattern(rest).literalText()
+	if !ok {
+		return "", false
+	}
+	name = filepath.Join(base, text)
+	_, err := os.Lstat(name)
+	return name, err == nil
+}
+
+// literals is the number of tokens before the first that is special.
+func (p pattern) literals() int {
+	if i := slices.IndexFunc(p, func(t token) bool { return t.kind != literal }); i >= 0 {
+		return i
+	}
+	return len(p)
 }
 
 // parsePattern never fails: a [ without its ] is a plain character.
