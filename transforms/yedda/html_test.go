@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -181,6 +182,48 @@ func TestHTMLExport(t *testing.T) {
 		})
 		check(t, cases)
 	})
+}
+
+// exportSearches exports the page in the file it is given, and prints how many
+// bytes were looked at to find some, for each byte of the text.
+const exportSearches = `
+const page = require("fs").readFileSync(process.argv[1], "utf8");
+const body = (open) => page.split(open)[1].split("</script>")[0];
+const linnet = require("vm").runInThisContext("(() => {" + body("<script>") + "\nreturn linnet; })()");
+const find = Uint8Array.prototype.indexOf;
+let bytes = 0;
+Uint8Array.prototype.indexOf = function (what, from) {
+  const at = find.call(this, what, from);
+  bytes += (at < 0 ? this.length : at) - (from || 0);
+  return at;
+};
+const doc = linnet.load(JSON.parse(body('<script type="application/json" id="review">')), body('<script type="text/plain" id="text">'));
+linnet.yedda(doc);
+console.log(bytes / doc.text.length);
+`
+
+// The page's own export looks at each byte a few times, however many there are.
+func TestHTMLExportLinear(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("node is not installed, so the script of the page was not run")
+	}
+	for _, line := range []string{"Agaricus\n", "a\fb\n", "[@a#X*]\n", "a\n\n", "[@a\n", "#X*]\n", "\f\n"} {
+		text := []byte(strings.Repeat(line, 3000))
+		rows := Rows(text)
+		c := reviewOf(line, text, rows, slices.Repeat([]string{"Key"}, len(rows)))
+		file := filepath.Join(t.TempDir(), "page.html")
+		if err := os.WriteFile(file, WriteHTML(c.table, c.lines, c.labels), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.Command(node, "-e", exportSearches, file).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if times, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64); err != nil || times > 10 {
+			t.Errorf("%q: each byte is looked at %s times, %v; want 10 at most", line, strings.TrimSpace(string(out)), err)
+		}
+	}
 }
 
 var (

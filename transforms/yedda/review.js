@@ -49,7 +49,7 @@ const linnet = (() => {
   // end it and stay outside, and so does a CR behind it. "" makes no span.
   function spansOf(text, rows, labels) {
     const spans = [];
-    let grow = false;
+    let grow = false, feed = text.indexOf(FF);
     rows.forEach(([first, rowEnd], i) => {
       const label = labels[i];
       if (i > 0 && first !== rows[i - 1][1] + 1) grow = false;
@@ -59,8 +59,8 @@ const linnet = (() => {
       }
       const end = rowEnd > first && text[rowEnd - 1] === CR ? rowEnd - 1 : rowEnd;
       for (let start = first; ;) {
-        let cut = text.indexOf(FF, start);
-        if (cut < 0 || cut > end) cut = end;
+        if (feed >= 0 && feed < start) feed = text.indexOf(FF, start);
+        const cut = feed < 0 || feed > end ? end : feed;
         if (hasInk(text, start, cut)) {
           const last = spans[spans.length - 1];
           if (grow && last.label === label) last.end = cut;
