@@ -20,10 +20,10 @@ import (
 )
 
 // Watch is an unbounded PCollection<[]byte>: the address of every document of
-// set, those that come later included. A document is passed on when its size
-// and time have stood still for one interval, and again each time that they
-// changed and stood still. Its event time is that of the look that took it, in
-// the global window.
+// set, those that come later included. A document is passed on when its size,
+// time and who may read it have stood still for one interval, and again each time
+// that they changed and stood still. Its event time is that of the look that took
+// it, in the global window.
 //
 // What was passed on is remembered in the worker's memory, some 60 bytes a
 // document. A worker that starts anew passes every document on again, and Read
@@ -116,7 +116,7 @@ type watched struct {
 }
 
 type sighting struct {
-	print uint64        // hash of size and time
+	print uint64        // hash of size, time and access
 	since time.Duration // when the file was first seen so
 	taken int64         // the look that passed it on so, or never
 	look  int64         // the last that saw it
@@ -154,7 +154,7 @@ func (w *watched) look(ctx context.Context, set *input.Set, number int64, interv
 	var passedOver error
 	failed = set.WalkOn(ctx, func(file input.File) error {
 		key := maphash.String(w.seed, file.URI)
-		print := maphash.Comparable(w.seed, [2]int64{file.Size, file.Modified.UnixNano()})
+		print := maphash.Comparable(w.seed, [5]int64{file.Size, file.Modified.UnixNano(), int64(file.Access[0]), int64(file.Access[1]), int64(file.Access[2])})
 		s, known := w.files[key]
 		if !known || s.print != print {
 			s = sighting{print: print, since: time.Since(w.begin), taken: never}

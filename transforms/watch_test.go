@@ -71,6 +71,11 @@ func TestWatchLooks(t *testing.T) {
 	// 12 took, is taken again, and b.txt, which look 7 took, is not.
 	at(9, 0, "a.txt")
 	at(10, 0)
+	if err := os.Chmod(filepath.Join(dir, "b.txt"), 0o400); err != nil { // it could not be read, say
+		t.Fatal(err)
+	}
+	at(11, 0)
+	at(12, 0, "b.txt")
 }
 
 // TestWatchGoesOn checks what a watch survives: no file, twins, and a listing

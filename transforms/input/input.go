@@ -55,6 +55,7 @@ type File struct {
 	Name     string    // Set.Name(URI)
 	Size     int64     // bytes, from the listing
 	Modified time.Time // from the listing
+	Access   [3]uint32 // from the listing
 }
 
 // Output names a file of a document: Folder, a slash, the document's name less
@@ -380,7 +381,7 @@ func (s *Set) list(ctx context.Context, arg string, f func(File) error) error {
 			s.notice(arg, o.Path)
 			return nil // a folder's other files; what may be a folder and cannot be read is told of by who tries
 		}
-		return f(File{URI: o.Path, Name: s.Name(o.Path), Size: o.Size, Modified: o.Modified})
+		return f(File{URI: o.Path, Name: s.Name(o.Path), Size: o.Size, Modified: o.Modified, Access: o.Access})
 	})
 	if errors.Is(err, store.ErrNotExist) {
 		return nil // told as ErrNone

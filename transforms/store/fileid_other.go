@@ -19,3 +19,5 @@ func idOf(path string, _ fs.FileInfo) fileID {
 	}
 	return fileID(path)
 }
+
+func accessOf(info fs.FileInfo) [3]uint32 { return [3]uint32{uint32(info.Mode())} }

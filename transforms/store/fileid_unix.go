@@ -14,3 +14,8 @@ func idOf(_ string, info fs.FileInfo) fileID {
 	s := info.Sys().(*syscall.Stat_t)
 	return fileID{uint64(s.Dev), uint64(s.Ino)}
 }
+
+func accessOf(info fs.FileInfo) [3]uint32 {
+	s := info.Sys().(*syscall.Stat_t)
+	return [3]uint32{uint32(s.Mode), s.Uid, s.Gid}
+}

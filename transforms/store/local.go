@@ -238,7 +238,7 @@ func (w *walker) names(f folder, names []string) error {
 }
 
 func (w *walker) file(path string, info fs.FileInfo) error {
-	o := Object{Path: path, Size: info.Size(), Modified: info.ModTime()}
+	o := Object{Path: path, Size: info.Size(), Modified: info.ModTime(), Access: accessOf(info)}
 	if !info.Mode().IsRegular() {
 		o.Err = notRegular(path, info)
 	}
@@ -322,7 +322,7 @@ func (local) Stat(_ context.Context, uri string) (Object, error) {
 	if !info.Mode().IsRegular() {
 		return Object{}, notRegular(uri, info)
 	}
-	return Object{Path: filepath.Clean(uri), Size: info.Size(), Modified: info.ModTime()}, nil
+	return Object{Path: filepath.Clean(uri), Size: info.Size(), Modified: info.ModTime(), Access: accessOf(info)}, nil
 }
 
 func (local) Read(ctx context.Context, uri string, limit int64) ([]byte, error) {

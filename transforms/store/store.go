@@ -40,6 +40,8 @@ type Object struct {
 	Path     string // a URI for Read; may hold any bytes
 	Size     int64  // bytes
 	Modified time.Time
+	// Access is of who may read it, where the system tells: mode, owner and group.
+	Access [3]uint32
 	// InFolder tells that the object was found below a folder that was listed;
 	// it was neither named itself nor matched by a pattern.
 	InFolder bool
