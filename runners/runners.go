@@ -198,7 +198,10 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 	local := Local() // before prism fills in its own address
 	watch := &watcher{quiet: verbosity < 2, announce: !local && verbosity >= 1, submitted: make(chan struct{})}
 	log.SetLogger(watch)
-	dir, done := ownTempDir()
+	dir, done, err := ownTempDir()
+	if err != nil && name != Direct { // which needs none
+		return nil, err
+	}
 	defer done()
 	flags := [...]*string{jobopts.Endpoint, jobopts.EnvironmentType, jobopts.WorkerBinary}
 	for _, f := range flags {
@@ -332,11 +335,11 @@ func workerBinary(dir string) error {
 
 // ownTempDir lets Beam leave its temporary files, such as an empty worker
 // binary for every job, in a folder that the function it returns removes.
-func ownTempDir() (string, func()) {
+func ownTempDir() (string, func(), error) {
 	before, was := os.LookupEnv("TMPDIR")
 	dir, err := os.MkdirTemp("", "linnet-")
 	if err != nil {
-		return os.TempDir(), func() {}
+		return "", func() {}, fmt.Errorf("runners: no folder for temporary files: %w; set TMPDIR to a folder that can be written to", err)
 	}
 	os.Setenv("TMPDIR", dir)
 	return dir, func() {
@@ -346,7 +349,7 @@ func ownTempDir() (string, func()) {
 			os.Unsetenv("TMPDIR")
 		}
 		os.RemoveAll(dir)
-	}
+	}, nil
 }
 
 // mark begins the errors of this project's DoFns, wherever they stand in what
