@@ -262,7 +262,10 @@ func parseLabelMap(values []string) (map[string]string, error) {
 			if err != nil {
 				return nil, cli.Usagef("--label_map: %w", err)
 			}
-			if err := json.Unmarshal(data, &labels); err != nil {
+			if err = json.Unmarshal(data, &labels); err == nil && labels == nil {
+				err = errors.New("it is null")
+			}
+			if err != nil {
 				return nil, cli.Usagef("--label_map: %s: %w; it must hold one object of \"Label\": \"Class\"", v, err)
 			}
 			continue
