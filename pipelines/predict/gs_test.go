@@ -1,10 +1,12 @@
 package main
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/fsouza/fake-gcs-server/fakestorage"
@@ -101,5 +103,37 @@ func TestGS(t *testing.T) {
 	stdout, stderr, status = predict(t, "--input=gs://in/docs", "--model_uri=gs://models/none", "--output=gs://out/labelled")
 	if status != 1 || !strings.Contains(stderr, "gs://models/none") {
 		t.Errorf("exit status %d: %s%s; want 1 and the missing model", status, stdout, stderr)
+	}
+}
+
+// TestGSLockLost has another run take the lock in mid-run: what is done stays, and
+// the end is an error.
+func TestGSLockLost(t *testing.T) {
+	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "out"})
+	var once sync.Once
+	listener := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if strings.Contains(req.URL.String(), transforms.DoneFolder) {
+			once.Do(func() {
+				server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "out", Name: "o/" + transforms.LockFile}, Content: []byte("process 2 on elsewhere\n")})
+			})
+		}
+		if req.Method == http.MethodDelete && strings.Contains(req.URL.String(), transforms.LockFile) { // the stand-in compares no generations
+			http.Error(w, "conditionNotMet", http.StatusPreconditionFailed)
+			return
+		}
+		server.HTTPHandler().ServeHTTP(w, req)
+	}))
+	t.Cleanup(listener.Close)
+	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(listener.URL, "http://"))
+	_, stderr, status := predict(t, "--input="+manyDocuments(t, 2), "--output=gs://out/o", "--verbosity=0")
+	if status != 1 || !strings.HasPrefix(stderr, "linnet: store: gs://out/o/_lock: the lock was lost") || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("exit status %d, %q; want 1 and a line about the lock", status, stderr)
+	}
+	if _, err := server.GetObject("out", "o/"+transforms.ManifestFile); err != nil {
+		t.Error(err)
 	}
 }

@@ -225,7 +225,7 @@ func findSample() (string, error) {
 }
 
 // label runs the pipeline, or plans it.
-func (o *options) label(ctx context.Context) error {
+func (o *options) label(ctx context.Context) (err error) {
 	begin := time.Now()
 	inFlight := o.limitMemory()
 	set, err := input.New(o.input, o.output, false)
@@ -332,7 +332,12 @@ func (o *options) label(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer func() {
+		var status *cli.Status
+		if lost := unlock(); errors.Is(lost, store.ErrLost) && (err == nil || errors.As(err, &status)) {
+			err = lost
+		}
+	}()
 	if opts.Rejections, err = transforms.HasRejected(ctx, output); err != nil {
 		return err
 	}

@@ -550,7 +550,7 @@ func (l *gsLock) keep(ctx context.Context) {
 		case err == nil && bytes.Equal(holder, l.content):
 			l.generation = attrs.Generation
 		case err == nil || errors.Is(err, storage.ErrObjectNotExist):
-			l.lost = fmt.Errorf("store: %s: the lock was lost: another run took or removed it", quote(l.uri))
+			l.lost = lostError(l.uri)
 			return
 		}
 	}
@@ -566,12 +566,21 @@ func (l *gsLock) release(ctx context.Context) error {
 	if statusOf(err) == http.StatusPreconditionFailed || errors.Is(err, storage.ErrObjectNotExist) {
 		// Either another took it, or a renewal was stopped when it was done.
 		attrs, holder, e := l.look(ctx)
-		if e != nil || !bytes.Equal(holder, l.content) {
-			return fmt.Errorf("store: %s: the lock was lost: another run took or removed it", quote(l.uri))
+		switch {
+		case errors.Is(e, storage.ErrObjectNotExist):
+			return nil // deleted, most likely by a request whose answer was lost
+		case e != nil:
+			return errGS(l.uri, e)
+		case !bytes.Equal(holder, l.content):
+			return lostError(l.uri)
 		}
 		err = l.object.If(storage.Conditions{GenerationMatch: attrs.Generation}).Delete(ctx)
 	}
 	return errGS(l.uri, err)
+}
+
+func lostError(uri string) error {
+	return fmt.Errorf("store: %s: %w: another run took or removed it; see that no other run writes there, and run again", quote(uri), ErrLost)
 }
 
 // maxModelFile bounds a file of Sub, in bytes.

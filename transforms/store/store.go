@@ -27,6 +27,7 @@ var (
 	ErrNotExist = fs.ErrNotExist
 	ErrTooLarge = errors.New("too large")
 	ErrLocked   = errors.New("locked by another run")
+	ErrLost     = errors.New("the lock was lost") // another run may have written, too
 	ErrChanged  = errors.New("changed while it was read")
 	ErrFolder   = errors.New("is a folder") // a local one, where a file should be
 	ErrNotFile  = errors.New("not a file")  // a local pipe, socket, device or folder; no retry helps
@@ -81,7 +82,8 @@ type Store interface {
 	Delete(ctx context.Context, uri string) error
 	// Lock takes the lock of that name or fails at once with ErrLocked. A lock
 	// of a dead process is free: locally at once, on gs:// after 5 minutes.
-	// Unlock's error tells that the lock was lost on the way.
+	// Unlock's error wraps ErrLost where the lock is known to have been lost on the
+	// way.
 	Lock(ctx context.Context, uri string) (unlock func() error, err error)
 }
 
