@@ -109,8 +109,8 @@ func (f *rejectFn) write(ctx context.Context, r Rejection) (*struct{}, *Rejectio
 
 // Settle ends a run that read all of set: records of rejections go that earlier
 // runs left and that hold no more. A document's stays where it is none of set and
-// is still there, a folder's as long as it cannot be read. A set of nil is of no
-// documents.
+// is still there, that of a folder or of a link as long as it cannot be read. With
+// a set of nil, nothing was tried, and only records of what is gone go.
 func Settle(ctx context.Context, opts Options, set *input.Set) error {
 	st, err := opts.outputStore(ctx)
 	if err != nil {
@@ -123,7 +123,7 @@ func Settle(ctx context.Context, opts Options, set *input.Set) error {
 			return nil
 		}
 		uri := nameOf(r.Input, r.InputBytes)
-		bad, err := stillBad(ctx, uri)
+		bad, err := stillBad(ctx, uri, set != nil)
 		switch {
 		case err != nil:
 			return err
@@ -150,9 +150,9 @@ func Settle(ctx context.Context, opts Options, set *input.Set) error {
 	return err
 }
 
-// stillBad says that a rejected input is there, and where it is a folder, that it
-// cannot be read.
-func stillBad(ctx context.Context, uri string) (bool, error) {
+// stillBad says that a rejected input is there and, where it was tried again and
+// is a folder or a link, that it cannot be read.
+func stillBad(ctx context.Context, uri string, tried bool) (bool, error) {
 	if strings.Contains(uri, "://") {
 		return exists(ctx, uri)
 	}
@@ -160,8 +160,17 @@ func stillBad(ctx context.Context, uri string) (bool, error) {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return false, nil
 	}
-	if err != nil || !info.IsDir() {
+	if err != nil || !tried {
 		return true, nil
+	}
+	link := info.Mode()&fs.ModeSymlink != 0
+	if link {
+		if info, err = os.Stat(uri); err != nil {
+			return true, nil
+		}
+	}
+	if !info.IsDir() {
+		return !link || input.Text(uri), nil // one that is no text was rejected for what it may have been
 	}
 	st, err := store.For(ctx, uri)
 	if err != nil {

@@ -165,8 +165,8 @@ func (o *options) check(f *cli.Flags) error {
 		return cli.Usagef("--teachers with --runner, --workers or --device: one process learns from them, on its CPU; leave these out")
 	case len(o.teachers) > 0 && (f.Given("class_weights") || f.Given("focal_labels")):
 		return cli.Usagef("--teachers with --class_weights or --focal_labels: the labels are not learnt from; give them to the training of the teachers")
-	case o.workers > 0 && *jobopts.Async:
-		return cli.Usagef("--async: each round needs the end of the one before; leave it out")
+	case *jobopts.Async:
+		return cli.Usagef("--async: a training waits for its end, and each round for that of the one before; leave it out")
 	case o.keep != "best" && o.keep != "last":
 		return cli.Usagef("--keep=%s is none; it must be best or last", o.keep)
 	case o.keep == "last" && o.earlyStopping > 0:

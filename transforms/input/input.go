@@ -163,6 +163,9 @@ func Absolute(uri string) (string, error) {
 // Annotated says whether a file of this name is read as YEDDA.
 func Annotated(name string) bool { return strings.HasSuffix(name, ".ann") }
 
+// Text says whether a file of this name is taken where a folder is named.
+func Text(name string) bool { return strings.HasSuffix(strings.TrimSuffix(name, ".ann"), ".txt") }
+
 // Name is the document's name: its path below Base, without .ann.
 func (s *Set) Name(uri string) string { return Name(string(s.Base), uri) }
 
@@ -335,9 +338,16 @@ func (l *links) of(dir string) string {
 	return r
 }
 
-// toNot says whether a file lies in a folder of Not.
+// toNot says whether a file, or what it is a link to, lies in a folder of Not.
 func (l *links) toNot(uri string) bool {
-	return len(l.not) > 0 && !remote(uri) && anyHolds(l.not, l.of(filepath.Dir(uri)))
+	if len(l.not) == 0 || remote(uri) {
+		return false
+	}
+	if anyHolds(l.not, l.of(filepath.Dir(uri))) {
+		return true
+	}
+	info, err := os.Lstat(uri)
+	return err == nil && info.Mode()&fs.ModeSymlink != 0 && anyHolds(l.not, real(uri))
 }
 
 // amongInputs is the first output of a file that would lie outside of the output
@@ -376,8 +386,7 @@ func (s *Set) list(ctx context.Context, arg string, f func(File) error) error {
 		return err
 	}
 	err = st.List(ctx, arg, func(o store.Object) error {
-		text := strings.HasSuffix(strings.TrimSuffix(o.Path, ".ann"), ".txt")
-		if o.InFolder && !text && (o.Err == nil || errors.Is(o.Err, store.ErrNotFile)) {
+		if o.InFolder && !Text(o.Path) && (o.Err == nil || errors.Is(o.Err, store.ErrNotFile)) {
 			s.notice(arg, o.Path)
 			return nil // a folder's other files; what may be a folder and cannot be read is told of by who tries
 		}
@@ -504,7 +513,7 @@ func folder(arg string) string {
 		return store.Head(arg)
 	}
 	if remote(arg) {
-		if strings.HasSuffix(strings.TrimSuffix(arg, ".ann"), ".txt") {
+		if Text(arg) {
 			return parent(arg)
 		}
 		return arg

@@ -296,6 +296,8 @@ func TestLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("a link to outputs", nil, 0, "a.txt", "sub/b.txt")
+	link("out/deep/a.txt.ann", "in/c.txt")
+	check("a link to an output", nil, 0, "a.txt", "sub/b.txt")
 	if said := set.LeaveOut(); said != "" {
 		t.Errorf("the output itself is told of: %s", said)
 	}
