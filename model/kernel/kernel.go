@@ -117,6 +117,9 @@ func (p *Packed) Repack(b []float32, ldb int) {
 // RepackTrans copies bᵀ into the memory of p, which NewPacked made; b is
 // [p.N, p.K] with rows ldb apart.
 func (p *Packed) RepackTrans(b []float32, ldb int) {
+	if p.OnTiles() || p.few {
+		panic("kernel: RepackTrans of a matrix that NewPacked did not make")
+	}
 	checkMatrix(b, p.N, p.K, ldb)
 	if p.K == 0 {
 		return

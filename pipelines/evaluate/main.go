@@ -347,10 +347,9 @@ func pairCounter(pair [2]string) string {
 func pairOf(counter string) (pair [2]string, ok bool) {
 	name, ok := strings.CutPrefix(counter, pairPrefix)
 	gold, predicted, slash := strings.Cut(name, "/")
-	var errs [2]error
-	pair[0], errs[0] = url.PathUnescape(gold)
-	pair[1], errs[1] = url.PathUnescape(predicted)
-	return pair, ok && slash && errs == [2]error{}
+	g, errGold := url.PathUnescape(gold)
+	p, errPredicted := url.PathUnescape(predicted)
+	return [2]string{g, p}, ok && slash && errGold == nil && errPredicted == nil
 }
 
 // class is the class that a label is judged as.

@@ -56,6 +56,7 @@ type File struct {
 	Size     int64     // bytes, from the listing
 	Modified time.Time // from the listing
 	Access   [3]uint32 // from the listing
+	Link     bool      // from the listing
 }
 
 // Output names a file of a document: Folder, a slash, the document's name less
@@ -253,7 +254,7 @@ func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) erro
 	for _, arg := range s.Args {
 		found, inside := 0, 0
 		err := s.list(ctx, string(arg), func(file File) error {
-			if slices.ContainsFunc(s.Not, func(dir []byte) bool { return under(file.URI, string(dir)) }) || links.toNot(file.URI) {
+			if slices.ContainsFunc(s.Not, func(dir []byte) bool { return under(file.URI, string(dir)) }) || links.toNot(file) {
 				inside++
 				return nil
 			}
@@ -339,15 +340,9 @@ func (l *links) of(dir string) string {
 }
 
 // toNot says whether a file, or what it is a link to, lies in a folder of Not.
-func (l *links) toNot(uri string) bool {
-	if len(l.not) == 0 || remote(uri) {
-		return false
-	}
-	if anyHolds(l.not, l.of(filepath.Dir(uri))) {
-		return true
-	}
-	info, err := os.Lstat(uri)
-	return err == nil && info.Mode()&fs.ModeSymlink != 0 && anyHolds(l.not, real(uri))
+func (l *links) toNot(file File) bool {
+	return len(l.not) > 0 && !remote(file.URI) &&
+		(anyHolds(l.not, l.of(filepath.Dir(file.URI))) || file.Link && anyHolds(l.not, real(file.URI)))
 }
 
 // amongInputs is the first output of a file that would lie outside of the output
@@ -390,7 +385,7 @@ func (s *Set) list(ctx context.Context, arg string, f func(File) error) error {
 			s.notice(arg, o.Path)
 			return nil // a folder's other files; what may be a folder and cannot be read is told of by who tries
 		}
-		return f(File{URI: o.Path, Name: s.Name(o.Path), Size: o.Size, Modified: o.Modified, Access: o.Access})
+		return f(File{URI: o.Path, Name: s.Name(o.Path), Size: o.Size, Modified: o.Modified, Access: o.Access, Link: o.Link})
 	})
 	if errors.Is(err, store.ErrNotExist) {
 		return nil // told as ErrNone

@@ -132,7 +132,7 @@ func (w *walker) named(path string) error {
 	if info.IsDir() {
 		return w.root(path, info)
 	}
-	return w.file(path, info)
+	return w.file(path, info, false)
 }
 
 // root lists a folder, and then those that links lead to.
@@ -228,7 +228,7 @@ func (w *walker) names(f folder, names []string) error {
 				err = w.folder(below)
 			}
 		case matches:
-			err = w.file(path, info)
+			err = w.file(path, info, isLink)
 		}
 		if err != nil {
 			return err
@@ -237,8 +237,8 @@ func (w *walker) names(f folder, names []string) error {
 	return nil
 }
 
-func (w *walker) file(path string, info fs.FileInfo) error {
-	o := Object{Path: path, Size: info.Size(), Modified: info.ModTime(), Access: accessOf(info)}
+func (w *walker) file(path string, info fs.FileInfo, isLink bool) error {
+	o := Object{Path: path, Size: info.Size(), Modified: info.ModTime(), Access: accessOf(info), Link: isLink}
 	if !info.Mode().IsRegular() {
 		o.Err = notRegular(path, info)
 	}

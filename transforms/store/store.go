@@ -43,6 +43,8 @@ type Object struct {
 	Modified time.Time
 	// Access is of who may read it, where the system tells: mode, owner and group.
 	Access [3]uint32
+	// Link tells that a link that was come upon leads to the file.
+	Link bool
 	// InFolder tells that the object was found below a folder that was listed;
 	// it was neither named itself nor matched by a pattern.
 	InFolder bool

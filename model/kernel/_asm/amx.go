@@ -239,8 +239,8 @@ func amx(aParts, bParts int) {
 	}
 	// inner writes the products of a block in K. With gates, rows of the block
 	// that waits go among them, until they are as far as they should be by now:
-	// one of them instruction by instruction, for a clump of gates keeps what
-	// stands behind it from the multipliers of tiles.
+	// one at a time instruction by instruction, for a clump of gates keeps what
+	// stands behind it from the multipliers of tiles; what is left in the end.
 	inner := func(gates bool, where func(offset int, f func())) {
 		inA, inB := -1, -1
 		for _, p := range order {
@@ -280,7 +280,7 @@ func amx(aParts, bParts int) {
 				continue
 			}
 			count++
-			plain, more, done := fmt.Sprintf("plain%d", count), fmt.Sprintf("more%d", count), fmt.Sprintf("done%d", count)
+			plain, next := fmt.Sprintf("plain%d", count), fmt.Sprintf("next%d", count)
 			ADDQ(field(amxWaitingPace), due)
 			CMPQ(z, due)
 			JGE(LabelRef(plain))
@@ -289,13 +289,18 @@ func amx(aParts, bParts int) {
 				f()
 				r[len(r)*n/len(products) : len(r)*(n+1)/len(products)].write()
 			}
+			JMP(LabelRef(next))
+			Label(plain)
+			products.write()
+			Label(next)
+		}
+		if gates {
+			more, done := fmt.Sprintf("more%d", count), fmt.Sprintf("done%d", count)
 			Label(more)
 			CMPQ(z, due)
 			JGE(LabelRef(done))
 			row().write()
 			JMP(LabelRef(more))
-			Label(plain)
-			products.write()
 			Label(done)
 		}
 		ADDQ(U32(64*aParts), a)
@@ -305,13 +310,12 @@ func amx(aParts, bParts int) {
 	}
 	// Whole tiles go their own way, without questions; steps of an LSTM always
 	// have both columns.
-	always := func(_ int, f func()) { f() }
 	CMPQ(field(amxRight), Imm(0))
 	JE(LabelRef("some"))
 	CMPQ(field(amxLower), Imm(0))
 	JE(LabelRef("upper"))
 	Label("all")
-	inner(true, always)
+	inner(true, func(_ int, f func()) { f() })
 	JNZ(LabelRef("all"))
 	JMP(LabelRef("multiplied"))
 	Label("upper")
