@@ -239,7 +239,7 @@ func inkOf(d *yedda.Document, lines []yedda.Line) [][]stretch {
 			for pieces[k].End <= at {
 				k++
 			}
-			if !unicode.IsSpace(r) {
+			if !white(r) {
 				ink[i] = appendInk(ink[i], labels[k], 1)
 			}
 			at += size
@@ -253,13 +253,17 @@ func inkOfLine(line []byte, label string) []stretch {
 	n := 0
 	for len(line) > 0 {
 		r, size := utf8.DecodeRune(line)
-		if !unicode.IsSpace(r) {
+		if !white(r) {
 			n++
 		}
 		line = line[size:]
 	}
 	return []stretch{{label, n}}
 }
+
+// white says whether r is white space, as package yedda has it: with the
+// separators 1C to 1F.
+func white(r rune) bool { return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f }
 
 func appendInk(list []stretch, label string, n int) []stretch {
 	if last := len(list) - 1; last >= 0 && list[last].label == label {

@@ -187,6 +187,7 @@ func TestInk(t *testing.T) {
 		{"x[@y[@z#B*]é#A*]", "[{ 1} {A 1} {B 1} {A 1}]"},
 		{"\n[@one\n\ntwo#A*]\n", "[{A 3}] [{A 3}]"},
 		{"[@\xff\xfe ﬁ#A*]", "[{A 3}]"},
+		{"[@a\x1c\x1fb#A*]\x1ec", "[{A 2} { 1}]"},
 	} {
 		d := yedda.Parse([]byte(c.src))
 		var got []string
@@ -213,7 +214,7 @@ func TestCut(t *testing.T) {
 }
 
 func TestInkOfLine(t *testing.T) {
-	if got, want := fmt.Sprint(inkOfLine([]byte(" é\tb\u00a0\xff\r"), "A")), "[{A 3}]"; got != want {
+	if got, want := fmt.Sprint(inkOfLine([]byte(" é\tb\u00a0\x1d\xff\r"), "A")), "[{A 3}]"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
