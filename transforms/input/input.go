@@ -28,7 +28,7 @@ import (
 // Errors of Walk to test for with errors.Is.
 var (
 	ErrNone  = errors.New("no document")            // an argument matches none
-	ErrTwins = errors.New("two inputs, one output") // neither is the other's annotation
+	ErrTwins = errors.New("two inputs, one output") // neither is the other's annotation, or both are a text's
 )
 
 // Set is what to read. Its paths are bytes because file names need not be
@@ -223,9 +223,18 @@ func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) erro
 	var waiting []File
 	take := func(file File) (bool, error) {
 		name, uri := maphash.String(seed, file.Name), maphash.String(seed, file.URI)
-		if s.Annotated && Annotated(file.URI) && !strings.HasSuffix(file.Name, ".txt") {
-			pairs[maphash.String(seed, file.Name+".txt")] = true
-		} else if pairs[name] && !Annotated(file.URI) {
+		if s.Annotated && Annotated(file.URI) {
+			stem, yedda := strings.CutSuffix(strings.TrimSuffix(file.URI, ".ann"), ".txt")
+			both := pairs[name]
+			if !yedda {
+				text := maphash.String(seed, file.Name+".txt")
+				pairs[text] = true
+				both = taken[text] == maphash.String(seed, stem+".txt.ann")
+			}
+			if both && exists(ctx, stem+".txt") {
+				return false, bad(fmt.Errorf("input: %w: %s.txt has two annotations, %s.ann and %s.txt.ann; leave one of them out", ErrTwins, stem, stem, stem))
+			}
+		} else if pairs[name] {
 			return false, nil // X.txt and X.ann
 		}
 		if path := links.amongInputs(file); path != "" {
@@ -299,6 +308,16 @@ func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) erro
 		}
 	}
 	return nil
+}
+
+// exists says whether there is a file of that very name, as far as one can tell.
+func exists(ctx context.Context, uri string) bool {
+	st, err := store.For(ctx, uri)
+	if err != nil {
+		return false
+	}
+	_, err = st.Stat(ctx, uri)
+	return err == nil
 }
 
 // overInput is an ErrTwins of a document and what its output may be written over.

@@ -235,6 +235,29 @@ func TestWalkErrors(t *testing.T) {
 	}
 }
 
+// A text with brat's annotation and YEDDA's would count twice.
+func TestTwoAnnotations(t *testing.T) {
+	dir := tree(t, "in/a.txt", "in/a.ann", "in/a.txt.ann", "apart/b.ann", "apart/b.txt.ann")
+	for _, args := range [][]string{{"in/*"}, {"in/*.ann"}, {"in/a.ann", "in/a.txt.ann"}, {"in/a.txt.ann", "in/a.ann"}, {"in", "in/a.ann"}} {
+		if got, err := walk(t, dir, args, "", true); !errors.Is(err, ErrTwins) || !strings.Contains(err.Error(), "a.ann and ") {
+			t.Errorf("%q: got %q, %v, want an error that names both", args, got, err)
+		}
+	}
+	for _, c := range []struct {
+		args []string
+		want map[string]string
+	}{
+		{[]string{"in"}, map[string]string{"in/a.txt.ann": "a.txt"}},
+		{[]string{"in/a.txt"}, map[string]string{"in/a.txt": "a.txt"}},
+		{[]string{"in/a.txt", "in/a.ann"}, map[string]string{"in/a.ann": "a"}},
+		{[]string{"apart/*"}, map[string]string{"apart/b.ann": "b", "apart/b.txt.ann": "b.txt"}},
+	} {
+		if got, err := walk(t, dir, c.args, "", true); err != nil || !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%q: got %q, %v, want %q", c.args, got, err, c.want)
+		}
+	}
+}
+
 // TestOutputByAnotherName has the output folder under a link and the input
 // under the real name, and the other way round.
 func TestOutputByAnotherName(t *testing.T) {
