@@ -12,23 +12,27 @@ import os
 import re
 import sys
 
+written = set()
 with open(sys.argv[2], encoding="utf-8", newline="\n") as lines:
     for line in lines:
         document = json.loads(line)
+        name = document.get("uri") or f"{document['id']}.txt"
         text, out, at = document["text"], [], 0
         if "text_base64" in document:  # has as many characters as text
             text = base64.b64decode(document["text_base64"]).decode("utf-8", "surrogateescape")
         if re.search(r"\[@|#[^#\n]*\*\]", text):
-            sys.exit(f"{document.get('uri', document.get('id'))}: the text has YEDDA's own signs, [@ or #...*]; leave it out")
+            sys.exit(f"{name}: the text has YEDDA's own signs, [@ or #...*]; leave it out")
         for start, end, label in sorted(document["label"]):
             if start < at:
-                sys.exit(f"{document.get('uri', document.get('id'))}: spans overlap at character {start}")
+                sys.exit(f"{name}: spans overlap at character {start}")
             if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{,49}", label):
-                sys.exit(f"{document.get('uri', document.get('id'))}: {label!r} is no label; rename it to a letter, then up to 49 letters, digits, _ or -")
+                sys.exit(f"{name}: {label!r} is no label; rename it to a letter, then up to 49 letters, digits, _ or -")
             out += [text[at:start], "[@", text[start:end], f"#{label}*]"]
             at = end
-        name = document.get("uri") or f"{document['id']}.txt"
         path = os.path.join(sys.argv[1], name + ".ann")
+        if path in written:
+            sys.exit(f"{name}: two documents have this name; export them apart")
+        written.add(path)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w", encoding="utf-8", errors="surrogateescape", newline="") as f:
             f.write("".join(out) + text[at:])
