@@ -200,6 +200,9 @@ func (o *options) evaluate(ctx context.Context) error {
 			files = 0
 			err = set.Walk(ctx, count)
 		}
+		if passed := set.Passed(); err == nil && passed != "" && o.verbosity > 0 {
+			fmt.Fprintf(os.Stderr, "linnet: %s\n", passed)
+		}
 	}
 	switch {
 	case ctx.Err() != nil:

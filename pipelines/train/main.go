@@ -501,6 +501,9 @@ func (o *options) read(ctx context.Context) (parts [3][]train.Document, err erro
 		if len(left) > 0 && o.verbosity > 0 {
 			warnf("%s: left out as %s too: %s", what, [3]string{"--validation or --test name them", "--test names them"}[i], some(left))
 		}
+		if passed := set.Passed(); passed != "" && o.verbosity > 0 {
+			warnf("%s: %s", what, passed)
+		}
 		labelled := 0
 		for _, file := range files {
 			where := averaging.Document{URI: transforms.Path(file.URI), Name: transforms.Path(all.Name(file.URI))}

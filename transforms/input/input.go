@@ -44,6 +44,7 @@ type Set struct {
 	// one output are twins, such as X and X.txt in brat.
 	Outputs []Output
 	earlier map[string]bool // folders with an earlier run's output, seen by Walk
+	passed  []string        // with Annotated, *.ann of folders that the last Walk did not take
 	// Sample, where not 0, takes only as many documents, spread by a hash of
 	// their names and so always the same ones.
 	Sample int
@@ -220,6 +221,7 @@ func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) erro
 	written := map[uint64]uint64{} // hash of output → hash of name
 	pairs := map[uint64]bool{}     // hash of X.txt, for X.ann
 	outputs, links := s.clashing(), s.links()
+	s.passed = nil
 	var waiting []File
 	take := func(file File) (bool, error) {
 		name, uri := maphash.String(seed, file.Name), maphash.String(seed, file.URI)
@@ -307,7 +309,26 @@ func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) erro
 			return err
 		}
 	}
+	s.passed = slices.DeleteFunc(s.passed, func(uri string) bool {
+		_, named := taken[maphash.String(seed, s.Name(uri))]
+		_, pair := taken[maphash.String(seed, s.Name(strings.TrimSuffix(uri, ".ann")+".txt"))]
+		return named || pair
+	})
 	return nil
+}
+
+// Passed says in one line which annotations the last Walk did not take for their
+// names, "" where there were none. A browser that saves a document again calls
+// it "X.txt (1).ann".
+func (s *Set) Passed() string {
+	switch n := len(s.passed); n {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("%q ends in .ann and not in .txt.ann: not read in a folder; name it by --input, or rename it", s.passed[0])
+	default:
+		return fmt.Sprintf("%d files such as %q end in .ann and not in .txt.ann: not read in a folder; name them by --input, or rename them", n, s.passed[0])
+	}
 }
 
 // exists says whether there is a file of that very name, as far as one can tell.
@@ -402,6 +423,9 @@ func (s *Set) list(ctx context.Context, arg string, f func(File) error) error {
 	err = st.List(ctx, arg, func(o store.Object) error {
 		if o.InFolder && !Text(o.Path) && (o.Err == nil || errors.Is(o.Err, store.ErrNotFile)) {
 			s.notice(arg, o.Path)
+			if s.Annotated && Annotated(o.Path) && !slices.ContainsFunc(s.Not, func(dir []byte) bool { return under(o.Path, string(dir)) }) {
+				s.passed = append(s.passed, o.Path)
+			}
 			return nil // a folder's other files; what may be a folder and cannot be read is told of by who tries
 		}
 		return f(File{URI: o.Path, Name: s.Name(o.Path), Size: o.Size, Modified: o.Modified, Access: o.Access, Link: o.Link})

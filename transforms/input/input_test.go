@@ -258,6 +258,38 @@ func TestTwoAnnotations(t *testing.T) {
 	}
 }
 
+// What a browser calls a second export is told of, and brat's files are not.
+func TestPassed(t *testing.T) {
+	dir := tree(t, "in/a.txt.ann", "in/a.txt (1).ann", "in/b.txt", "in/b.ann", "in/.txt", "in/.ann", "in/sub/c.md.ann", "in/d.md")
+	for _, c := range []struct {
+		args      []string
+		annotated bool
+		want      string
+	}{
+		{[]string{"in"}, true, `a.txt (1).ann" end in .ann`},
+		{[]string{"in", "in/sub/c.md.ann"}, true, `a.txt (1).ann" ends in .ann`},
+		{[]string{"in/*.ann", "in/sub/*"}, true, ""},
+		{[]string{"in"}, false, ""},
+	} {
+		var args []string
+		for _, a := range c.args {
+			args = append(args, filepath.Join(dir, a))
+		}
+		s, err := New(args, "", c.annotated)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := s.Walk(t.Context(), func(File) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := s.Passed(); !strings.Contains(got, c.want) || c.want == "" && got != "" {
+			t.Errorf("%q: got %q, want %q", c.args, got, c.want)
+		}
+	}
+}
+
 // TestOutputByAnotherName has the output folder under a link and the input
 // under the real name, and the other way round.
 func TestOutputByAnotherName(t *testing.T) {
