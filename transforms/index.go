@@ -54,7 +54,7 @@ func (x *index) add(record []byte) {
 	if !strings.HasPrefix(d.path, "html/") { // not of ours: it leads elsewhere
 		return
 	}
-	if slices.Contains(d.Outputs, strings.ToValidUTF8(d.path, "\ufffd")) || d.Bytes != "" {
+	if slices.Contains(d.Outputs, string([]rune(d.path))) { // bytes that are no UTF-8 as JSON has them
 		x.docs = append(x.docs, d)
 	}
 }

@@ -20,11 +20,11 @@ func TestIndex(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write([]string{"yedda"}, labelledOf("plain.txt", "one\n", "A"))
+	write([]string{"yedda"}, labelledOf("plain.txt", "one\n", "A"), labelledOf("html/\xff\xfe.txt", "one\n", "A"))
 	if _, err := os.Stat(filepath.Join(out, IndexFile)); !os.IsNotExist(err) {
 		t.Errorf("an index of no review page (%v)", err)
 	}
-	doubtful := labelledOf("\xff.txt", "one\n", "A")
+	doubtful := labelledOf("\xff\xfe.txt", "one\n", "A")
 	doubtful.Probs[0] = 0.7994
 	write([]string{"html"},
 		labelledOf(`sub/b "2%#?.txt`, "one\ntwo\n\nthree\n", "A", "<B>"),
@@ -37,7 +37,7 @@ func TestIndex(t *testing.T) {
 		"<th scope=\"col\">Lines</th><th scope=\"col\">Doubtful</th><th scope=\"col\">&lt;B&gt;</th><th scope=\"col\">A</th></tr>",
 		`<tr><td><a href="html/a%3Ci%3E.txt.html">a&lt;i&gt;.txt</a></td><td>1</td><td>0</td><td>0</td><td>1</td></tr>`,
 		`<tr><td><a href="html/sub/b%20%222%25%23%3F.txt.html">sub/b &#34;2%#?.txt</a></td><td>3</td><td>0</td><td>1</td><td>2</td></tr>`,
-		`<tr><td><a href="html/%FF.txt.html">` + "\ufffd" + `.txt</a></td><td>1</td><td>1</td><td>0</td><td>1</td></tr>`,
+		`<tr><td><a href="html/%FF%FE.txt.html">` + "\ufffd\ufffd" + `.txt</a></td><td>1</td><td>1</td><td>0</td><td>1</td></tr>`,
 		`<th scope="row">All</th><td>5</td><td>1</td><td>1</td><td>4</td>`,
 	} {
 		i := strings.Index(page[at:], want)
@@ -49,7 +49,7 @@ func TestIndex(t *testing.T) {
 	if strings.Contains(page, "plain.txt") || strings.Contains(page, "<i>") || strings.Contains(page, "<script") {
 		t.Errorf("what does not belong there: %s", page)
 	}
-	for _, name := range []string{"a<i>.txt.html", `sub/b "2%#?.txt.html`, "\xff.txt.html"} {
+	for _, name := range []string{"a<i>.txt.html", `sub/b "2%#?.txt.html`, "\xff\xfe.txt.html"} {
 		if _, err := os.Stat(store.Join(out, "html", name)); err != nil {
 			t.Error(err)
 		}
