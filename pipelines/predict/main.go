@@ -598,7 +598,7 @@ func (o *options) summary(w io.Writer, c *model.Config, result *runners.Result, 
 		fmt.Fprintf(w, "%s done before and skipped (--force labels them again)\n", cli.Plural(skipped, "document"))
 	}
 	if n["warnings"] > 0 {
-		fmt.Fprintf(w, "%s of broken markup in the inputs taken out\n", cli.Plural(n["warnings"], "place"))
+		fmt.Fprintf(w, "%s of broken markup in the inputs (--force --verbosity=3 says where)\n", cli.Plural(n["warnings"], "place"))
 	}
 	if runners.Local() {
 		fmt.Fprintf(w, "reading %v, features %v, model %v, writing %v, all cores and waits together; peak memory %s MB\n",
