@@ -63,7 +63,7 @@ func define(f *cli.Flags) *options {
 	f.IntVar(&o.windowSize, "window_size", -1, "`lines` of a context window; 0 for whole documents, -1 for the model's choice")
 	f.IntVar(&o.stride, "prediction_stride", 0, "`lines` from one context window to the next; 0 for --window_size")
 	f.IntVar(&o.batchSize, "prediction_batch_size", 0, "context `windows` in a batch; 0 for the model's choice")
-	f.Var(&o.maxDocumentBytes, "max_document_bytes", "largest document that is read, in `bytes` (64MiB)")
+	f.Var(&o.maxDocumentBytes, "max_document_bytes", "largest document that is read, in `bytes`")
 	f.IntVar(&o.status, "rejected_exit_status", 3, "exit `status` when some documents could not be judged")
 	f.CancelOnExit(&o.cancelOnExit)
 	f.IntVar(&o.verbosity, "verbosity", 1, "`level` of detail: 0 errors and the table, 1 progress, 2 devices and Beam's log")

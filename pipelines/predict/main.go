@@ -83,7 +83,7 @@ func define(f *cli.Flags) *options {
 	f.Float64Var(&o.maxRejected, "max_rejected", 0.1, "`share` of rejected documents above which the run fails, from 100 documents on")
 	f.IntVar(&o.rejectedStatus, "rejected_exit_status", 3, "exit `status` when some documents were rejected")
 	f.CancelOnExit(&o.cancelOnExit)
-	f.Var(&o.maxDocumentBytes, "max_document_bytes", "largest document that is read, in `bytes` (64MiB)")
+	f.Var(&o.maxDocumentBytes, "max_document_bytes", "largest document that is read, in `bytes`")
 	f.Var(&o.memoryLimit, "memory_limit", "`bytes` of memory that the program aims to stay below (its own 70 MB come on top), 0 for no limit; documents in flight take a quarter of it at most")
 	f.IntVar(&o.verbosity, "verbosity", 1, "`level` of detail: 0 errors, 1 progress and summary, 2 devices and Beam's log, 3 batches")
 	return o

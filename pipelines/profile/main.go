@@ -157,8 +157,8 @@ type report struct {
 	CPUPerMega   float64    `json:"cpu_cost_per_million_lines,omitempty"`
 	GPUPerMega   float64    `json:"gpu_cost_per_million_lines,omitempty"`
 	Plan         *plan      `json:"plan,omitempty"`
-	Noise        float64    `json:"noise_share"` // largest spread of a row's rounds, as a share of their median
-	Advice       []string   `json:"advice"`      // all that is said below the table
+	Noise        float64    `json:"noise_share,omitempty"` // largest spread of a row's rounds, as a share of their median; one round has none
+	Advice       []string   `json:"advice"`                // all that is said below the table
 	ramWeights   int64      // bytes that the weights take as they were read
 	gpuUsage     []gpuinit.Usage
 	cpuWork, gpu *worker
@@ -410,7 +410,9 @@ func (o *options) advise(r *report) {
 		say("no GPU: %s", r.NoGPU)
 	}
 	o.count(r, say)
-	say("rounds of one batch size were up to %.1f %% apart: what else runs on the machine counts; lines a CPU second count it least", 100*r.Noise)
+	if o.rounds > 1 {
+		say("rounds of one batch size were up to %.1f %% apart: what else runs on the machine counts; lines a CPU second count it least", 100*r.Noise)
+	}
 }
 
 // cardBudget is what a batch may take of the GPU.

@@ -314,7 +314,7 @@ func (f *Flags) help(w io.Writer) {
 		}
 		kind, usage := flag.UnquoteUsage(g)
 		def := ""
-		if g.DefValue != "" && g.DefValue != "false" && g.DefValue != "[]" {
+		if g.DefValue != "" && g.DefValue != "false" && g.DefValue != "[]" && !strings.Contains(usage, "(default ") {
 			def = " (default " + g.DefValue + ")"
 		}
 		if kind != "" {
