@@ -17,6 +17,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/linnet-ml/linnet/transforms/input"
 	"github.com/linnet-ml/linnet/transforms/internal/pipe"
 	"github.com/linnet-ml/linnet/transforms/store"
 )
@@ -30,6 +31,9 @@ const (
 	ManifestFile   = "_manifest.jsonl" // all Done records
 	RejectedFile   = "_rejected.jsonl" // all Reject records
 )
+
+// Records are the places of a run's own files for a document.
+var Records = []input.Output{{Folder: DoneFolder, Suffix: ".json"}, {Folder: RejectedFolder, Suffix: ".json"}, {Folder: TempFolder}}
 
 // Done is the record that a document was labelled, written after its outputs.
 // Document, InputSHA256, Model and Settings say whether it still holds.

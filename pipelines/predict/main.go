@@ -232,7 +232,7 @@ func (o *options) label(ctx context.Context) (err error) {
 	if err != nil {
 		return cli.Usagef("%w", err)
 	}
-	set.Sample, set.Outputs = o.sample, (&transforms.Options{Formats: o.formats}).Outputs()
+	set.Sample, set.Outputs, set.Records = o.sample, (&transforms.Options{Formats: o.formats}).Outputs(), transforms.Records
 	output, err := input.Absolute(o.output)
 	if err != nil {
 		return err

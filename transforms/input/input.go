@@ -43,6 +43,8 @@ type Set struct {
 	// Outputs are what each document will have, by its name. Two documents with
 	// one output are twins, such as X and X.txt in brat.
 	Outputs []Output
+	// Records are files that a run has for itself beside the Outputs of a document.
+	Records []Output
 	earlier map[string]bool // folders with an earlier run's output, seen by Walk
 	passed  []string        // with Annotated, *.ann of folders that the last Walk did not take
 	// Sample, where not 0, takes only as many documents, spread by a hash of
@@ -352,10 +354,11 @@ type links struct {
 	set       *Set
 	real      map[string]string // what real said of folders
 	not, args []string          // the set's folders without links
+	outputs   []Output          // and Records
 }
 
 func (s *Set) links() *links {
-	l := &links{set: s, real: map[string]string{}}
+	l := &links{set: s, real: map[string]string{}, outputs: slices.Concat(s.Outputs, s.Records)}
 	for _, dir := range s.Not {
 		if dir := real(string(dir)); dir != "" {
 			l.not = append(l.not, dir)
@@ -388,14 +391,14 @@ func (l *links) toNot(file File) bool {
 // amongInputs is the first output of a file that would lie outside of the output
 // folder and in a folder of the inputs, or "".
 func (l *links) amongInputs(file File) string {
-	if len(l.set.Outputs) == 0 || len(l.set.Not) == 0 || remote(file.URI) {
+	if len(l.outputs) == 0 || len(l.set.Not) == 0 || remote(file.URI) {
 		return ""
 	}
 	output := string(l.set.Not[0])
 	if l.of(output) == "" { // there are no links in it yet
 		return ""
 	}
-	for _, o := range l.set.Outputs {
+	for _, o := range l.outputs {
 		path := filepath.Join(output, filepath.FromSlash(o.Of(file.Name)))
 		dir := filepath.Dir(path)
 		for under(dir, output) && l.of(dir) == "" { // it will be made

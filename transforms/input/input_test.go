@@ -366,6 +366,13 @@ func TestLinks(t *testing.T) {
 	link("else", "in/z")
 	link("else", "out/z")
 	check("the same link in both", ErrTwins, 1, "a.txt", "sub/b.txt")
+	if err := os.Remove(at("out/z")); err != nil {
+		t.Fatal(err)
+	}
+	link("in/sub", "out/_done/sub")
+	check("a link that nothing is written to", nil, 0, "a.txt", "sub/b.txt", "z/c.txt")
+	set.Records = []Output{{Folder: "_done", Suffix: ".json"}}
+	check("a link among records", ErrTwins, 2, "a.txt", "z/c.txt")
 }
 
 func walkNames(t *testing.T, arg, output string) (names []string, err error) {
