@@ -6,10 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -110,74 +106,69 @@ func (f *rejectFn) write(ctx context.Context, r Rejection) (*struct{}, *Rejectio
 // Settle ends a run that read all of set: records of rejections go that earlier
 // runs left and that hold no more. A document's stays where it is none of set and
 // is still there, that of a folder or of a link as long as it cannot be read. With
-// a set of nil, nothing was tried, and only records of what is gone go.
+// a set of nil, nothing was tried, and records of what is gone go, this run's too.
 func Settle(ctx context.Context, opts Options, set *input.Set) error {
 	st, err := opts.outputStore(ctx)
 	if err != nil {
 		return err
 	}
-	earlier := map[string][]string{} // input → records
+	type record struct{ uri, path string } // no uri: one to delete
+	earlier := map[string][]string{}       // input → records
+	records := pipe.NewIO(gathering, func(ctx context.Context, r record) (record, error) {
+		if r.uri != "" && stillBad(ctx, r.uri, set != nil) {
+			return r, nil
+		}
+		return record{}, st.Delete(ctx, r.path)
+	})
+	defer records.Reset()
+	keep := func(r record, err error) error {
+		if r.uri != "" {
+			earlier[r.uri] = append(earlier[r.uri], r.path)
+		}
+		return err
+	}
 	err = opts.records(ctx, st, RejectedFolder, func(path string, data []byte) error {
 		var r Reject
-		if json.Unmarshal(data, &r) != nil || r.Run == opts.Run {
+		if json.Unmarshal(data, &r) != nil || set != nil && r.Run == opts.Run {
 			return nil
 		}
-		uri := nameOf(r.Input, r.InputBytes)
-		bad, err := stillBad(ctx, uri, set != nil)
-		switch {
-		case err != nil:
-			return err
-		case !bad:
-			return st.Delete(ctx, path)
-		}
-		earlier[uri] = append(earlier[uri], path)
-		return nil
+		return records.Push(ctx, record{nameOf(r.Input, r.InputBytes), path}, recordRoom, keep)
 	})
+	if err == nil {
+		err = records.Drain(ctx, keep)
+	}
 	if err != nil || len(earlier) == 0 || set == nil {
 		return err
 	}
 	err = set.Walk(ctx, func(file input.File) error {
 		for _, path := range earlier[file.URI] {
-			if err := st.Delete(ctx, path); err != nil {
+			if err := records.Push(ctx, record{path: path}, recordRoom, keep); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	if errors.Is(err, input.ErrNone) || errors.Is(err, input.ErrTwins) { // since the run began
-		return nil
+	if err != nil && !errors.Is(err, input.ErrNone) && !errors.Is(err, input.ErrTwins) { // since the run began
+		return err
 	}
-	return err
+	return records.Drain(ctx, keep)
 }
 
-// stillBad says that a rejected input is there and, where it was tried again and
-// is a folder or a link, that it cannot be read.
-func stillBad(ctx context.Context, uri string, tried bool) (bool, error) {
-	if strings.Contains(uri, "://") {
-		return exists(ctx, uri)
-	}
-	info, err := os.Lstat(uri)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		return false, nil
-	}
-	if err != nil || !tried {
-		return true, nil
-	}
-	link := info.Mode()&fs.ModeSymlink != 0
-	if link {
-		if info, err = os.Stat(uri); err != nil {
-			return true, nil
-		}
-	}
-	if !info.IsDir() {
-		return !link || input.Text(uri), nil // one that is no text was rejected for what it may have been
-	}
+// stillBad says that a rejected input is there, as far as can be told, and, where
+// it was tried again and is a folder or a link, that it cannot be read.
+func stillBad(ctx context.Context, uri string, tried bool) bool {
 	st, err := store.For(ctx, uri)
 	if err != nil {
-		return false, err
+		return true
 	}
-	_, err = st.Read(ctx, uri, 0)
-	return !errors.Is(err, store.ErrFolder), nil
+	o, err := st.Look(ctx, uri)
+	switch {
+	case errors.Is(err, store.ErrNotExist), tried && errors.Is(o.Err, store.ErrFolder):
+		return false
+	case tried && o.Link && (o.Err == nil || errors.Is(o.Err, store.ErrNotFile)):
+		return input.Text(uri) // one that is no text was rejected for what it may have been
+	}
+	return true
 }
 
 func init() { beam.RegisterDoFn(&rejectFn{}) }

@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -157,6 +160,50 @@ func TestSettle(t *testing.T) {
 		if got := err == nil; got != want {
 			t.Errorf("the record of %q stays: %t, want %t", name, got, want)
 		}
+	}
+	// Where nothing was tried, those of what is gone go, this run's too.
+	reject("now", "set/b.md")
+	if err := Settle(t.Context(), Options{Output: Path(out), Run: "now"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(out, RejectedFolder, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range left {
+		left[i] = filepath.Base(left[i])
+	}
+	equal(t, "records", left, []string{"other d\xff.txt.json", "other link.txt.json", "set b.md.json"})
+}
+
+// TestSettleAtOnce has rejected documents of gs://, where each question takes a
+// while: several are asked at once.
+func TestSettleAtOnce(t *testing.T) {
+	var running, most atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		n := running.Add(1)
+		defer running.Add(-1)
+		most.Store(max(most.Load(), n))
+		for until := time.Now().Add(time.Second); most.Load() < 2 && time.Now().Before(until); {
+			time.Sleep(time.Millisecond)
+		}
+		http.Error(w, `{"error":{"code":404}}`, http.StatusNotFound)
+	}))
+	t.Cleanup(server.Close)
+	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(server.URL, "http://"))
+	records := map[string]string{}
+	for i := range 4 {
+		records[fmt.Sprintf("%s/%d.txt.json", RejectedFolder, i)] = fmt.Sprintf(`{"input":"gs://in/%d.txt","run":"before"}`, i)
+	}
+	out := write(t, records)
+	if err := Settle(t.Context(), Options{Output: Path(out), Run: "now"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if has, err := HasRejected(t.Context(), out); has || err != nil {
+		t.Errorf("records of documents that are gone are left: %t, %v", has, err)
+	}
+	if most.Load() < 2 {
+		t.Error("one document after another was asked for")
 	}
 }
 

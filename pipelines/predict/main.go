@@ -353,7 +353,7 @@ func (o *options) label(ctx context.Context) (err error) {
 	}
 	gathered := func() {}
 	if o.watch {
-		gathered = o.gather(output)
+		gathered = o.gather(opts)
 	}
 	// At an interrupt a run in this process finishes what it has read.
 	result, err := o.run(ctx, build())
@@ -362,7 +362,7 @@ func (o *options) label(ctx context.Context) (err error) {
 	bar.Close()
 	took := time.Since(begin)
 	if cause := context.Cause(ctx); o.watch && cause != nil && errors.Is(err, cause) { // a job elsewhere is cancelled
-		if err := transforms.Merge(context.WithoutCancel(ctx), output); err != nil {
+		if err := cmp.Or(o.settle(ctx, opts, set), transforms.Merge(context.WithoutCancel(ctx), output)); err != nil {
 			return err
 		}
 		if o.verbosity > 0 {
@@ -445,7 +445,7 @@ func firstRejected(ctx context.Context, output string) string {
 // gather gathers the records of a watch now and then: often while there are few
 // of them, and so that it takes no more than a twentieth of the time. The
 // function it returns ends that.
-func (o *options) gather(output string) (end func()) {
+func (o *options) gather(opts transforms.Options) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan struct{})
 	go func() {
@@ -458,7 +458,7 @@ func (o *options) gather(output string) (end func()) {
 				return
 			}
 			begin := time.Now()
-			if err := transforms.Gather(ctx, output); err != nil && ctx.Err() == nil && o.verbosity > 0 {
+			if err := cmp.Or(transforms.Settle(ctx, opts, nil), transforms.Gather(ctx, string(opts.Output))); err != nil && ctx.Err() == nil && o.verbosity > 0 {
 				fmt.Fprintf(os.Stderr, "linnet: %v; trying again\n", err)
 			}
 			pause = max(least, share*time.Since(begin))

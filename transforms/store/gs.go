@@ -226,6 +226,9 @@ func (g *gs) Stat(ctx context.Context, uri string) (Object, error) {
 	return gsObject(o.BucketName(), attrs, false), nil
 }
 
+// Look is Stat: on gs:// there is nothing but files.
+func (g *gs) Look(ctx context.Context, uri string) (Object, error) { return g.Stat(ctx, uri) }
+
 // pages calls fn with each object of a query, page by page.
 func (g *gs) pages(ctx context.Context, uri string, query *storage.Query, fn func(*storage.ObjectAttrs) error) error {
 	bucket, _, err := splitGS(uri)

@@ -314,6 +314,17 @@ func notRegular(path string, info fs.FileInfo) error {
 	return fmt.Errorf("store: %s: is a %s, %w", quote(path), what, ErrNotFile)
 }
 
+// unreadable is notRegular, or why a folder cannot be listed: a listing hands on
+// one that it could not read.
+func unreadable(path string, info fs.FileInfo) error {
+	if info.IsDir() {
+		if _, err := namesAfter(path, "", 1); err != nil {
+			return localError(path, err)
+		}
+	}
+	return notRegular(path, info)
+}
+
 func (local) Stat(_ context.Context, uri string) (Object, error) {
 	info, err := os.Stat(uri)
 	if err != nil {
@@ -325,6 +336,28 @@ func (local) Stat(_ context.Context, uri string) (Object, error) {
 	return Object{Path: filepath.Clean(uri), Size: info.Size(), Modified: info.ModTime(), Access: accessOf(info)}, nil
 }
 
+func (local) Look(_ context.Context, uri string) (Object, error) {
+	info, err := os.Lstat(uri)
+	if errors.Is(err, syscall.ENOTDIR) { // a file lies where its folder was
+		err = ErrNotExist
+	}
+	if err != nil {
+		return Object{}, localError(uri, err)
+	}
+	o := Object{Path: filepath.Clean(uri), Link: info.Mode()&fs.ModeSymlink != 0}
+	if o.Link {
+		if info, err = os.Stat(uri); err != nil {
+			o.Err = linkError(uri, err)
+			return o, nil
+		}
+	}
+	o.Size, o.Modified, o.Access = info.Size(), info.ModTime(), accessOf(info)
+	if !info.Mode().IsRegular() {
+		o.Err = unreadable(uri, info)
+	}
+	return o, nil
+}
+
 func (local) Read(ctx context.Context, uri string, limit int64) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -334,12 +367,7 @@ func (local) Read(ctx context.Context, uri string, limit int64) ([]byte, error) 
 		return nil, localError(uri, err)
 	}
 	if !before.Mode().IsRegular() { // to open a pipe would wait for its writer
-		if before.IsDir() { // a listing hands on one that it could not read
-			if _, err := namesAfter(uri, "", 1); err != nil {
-				return nil, localError(uri, err)
-			}
-		}
-		return nil, notRegular(uri, before)
+		return nil, unreadable(uri, before)
 	}
 	if limit > 0 && before.Size() > limit {
 		return nil, tooLarge(uri, before.Size(), limit)

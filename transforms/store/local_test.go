@@ -227,6 +227,25 @@ func TestLocalLinks(t *testing.T) {
 	if o, err := s.Stat(t.Context(), dir+"/in/link.txt"); err != nil || o.Size != int64(len("in/a/1.txt")) {
 		t.Errorf("Stat of a link: %+v, %v", o, err)
 	}
+	for path, want := range map[string]struct {
+		link bool
+		err  error // of the object
+		says string
+	}{
+		"/in/a/1.txt": {}, "/in/link.txt": {link: true}, "/in/dangling.txt": {true, ErrNotExist, "link to nowhere"}, "/in/loop.txt": {link: true, says: "symbolic links"},
+		"/in/pipe.txt": {false, ErrNotFile, "is a pipe"}, "/in": {false, ErrFolder, "is a folder"}, "/inlink": {true, ErrFolder, "is a folder"},
+	} {
+		o, err := s.Look(t.Context(), dir+path)
+		if err != nil || o.Link != want.link || (o.Err != nil) != (want.says != "") {
+			t.Errorf("Look at %s: %+v, %v", path, o, err)
+		} else if o.Err != nil {
+			wantError(t, o.Err, want.err, want.says)
+		}
+	}
+	for _, path := range []string{"/in/gone.txt", "/in/a/1.txt/x.txt"} {
+		_, err := s.Look(t.Context(), dir+path)
+		wantError(t, err, ErrNotExist, path)
+	}
 }
 
 // TestLocalPages lists folders of more names than a page holds, in order.

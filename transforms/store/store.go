@@ -70,6 +70,10 @@ type Store interface {
 	List(ctx context.Context, uri string, fn func(Object) error) error
 	// Stat describes the file of that very name. A folder is an error.
 	Stat(ctx context.Context, uri string) (Object, error)
+	// Look is Stat of what may be no file: an object's Err tells why it cannot be
+	// read, ErrFolder of a folder that can be listed, and its Link that it is one,
+	// be it to nothing.
+	Look(ctx context.Context, uri string) (Object, error)
 	// Read returns the whole content. One of more than limit bytes is
 	// ErrTooLarge, and is not read; limit 0 is no limit.
 	Read(ctx context.Context, uri string, limit int64) ([]byte, error)
