@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
@@ -321,7 +322,11 @@ func (g *gs) createOnce(ctx context.Context, o *storage.ObjectHandle, write func
 	w.ContentType = "application/octet-stream"
 	// The client tries a piece that fails again without end.
 	in := within{w, g.idle, func() { cancel(fmt.Errorf("nothing could be sent for %v: %w", g.idle, os.ErrDeadlineExceeded)) }}
-	if failed = write(in); failed != nil {
+	b := bufio.NewWriterSize(in, 64<<10) // a record each would be a timer and a hand-over each
+	if failed = write(b); failed == nil {
+		failed = b.Flush()
+	}
+	if failed != nil {
 		cancel(failed) // Close alone would store what was sent so far
 	}
 	err = in.Close()
