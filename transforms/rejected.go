@@ -57,7 +57,7 @@ func (f *rejectFn) ProcessElement(ctx context.Context, t beam.EventTime, r Rejec
 		return err
 	}
 	seen := max(f.progress.Seen(), f.progress.Tried.Load()) // what is on its way counts as good
-	if limit := f.Options.MaxRejected; limit > 0 && seen >= judgedFrom && float64(n) > limit*float64(seen) {
+	if limit := f.Options.MaxRejected; limit > 0 && seen >= judgedFrom && float64(n)/float64(seen) > limit {
 		return f.progress.fail("reject", tooMany(n, seen, limit, &r))
 	}
 	return nil

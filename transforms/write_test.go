@@ -339,9 +339,11 @@ func TestMaxRejected(t *testing.T) {
 	for _, c := range []struct {
 		limit float64
 		n     int
+		tried int64 // as Read counts them
 		fails bool
-	}{{0.1, 120, true}, {0.1, 99, false}, {0, 120, false}, {1, 120, false}} {
+	}{{0.1, 120, 0, true}, {0.1, 99, 0, false}, {0, 120, 0, false}, {1, 120, 0, false}, {0.29, 29, 100, false}, {0.07, 7, 100, false}} {
 		opts := Options{Run: fmt.Sprint(t.Name(), c), Output: Path(t.TempDir()), MaxRejected: c.limit}
+		ProgressOf(opts.Run).Tried.Store(c.tried)
 		_, err := runOn("direct", func(s beam.Scope) { WriteRejected(s, opts, beam.CreateList(s, rejections[:c.n])) })
 		if fails := err != nil; fails != c.fails {
 			t.Errorf("%d rejected, at most %g allowed: failed %t, want %t (%v)", c.n, c.limit, fails, c.fails, err)

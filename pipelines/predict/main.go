@@ -669,7 +669,7 @@ func (o *options) judge(n map[string]int64, example string) error {
 		example = ", such as " + example
 	}
 	say := fmt.Errorf("%s of %s rejected%s; %s has them all", cli.Count(rejected), cli.Plural(seen, "document"), example, store.Join(o.output, transforms.RejectedFile))
-	if !o.watch && rejected == seen || seen >= 100 && float64(rejected) > o.maxRejected*float64(seen) {
+	if !o.watch && rejected == seen || seen >= 100 && float64(rejected)/float64(seen) > o.maxRejected {
 		return say
 	}
 	if o.verbosity > 0 {

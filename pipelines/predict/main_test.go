@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/bundled"
+	"github.com/linnet-ml/linnet/pipelines/internal/cli"
 	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
 	"github.com/linnet-ml/linnet/transforms"
 	"github.com/linnet-ml/linnet/transforms/store"
@@ -447,6 +449,24 @@ func TestCorpus(t *testing.T) {
 		}
 		if err := difference(got, first); err != nil {
 			t.Errorf("%s of %s: %v", c.runner, filepath.Base(c.input), err)
+		}
+	}
+}
+
+// TestJudge has shares of rejected documents at and beside --max_rejected.
+func TestJudge(t *testing.T) {
+	for _, c := range []struct {
+		limit            float64
+		rejected, others int64
+		status           int
+	}{
+		{0.1, 0, 100, 0}, {0.1, 10, 90, 3}, {0.1, 11, 89, 1}, {0.29, 29, 71, 3}, {0.29, 30, 70, 1}, {0, 1, 99, 1}, {1, 99, 1, 3},
+		{0.1, 50, 49, 3}, {1, 5, 0, 1}, // in small runs all
+	} {
+		o := options{maxRejected: c.limit, rejectedStatus: 3, verbosity: 1}
+		err := o.judge(map[string]int64{"documents": c.others, "rejected": c.rejected}, "")
+		if got := cli.Report(io.Discard, err); got != c.status {
+			t.Errorf("%d of %d rejected, at most %g allowed: exit status %d, want %d", c.rejected, c.rejected+c.others, c.limit, got, c.status)
 		}
 	}
 }
