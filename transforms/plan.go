@@ -51,6 +51,10 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 			reject(mtime.ZeroTimestamp, *r)
 			return
 		}
+		if e := opts.misplaced(string(d.Name)); e != nil && opts.Output != "" {
+			reject(mtime.ZeroTimestamp, *d.reject("write", e))
+			return
+		}
 		plan.Documents++
 		plan.Lines += int64(len(d.Rows))
 		if took >= trial || err != nil || len(d.Rows) == 0 {
