@@ -94,7 +94,7 @@ func (f *watchFn) ProcessElement(ctx context.Context, marks *sdf.ManualWatermark
 			emit(t, []byte(file.URI))
 		}
 	})
-	if failed != nil && err == nil {
+	if w.news(failed) && err == nil {
 		log.Warnf(ctx, "linnet: watch: %v", failed)
 	}
 	return sdf.ResumeProcessingIn(pause), p.fail("watch", err)
@@ -111,6 +111,7 @@ type watched struct {
 	begin  time.Time
 	ended  time.Duration // when the last look did, since begin; times are monotonic
 	failed int           // looks in a row
+	told   string        // of the look before: what was wrong
 	seed   maphash.Seed
 	files  map[uint64]sighting // by the hash of the address
 }
@@ -141,6 +142,17 @@ func newWatched() *watched {
 // due says whether an interval has gone by since the last look.
 func (w *watched) due(interval time.Duration) bool {
 	return w.ended < 0 || time.Since(w.begin)-w.ended >= interval
+}
+
+// news says whether something is wrong that was not at the look before: a watch may
+// go on for days.
+func (w *watched) news(failed error) bool {
+	before := w.told
+	w.told = ""
+	if failed != nil {
+		w.told = failed.Error()
+	}
+	return w.told != "" && w.told != before
 }
 
 // patience is how many looks in a row may fail before the run does.
