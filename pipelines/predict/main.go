@@ -391,6 +391,15 @@ func (o *options) label(ctx context.Context) (err error) {
 	if cause := context.Cause(ctx); cause != nil && !o.watch { // which an interrupt ends in order
 		return fmt.Errorf("%w: %s labelled and kept; run again to go on", cause, cli.Plural(result.Counters["documents"], "document"))
 	}
+	if o.watch { // rejections may be over by now
+		has, err := transforms.HasRejected(context.WithoutCancel(ctx), output)
+		if err != nil {
+			return err
+		}
+		if !has {
+			delete(result.Counters, "rejected")
+		}
+	}
 	if o.verbosity > 0 {
 		o.summary(os.Stdout, m.Config, result, progress, took)
 	}
