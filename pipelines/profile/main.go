@@ -118,6 +118,8 @@ func (o *options) check() error {
 		return cli.Usagef("--rounds=%d: it must be 1 or more", o.rounds)
 	case o.maxLines < 0 || o.planLines < 0:
 		return cli.Usagef("--max_lines and --plan_lines must be 0 or more")
+	case o.maxLines > 0 && o.maxLines < int64(o.windowSize):
+		return cli.Usagef("--max_lines=%d: one sample has %d lines (--window_size)", o.maxLines, o.windowSize)
 	case o.planWorkers < 1:
 		return cli.Usagef("--plan_workers=%d: it must be 1 or more", o.planWorkers)
 	case !(o.cpuCost >= 0 && o.gpuCost >= 0):
