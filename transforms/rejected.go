@@ -105,8 +105,10 @@ func (f *rejectFn) write(ctx context.Context, r Rejection) (*struct{}, *Rejectio
 
 // Settle ends a run that read all of set: records of rejections go that earlier
 // runs left and that hold no more. A document's stays where it is none of set and
-// is still there, that of a folder or of a link as long as it cannot be read. With
-// a set of nil, nothing was tried, and records of what is gone go, this run's too.
+// is still there, that of a folder or of a link as long as it cannot be read, or
+// with Options.RetryRejected, which tries no folder, as long as it is there. With a
+// set of nil, not every document was tried: theirs stay, but of this run, too,
+// records go of what is gone or can be read.
 func Settle(ctx context.Context, opts Options, set *input.Set) error {
 	st, err := opts.outputStore(ctx)
 	if err != nil {
@@ -115,7 +117,7 @@ func Settle(ctx context.Context, opts Options, set *input.Set) error {
 	type record struct{ uri, path string } // no uri: one to delete
 	earlier := map[string][]string{}       // input → records
 	records := pipe.NewIO(gathering, func(ctx context.Context, r record) (record, error) {
-		if r.uri != "" && stillBad(ctx, r.uri, set != nil) {
+		if r.uri != "" && stillBad(ctx, r.uri, !opts.RetryRejected) {
 			return r, nil
 		}
 		return record{}, st.Delete(ctx, r.path)

@@ -161,19 +161,26 @@ func TestSettle(t *testing.T) {
 			t.Errorf("the record of %q stays: %t, want %t", name, got, want)
 		}
 	}
-	// Where nothing was tried, those of what is gone go, this run's too.
-	reject("now", "set/b.md")
-	if err := Settle(t.Context(), Options{Output: Path(out), Run: "now"}, nil); err != nil {
-		t.Fatal(err)
+	// Where not all was tried, those of what is gone go, this run's too, and of a
+	// folder where folders were looked at.
+	reject("now", "set/b.md", "set/folder")
+	for _, retry := range []bool{true, false} {
+		if err := Settle(t.Context(), Options{Output: Path(out), Run: "now", RetryRejected: retry}, nil); err != nil {
+			t.Fatal(err)
+		}
+		left, err := filepath.Glob(filepath.Join(out, RejectedFolder, "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range left {
+			left[i] = filepath.Base(left[i])
+		}
+		want := []string{"other d\xff.txt.json", "other link.txt.json", "set b.md.json"}
+		if retry {
+			want = append(want, "set folder.json")
+		}
+		equal(t, "records", left, want)
 	}
-	left, err := filepath.Glob(filepath.Join(out, RejectedFolder, "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range left {
-		left[i] = filepath.Base(left[i])
-	}
-	equal(t, "records", left, []string{"other d\xff.txt.json", "other link.txt.json", "set b.md.json"})
 }
 
 // TestSettleAtOnce has rejected documents of gs://, where each question takes a
