@@ -54,6 +54,9 @@ type Options struct {
 	// Rejections says that there are records of rejections from before, which
 	// go when their document is done (Read, Write).
 	Rejections bool
+	// Again says that there are Done records from before: a document's goes before
+	// its outputs are written again (Write).
+	Again bool
 	// RetryRejected takes only documents with a record of rejection (Read).
 	RetryRejected bool
 	// Tries of reading a document, 0 for 3, with pauses of Pause, 2·Pause, …

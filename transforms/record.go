@@ -182,7 +182,12 @@ func (o *Options) accept(ctx context.Context, st store.Store, name string) error
 	if !o.Rejections {
 		return nil
 	}
-	if err := st.Delete(ctx, o.rejectedPath(name)); err != nil && !badName(err) {
+	return remove(ctx, st, o.rejectedPath(name))
+}
+
+// remove deletes a record, if there is one.
+func remove(ctx context.Context, st store.Store, path string) error {
+	if err := st.Delete(ctx, path); err != nil && !badName(err) {
 		return err
 	}
 	return nil
@@ -281,9 +286,10 @@ func CountDone(ctx context.Context, output string, after time.Time) (n int64, ne
 	return n, newest, err
 }
 
-// HasRejected says whether there are records of rejections below output.
-func HasRejected(ctx context.Context, output string) (bool, error) {
-	folder := store.Join(output, RejectedFolder)
+// HasRecords says whether there are records below output, in DoneFolder or
+// RejectedFolder.
+func HasRecords(ctx context.Context, output, folder string) (bool, error) {
+	folder = store.Join(output, folder)
 	st, err := store.For(ctx, folder)
 	if err != nil {
 		return false, err

@@ -122,6 +122,11 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 	if err := o.misplaced(string(l.Name)); err != nil {
 		return nil, l.reject("write", err), nil
 	}
+	if o.Again { // or it would hold again for the model and settings before, should the run end here
+		if err := remove(ctx, st, o.donePath(string(l.Name))); err != nil {
+			return nil, nil, err
+		}
+	}
 	out := &output{l.Name, l.Classes, make([]int64, len(l.Classes))}
 	for _, c := range l.Labels {
 		out.counts[c]++

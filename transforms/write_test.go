@@ -206,7 +206,7 @@ func TestSettleAtOnce(t *testing.T) {
 	if err := Settle(t.Context(), Options{Output: Path(out), Run: "now"}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if has, err := HasRejected(t.Context(), out); has || err != nil {
+	if has, err := HasRecords(t.Context(), out, RejectedFolder); has || err != nil {
 		t.Errorf("records of documents that are gone are left: %t, %v", has, err)
 	}
 	if most.Load() < 2 {
@@ -307,8 +307,8 @@ func TestWriteStaysInside(t *testing.T) {
 // is done after all.
 func TestRejectionGoes(t *testing.T) {
 	out := write(t, map[string]string{RejectedFolder + "/a.txt.json": "{}", RejectedFolder + "/b.txt.json": "{}"})
-	if has, err := HasRejected(t.Context(), out); err != nil || !has {
-		t.Fatalf("HasRejected: %t, %v", has, err)
+	if has, err := HasRecords(t.Context(), out, RejectedFolder); err != nil || !has {
+		t.Fatalf("HasRecords: %t, %v", has, err)
 	}
 	if _, err := writeAll(Options{Output: Path(out), Rejections: true}, []Labelled{labelledOf("a.txt", "x\n", "Key")}); err != nil {
 		t.Fatal(err)
@@ -317,8 +317,8 @@ func TestRejectionGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, "rejected", read(t, out, RejectedFile), "{}\n")
-	if has, err := HasRejected(t.Context(), t.TempDir()); err != nil || has {
-		t.Errorf("HasRejected of an empty folder: %t, %v", has, err)
+	if has, err := HasRecords(t.Context(), t.TempDir(), RejectedFolder); err != nil || has {
+		t.Errorf("HasRecords of an empty folder: %t, %v", has, err)
 	}
 }
 

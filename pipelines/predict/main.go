@@ -338,10 +338,15 @@ func (o *options) label(ctx context.Context) (err error) {
 			err = lost
 		}
 	}()
-	if opts.Rejections, err = transforms.HasRejected(ctx, output); err != nil {
+	if opts.Again, err = transforms.HasRecords(ctx, output, transforms.DoneFolder); err != nil {
 		return err
 	}
-	opts.Rejections = opts.Rejections || o.watch // they may come and go
+	if opts.Rejections, err = transforms.HasRecords(ctx, output, transforms.RejectedFolder); err != nil {
+		return err
+	}
+	if o.watch { // they may come and go
+		opts.Again, opts.Rejections = true, true
+	}
 
 	progress := transforms.ProgressOf(opts.Run)
 	stop := context.AfterFunc(ctx, progress.Stop)
@@ -392,7 +397,7 @@ func (o *options) label(ctx context.Context) (err error) {
 		return fmt.Errorf("%w: %s labelled and kept; run again to go on", cause, cli.Plural(result.Counters["documents"], "document"))
 	}
 	if o.watch { // rejections may be over by now
-		has, err := transforms.HasRejected(context.WithoutCancel(ctx), output)
+		has, err := transforms.HasRecords(context.WithoutCancel(ctx), output, transforms.RejectedFolder)
 		if err != nil {
 			return err
 		}
