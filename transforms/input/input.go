@@ -499,20 +499,30 @@ func (s *Set) sample(ctx context.Context, f func(File) error) error {
 		}
 		return strings.Compare(a.file.Name, b.file.Name)
 	}
-	var best []ranked // sorted
+	var best []ranked // the first Sample of all so far, and some more
+	var last ranked   // of these, once there are so many
+	first := func() {
+		slices.SortFunc(best, order)
+		if len(best) >= s.Sample {
+			clear(best[s.Sample:])
+			best = best[:s.Sample]
+			last = best[s.Sample-1]
+		}
+	}
 	err := s.walk(ctx, func(file File) error {
 		r := ranked{fnv64(file.Name), file}
-		if len(best) == s.Sample && order(r, best[len(best)-1]) > 0 {
+		if last.file.URI != "" && order(r, last) > 0 {
 			return nil
 		}
-		i, _ := slices.BinarySearchFunc(best, r, order)
-		best = slices.Insert(best, i, r)
-		best = best[:min(len(best), s.Sample)]
+		if best = append(best, r); len(best)/2 >= s.Sample {
+			first()
+		}
 		return nil
 	}, func(err error) error { return err })
 	if err != nil {
 		return err
 	}
+	first()
 	for _, r := range best {
 		if err := f(r.file); err != nil {
 			return err

@@ -406,8 +406,11 @@ func TestSample(t *testing.T) {
 	if len(ten) != 10 || !slices.Equal(ten, take(10)) {
 		t.Errorf("two samples of ten: %q, %q", ten, take(10))
 	}
-	if !slices.Equal(take(11)[:10], ten) {
-		t.Error("eleven documents do not begin with the ten")
+	all := take(100)
+	for _, n := range []int{1, 2, 10, 11, 33, 49, 50, 51, 99} {
+		if !slices.Equal(take(n), all[:n]) {
+			t.Errorf("a sample of %d is not how a larger one begins", n)
+		}
 	}
 	slices.Sort(ten)
 	if ten[9] < "50" || ten[0] > "50" {
