@@ -130,7 +130,7 @@ func (f *predictFn) emitter(ctx context.Context, emit func(beam.EventTime, Label
 // decode labels the rows of d from the probabilities of its windows.
 func (f *predictFn) decode(d *Document, outs [][]float32) (Labelled, error) {
 	l := Labelled{Document: *d, Classes: f.classes, Other: f.other}
-	l.Probs = average(len(l.Rows), f.windows(len(l.Rows)), outs, len(f.classes))
+	l.Probs = model.Average(len(l.Rows), f.windows(len(l.Rows)), outs, len(f.classes))
 	l.Labels = make([]uint16, len(l.Rows))
 	for i := range l.Labels {
 		probs := l.Probs[i*len(f.classes) : (i+1)*len(f.classes)]
@@ -150,7 +150,7 @@ const maxCovered = 1 << 28
 // fits rejects a document whose windows take more than that.
 func (f *predictFn) fits(d *Document) *Rejection {
 	size, stride := f.windowing()
-	n := covered(len(d.Rows), size, stride)
+	n := model.Covered(len(d.Rows), size, stride)
 	if n <= maxCovered/len(f.classes) {
 		return nil
 	}
@@ -170,93 +170,7 @@ func (f *predictFn) windowing() (size, stride int) {
 // windows are the context windows of a document of n rows.
 func (f *predictFn) windows(n int) []model.ContextWindow {
 	size, stride := f.windowing()
-	return windows(n, size, stride)
-}
-
-const (
-	longDocument = 2000 // rows; a longer one is cut where windows are whole documents
-	longWindow   = 1000 // rows that each part has at least
-)
-
-// windows cuts n rows into windows of size rows, stride apart (0: size apart).
-// The last one ends with the document, so it may begin closer to the one before
-// it. Size 0 makes the whole document one window, or equal parts of 1,000 rows
-// and more where it has more than 2,000.
-func windows(n, size, stride int) []model.ContextWindow {
-	if n == 0 {
-		return nil
-	}
-	if size == 0 {
-		parts := 1
-		if n > longDocument {
-			parts = n / longWindow
-		}
-		out := make([]model.ContextWindow, parts)
-		for i := range out {
-			first, end := i*n/parts, (i+1)*n/parts
-			out[i] = model.ContextWindow{First: first, Len: end - first}
-		}
-		return out
-	}
-	if stride <= 0 {
-		stride = size
-	}
-	size = min(size, n)
-	var out []model.ContextWindow
-	for first := 0; first+size < n; first += stride {
-		out = append(out, model.ContextWindow{First: first, Len: size})
-	}
-	return append(out, model.ContextWindow{First: n - size, Len: size})
-}
-
-// covered is how many rows these windows hold together.
-func covered(n, size, stride int) int {
-	if size == 0 || n <= size {
-		return n
-	}
-	if stride <= 0 {
-		stride = size
-	}
-	return ((n-size+stride-1)/stride + 1) * size
-}
-
-// average is the probabilities of the rows, [rows, count], from those of their
-// windows, [window.Len, count]. A row that lies in several windows gets their
-// mean, weighed by how far from the window's ends it stands. Where one window
-// holds all rows, average is its very slice.
-func average(rows int, windows []model.ContextWindow, probs [][]float32, count int) []float32 {
-	if len(windows) == 1 {
-		return probs[0]
-	}
-	out := make([]float32, rows*count)
-	covered := 0
-	for _, w := range windows {
-		covered += w.Len
-	}
-	if covered == rows { // no overlap: as they are
-		for i, w := range windows {
-			copy(out[w.First*count:], probs[i][:w.Len*count])
-		}
-		return out
-	}
-	weights := make([]float32, rows)
-	for i, w := range windows {
-		for j := range w.Len {
-			weight := float32(min(j+1, w.Len-j))
-			row := w.First + j
-			weights[row] += weight
-			from := probs[i][j*count:][:count]
-			for k, p := range from {
-				out[row*count+k] += weight * p
-			}
-		}
-	}
-	for row, weight := range weights {
-		for k := range count {
-			out[row*count+k] /= weight
-		}
-	}
-	return out
+	return model.Windows(n, size, stride)
 }
 
 func argmax(v []float32) int {
@@ -424,7 +338,7 @@ func (o *Options) loadWeights(ctx context.Context) (*model.Weights, error) {
 
 // engine batches windows for the model.
 func (m *Model) engine(ctx context.Context, o *Options) (*inference.Engine[windowItem, scored], error) {
-	size, lines, spread, lanes := o.PredictionBatchSize, int64(batchLines), int64(longWindow), 0
+	size, lines, spread, lanes := o.PredictionBatchSize, int64(batchLines), int64(model.LongWindow), 0
 	if size <= 0 {
 		size = m.Config.WindowsPerBatch()
 		if m.gpu {

@@ -3,7 +3,6 @@ package transforms
 import (
 	"context"
 	"fmt"
-	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -20,73 +19,6 @@ import (
 	"github.com/linnet-ml/linnet/transforms/internal/pipe"
 	"github.com/linnet-ml/linnet/transforms/yedda"
 )
-
-func TestWindows(t *testing.T) {
-	type w = [2]int // First, Len
-	cases := map[string]struct {
-		n, size, stride int
-		want            []w
-	}{
-		"nothing":                       {0, 0, 0, nil},
-		"nothing in windows":            {0, 5, 2, nil},
-		"whole":                         {7, 0, 0, []w{{0, 7}}},
-		"whole, longest":                {2000, 0, 0, []w{{0, 2000}}},
-		"cut in two":                    {2001, 0, 0, []w{{0, 1000}, {1000, 1001}}},
-		"cut in three":                  {3500, 0, 0, []w{{0, 1166}, {1166, 1167}, {2333, 1167}}},
-		"apart":                         {6, 3, 0, []w{{0, 3}, {3, 3}}},
-		"the last begins earlier":       {7, 3, 0, []w{{0, 3}, {3, 3}, {4, 3}}},
-		"overlapping":                   {6, 4, 2, []w{{0, 4}, {2, 4}}},
-		"overlapping, the last closer":  {7, 4, 2, []w{{0, 4}, {2, 4}, {3, 4}}},
-		"a window longer than the text": {3, 10, 5, []w{{0, 3}}},
-		"a window of one line":          {2, 1, 1, []w{{0, 1}, {1, 1}}},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			got := windows(c.n, c.size, c.stride)
-			var pairs []w
-			for _, g := range got {
-				pairs = append(pairs, w{g.First, g.Len})
-			}
-			equal(t, "windows", pairs, c.want)
-			sum := 0
-			for _, w := range got {
-				sum += w.Len
-			}
-			equal(t, "rows in windows", covered(c.n, c.size, c.stride), sum)
-			inside := make([]bool, c.n)
-			for _, w := range got {
-				for i := range w.Len {
-					inside[w.First+i] = true
-				}
-			}
-			for i, ok := range inside {
-				if !ok {
-					t.Errorf("row %d lies in no window", i)
-				}
-			}
-		})
-	}
-}
-
-func TestAverage(t *testing.T) {
-	// Two windows of three rows over four. The rows of a window weigh 1, 2, 1.
-	ws := []model.ContextWindow{{First: 0, Len: 3}, {First: 1, Len: 3}}
-	probs := [][]float32{
-		{1, 0, .5, .5, 0, 1},
-		{0, 1, .25, .75, 1, 0},
-	}
-	got := average(4, ws, probs, 2)
-	want := []float32{1, 0, (2*.5 + 0) / 3, (2*.5 + 1) / 3, (0 + 2*.25) / 3, (1 + 2*.75) / 3, 1, 0}
-	for i := range want {
-		if math.Abs(float64(got[i]-want[i])) > 1e-7 {
-			t.Fatalf("overlapping: got %v, want %v", got, want)
-		}
-	}
-	// Windows that lie apart give their probabilities as they are.
-	p := float32(1) / 3
-	got = average(2, []model.ContextWindow{{First: 0, Len: 1}, {First: 1, Len: 1}}, [][]float32{{p, 1 - p}, {1 - p, p}}, 2)
-	equal(t, "apart", got, []float32{p, 1 - p, 1 - p, p})
-}
 
 // exampleOf is what Featurize makes of text.
 func exampleOf(name, text string, inputSize int) Example {
@@ -221,7 +153,7 @@ func TestPredict(t *testing.T) {
 					equal(t, "text", string(l.Text), string(e.Text))
 					equal(t, "rows", l.Rows, e.Rows)
 					b := *e.Features
-					b.Windows = windows(len(e.Rows), 0, 0)
+					b.Windows = model.Windows(len(e.Rows), 0, 0)
 					k := w.Config.NumOutputs()
 					probs := make([]float32, len(e.Rows)*k)
 					if err := scorer.Score(context.Background(), &b, probs); err != nil {

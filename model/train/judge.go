@@ -36,50 +36,35 @@ func parallel(workers, n int, f func(i int)) {
 	wg.Wait()
 }
 
-// Rows of a document that are scored as one window: all, or equal parts of at
-// least 1,000 where there are more than 2,000.
-const (
-	longDocument = 2000
-	longPart     = 1000
-)
-
-// cut is the windows of a document of so many rows: all rows once, as
-// prediction of whole documents cuts them, or in runs of a window size above 0.
-func cut(rows, size int) (ws []model.ContextWindow) {
-	parts := 1
-	switch {
-	case size > 0:
-		parts = (rows + size - 1) / size
-	case rows > longDocument:
-		parts = rows / longPart
-	}
-	for i := range parts {
-		first := rows * i / parts
-		ws = append(ws, model.ContextWindow{First: first, Len: rows*(i+1)/parts - first})
-	}
-	return ws
-}
-
-// judge scores the documents of c with w on the CPU: the counts of the main
-// head, and the mean cross-entropy of its labelled lines.
+// judge scores the documents of c with w on the CPU, in the windows that
+// prediction takes: the counts of the main head, and the mean cross-entropy of
+// its labelled lines.
 func judge(ctx context.Context, w *model.Weights, c *corpus, workers int) (*eval.Counts, float64, error) {
 	scorer, err := cpu.New(w)
 	if err != nil {
 		return nil, 0, fmt.Errorf("train: %s documents: %w", c.what, err)
 	}
 	defer scorer.Close()
-	k, classes := w.Config.NumOutputs(), len(w.Config.Classes)
+	cfg := &w.Config
+	k, classes := cfg.NumOutputs(), len(cfg.Classes)
 	counts := make([]*eval.Counts, len(c.docs))
 	losses := make([]float64, len(c.docs))
 	errs := make([]error, len(c.docs))
 	parallel(workers, len(c.docs), func(i int) {
-		counts[i] = eval.NewCounts(w.Config.Classes)
+		counts[i] = eval.NewCounts(cfg.Classes)
 		b := *c.docs[i].Features
-		b.Windows = cut(b.NumLines(), w.Config.WindowSize)
+		b.Windows = model.Windows(b.NumLines(), cfg.WindowSize, cfg.PredictionStride)
 		probs := make([]float32, b.NumSteps()*k)
 		if errs[i] = scorer.Score(ctx, &b, probs); errs[i] != nil {
 			return
 		}
+		parts := make([][]float32, len(b.Windows))
+		at := 0
+		for j, window := range b.Windows {
+			parts[j] = probs[at : at+window.Len*k]
+			at += window.Len * k
+		}
+		probs = model.Average(b.NumLines(), b.Windows, parts, k)
 		for r, y := range c.main[i] {
 			p := probs[r*k:][:classes]
 			if y >= 0 {
@@ -88,7 +73,7 @@ func judge(ctx context.Context, w *model.Weights, c *corpus, workers int) (*eval
 			}
 		}
 	})
-	all := eval.NewCounts(w.Config.Classes)
+	all := eval.NewCounts(cfg.Classes)
 	var loss float64
 	for i := range c.docs {
 		if errs[i] != nil {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/cpu"
 )
 
 // annotated makes documents that can be learnt: blocks of lines with one
@@ -487,21 +488,61 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-func TestCut(t *testing.T) {
-	for _, c := range []struct {
-		rows, size int
-		want       string
-	}{
-		{0, 0, "[{0 0}]"},
-		{1, 0, "[{0 1}]"},
-		{2000, 0, "[{0 2000}]"},
-		{2001, 0, "[{0 1000} {1000 1001}]"},
-		{3500, 0, "[{0 1166} {1166 1167} {2333 1167}]"},
-		{100, 40, "[{0 33} {33 33} {66 34}]"},
-	} {
-		if got := fmt.Sprint(cut(c.rows, c.size)); got != c.want {
-			t.Errorf("cut(%d, %d): got %s, want %s", c.rows, c.size, got, c.want)
+// TestJudgeInWindows judges a model of overlapping windows as prediction labels
+// with it: each window by itself, its lines weighed by their place in it.
+func TestJudgeInWindows(t *testing.T) {
+	cfg := smallConfig()
+	cfg.WindowSize, cfg.PredictionStride = 12, 5
+	docs := annotated(4, cfg.InputSize, 3)
+	docs = append(docs, Document{Name: "empty.txt", Features: &model.Batch{}})
+	w, meta := run(t, Options{Config: cfg, Train: docs})
+	scorer, err := cpu.New(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer scorer.Close()
+	k, classes := w.Config.NumOutputs(), len(w.Config.Classes)
+	var want float64
+	right, lines := 0, 0
+	for _, d := range docs {
+		rows := len(d.Labels)
+		sum, weights := make([]float64, rows*classes), make([]float64, rows)
+		for first := 0; rows > 0; first += 5 {
+			first = min(first, max(0, rows-12))
+			n := min(12, rows-first)
+			b := *d.Features
+			b.Windows = []model.ContextWindow{{First: first, Len: n}}
+			probs := make([]float32, n*k)
+			if err := scorer.Score(t.Context(), &b, probs); err != nil {
+				t.Fatal(err)
+			}
+			for i := range n {
+				weight := float64(min(i+1, n-i))
+				weights[first+i] += weight
+				for c := range classes {
+					sum[(first+i)*classes+c] += weight * float64(probs[i*k+c])
+				}
+			}
+			if first+n == rows {
+				break
+			}
 		}
+		for r, l := range d.Labels {
+			y := w.Config.Class(l)
+			if y < 0 {
+				continue
+			}
+			p := sum[r*classes:][:classes]
+			lines++
+			want -= math.Log(p[y] / weights[r])
+			if p[y] == slices.Max(p) {
+				right++
+			}
+		}
+	}
+	want /= float64(lines)
+	if got := meta.Training; math.Abs(got.Loss-want) > 1e-6*want || got.Accuracy != float64(right)/float64(lines) {
+		t.Errorf("loss %v and accuracy %v, want %v and %v", got.Loss, got.Accuracy, want, float64(right)/float64(lines))
 	}
 }
 
