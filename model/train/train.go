@@ -467,8 +467,10 @@ func (t *trainer) prepare(docs []Document, m *Machine) (err error) {
 	if size == 0 {
 		size = defaultWindow
 	}
+	largest := 0 // batch
 	for epoch := range cfg.Epochs {
 		ws := t.corpus.windows(size, cfg.Seed, epoch)
+		largest = max(largest, min(len(ws), cfg.BatchSize))
 		t.epochs = append(t.epochs, ws)
 		t.steps += (len(ws) + cfg.BatchSize - 1) / cfg.BatchSize
 	}
@@ -479,7 +481,7 @@ func (t *trainer) prepare(docs []Document, m *Machine) (err error) {
 	t.newWeights()
 	// A worker's share of a batch goes through as many shards as it is of all.
 	world := max(1, t.identity.Workers)
-	share := (cfg.BatchSize + world - 1) / world
+	share := (largest + world - 1) / world
 	shards := max(1, t.identity.Shards/world)
 	steps, windows := min(size, longest), (share+shards-1)/shards
 	if len(m.GPUs) > 0 {

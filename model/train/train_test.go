@@ -488,6 +488,27 @@ func TestWindows(t *testing.T) {
 	}
 }
 
+// A batch larger than an epoch takes the memory of the epoch.
+func TestBatchAboveEpoch(t *testing.T) {
+	cfg := smallConfig()
+	cfg.BatchSize = 4096
+	tr, err := newTrainer(&Options{Config: cfg, Train: annotated(5, cfg.InputSize, 3)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := 0
+	for _, ws := range tr.epochs {
+		most = max(most, len(ws))
+	}
+	n := len(tr.shards)
+	if got, want := tr.shards[0].windows, (most+n-1)/n; got != want {
+		t.Errorf("a shard has room for %d windows, want %d of %d", got, want, most)
+	}
+	if _, err := tr.train(tr.epochs[0]); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestJudgeInWindows judges a model of overlapping windows as prediction labels
 // with it: each window by itself, its lines weighed by their place in it.
 func TestJudgeInWindows(t *testing.T) {
