@@ -46,7 +46,7 @@ type Split struct {
 // were no documents for it.
 type EpochStats struct {
 	Loss              float64 `json:"loss"`     // mean of the steps
-	Accuracy          float64 `json:"accuracy"` // of the training lines as they came, under dropout
+	Accuracy          float64 `json:"accuracy"` // of the training lines as they came, under dropout; without classes of weight 0
 	ValidationLoss    float64 `json:"validation_loss,omitempty"`
 	ValidationMacroF1 float64 `json:"validation_macro_f1,omitempty"`
 	// ValidationAccuracy is the share of lines that are right.

@@ -87,6 +87,7 @@ type average struct {
 	table   [3][]float64 // sums of table, tableM, tableV
 	used    []int        // [input_size] workers that used a row
 	loss    float64
+	steps   int // of all workers that had a window
 }
 
 func (a *average) add(s *State) error {
@@ -129,6 +130,7 @@ func (a *average) add(s *State) error {
 	}
 	p, e := &t.position, &s.Position.Epoch
 	a.loss += e.Loss
+	a.steps += e.Steps - a.before.Epoch.Steps
 	p.Epoch.Right += e.Right - a.before.Epoch.Right
 	p.Epoch.Lines += e.Lines - a.before.Epoch.Lines
 	p.Epoch.Rows += e.Rows - a.before.Epoch.Rows
@@ -156,5 +158,8 @@ func (a *average) finish(steps int) {
 	}
 	t.position.Step += steps
 	t.position.Epoch.Steps += steps
-	t.position.Epoch.Loss = a.loss / n
+	// Where the last batch has fewer windows than there are workers, the loss of
+	// a round is the mean over those that had one.
+	mean := a.loss / n
+	t.position.Epoch.Loss = mean + (mean-a.before.Epoch.Loss)*(n*float64(steps)/float64(max(1, a.steps))-1)
 }

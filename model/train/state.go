@@ -71,7 +71,7 @@ type position struct {
 type epochSums struct {
 	Steps        int
 	Loss         float64
-	Right, Lines int // of the main head; lines with a target
+	Right, Lines int // of the main head; lines with a target that weighs
 	Rows         int // lines, context included
 	Seconds      float64
 }

@@ -252,6 +252,19 @@ func TestWorkers(t *testing.T) {
 	}
 }
 
+// A batch with fewer windows than there are workers has the loss that one
+// worker finds.
+func TestLossOfEmptyShares(t *testing.T) {
+	o := Options{Config: smallConfig(), Train: annotated(2, 1<<10, 1)}
+	o.Config.Epochs, o.Config.BatchSize, o.Config.Dropout, o.Config.LearningRate = 1, 16, 0, 1e-9
+	_, alone := run(t, o)
+	o.Distributed, o.Round = 8, rounds(o.Train)
+	_, m := run(t, o)
+	if got, want := m.Epochs[0].Loss, alone.Epochs[0].Loss; math.Abs(got-want) > .1*want {
+		t.Errorf("loss %v of 8 workers, %v of one", got, want)
+	}
+}
+
 // The mean of two workers, by hand: dense numbers over both, a row of the table
 // over those that used it.
 func TestAverage(t *testing.T) {

@@ -319,11 +319,15 @@ func better(a, b *model.EpochStats) bool {
 	return cmp.Or(cmp.Compare(a.ValidationMacroF1, b.ValidationMacroF1), cmp.Compare(b.ValidationLoss, a.ValidationLoss)) > 0
 }
 
-// take takes a step on a batch and counts it.
+// take takes a step on a batch and counts it. A worker's share of a batch may be
+// empty: it has no loss.
 func (t *trainer) take(batch []window) error {
 	loss, err := t.train(batch)
 	if err != nil {
 		return err
+	}
+	if len(batch) == 0 {
+		return nil
 	}
 	p := &t.position
 	p.Epoch.Steps++
@@ -331,7 +335,11 @@ func (t *trainer) take(batch []window) error {
 	p.Epoch.Right += t.right
 	for _, w := range batch {
 		p.Epoch.Rows += w.len
-		p.Epoch.Lines += t.corpus.labelled[w.doc][w.first+w.len] - t.corpus.labelled[w.doc][w.first]
+		for _, y := range t.corpus.main[w.doc][w.first : w.first+w.len] {
+			if y >= 0 && t.columnWeights[y] > 0 { // of the others none counts as right
+				p.Epoch.Lines++
+			}
+		}
 	}
 	return nil
 }

@@ -488,6 +488,17 @@ func TestWindows(t *testing.T) {
 	}
 }
 
+// Lines of a class that weighs nothing are none that the accuracy of an epoch is
+// about.
+func TestAccuracyWithoutWeight(t *testing.T) {
+	cfg := smallConfig()
+	cfg.ClassWeights, cfg.Epochs, cfg.Dropout = "Misc-exposition=0", 30, 0
+	_, meta := run(t, Options{Config: cfg, Train: annotated(10, cfg.InputSize, 3)})
+	if last := meta.Epochs[len(meta.Epochs)-1]; last.Accuracy < .9 || last.Accuracy > 1 {
+		t.Errorf("accuracy %.3f of the lines that are learnt", last.Accuracy)
+	}
+}
+
 // A batch larger than an epoch takes the memory of the epoch.
 func TestBatchAboveEpoch(t *testing.T) {
 	cfg := smallConfig()
