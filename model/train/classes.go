@@ -24,9 +24,15 @@ const minLines = 20
 //     NumClasses−1 stay and the rest fold into OtherClass, which stays too.
 //   - FullClasses, the second head of a model with collapsed labels, are the
 //     raw labels with at least 20 lines, unless cfg names them.
+//   - Where init is the model to begin with, not nil, and cfg has its label set,
+//     map and classes, all are as init has them, whatever lines docs have.
 //
 // The returned Config has NumClasses set and passes model's Validate.
-func Classes(docs []Document, cfg model.Config) (model.Config, error) {
+func Classes(docs []Document, cfg model.Config, init *model.Weights) (model.Config, error) {
+	if init != nil && continues(&cfg, &init.Config) {
+		cfg.Classes, cfg.FullClasses, cfg.NumClasses = init.Config.Classes, init.Config.FullClasses, init.Config.NumClasses
+		return cfg, cfg.Validate()
+	}
 	raw := map[string]int{}
 	for _, d := range docs {
 		for _, l := range d.Labels {
@@ -76,6 +82,12 @@ func Classes(docs []Document, cfg model.Config) (model.Config, error) {
 		cfg.FullClasses = common
 	}
 	return cfg, cfg.Validate()
+}
+
+// continues reports whether cfg asks for the classes of init.
+func continues(cfg, init *model.Config) bool {
+	return cfg.LabelSet == init.LabelSet && cfg.OtherClass == init.OtherClass && maps.Equal(cfg.LabelMap, init.LabelMap) &&
+		(cfg.NumClasses == 0 || cfg.NumClasses == init.NumClasses) && (cfg.LabelSet == model.Full || slices.Equal(cfg.Classes, init.Classes))
 }
 
 // fold keeps OtherClass and the n−1 other classes with the most lines, in

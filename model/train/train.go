@@ -409,7 +409,7 @@ func newTrainer(o *Options) (*trainer, error) {
 	if len(o.Train) == 0 {
 		return nil, errors.New("train: no documents to train on")
 	}
-	cfg, err := Classes(o.Train, o.Config)
+	cfg, err := Classes(o.Train, o.Config, o.Init)
 	if err != nil {
 		return nil, err
 	}

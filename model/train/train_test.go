@@ -250,6 +250,27 @@ func TestInit(t *testing.T) {
 	}
 }
 
+// A model of one head, or of the full set, goes on with documents that have
+// more labels, or fewer, of 20 lines.
+func TestInitKeepsClasses(t *testing.T) {
+	many, few := annotated(10, 1<<10, 1), annotated(1, 1<<10, 3)
+	for _, c := range []struct {
+		set        string
+		first, now []Document
+	}{{model.Full, many, few}, {model.Collapsed, few, many}} {
+		o := Options{Config: smallConfig(), Train: c.first}
+		o.Config.LabelSet, o.Config.NumClasses, o.Config.Epochs = c.set, 0, 1
+		w, _ := run(t, o)
+		if c.set == model.Collapsed && len(w.Config.FullClasses) > 0 {
+			t.Fatalf("a second head: %v", w.Config.FullClasses)
+		}
+		o.Train, o.Init = c.now, w
+		if got, _ := run(t, o); !slices.Equal(columns(&got.Config), columns(&w.Config)) {
+			t.Errorf("%s: classes %v, want %v", c.set, columns(&got.Config), columns(&w.Config))
+		}
+	}
+}
+
 // numbers are all numbers of w, one after the other.
 func numbers(w *model.Weights) (all []float32) {
 	d := w.Config.EmbeddingSize
@@ -388,7 +409,7 @@ func TestClasses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := model.DefaultConfig()
 			c.change(&cfg)
-			got, err := Classes(docs, cfg)
+			got, err := Classes(docs, cfg, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -406,12 +427,12 @@ func TestClasses(t *testing.T) {
 	}
 	cfg := model.DefaultConfig()
 	cfg.NumClasses, cfg.OtherClass = 2, ""
-	if _, err := Classes(docs, cfg); err == nil || !strings.Contains(err.Error(), "num_classes") {
+	if _, err := Classes(docs, cfg, nil); err == nil || !strings.Contains(err.Error(), "num_classes") {
 		t.Errorf("nothing to fold into: %v", err)
 	}
 	cfg = model.DefaultConfig()
 	cfg.LabelSet, cfg.OtherClass = model.Full, ""
-	if _, err := Classes(labelled("Rare"), cfg); err == nil || !strings.Contains(err.Error(), "20 lines") {
+	if _, err := Classes(labelled("Rare"), cfg, nil); err == nil || !strings.Contains(err.Error(), "20 lines") {
 		t.Errorf("no label with enough lines: %v", err)
 	}
 }

@@ -330,7 +330,7 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 		defer gpus.Close()
 		options.GPUs = gpus.Devices
 	}
-	if options.Config, err = train.Classes(parts[0], o.config); err != nil {
+	if options.Config, err = train.Classes(parts[0], o.config, weights); err != nil {
 		return err
 	}
 	at := checkpoint{path: store.Join(folder, checkpointFile)}
