@@ -753,7 +753,7 @@ func save(ctx context.Context, to string, w *model.Weights, meta *model.Metadata
 	}
 	if !strings.Contains(to, "://") {
 		if err := model.Save(to, w, meta); err != nil {
-			return err
+			return store.WriteError(to, err)
 		}
 		return st.Write(ctx, store.Join(to, plotFile), picture)
 	}
@@ -763,7 +763,7 @@ func save(ctx context.Context, to string, w *model.Weights, meta *model.Metadata
 	}
 	defer os.RemoveAll(dir)
 	if err := model.Save(dir, w, meta); err != nil {
-		return err
+		return store.WriteError(dir, err)
 	}
 	if err := st.Write(ctx, store.Join(to, plotFile), picture); err != nil {
 		return err

@@ -38,8 +38,9 @@ func localError(uri string, err error) error {
 	return fmt.Errorf("store: %s: %w", quote(uri), err)
 }
 
-// writeError is localError of a write, and what to do.
-func writeError(uri string, err error) error {
+// WriteError is err, of a write to the local uri that another package may have
+// done, with what to do.
+func WriteError(uri string, err error) error {
 	err = localError(uri, err)
 	switch {
 	case diskFull(err):
@@ -433,7 +434,7 @@ func (l local) create(ctx context.Context, uri string, write func(*os.File) erro
 	case own != nil && !diskFull(own) && !readOnly(own):
 		return localError(uri, err)
 	}
-	return writeError(uri, err)
+	return WriteError(uri, err)
 }
 
 // writeBy has a temporary file written in dir and renames it to target. A folder
@@ -488,7 +489,7 @@ func inFolder(dir string, f func() error) error {
 
 func (local) Delete(_ context.Context, uri string) error {
 	if err := os.Remove(uri); err != nil && !errors.Is(err, ErrNotExist) {
-		return writeError(uri, err)
+		return WriteError(uri, err)
 	}
 	return nil
 }
@@ -511,7 +512,7 @@ func (local) Lock(_ context.Context, uri string) (func() error, error) {
 		return nil, fmt.Errorf("%w; %s", localError(uri, err), otherFolder)
 	}
 	if err != nil {
-		return nil, writeError(uri, err)
+		return nil, WriteError(uri, err)
 	}
 	if !ok {
 		holder, _ := os.ReadFile(uri)
