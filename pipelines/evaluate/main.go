@@ -322,7 +322,7 @@ func (f *scoreFn) judge(ctx context.Context, j *judged) error {
 	j.gold = (&yedda.Document{Text: j.doc.Text, Spans: j.doc.Spans}).LineLabels(j.lines)
 	counts := map[[2]string]int64{}
 	for i, g := range j.gold {
-		j.gold[i], j.predicted[i] = f.class(g), f.class(j.predicted[i])
+		j.gold[i], j.predicted[i] = f.class(g), f.given(j.predicted[i])
 		if j.gold[i] != "" {
 			counts[[2]string{j.gold[i], j.predicted[i]}]++
 		}
@@ -334,7 +334,7 @@ func (f *scoreFn) judge(ctx context.Context, j *judged) error {
 	if f.Parts == "" {
 		return nil
 	}
-	return j.part(f.class).write(ctx, string(f.Parts))
+	return j.part(f.class, f.given).write(ctx, string(f.Parts))
 }
 
 // pairPrefix begins the name of a counter of lines by gold and predicted label,
@@ -355,9 +355,10 @@ func pairOf(counter string) (pair [2]string, ok bool) {
 	return [2]string{g, p}, ok && slash && errGold == nil && errPredicted == nil
 }
 
-// class is the class that a label is judged as.
+// class is the class that a label is judged as: that which it was trained as, or,
+// by a second head and in files of the full set, itself.
 func (f *scoreFn) class(label string) string {
-	if label == "" || f.LabelSet == model.Full {
+	if label == "" || f.LabelSet != f.Config.LabelSet {
 		return label
 	}
 	c := f.Config.Class(label)
@@ -365,6 +366,15 @@ func (f *scoreFn) class(label string) string {
 		return ""
 	}
 	return f.Config.Classes[c]
+}
+
+// given is the class of a predicted label. A model gives classes already, which
+// its LabelMap may name as labels of the annotation, too.
+func (f *scoreFn) given(label string) string {
+	if f.Predictions == "" {
+		return label
+	}
+	return f.class(label)
 }
 
 // compareFn is scoreFn for predictions in files: PCollection<Document> to

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/fsouza/fake-gcs-server/fakestorage"
+	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
 	"github.com/linnet-ml/linnet/transforms"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -56,6 +57,33 @@ func objects(ts *testscript.TestScript, server *fakestorage.Server, want []strin
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
 		ts.Fatalf("the bucket holds %q, want %q", got, want)
+	}
+}
+
+// TestClass has gold labels judged as what the model was trained on, in either
+// label set, and a model's own classes left as they are.
+func TestClass(t *testing.T) {
+	swapped, full, two := model.DefaultConfig(), model.DefaultConfig(), model.DefaultConfig()
+	swapped.LabelMap = map[string]string{"Nomenclature": "Description", "Description": "Nomenclature"}
+	full.LabelSet, full.Classes = model.Full, []string{"Key", "Misc-exposition"}
+	full.LabelMap = map[string]string{"Table": "Key"}
+	two.FullClasses = []string{"Key", "Table"}
+	for _, c := range []struct {
+		name                string
+		score               scoreFn
+		label, class, given string
+	}{
+		{"a map that swaps", scoreFn{Config: swapped, LabelSet: model.Collapsed}, "Description", "Nomenclature", "Description"},
+		{"a full head with a map", scoreFn{Config: full, LabelSet: model.Full}, "Table", "Key", "Table"},
+		{"a label that the full head has not", scoreFn{Config: full, LabelSet: model.Full}, "Figure", "Misc-exposition", "Figure"},
+		{"a second head", scoreFn{Config: two, LabelSet: model.Full}, "Figure", "Figure", "Figure"},
+		{"three labels", scoreFn{Config: two, LabelSet: model.Collapsed}, "Figure", "Misc-exposition", "Figure"},
+		{"files", scoreFn{Config: model.DefaultConfig(), LabelSet: model.Collapsed, Predictions: "x"}, "Figure", "Misc-exposition", "Misc-exposition"},
+		{"files of the full set", scoreFn{Config: model.DefaultConfig(), LabelSet: model.Full, Predictions: "x"}, "Figure", "Figure", "Figure"},
+	} {
+		if class, given := c.score.class(c.label), c.score.given(c.label); class != c.class || given != c.given {
+			t.Errorf("%s: %s is judged as %s, predicted as %s; want %s and %s", c.name, c.label, class, given, c.class, c.given)
+		}
 	}
 }
 

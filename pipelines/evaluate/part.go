@@ -77,8 +77,9 @@ type judged struct {
 	probs           []float64   // of the predicted label, 0 unknown; nil without a model
 }
 
-// part makes the part of a document.
-func (j *judged) part(class func(string) string) *part {
+// part makes the part of a document. Labels of characters are judged as classes:
+// gold ones by class, predicted ones by given.
+func (j *judged) part(class, given func(string) string) *part {
 	p := &part{Name: j.doc.Name, Wrong: []wrongLine{}}
 	p.Lines = pairs(func(add func(gold, predicted string, n int)) {
 		for i, g := range j.gold {
@@ -87,7 +88,7 @@ func (j *judged) part(class func(string) string) *part {
 	})
 	p.Characters = pairs(func(add func(gold, predicted string, n int)) {
 		for i, gold := range inkOf(&yedda.Document{Text: j.doc.Text, Spans: j.doc.Spans}, j.lines) {
-			align(gold, j.ink[i], func(g, p string, n int) { add(class(g), class(p), n) })
+			align(gold, j.ink[i], func(g, p string, n int) { add(class(g), given(p), n) })
 		}
 	})
 	j.spans(p)

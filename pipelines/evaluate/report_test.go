@@ -232,7 +232,8 @@ func manyWrong(name string, n int, probabilities bool) *part {
 			j.probs = append(j.probs, float64(i*37%n)/float64(n))
 		}
 	}
-	return j.part(func(label string) string { return label })
+	itself := func(label string) string { return label }
+	return j.part(itself, itself)
 }
 
 // A part, and the report, keep the lines most confidently wrong, and a bounded
