@@ -276,6 +276,9 @@ func parseLabelMap(values []string) (map[string]string, error) {
 		}
 		labels[strings.TrimSpace(label)] = strings.TrimSpace(class)
 	}
+	if len(labels) == 0 {
+		return nil, cli.Usagef("--label_map is empty; name Label=Class pairs, or leave it out")
+	}
 	return labels, nil
 }
 
