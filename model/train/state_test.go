@@ -242,6 +242,9 @@ func TestWorkers(t *testing.T) {
 		if m.Validation.MacroF1 < alone.Validation.MacroF1-.05 || m.WorldSize != workers {
 			t.Errorf("%d workers: macro-F1 %.3f, alone %.3f; world size %d", workers, m.Validation.MacroF1, alone.Validation.MacroF1, m.WorldSize)
 		}
+		if !strings.HasSuffix(m.Device, fmt.Sprintf(", %d workers", workers)) {
+			t.Errorf("%d workers: on %s", workers, m.Device)
+		}
 		if m.Epochs[0].Loss <= 0 || m.Epochs[11].Loss >= m.Epochs[0].Loss || m.Epochs[11].Accuracy <= m.Epochs[0].Accuracy || m.Epochs[11].Accuracy > 1 {
 			t.Errorf("%d workers: epochs %+v", workers, m.Epochs)
 		}

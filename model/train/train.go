@@ -200,7 +200,11 @@ func Run(ctx context.Context, o Options) (*model.Weights, *model.Metadata, error
 // run takes the steps that are left.
 func (t *trainer) run(ctx context.Context, o *Options, validation *corpus) error {
 	p := &t.position
-	device := fmt.Sprintf("cpu, %s, %d shards, %d workers", kernel.ISA(), t.identity.Shards, t.workers)
+	workers := t.workers
+	if o.Round != nil {
+		workers = o.Distributed
+	}
+	device := fmt.Sprintf("cpu, %s, %d shards, %d workers", kernel.ISA(), t.identity.Shards, workers)
 	if o.Round != nil && o.WorkerDevice != "" {
 		device = fmt.Sprintf("%s, %s, %d workers", o.WorkerDevice, cmp.Or(t.identity.Precision, cuda.Float32), o.Distributed)
 	}
