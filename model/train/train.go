@@ -136,8 +136,10 @@ func Run(ctx context.Context, o Options) (*model.Weights, *model.Metadata, error
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(o.Validation) > 0 && validation.lines == 0 {
-		return nil, nil, errors.New("train: no line of the validation documents has a label that is a class; give annotated documents")
+	for _, c := range []*corpus{validation, test} {
+		if len(c.docs) > 0 && c.lines == 0 {
+			return nil, nil, fmt.Errorf("train: no line of the %s documents has a label that is a class; give annotated documents", c.what)
+		}
 	}
 	t.identity.Validation = digest(o.Validation)
 	if o.Resume != nil {

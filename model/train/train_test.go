@@ -337,6 +337,8 @@ func TestRunErrors(t *testing.T) {
 		{"no labels", func(o *Options) { o.Train = unlabelled }, "train: no line"},
 		{"labels and lines", func(o *Options) { o.Train = short }, "training document 0.txt: "},
 		{"validation", func(o *Options) { o.Validation = short }, "validation document 0.txt: "},
+		{"validation without a class", func(o *Options) { o.Validation = unlabelled }, "no line of the validation documents"},
+		{"test without a class", func(o *Options) { o.Test = unlabelled }, "no line of the test documents"},
 		{"input_size", func(o *Options) { o.Config.InputSize = 100 }, "but input_size is 100"},
 		{"layout_size", func(o *Options) { o.Config.LayoutSize = 7 }, "layout numbers"},
 		{"hidden_size", func(o *Options) { o.Config.HiddenSize = 0 }, "hidden_size"},
