@@ -149,12 +149,8 @@ func (s *shard) fill(t *trainer, ws []window, step, number int, rowWeight [2]flo
 					if j == 1 {
 						column += t.net.heads[0]
 					}
-					weight := t.columnWeights[column]
-					if t.teachers != nil {
-						weight = 1 // the teachers know of the weights
-					}
 					s.targets[r*heads+j] = float32(y)
-					s.weights[r*heads+j] = float32(rowWeight[j] * weight)
+					s.weights[r*heads+j] = float32(rowWeight[j] * t.columnWeights[column])
 				}
 			}
 			dropped := b.next() < dropLine

@@ -477,6 +477,11 @@ func (t *trainer) prepare(docs []Document, m *Machine) (err error) {
 	if t.columnWeights, err = t.corpus.columnWeights(cfg); err != nil {
 		return err
 	}
+	for i := range t.columnWeights {
+		if t.teachers != nil {
+			t.columnWeights[i] = 1 // the teachers know of the weights
+		}
+	}
 	size := cfg.WindowSize
 	if size == 0 {
 		size = defaultWindow
