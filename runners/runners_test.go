@@ -21,6 +21,7 @@ import (
 	jobpb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/jobmanagement_v1"
 	pipepb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/pipeline_v1"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
 )
 
 func TestMain(m *testing.M) {
@@ -333,8 +334,12 @@ func TestPool(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &pool{ctx: ctx, program: script, workers: map[string]context.CancelFunc{}}
+	from := func(port int) context.Context {
+		return peer.NewContext(ctx, &peer.Peer{Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}})
+	}
+	asked := from(1)
 	ask := func(id, endpoint string) string {
-		resp, err := p.StartWorker(ctx, &fnpb.StartWorkerRequest{WorkerId: id, ProvisionEndpoint: &pipepb.ApiServiceDescriptor{Url: endpoint}})
+		resp, err := p.StartWorker(asked, &fnpb.StartWorkerRequest{WorkerId: id, ProvisionEndpoint: &pipepb.ApiServiceDescriptor{Url: endpoint}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -356,12 +361,19 @@ func TestPool(t *testing.T) {
 	if got := string(data); got != "--id=1 --provision_endpoint=h:1\n" && got != "--id=2 --provision_endpoint=h:2\n" {
 		t.Errorf("a worker's arguments are %q", got)
 	}
+	asked = from(2) // another TaskManager, which calls its worker the same
+	if e := ask("1", "h:3"); e != "" {
+		t.Fatal(e)
+	}
 	for _, id := range []string{"1", "none"} {
-		if resp, err := p.StopWorker(ctx, &fnpb.StopWorkerRequest{WorkerId: id}); err != nil || resp.Error != "" {
+		if resp, err := p.StopWorker(from(1), &fnpb.StopWorkerRequest{WorkerId: id}); err != nil || resp.Error != "" {
 			t.Errorf("stopping %s: %v %v", id, resp, err)
 		}
 	}
-	wait("worker 1 is still there", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return len(p.workers) == 1 })
+	wait("worker 1 is still there", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return len(p.workers) == 2 })
+	if e := ask("1", "h:3"); !strings.Contains(e, "there already") {
+		t.Errorf("the other's worker 1 was stopped: %q", e)
+	}
 	cancel()
 	p.running.Wait()
 	for _, id := range started() {

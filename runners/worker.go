@@ -17,6 +17,7 @@ import (
 	fnpb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/fnexecution_v1"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/util/grpcx"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
 )
 
 // A pipeline's program is its own boot program, where it lies on the worker
@@ -103,8 +104,18 @@ type pool struct {
 	ctx     context.Context // workers die with it
 	program string
 	mu      sync.Mutex
-	workers map[string]context.CancelFunc
+	workers map[string]context.CancelFunc // by workerKey
 	running sync.WaitGroup
+}
+
+// workerKey tells workers apart: the TaskManagers that share a pool count theirs
+// alike, but each asks for a worker and gives it up over a connection of its own.
+// Where that was made anew meanwhile the worker ends by itself, with its job.
+func workerKey(ctx context.Context, id string) string {
+	if p, ok := peer.FromContext(ctx); ok {
+		return p.Addr.String() + " " + id
+	}
+	return id
 }
 
 // servePool serves a pool on an address until ctx ends and its workers with it.
@@ -133,11 +144,12 @@ func servePool(ctx context.Context, on string) error {
 }
 
 // StartWorker implements BeamFnExternalWorkerPoolServer.
-func (p *pool) StartWorker(_ context.Context, req *fnpb.StartWorkerRequest) (*fnpb.StartWorkerResponse, error) {
+func (p *pool) StartWorker(asked context.Context, req *fnpb.StartWorkerRequest) (*fnpb.StartWorkerResponse, error) {
 	id := req.GetWorkerId()
+	key := workerKey(asked, id)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, ok := p.workers[id]; ok {
+	if _, ok := p.workers[key]; ok {
 		return &fnpb.StartWorkerResponse{Error: fmt.Sprintf("worker %s is there already", id)}, nil
 	}
 	if req.GetProvisionEndpoint().GetUrl() == "" {
@@ -150,7 +162,7 @@ func (p *pool) StartWorker(_ context.Context, req *fnpb.StartWorkerRequest) (*fn
 		kill()
 		return &fnpb.StartWorkerResponse{Error: fmt.Sprintf("worker %s: %v", id, err)}, nil
 	}
-	p.workers[id] = kill
+	p.workers[key] = kill
 	p.running.Go(func() {
 		err := cmd.Wait()
 		if err != nil && ctx.Err() == nil {
@@ -159,17 +171,17 @@ func (p *pool) StartWorker(_ context.Context, req *fnpb.StartWorkerRequest) (*fn
 		kill()
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		delete(p.workers, id)
+		delete(p.workers, key)
 	})
 	return &fnpb.StartWorkerResponse{}, nil
 }
 
 // StopWorker implements BeamFnExternalWorkerPoolServer. That a worker ended by
 // itself is no error.
-func (p *pool) StopWorker(_ context.Context, req *fnpb.StopWorkerRequest) (*fnpb.StopWorkerResponse, error) {
+func (p *pool) StopWorker(asked context.Context, req *fnpb.StopWorkerRequest) (*fnpb.StopWorkerResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if kill, ok := p.workers[req.GetWorkerId()]; ok {
+	if kill, ok := p.workers[workerKey(asked, req.GetWorkerId())]; ok {
 		kill()
 	}
 	return &fnpb.StopWorkerResponse{}, nil
