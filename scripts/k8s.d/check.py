@@ -76,13 +76,17 @@ def main(programs, crd=None, jar=None):
             assert known(program, [*args, "--no_such_flag"]).returncode == 2, "the program takes any flag"
             flags += len(args)
     print(f"{len(objects)} objects, {flags} flags known to the programs")
+    flink = next(o for o in objects if o["kind"] == "FlinkDeployment")
+    # What one TaskManager's slots do one worker does, and only standalone clusters mind replicas.
+    assert flink["spec"]["mode"] == "standalone" and flink["spec"]["flinkConfiguration"]["taskmanager.numberOfTaskSlots"] == "1", flink["spec"]
+    server = next(c for o in objects for c in containers(o) if c["name"] == "job-server")
+    assert "--job-host=$(POD_IP)" in server["args"], "the job server tells launchers its host, which they reach"
     if crd:
         definition = yaml.safe_load(Path(crd).read_text())
         schema = strict(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
         for part in ("apiVersion", "kind", "metadata"):
             schema["properties"].setdefault(part, {})
         schema["properties"]["metadata"] = {}
-        flink = next(o for o in objects if o["kind"] == "FlinkDeployment")
         jsonschema.validate(flink, schema)
         wrong = {**flink, "spec": {**flink["spec"], "noSuchField": 1}}
         try:

@@ -84,16 +84,23 @@ func decode(t *testing.T, part []byte, kind metav1.TypeMeta) {
 	}
 	switch o := object.(type) {
 	case *batchv1.Job:
+		labelled(t, o.Spec.Template.Labels, o.Name)
 		pods = append(pods, o.Spec.Template.Spec)
 		if o.Spec.Template.Spec.RestartPolicy != corev1.RestartPolicyNever {
 			t.Error("a Job's pods restart never or on failure")
 		}
 	case *appsv1.Deployment:
 		pods = append(pods, o.Spec.Template.Spec)
+	case *appsv1.DaemonSet:
+		pods = append(pods, o.Spec.Template.Spec)
 	case *corev1.Pod:
+		labelled(t, o.Labels, "flink")
 		pods = append(pods, o.Spec)
 	}
 	for _, pod := range pods {
+		if len(pod.NodeSelector) > 0 && !slices.ContainsFunc(pod.Tolerations, func(t corev1.Toleration) bool { return t.Key == "kubernetes.azure.com/scalesetpriority" }) {
+			t.Errorf("nodes %v, and the taint of AKS's spot nodes is not tolerated", pod.NodeSelector)
+		}
 		for _, c := range pod.Containers {
 			gpus, ok := c.Resources.Limits["nvidia.com/gpu"]
 			tolerated := slices.ContainsFunc(pod.Tolerations, func(t corev1.Toleration) bool { return t.Key == "nvidia.com/gpu" })
@@ -101,5 +108,13 @@ func decode(t *testing.T, part []byte, kind metav1.TypeMeta) {
 				t.Errorf("container %s of image %s: %d GPUs, tolerated %t, on nodes %v", c.Name, c.Image, gpus.Value(), tolerated, pod.NodeSelector)
 			}
 		}
+	}
+}
+
+// labelled checks that scripts/k8s logs NAME finds a pod.
+func labelled(t *testing.T, labels map[string]string, name string) {
+	t.Helper()
+	if got := labels["app.kubernetes.io/component"]; got != name {
+		t.Errorf("component %q, want %q", got, name)
 	}
 }
