@@ -6,13 +6,13 @@
 # predict, which keeps what is done and ends. An array's task labels one folder
 # below --input into a folder of that name below --output.
 set -euo pipefail
-kind=$1; shift
+kind=${1:-}; shift || true
 predict=${LINNET_PREDICT:-bin/predict}
 
 flags=("$@")
 case $kind in
   cpu) ;;
-  gpu) flags+=(--device=auto --verbosity=2) ;;
+  gpu) flags=(--device=auto --verbosity=2 "$@") ;; # yours count
   array)
     task=${SLURM_ARRAY_TASK_ID:-${SGE_TASK_ID:-1}}
     flags=()
@@ -24,17 +24,17 @@ case $kind in
       esac
     done
     : "${input:?array needs --input=FOLDER}" "${output:?array needs --output=FOLDER}"
-    mapfile -d '' -t folders < <(find "$input" -mindepth 1 -maxdepth 1 -type d -print0 | sort -z)
+    mapfile -d '' -t folders < <(find "$input/" -mindepth 1 -maxdepth 1 -xtype d -print0 | sort -z)
     [ "$task" -ge 1 ] && [ "$task" -le ${#folders[@]} ] || { echo "job.sh: task $task, but $input has ${#folders[@]} folders" >&2; exit 2; }
     folder=${folders[task - 1]}
     # A comma of --input divides; \, is one of a name.
     flags+=("--input=${folder//,/\\,}" "--output=$output/$(basename "$folder")") ;;
-  *) echo "job.sh: $kind is none; it must be cpu, gpu or array" >&2; exit 2 ;;
+  *) echo "job.sh: ${kind:-the kind} is none; it must be cpu, gpu or array" >&2; exit 2 ;;
 esac
 
 # The cores that the scheduler gave, not all of the node's.
 export GOMAXPROCS=${SLURM_CPUS_PER_TASK:-${NSLOTS:-$(nproc)}}
-if [ -n "${LINNET_MEMORY:-}" ]; then flags+=("--memory_limit=$((LINNET_MEMORY * 1024 * 3 / 4))MiB"); fi
+if [ -n "${LINNET_MEMORY:-}" ]; then flags=("--memory_limit=$((LINNET_MEMORY * 1024 * 3 / 4))MiB" "${flags[@]}"); fi
 "$predict" "${flags[@]}" --rejected_exit_status=0 &
 child=$!
 trap 'kill -TERM $child 2>/dev/null || true' TERM USR1 USR2 INT
