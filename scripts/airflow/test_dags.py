@@ -1,11 +1,16 @@
-"""Checks the DAGs without a database: they import, and each flag that they pass is one that the program knows.
+"""Checks the DAGs without a database: they import, each flag that they pass is one that the program knows, and their
+own functions do with names and objects that are out of the ordinary.
 
 Usage: test_dags.py; LINNET_BIN is the folder of the programs.
 """
 
+import fnmatch
+import io
 import os
 import subprocess
 import sys
+import tempfile
+from contextlib import redirect_stdout
 from pathlib import Path
 
 DAGS = Path(__file__).parent / "dags"
@@ -33,6 +38,50 @@ def arguments(task):
     return beam_options_to_args(options)
 
 
+def check_new_documents(tasks):
+    # A log takes UTF-8; a name may be anything.
+    log = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(log):
+        issues, records = Path(folder, "issues"), Path(folder, "labelled", "_rejected")
+        issues.mkdir()
+        records.mkdir(parents=True)
+        # A link to nothing that was rejected is no news, night after night.
+        (issues / "lost.txt").symlink_to("nowhere")
+        new = lambda: tasks.new_documents(issues, records.parent)
+        assert new()
+        (records / "lost.txt.json").touch()
+        assert not new()
+        Path(os.fsdecode(bytes(issues) + b"/caf\xe9.txt")).touch()
+        assert new()
+
+
+class Bucket:
+    """A GCSHook of one bucket, which lists as GCS does: a delimiter cuts names behind it."""
+
+    def __init__(self, *names):
+        self.names = set(names)
+
+    def list(self, bucket, prefix, delimiter=None, match_glob="*"):
+        names = {n for n in self.names if n.startswith(prefix) and fnmatch.fnmatchcase(n, match_glob)}
+        cut = {n[: n.index(delimiter) + len(delimiter)] for n in names if delimiter and delimiter in n}
+        return sorted(cut or names)
+
+    def rewrite(self, bucket, name, to, new):
+        assert name in self.names, name
+        self.names.add(new)
+
+
+def check_publish(dag):
+    done, records = ["1994/n1.txt.ann", "n2.txt.ann"], ["_done/1994/n1.txt.json", "_done/n2.txt.ann.json", "_manifest.jsonl"]
+    task = dag.get_task("publish")
+    for labelled in ([*done, *records], [done[0], *records], records):
+        bucket = Bucket(*("labelled/" + name for name in labelled))
+        task.python_callable.__globals__["GCSHook"] = lambda: bucket
+        task.python_callable()
+        got = [n for n in sorted(bucket.names) if n.startswith("published/")]
+        assert got == ["published/" + n for n in labelled if n in done], got
+
+
 def main():
     bag = DagBag(dag_folder=str(DAGS))
     assert not bag.import_errors, bag.import_errors
@@ -54,6 +103,10 @@ def main():
             wrong = subprocess.run([program, *flags, "--no_such_flag=1", "--help"], capture_output=True, text=True)
             assert wrong.returncode == 2, "the program takes any flag"
             checked += len(flags)
+    import linnet_tasks
+
+    check_new_documents(linnet_tasks)
+    check_publish(bag.dags["linnet_dataflow"])
     print(f"{len(bag.dags)} DAGs, {checked} flags known to the programs")
 
 
