@@ -351,6 +351,9 @@ func (o *options) label(ctx context.Context) (err error) {
 	progress := transforms.ProgressOf(opts.Run)
 	stop := context.AfterFunc(ctx, progress.Stop)
 	defer stop()
+	if o.watch {
+		files = 0 // there is no end to them
+	}
 	bar := cli.NewBar(files, o.verbosity == 0)
 	ticker := o.show(bar, progress, begin)
 	if !runners.Local() && o.verbosity > 0 {

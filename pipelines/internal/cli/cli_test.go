@@ -132,3 +132,19 @@ func TestBar(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// TestBarWithoutEnd has a bar in a terminal that is of no number of steps: its
+// text goes on.
+func TestBarWithoutEnd(t *testing.T) {
+	var b bytes.Buffer
+	bar := NewBar(0, true)
+	bar.out, bar.bar = &b, draw(&b, 0)
+	for i, text := range []string{"one", "two", "three"} {
+		time.Sleep(150 * time.Millisecond) // it is not drawn more often
+		bar.Set(int64(i), text)
+		if !strings.Contains(b.String(), text) || strings.Contains(b.String(), "%") {
+			t.Errorf("got %q, want %q and no share", b.String(), text)
+		}
+	}
+	bar.Close()
+}

@@ -66,23 +66,32 @@ const barWidth, rest = 6, 9
 // Total is the number of steps.
 func (b *Bar) Total() int64 { return b.total }
 
-// NewBar makes a Bar of total steps.
+// NewBar makes a Bar of total steps, 0 where there is no end to them.
 func NewBar(total int64, silent bool) *Bar {
 	b := &Bar{out: os.Stderr, total: total, last: time.Now(), period: 10 * time.Second}
 	switch {
 	case silent:
 		b.out = nil
 	case term.IsTerminal(int(os.Stderr.Fd())):
-		b.bar = progressbar.NewOptions64(total,
-			progressbar.OptionSetWriter(os.Stderr),
-			progressbar.OptionSetWidth(barWidth),
-			progressbar.OptionThrottle(100*time.Millisecond),
-			progressbar.OptionSetPredictTime(false), // the text tells it
-			progressbar.OptionSetElapsedTime(false),
-			progressbar.OptionClearOnFinish(),
-		)
+		b.bar = draw(os.Stderr, total)
 	}
 	return b
+}
+
+// draw is the bar itself, or without an end a sign that turns.
+func draw(w io.Writer, total int64) *progressbar.ProgressBar {
+	if total == 0 {
+		total = -1
+	}
+	return progressbar.NewOptions64(total,
+		progressbar.OptionSetWriter(w),
+		progressbar.OptionSetWidth(barWidth),
+		progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionSetSpinnerChangeInterval(0), // no goroutine of its own
+		progressbar.OptionSetPredictTime(false),       // the text tells it
+		progressbar.OptionSetElapsedTime(false),
+		progressbar.OptionClearOnFinish(),
+	)
 }
 
 // Set moves the bar to n steps, with a text beside it.
@@ -94,7 +103,9 @@ func (b *Bar) Set(n int64, text string) {
 	}
 	if b.bar != nil {
 		b.bar.Describe(fit(text))
-		_ = b.bar.Set64(min(n, b.total))
+		if b.total > 0 {
+			_ = b.bar.Set64(min(n, b.total))
+		}
 		return
 	}
 	if time.Since(b.last) < b.period {
@@ -107,7 +118,7 @@ func (b *Bar) Set(n int64, text string) {
 // fit cuts text so that the bar stays on one line of the terminal.
 func fit(text string) string {
 	columns, _, err := term.GetSize(int(os.Stderr.Fd()))
-	if err != nil {
+	if err != nil || columns == 0 { // a terminal that does not tell
 		return text
 	}
 	if room := columns - barWidth - rest; len(text) > max(room, 0) {
