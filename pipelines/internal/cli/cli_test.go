@@ -133,18 +133,21 @@ func TestBar(t *testing.T) {
 	}
 }
 
-// TestBarWithoutEnd has a bar in a terminal that is of no number of steps: its
-// text goes on.
-func TestBarWithoutEnd(t *testing.T) {
-	var b bytes.Buffer
-	bar := NewBar(0, true)
-	bar.out, bar.bar = &b, draw(&b, 0)
-	for i, text := range []string{"one", "two", "three"} {
-		time.Sleep(150 * time.Millisecond) // it is not drawn more often
-		bar.Set(int64(i), text)
-		if !strings.Contains(b.String(), text) || strings.Contains(b.String(), "%") {
-			t.Errorf("got %q, want %q and no share", b.String(), text)
+// TestBarDrawn has bars as on a terminal: of a number of steps, whose share is that
+// of the text, and without an end, whose text goes on.
+func TestBarDrawn(t *testing.T) {
+	for total, shares := range map[int64][]string{0: {"", "", ""}, 50: {" 10%", " 50%", " 90%"}} {
+		var b bytes.Buffer
+		bar := NewBar(total, true)
+		bar.out, bar.bar = &b, draw(&b, total)
+		for i, text := range []string{"5 steps", "25 steps", "45 steps"} {
+			time.Sleep(150 * time.Millisecond) // it is not drawn more often
+			bar.Set(int64(5+20*i), text)
+			at := strings.LastIndex(b.String(), text)
+			if last := b.String()[max(at, 0):]; at < 0 || !strings.Contains(last, shares[i]) || total == 0 && strings.Contains(last, "%") {
+				t.Errorf("of %d steps: at last %q, want %q and %q", total, last, text, shares[i])
+			}
 		}
+		bar.Close()
 	}
-	bar.Close()
 }

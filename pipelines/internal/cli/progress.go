@@ -86,7 +86,6 @@ func draw(w io.Writer, total int64) *progressbar.ProgressBar {
 	return progressbar.NewOptions64(total,
 		progressbar.OptionSetWriter(w),
 		progressbar.OptionSetWidth(barWidth),
-		progressbar.OptionThrottle(100*time.Millisecond),
 		progressbar.OptionSetSpinnerChangeInterval(0), // no goroutine of its own
 		progressbar.OptionSetPredictTime(false),       // the text tells it
 		progressbar.OptionSetElapsedTime(false),
@@ -102,6 +101,10 @@ func (b *Bar) Set(n int64, text string) {
 		return
 	}
 	if b.bar != nil {
+		if time.Since(b.last) < 100*time.Millisecond { // the bar's own throttle lets text and share fall apart
+			return
+		}
+		b.last = time.Now()
 		b.bar.Describe(fit(text))
 		if b.total > 0 {
 			_ = b.bar.Set64(min(n, b.total))
