@@ -194,7 +194,7 @@ type Model struct {
 	classes []string // of the head that it has on the device
 	gpu     bool
 	gpus    *gpuWatch // nil without GPUs
-	scorer  model.Scorer
+	scorer  model.MultiScorer
 	bytes   int64
 	loading time.Duration
 }
@@ -399,7 +399,6 @@ type scoring struct {
 	windows []model.ContextWindow
 	parts   []model.Batch  // one a document, over its own features
 	batches []*model.Batch // the parts
-	joined  model.Batch    // for a Scorer that takes one Batch
 	probs   []float32
 }
 
@@ -454,11 +453,6 @@ func extracted(items []windowItem) []windowItem {
 
 // score scores the items, and says whether a GPU did.
 func (s *scoring) score(ctx context.Context, m *Model, items []windowItem, probs []float32) (onGPU bool, err error) {
-	multi, ok := m.scorer.(model.MultiScorer)
-	if !ok {
-		s.join(items)
-		return m.gpu, m.scorer.Score(ctx, &s.joined, probs)
-	}
 	s.windows, s.parts, s.batches = s.windows[:0], s.parts[:0], s.batches[:0]
 	for _, it := range items {
 		s.windows = append(s.windows, it.window)
@@ -476,33 +470,12 @@ func (s *scoring) score(ctx context.Context, m *Model, items []windowItem, probs
 		s.batches = append(s.batches, &s.parts[i])
 	}
 	defer clear(s.parts) // or the pool would keep the documents
-	if either, ok := multi.(interface {
+	if either, ok := m.scorer.(interface {
 		ScoreOn(context.Context, []*model.Batch, []float32) (bool, error)
 	}); ok {
 		return either.ScoreOn(ctx, s.batches, probs)
 	}
-	return m.gpu, multi.ScoreAll(ctx, s.batches, probs)
-}
-
-// join copies the lines of items together. Those that overlapping windows of a
-// document share stand there once.
-func (s *scoring) join(items []windowItem) {
-	b := &s.joined
-	b.Reset()
-	var at, first, end int // lines [first, end) of from stand at at in b
-	var from *model.Batch
-	for _, it := range items {
-		w := it.window
-		if it.features != from || w.First < first || w.First > end {
-			from, first, end = it.features, w.First, w.First
-			at = b.NumLines()
-		}
-		if last := w.First + w.Len; last > end {
-			b.AppendLines(from, end, last-end)
-			end = last
-		}
-		b.Windows = append(b.Windows, model.ContextWindow{First: at + w.First - first, Len: w.Len})
-	}
+	return m.gpu, m.scorer.ScoreAll(ctx, s.batches, probs)
 }
 
 func (h scorerHandler) Weight(it windowItem) int64 { return int64(it.window.Len) }

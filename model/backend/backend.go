@@ -51,7 +51,7 @@ func Check(device string) error {
 // otherwise it is empty. Later, too, auto goes to the CPU when the GPUs are lost
 // or have no room for a window, which it tells o.GPU.Log; with cuda these are
 // the Scorer's errors. With cuda, New waits for a GPU that other processes hold.
-func New(ctx context.Context, o Options, w *model.Weights) (s model.Scorer, reason string, err error) {
+func New(ctx context.Context, o Options, w *model.Weights) (s model.MultiScorer, reason string, err error) {
 	if err := Check(o.Device); err != nil {
 		return nil, "", err
 	}

@@ -314,7 +314,7 @@ func (o *options) measure(ctx context.Context, r *report, kind string, w *model.
 	defer s.Close()
 	loading := starting + time.Since(begin)
 	settle()
-	d.scorer = s.(model.MultiScorer)
+	d.scorer = s
 	takes := cli.Memory()
 	d.ramModel = r.ramWeights + max(0, takes-ram)
 	if kind == backend.CUDA {
