@@ -1,5 +1,7 @@
 package model
 
+import "fmt"
+
 // Groups is the number of groups that a line's feature ids fall into: words,
 // word pairs, affixes, and first, last and shape.
 const Groups = 4
@@ -42,6 +44,34 @@ func (b *Batch) NumSteps() int {
 	return n
 }
 
+// FirstID is where the ids of line l begin in IDs.
+func (b *Batch) FirstID(l int) uint32 {
+	if l == 0 {
+		return 0
+	}
+	return b.GroupEnd[l*Groups-1]
+}
+
+// Check reports groups, layout numbers or windows that are not those of one
+// batch of lines, each with layoutSize numbers. It does not look at the ids.
+func (b *Batch) Check(layoutSize int) error {
+	lines := b.NumLines()
+	if len(b.GroupEnd)%Groups != 0 || len(b.GroupScale) != len(b.GroupEnd) {
+		return fmt.Errorf("batch: %d ends and %d scales of groups; there must be %d of each a line",
+			len(b.GroupEnd), len(b.GroupScale), Groups)
+	}
+	if len(b.Layout) != lines*layoutSize {
+		return fmt.Errorf("batch: %d layout numbers for %d lines; the model has %d a line: make the features of its version",
+			len(b.Layout), lines, layoutSize)
+	}
+	for i, w := range b.Windows {
+		if w.First < 0 || w.Len < 0 || w.First > lines || w.Len > lines-w.First {
+			return fmt.Errorf("batch: window %d: lines %d to %d of %d; it must lie among them", i, w.First, w.First+w.Len, lines)
+		}
+	}
+	return nil
+}
+
 // Reset empties b and keeps its memory.
 func (b *Batch) Reset() {
 	b.IDs, b.GroupEnd, b.GroupScale = b.IDs[:0], b.GroupEnd[:0], b.GroupScale[:0]
@@ -55,11 +85,7 @@ func (b *Batch) AppendLines(src *Batch, first, n int) int {
 	if n == 0 {
 		return at
 	}
-	var from uint32
-	if first > 0 {
-		from = src.GroupEnd[first*Groups-1]
-	}
-	to := src.GroupEnd[(first+n)*Groups-1]
+	from, to := src.FirstID(first), src.FirstID(first+n)
 	shift := uint32(len(b.IDs)) - from // wraps around, as does the sum below
 	b.IDs = append(b.IDs, src.IDs[from:to]...)
 	for _, e := range src.GroupEnd[first*Groups : (first+n)*Groups] {

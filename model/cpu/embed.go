@@ -17,7 +17,7 @@ const clip = 6
 // what each line by itself adds to the logits into those of mem.own, [lines, K].
 func (s *Scorer) embed(ctx context.Context, mem *scratch, r lineRun) error {
 	b, d := r.batch, s.d
-	id := firstID(b, r.first) // of the next group
+	id := b.FirstID(r.first) // of the next group
 	for done := 0; done < r.len; done += embedLines {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -39,12 +39,4 @@ func (s *Scorer) embed(ctx context.Context, mem *scratch, r lineRun) error {
 		}
 	}
 	return nil
-}
-
-// firstID is where the ids of line l begin.
-func firstID(b *model.Batch, l int) uint32 {
-	if l == 0 {
-		return 0
-	}
-	return b.GroupEnd[l*model.Groups-1]
 }

@@ -73,8 +73,8 @@ func (m *scratch) lay(s *Scorer, batches []*model.Batch, probs []float32) error 
 	m.order, m.runs, m.lines = m.order[:0], m.runs[:0], 0
 	out := 0
 	for _, b := range batches {
-		if err := s.checkSizes(b); err != nil {
-			return err
+		if err := b.Check(s.layout); err != nil {
+			return fmt.Errorf("cpu: %w", err)
 		}
 		first, end := 0, -1 // of the batch's last run
 		for _, w := range b.Windows {
@@ -120,28 +120,9 @@ func grow(s []float32, n int) []float32 {
 	return s[:n]
 }
 
-// checkSizes reports a batch that is not of this model's sizes.
-func (s *Scorer) checkSizes(b *model.Batch) error {
-	lines := b.NumLines()
-	if len(b.GroupEnd)%model.Groups != 0 || len(b.GroupScale) != len(b.GroupEnd) {
-		return fmt.Errorf("cpu: batch: %d ends and %d scales of groups; there must be %d of each a line",
-			len(b.GroupEnd), len(b.GroupScale), model.Groups)
-	}
-	if len(b.Layout) != lines*s.layout {
-		return fmt.Errorf("cpu: batch: %d layout numbers for %d lines; the model has %d a line: make the features of its version",
-			len(b.Layout), lines, s.layout)
-	}
-	for i, w := range b.Windows {
-		if w.First < 0 || w.Len < 0 || w.First > lines || w.Len > lines-w.First {
-			return fmt.Errorf("cpu: batch: window %d: lines %d to %d of %d; it must lie among them", i, w.First, w.First+w.Len, lines)
-		}
-	}
-	return nil
-}
-
 // checkIDs reports groups of r's lines that do not follow each other.
 func checkIDs(r lineRun) error {
-	ids, before := len(r.batch.IDs), firstID(r.batch, r.first)
+	ids, before := len(r.batch.IDs), r.batch.FirstID(r.first)
 	for i, end := range r.batch.GroupEnd[r.first*model.Groups : (r.first+r.len)*model.Groups] {
 		if end < before || int64(end) > int64(ids) {
 			return fmt.Errorf("cpu: batch: line %d: a group of ids ends at %d; it must be from %d to %d", r.first+i/model.Groups, end, before, ids)

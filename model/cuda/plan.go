@@ -48,8 +48,8 @@ func (p *plan) lay(s *sizes, rows int, batches []*model.Batch, probs []float32) 
 	p.ids, p.lines, p.steps = 0, 0, 0
 	p.windows, p.runs, p.active = p.windows[:0], p.runs[:0], p.active[:0]
 	for _, b := range batches {
-		if err := checkSizes(b, s.layouts); err != nil {
-			return err
+		if err := b.Check(s.layouts); err != nil {
+			return fmt.Errorf("cuda: %w", err)
 		}
 		first, end := 0, -1 // of the batch's last run
 		for _, w := range b.Windows {
@@ -95,7 +95,7 @@ func (p *plan) lay(s *sizes, rows int, batches []*model.Batch, probs []float32) 
 // the table's rows, as the device would read anywhere.
 func (p *plan) fill(s *sizes, rows int) error {
 	for _, r := range p.runs {
-		from, to := firstID(r.batch, r.first), firstID(r.batch, r.first+r.len)
+		from, to := r.batch.FirstID(r.first), r.batch.FirstID(r.first+r.len)
 		if to < from || int64(to) > int64(len(r.batch.IDs)) {
 			return fmt.Errorf("cuda: batch: lines %d to %d: their ids are %d to %d of %d", r.first, r.first+r.len, from, to, len(r.batch.IDs))
 		}
@@ -103,7 +103,7 @@ func (p *plan) fill(s *sizes, rows int) error {
 	}
 	u := p.upload[:0]
 	for _, r := range p.runs {
-		u = append(u, r.batch.IDs[firstID(r.batch, r.first):firstID(r.batch, r.first+r.len)]...)
+		u = append(u, r.batch.IDs[r.batch.FirstID(r.first):r.batch.FirstID(r.first+r.len)]...)
 	}
 	for _, id := range u {
 		if int64(id) >= int64(rows) {
@@ -112,7 +112,7 @@ func (p *plan) fill(s *sizes, rows int) error {
 	}
 	before := uint32(0)
 	for _, r := range p.runs {
-		shift := before - firstID(r.batch, r.first) // wraps around, as does the sum below
+		shift := before - r.batch.FirstID(r.first) // wraps around, as does the sum below
 		for i, end := range r.batch.GroupEnd[r.first*model.Groups : (r.first+r.len)*model.Groups] {
 			if end+shift < before || int64(end+shift) > int64(p.ids) {
 				return fmt.Errorf("cuda: batch: line %d: a group of ids ends at %d, before it begins", r.first+i/model.Groups, end)
@@ -137,33 +137,6 @@ func (p *plan) fill(s *sizes, rows int) error {
 func words[T float32 | window](v []T) []uint32 {
 	b := bytesOf(v)
 	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
-}
-
-// firstID is where the ids of line l begin.
-func firstID(b *model.Batch, l int) uint32 {
-	if l == 0 {
-		return 0
-	}
-	return b.GroupEnd[l*model.Groups-1]
-}
-
-// checkSizes reports a batch that is not of this model's sizes.
-func checkSizes(b *model.Batch, layouts int) error {
-	lines := b.NumLines()
-	if len(b.GroupEnd)%model.Groups != 0 || len(b.GroupScale) != len(b.GroupEnd) {
-		return fmt.Errorf("cuda: batch: %d ends and %d scales of groups; there must be %d of each a line",
-			len(b.GroupEnd), len(b.GroupScale), model.Groups)
-	}
-	if len(b.Layout) != lines*layouts {
-		return fmt.Errorf("cuda: batch: %d layout numbers for %d lines; the model has %d a line: make the features of its version",
-			len(b.Layout), lines, layouts)
-	}
-	for i, w := range b.Windows {
-		if w.First < 0 || w.Len < 0 || w.First > lines || w.Len > lines-w.First {
-			return fmt.Errorf("cuda: batch: window %d: lines %d to %d of %d; it must lie among them", i, w.First, w.First+w.Len, lines)
-		}
-	}
-	return nil
 }
 
 // memory is where the parts of a batch stand in a slot's memory, in bytes.

@@ -182,10 +182,7 @@ func (s *shard) fill(t *trainer, ws []window, step, number int, rowWeight [2]flo
 // (probability drop/2¹⁶), in memory that the next call takes, and their scale.
 func (s *shard) keep(f *model.Batch, line int, b *bits, drop uint32, group func(ids []uint32, scale float32)) {
 	inverse := 1 / (1 - float32(drop)/(1<<16))
-	var at uint32
-	if line > 0 {
-		at = f.GroupEnd[line*model.Groups-1]
-	}
+	at := f.FirstID(line)
 	for g := line * model.Groups; g < (line+1)*model.Groups; g++ {
 		s.kept = s.kept[:0]
 		for _, id := range f.IDs[at:f.GroupEnd[g]] {

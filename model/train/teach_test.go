@@ -102,10 +102,7 @@ func TestLesson(t *testing.T) {
 			for at := range w.len {
 				line, r := b.Windows[i].First+at, uint32(at*s.windows+i)
 				var want []use
-				from := uint32(0)
-				if line > 0 {
-					from = b.GroupEnd[line*model.Groups-1]
-				}
+				from := b.FirstID(line)
 				for g := line * model.Groups; g < (line+1)*model.Groups; g++ {
 					for _, id := range b.IDs[from:b.GroupEnd[g]] {
 						want = append(want, use{id, r, b.GroupScale[g]})
@@ -125,12 +122,8 @@ func TestLesson(t *testing.T) {
 				if !slices.Equal(used[r], want) {
 					t.Fatalf("row %d: the student uses %v, the teachers are given %v", r, used[r], want)
 				}
-				ends := docs[w.doc].Features.GroupEnd
-				all := ends[(w.first+at+1)*model.Groups-1]
-				if w.first+at > 0 {
-					all -= ends[(w.first+at)*model.Groups-1]
-				}
-				fewer += int(all) - len(want)
+				all := docs[w.doc].Features
+				fewer += int(all.FirstID(w.first+at+1)-all.FirstID(w.first+at)) - len(want)
 				layout, own := b.Layout[line*l:][:l], docs[w.doc].Features.Layout[(w.first+at)*l:][:l]
 				if slices.Max(s.layout[int(r)*l:][:l]) == 0 && slices.Min(s.layout[int(r)*l:][:l]) == 0 {
 					plain++
