@@ -296,16 +296,12 @@ func partsFolder(report, run string) string { return store.Join(report, "_parts"
 
 // write writes p into folder.
 func (p *part) write(ctx context.Context, folder string) error {
-	st, err := store.For(ctx, folder)
-	if err != nil {
-		return err
-	}
 	data, err := json.Marshal(p)
 	if err != nil {
 		return err
 	}
 	sum := sha256.Sum256(p.Name)
-	return st.Write(ctx, store.Join(folder, hex.EncodeToString(sum[:])+".json"), data)
+	return store.Write(ctx, store.Join(folder, hex.EncodeToString(sum[:])+".json"), data)
 }
 
 // marker is the file that the launcher leaves in the folder of the parts: it
@@ -313,11 +309,7 @@ func (p *part) write(ctx context.Context, folder string) error {
 const marker = "_run"
 
 func beginParts(ctx context.Context, folder string) error {
-	st, err := store.For(ctx, folder)
-	if err != nil {
-		return err
-	}
-	return st.Write(ctx, store.Join(folder, marker), nil)
+	return store.Write(ctx, store.Join(folder, marker), nil)
 }
 
 // readers is the number of parts that are read at a time: on gs:// each waits.

@@ -443,11 +443,7 @@ func (o *options) settle(ctx context.Context, opts transforms.Options, set *inpu
 
 // firstRejected is the first of the merged records of rejections, or "".
 func firstRejected(ctx context.Context, output string) string {
-	st, err := store.For(ctx, output)
-	if err != nil {
-		return ""
-	}
-	data, err := st.Read(ctx, store.Join(output, transforms.RejectedFile), 0)
+	data, err := store.Read(ctx, store.Join(output, transforms.RejectedFile), 0)
 	if err != nil {
 		return ""
 	}

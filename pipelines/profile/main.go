@@ -228,11 +228,7 @@ func (o *options) read(ctx context.Context, r *report, inputSize int) ([]*model.
 	var documents []*model.Batch
 	enough := errors.New("enough")
 	err = set.Walk(ctx, func(file input.File) error {
-		st, err := store.For(ctx, file.URI)
-		if err != nil {
-			return err
-		}
-		data, err := st.Read(ctx, file.URI, 64<<20)
+		data, err := store.Read(ctx, file.URI, 64<<20)
 		if err != nil {
 			return err
 		}

@@ -691,11 +691,7 @@ func (c *checkpoint) find(ctx context.Context, resume bool, verbosity int) (*tra
 }
 
 func (c *checkpoint) write(ctx context.Context, s *train.State) error {
-	st, err := store.For(ctx, c.path)
-	if err != nil {
-		return err
-	}
-	if err := st.Write(ctx, c.path, s.Encode()); err != nil {
+	if err := store.Write(ctx, c.path, s.Encode()); err != nil {
 		return err
 	}
 	c.written = true

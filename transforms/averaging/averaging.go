@@ -85,13 +85,13 @@ func (j *Job) Begin(ctx context.Context, list []Document, docs []train.Document)
 	if err := remove(ctx, j.file(roundFile)); err != nil {
 		return err
 	}
-	return write(ctx, j.file(documentsFile), data)
+	return store.Write(ctx, j.file(documentsFile), data)
 }
 
 // Round runs one round: it writes r's state, lets run run the pipeline to its
 // end, and merges what the workers wrote, in their order.
 func (j *Job) Round(ctx context.Context, r train.Round, run func(*beam.Pipeline) error) error {
-	if err := write(ctx, j.file(stateFile), r.State.Encode()); err != nil {
+	if err := store.Write(ctx, j.file(stateFile), r.State.Encode()); err != nil {
 		return err
 	}
 	end := r.State.Step() + r.Steps
@@ -211,7 +211,7 @@ func (j *Job) take(ctx context.Context, worker, workers, steps int, file func(en
 	if j.Verbosity >= 2 {
 		log.Infof(ctx, "worker %d of %d: at step %d", worker, workers, s.Step())
 	}
-	return write(ctx, file(s.Step()), s.Encode())
+	return store.Write(ctx, file(s.Step()), s.Encode())
 }
 
 // kept are the documents of the last training that this process worked for.
@@ -227,11 +227,7 @@ func key(list []byte, inputSize int) [sha256.Size]byte {
 
 // documents reads the documents of the training, once a process.
 func (j *Job) documents(ctx context.Context) ([]train.Document, error) {
-	st, err := store.For(ctx, j.file(documentsFile))
-	if err != nil {
-		return nil, err
-	}
-	data, err := st.Read(ctx, j.file(documentsFile), 0)
+	data, err := store.Read(ctx, j.file(documentsFile), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -259,11 +255,7 @@ func (j *Job) documents(ctx context.Context) ([]train.Document, error) {
 // Read reads an annotated document and extracts its features.
 func Read(ctx context.Context, d Document, inputSize int) (train.Document, error) {
 	uri := string(d.URI)
-	st, err := store.For(ctx, uri)
-	if err != nil {
-		return train.Document{}, err
-	}
-	data, err := st.Read(ctx, uri, 0)
+	data, err := store.Read(ctx, uri, 0)
 	if err != nil {
 		return train.Document{}, err
 	}
@@ -280,11 +272,7 @@ func Read(ctx context.Context, d Document, inputSize int) (train.Document, error
 }
 
 func readState(ctx context.Context, path string) (*train.State, error) {
-	st, err := store.For(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	data, err := st.Read(ctx, path, 0)
+	data, err := store.Read(ctx, path, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -293,14 +281,6 @@ func readState(ctx context.Context, path string) (*train.State, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return s, nil
-}
-
-func write(ctx context.Context, path string, data []byte) error {
-	st, err := store.For(ctx, path)
-	if err != nil {
-		return err
-	}
-	return st.Write(ctx, path, data)
 }
 
 func remove(ctx context.Context, path string) error {

@@ -44,7 +44,7 @@ func (j *Job) Lead(ctx context.Context, r train.Round) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(write(ctx, j.file(stateFile), r.State.Encode()), write(ctx, j.file(roundFile), text))
+	err = errors.Join(store.Write(ctx, j.file(stateFile), r.State.Encode()), store.Write(ctx, j.file(roundFile), text))
 	if err == nil {
 		err = j.share(ctx, m, 0)
 	}
@@ -144,11 +144,7 @@ func (j *Job) Attend(ctx context.Context, worker int) error {
 }
 
 func (j *Job) meeting(ctx context.Context) (*meeting, error) {
-	st, err := store.For(ctx, j.file(roundFile))
-	if err != nil {
-		return nil, err
-	}
-	text, err := st.Read(ctx, j.file(roundFile), 0)
+	text, err := store.Read(ctx, j.file(roundFile), 0)
 	if err != nil {
 		return nil, err
 	}

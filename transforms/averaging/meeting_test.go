@@ -12,6 +12,7 @@ import (
 
 	"github.com/linnet-ml/linnet/model/train"
 	"github.com/linnet-ml/linnet/transforms"
+	"github.com/linnet-ml/linnet/transforms/store"
 )
 
 // meet trains by workers that meet in a folder, each a Job of its own, and
@@ -114,7 +115,7 @@ func TestMeetingAbandoned(t *testing.T) {
 	abandoned := errors.New("abandoned")
 	o.Round = func(ctx context.Context, r train.Round) error {
 		text := fmt.Sprintf(`{"ID":"old","Begin":%d,"Steps":%d,"Workers":2,"InputSize":256}`, r.State.Step(), r.Steps)
-		if err := errors.Join(write(ctx, j.file(stateFile), r.State.Encode()), write(ctx, j.file(roundFile), []byte(text))); err != nil {
+		if err := errors.Join(store.Write(ctx, j.file(stateFile), r.State.Encode()), store.Write(ctx, j.file(roundFile), []byte(text))); err != nil {
 			return err
 		}
 		m, err := j.meeting(ctx)

@@ -33,7 +33,7 @@ func Parse(ctx context.Context, uri string, data []byte, annotated bool, limit i
 		if !strings.HasSuffix(at, ".txt") {
 			at += ".txt"
 		}
-		of, err := read(ctx, at, limit)
+		of, err := store.Read(ctx, at, limit)
 		if errors.Is(err, store.ErrNotExist) {
 			return nil, at, fmt.Errorf("brat standoff without its text; put %s beside it", at)
 		}
@@ -43,7 +43,7 @@ func Parse(ctx context.Context, uri string, data []byte, annotated bool, limit i
 		d, err = yedda.ParseBrat(of, data)
 		return d, at, err
 	case annotated && text:
-		ann, err := read(ctx, stem+".ann", limit)
+		ann, err := store.Read(ctx, stem+".ann", limit)
 		if err == nil && yedda.IsBrat(ann) {
 			if d, err = yedda.ParseBrat(data, ann); err != nil {
 				err = fmt.Errorf("%s: %w", stem+".ann", err)
@@ -55,14 +55,6 @@ func Parse(ctx context.Context, uri string, data []byte, annotated bool, limit i
 		}
 	}
 	return &yedda.Document{Text: data}, uri, nil
-}
-
-func read(ctx context.Context, uri string, limit int64) ([]byte, error) {
-	st, err := store.For(ctx, uri)
-	if err != nil {
-		return nil, err
-	}
-	return st.Read(ctx, uri, limit)
 }
 
 // utf16 says whether data is UTF-16, "LE" or "BE", or "" where it is not: it

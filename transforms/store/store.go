@@ -121,6 +121,24 @@ func For(ctx context.Context, uri string, opts ...Option) (Store, error) {
 	}
 }
 
+// Read is Store.Read for one file alone.
+func Read(ctx context.Context, uri string, limit int64) ([]byte, error) {
+	st, err := For(ctx, uri)
+	if err != nil {
+		return nil, err
+	}
+	return st.Read(ctx, uri, limit)
+}
+
+// Write is Store.Write for one file alone.
+func Write(ctx context.Context, uri string, data []byte) error {
+	st, err := For(ctx, uri)
+	if err != nil {
+		return err
+	}
+	return st.Write(ctx, uri, data)
+}
+
 // Sub returns the folder, or gs:// prefix, as an fs.FS, for a model: files are
 // read whole when they are opened, at most 2 GiB from gs://, and nothing outside
 // the folder can be reached, by links neither. The context is used as long as
