@@ -101,11 +101,7 @@ func (o *options) check() error {
 	if _, err := runners.Name(); err != nil {
 		return cli.Usagef("%w", err)
 	}
-	var all cli.Strings
-	for _, v := range o.input {
-		all = append(all, input.Split(v)...)
-	}
-	o.input = all
+	o.input = input.Split(o.input...)
 	switch {
 	case len(o.input) == 0:
 		return cli.Usagef("no --input: name annotated files, folders or patterns")

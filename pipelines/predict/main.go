@@ -164,13 +164,13 @@ func (o *options) check(f *cli.Flags) error {
 	if err := cmp.Or(cli.CheckVerbosity(o.verbosity), cli.CheckStatus(o.rejectedStatus), cli.CheckDevice(o.device, o.windowSize, o.stride), cli.CheckPrecision(o.precision, o.device)); err != nil {
 		return err
 	}
-	o.formats = splitAll(o.formats)
+	o.formats = input.Split(o.formats...)
 	for _, name := range o.formats {
 		if !slices.Contains(transforms.Formats(), name) {
 			return cli.Usagef("--format=%s is not in this version; there are %s", name, strings.Join(transforms.Formats(), ", "))
 		}
 	}
-	o.input = splitAll(o.input)
+	o.input = input.Split(o.input...)
 	if len(o.input) == 0 {
 		if f.Given("input") {
 			return cli.Usagef("--input is empty; name a file, a folder or a pattern")
@@ -182,13 +182,6 @@ func (o *options) check(f *cli.Flags) error {
 		o.input, o.byDefault = cli.Strings{sample}, true
 	}
 	return nil
-}
-
-func splitAll(values []string) (out cli.Strings) {
-	for _, v := range values {
-		out = append(out, input.Split(v)...)
-	}
-	return out
 }
 
 func (o *options) what() string {

@@ -95,11 +95,7 @@ func run(ctx context.Context) error {
 
 // check finds wrong use.
 func (o *options) check() error {
-	var all cli.Strings
-	for _, v := range o.input {
-		all = append(all, input.Split(v)...)
-	}
-	o.input = all
+	o.input = input.Split(o.input...)
 	for _, text := range strings.Split(o.batches, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(text))
 		if err != nil || n < 1 || n > 1<<20 {

@@ -143,7 +143,7 @@ func run(ctx context.Context) error {
 
 // check finds wrong use.
 func (o *options) check(f *cli.Flags) error {
-	o.input, o.validation, o.test, o.teachers = splitAll(o.input), splitAll(o.validation), splitAll(o.test), splitAll(o.teachers)
+	o.input, o.validation, o.test, o.teachers = input.Split(o.input...), input.Split(o.validation...), input.Split(o.test...), input.Split(o.teachers...)
 	if o.workers == 0 && f.Given("runner") {
 		o.workers = 1
 	}
@@ -246,17 +246,10 @@ func (o *options) checkConfig() error {
 	return nil
 }
 
-func splitAll(values []string) (out cli.Strings) {
-	for _, v := range values {
-		out = append(out, input.Split(v)...)
-	}
-	return out
-}
-
 // parseLabelMap reads --label_map.
 func parseLabelMap(values []string) (map[string]string, error) {
 	labels := map[string]string{}
-	for _, v := range splitAll(values) {
+	for _, v := range input.Split(values...) {
 		if strings.HasSuffix(v, ".json") {
 			data, err := os.ReadFile(v)
 			if err != nil {

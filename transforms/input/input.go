@@ -83,23 +83,26 @@ func (s *Set) clashing() (out []Output) {
 	return out
 }
 
-// Split splits the value of one --input at its commas; `\,` is a comma.
-func Split(value string) []string {
+// Split splits the values of a flag such as --input at their commas; `\,` is a
+// comma.
+func Split(values ...string) []string {
 	var out []string
-	var b strings.Builder
-	for i := 0; i < len(value); i++ {
-		switch {
-		case value[i] == '\\' && i+1 < len(value) && value[i+1] == ',':
-			b.WriteByte(',')
-			i++
-		case value[i] == ',':
-			out = append(out, b.String())
-			b.Reset()
-		default:
-			b.WriteByte(value[i])
+	for _, value := range values {
+		var b strings.Builder
+		for i := 0; i < len(value); i++ {
+			switch {
+			case value[i] == '\\' && i+1 < len(value) && value[i+1] == ',':
+				b.WriteByte(',')
+				i++
+			case value[i] == ',':
+				out = append(out, b.String())
+				b.Reset()
+			default:
+				b.WriteByte(value[i])
+			}
 		}
+		out = append(out, b.String())
 	}
-	out = append(out, b.String())
 	return slices.DeleteFunc(out, func(s string) bool { return s == "" })
 }
 
