@@ -70,6 +70,23 @@ var configFlags = []string{"input_size", "embedding_size", "hidden_size", "num_l
 	"window_size", "prediction_stride", "prediction_batch_size", "batch_size", "epochs", "learning_rate",
 	"weight_decay", "class_weights", "focal_labels", "seed"}
 
+// flagValues are the values of configFlags that make c, one for each.
+func flagValues(c *model.Config) []string {
+	text, err := json.Marshal(c)
+	var fields map[string]json.RawMessage
+	if err != nil || json.Unmarshal(text, &fields) != nil {
+		panic("a config that is no JSON")
+	}
+	values := make([]string, len(configFlags))
+	for i, name := range configFlags {
+		values[i] = string(fields[name])
+		if unquoted, err := strconv.Unquote(values[i]); err == nil {
+			values[i] = unquoted
+		}
+	}
+	return values
+}
+
 func define(f *cli.Flags) *options {
 	o := &options{config: model.DefaultConfig()}
 	c := &o.config
@@ -418,23 +435,12 @@ func (o *options) loadInit(ctx context.Context, f *cli.Flags) (*model.Weights, e
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(&w.Config)
-	if err != nil {
-		return nil, err
-	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(text, &fields); err != nil {
-		return nil, err
-	}
 	given := map[string]bool{}
 	f.Visit(func(g *flag.Flag) { given[g.Name] = true })
-	for _, name := range configFlags {
+	for i, value := range flagValues(&w.Config) {
+		name := configFlags[i]
 		if given[name] || name == "num_classes" {
 			continue
-		}
-		value := string(fields[name])
-		if unquoted, err := strconv.Unquote(value); err == nil {
-			value = unquoted
 		}
 		if err := f.Set(name, value); err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", o.initModel, name, err)
@@ -617,19 +623,10 @@ func (o *options) warn(parts [3][]train.Document, c *model.Config) {
 
 // say prints the configuration as flags.
 func (o *options) say(c *model.Config) {
-	text, err := json.Marshal(c)
-	var fields map[string]json.RawMessage
-	if err != nil || json.Unmarshal(text, &fields) != nil {
-		panic("a config that is no JSON")
-	}
 	var b strings.Builder
-	for _, name := range configFlags {
-		value := string(fields[name])
-		if unquoted, err := strconv.Unquote(value); err == nil {
-			value = unquoted
-		}
+	for i, value := range flagValues(c) {
 		if value != "" {
-			fmt.Fprintf(&b, " --%s=%s", name, value)
+			fmt.Fprintf(&b, " --%s=%s", configFlags[i], value)
 		}
 	}
 	fmt.Fprintf(os.Stderr, "configuration:%s --label_set=%s --keep=%s --early_stopping=%d --workers=%d --device=%s --mixed_precision=%s --world_size=%d\n",
