@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/linnet-ml/linnet/model"
@@ -99,11 +100,9 @@ func fold(cfg *model.Config, raw map[string]int, n int) {
 			lines[cfg.Classes[c]] += count
 		}
 	}
+	lines[cfg.OtherClass] = math.MaxInt // it stays
 	byCount := slices.Clone(cfg.Classes)
-	slices.SortStableFunc(byCount, func(a, b string) int {
-		if a == cfg.OtherClass || b == cfg.OtherClass {
-			return cmp.Compare(b2i(b == cfg.OtherClass), b2i(a == cfg.OtherClass))
-		}
+	slices.SortFunc(byCount, func(a, b string) int {
 		return cmp.Or(cmp.Compare(lines[b], lines[a]), cmp.Compare(a, b))
 	})
 	kept := byCount[:n]
@@ -117,13 +116,6 @@ func fold(cfg *model.Config, raw map[string]int, n int) {
 		}
 	}
 	cfg.LabelMap = labels
-}
-
-func b2i(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // corpus is documents made ready for training.

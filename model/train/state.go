@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -217,19 +218,11 @@ func (a *identity) difference(b *identity) string {
 		return m
 	}
 	was, is := fields(&a.Config), fields(&b.Config)
-	var names []string
-	for name := range was {
-		names = append(names, name)
-	}
-	for name := range is {
-		if was[name] == nil {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		if !bytes.Equal(was[name], is[name]) {
-			return fmt.Sprintf("%s was %s, not %s", name, orNone(was[name]), orNone(is[name]))
+	all := maps.Clone(was)
+	maps.Copy(all, is)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if was, is := string(was[name]), string(is[name]); was != is {
+			return fmt.Sprintf("%s was %s, not %s", name, cmp.Or(was, "none"), cmp.Or(is, "none"))
 		}
 	}
 	switch {
@@ -255,13 +248,6 @@ func (a *identity) difference(b *identity) string {
 		return fmt.Sprintf("early_stopping was %d, not %d", a.EarlyStopping, b.EarlyStopping)
 	}
 	return ""
-}
-
-func orNone(b []byte) string {
-	if b == nil {
-		return "none"
-	}
-	return string(b)
 }
 
 // digest is the SHA-256 of documents: names, labels and features.
