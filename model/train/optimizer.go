@@ -36,16 +36,15 @@ func schedule(step, steps int) float64 {
 
 // rate is what the update of a step needs beside the moments.
 type rate struct {
-	clip         float32 // factor of the gradient
-	step         float32 // learning rate / (1 − β1^t)
-	correction   float32 // 1 / (1 − β2^t)
-	decay        float32 // learning rate · weight decay
-	learningRate float64
+	clip       float32 // factor of the gradient
+	step       float32 // learning rate / (1 − β1^t)
+	correction float32 // 1 / (1 − β2^t)
+	decay      float32 // learning rate · weight decay
 }
 
 func newRate(learningRate, weightDecay, norm float64, step int) rate {
 	t := float64(step + 1)
-	r := rate{clip: 1, learningRate: learningRate,
+	r := rate{clip: 1,
 		step:       float32(learningRate / (1 - math.Pow(beta1, t))),
 		correction: float32(1 / (1 - math.Pow(beta2, t))),
 		decay:      float32(learningRate * weightDecay),

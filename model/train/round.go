@@ -39,7 +39,8 @@ func Share(ctx context.Context, docs []Document, s *State, worker, workers, step
 	}
 	first := 0
 	for _, ws := range t.epochs {
-		for i, batch := range batches(ws, t.config.BatchSize) {
+		all := batches(ws, t.config.BatchSize)
+		for i, batch := range all {
 			at := first + i
 			if at < s.Position.Step || at >= s.Position.Step+steps {
 				continue
@@ -52,7 +53,7 @@ func Share(ctx context.Context, docs []Document, s *State, worker, workers, step
 				return nil, fmt.Errorf("worker %d: %w", worker, err)
 			}
 		}
-		first += (len(ws) + t.config.BatchSize - 1) / t.config.BatchSize
+		first += len(all)
 	}
 	if err := t.pull(); err != nil {
 		return nil, err

@@ -407,7 +407,6 @@ type trainer struct {
 	shards []*shard
 	right  int     // lines of the last step whose main head was right
 	steps  int     // of the whole training
-	rate   rate    // of the last step
 	norm   float64 // of the last step's gradient
 }
 
@@ -491,7 +490,7 @@ func (t *trainer) prepare(docs []Document, m *Machine) (err error) {
 		ws := t.corpus.windows(size, cfg.Seed, epoch)
 		largest = max(largest, min(len(ws), cfg.BatchSize))
 		t.epochs = append(t.epochs, ws)
-		t.steps += (len(ws) + cfg.BatchSize - 1) / cfg.BatchSize
+		t.steps += len(batches(ws, cfg.BatchSize))
 	}
 	longest := 0
 	for _, main := range t.corpus.main {
@@ -604,18 +603,18 @@ func (t *trainer) train(batch []window) (loss float64, err error) {
 		sum += s
 	}
 	t.norm = math.Sqrt(sum)
-	t.rate = newRate(t.learningRate(t.position.Step), t.config.WeightDecay, t.norm, t.position.Step)
+	rate := newRate(t.learningRate(t.position.Step), t.config.WeightDecay, t.norm, t.position.Step)
 	t.parallel(len(norms), func(i int) {
 		if i < tableParts {
-			t.parts[i].update(&t.rate, d, t.table, t.tableM, t.tableV)
+			t.parts[i].update(&rate, d, t.table, t.tableM, t.tableV)
 			return
 		}
 		p := &params[i-tableParts]
-		decay := t.rate.decay
+		decay := rate.decay
 		if len(p.shape) < 2 {
 			decay = 0
 		}
-		t.rate.update(p.data, t.grad[p.at:], t.m[p.at:], t.v[p.at:], decay, epsilon)
+		rate.update(p.data, t.grad[p.at:], t.m[p.at:], t.v[p.at:], decay, epsilon)
 	})
 	t.position.Step++
 	return loss, nil
