@@ -164,7 +164,7 @@ func (s *shard) fill(t *trainer, ws []window, step, number int, rowWeight [2]flo
 				continue
 			}
 			if !plain {
-				standardise(s.layout[r*l:(r+1)*l], doc.Features.Layout[line*l:], t.layoutMean, t.layoutInvStd)
+				kernel.StandardiseRows(1, s.layout[r*l:], doc.Features.Layout[line*l:], t.layoutMean, t.layoutInvStd, clipLayout)
 			}
 			s.keep(doc.Features, line, b, dropID, func(ids []uint32, scale float32) {
 				for _, id := range ids {
@@ -192,12 +192,5 @@ func (s *shard) keep(f *model.Batch, line int, b *bits, drop uint32, group func(
 		}
 		group(s.kept, inverse*f.GroupScale[g])
 		at = f.GroupEnd[g]
-	}
-}
-
-// standardise is dst = clip((src − mean)·invStd, ±6).
-func standardise(dst, src, mean, invStd []float32) {
-	for i := range dst {
-		dst[i] = max(-clipLayout, min(clipLayout, (src[i]-mean[i])*invStd[i]))
 	}
 }
