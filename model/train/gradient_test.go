@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -223,9 +224,9 @@ func TestGradient(t *testing.T) {
 			}
 			var grads [][]float64
 			for i := range net.parameters {
-				grads = append(grads, append([]float64(nil), g.gradient(i)...))
+				grads = append(grads, slices.Clone(g.gradient(i)))
 			}
-			dsum := append([]float64(nil), g.sumGradient()...)
+			dsum := slices.Clone(g.sumGradient())
 			for i, p := range net.parameters {
 				check(p.name, p.data, grads[i])
 			}

@@ -19,7 +19,7 @@ func resumable() Options {
 	return Options{Config: cfg, Train: annotated(12, cfg.InputSize, 1), Validation: annotated(3, cfg.InputSize, 2), Best: true, CheckpointSteps: 3}
 }
 
-// steps are the epochs' lengths.
+// epochLengths are the steps of each epoch.
 func epochLengths(t *testing.T, o Options) (n []int) {
 	tr, err := newTrainer(&o)
 	if err != nil {
