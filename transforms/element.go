@@ -303,6 +303,6 @@ func (l *Labelled) Inked() (lines []yedda.Line, labels []string) {
 func (l *Labelled) table() *yedda.Table {
 	return &yedda.Table{
 		URI: string(l.Name), Text: l.Text, Rows: l.Rows, Labels: l.labels(),
-		Classes: l.Classes, Probs: l.Probs, Stride: len(l.Classes),
+		Classes: l.Classes, Probs: l.Probs,
 	}
 }

@@ -435,7 +435,7 @@ func reviewLong() (c reviewCase, doubtful []int) {
 	}
 	rows := Rows(text)
 	classes := []string{"Nomenclature", "Description", "Misc-exposition"}
-	t := &Table{URI: "journals/long.txt", Text: text, Rows: rows, Classes: classes, Stride: 3}
+	t := &Table{URI: "journals/long.txt", Text: text, Rows: rows, Classes: classes}
 	numbers := lineNumbers{text: text}
 	for i, row := range rows {
 		k := i / 10 % 3
@@ -580,7 +580,7 @@ func TestHTMLInBrowser(t *testing.T) {
 	}
 
 	// As many labels as the full set has are all as readable.
-	c = reviewCase{table: &Table{URI: "labels.txt", Stride: 24}}
+	c = reviewCase{table: &Table{URI: "labels.txt"}}
 	for i := range 24 {
 		c.table.Classes = append(c.table.Classes, fmt.Sprint("Label-", i))
 	}

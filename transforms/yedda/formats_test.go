@@ -201,17 +201,16 @@ func TestWriteTSV(t *testing.T) {
 	})
 }
 
-// testTable is d with labels and probabilities of two heads, of which the
-// second counts.
+// testTable is d with labels and probabilities.
 func testTable(d *Document) *Table {
 	rows := Rows(d.Text)
 	t := &Table{
 		URI: "folder/a é.txt", Text: d.Text, Rows: rows, Labels: d.LineLabels(rows),
-		Classes: []string{"X", "Y", "Nomenclature"}, First: 2, Stride: 5,
+		Classes: []string{"X", "Y", "Nomenclature"},
 	}
 	for i := range rows {
 		x := float32(i%7) / 8
-		t.Probs = append(t.Probs, 7, 7, x, float32(math.NaN()), 1-x)
+		t.Probs = append(t.Probs, x, float32(math.NaN()), 1-x)
 	}
 	return t
 }
@@ -333,13 +332,13 @@ func TestNoProbabilities(t *testing.T) {
 	if got, want := string(WriteJSONL(table, []Span{{0, 1, "X"}}, true)), `{"uri":"a","text":"a\n\n<b>\n","label":[[0,1,"X"]]}`+"\n"; got != want {
 		t.Errorf("JSONL: got %q, want %q", got, want)
 	}
-	table.Classes, table.Stride = []string{"X"}, 1 // and still no probabilities
+	table.Classes = []string{"X"} // and still no probabilities
 	if got, want := string(WriteCSV(table, true)), "line,label,confidence,text\n1,X,,a\n3,,,<b>\n"; got != want {
 		t.Errorf("CSV: got %q, want %q", got, want)
 	}
 	for want, table := range map[string]*Table{
 		"yedda: rows and labels differ in number": {Rows: []Line{{0, 0}}},
-		"yedda: short probs":                      {Rows: []Line{{0, 0}, {0, 0}}, Labels: []string{"X", "X"}, Classes: []string{"X"}, Stride: 2, Probs: []float32{1}},
+		"yedda: short probs":                      {Rows: []Line{{0, 0}, {0, 0}}, Labels: []string{"X", "X"}, Classes: []string{"X"}, Probs: []float32{1}},
 	} {
 		func() {
 			defer func() {

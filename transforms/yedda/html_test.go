@@ -238,7 +238,7 @@ func TestHTMLKeepsTextOut(t *testing.T) {
 	text := []byte(evil + "\n" + evil)
 	rows := Rows(text)
 	for _, name := range []string{"a.txt", evil} {
-		table := &Table{URI: name, Text: text, Rows: rows, Labels: []string{evil, "B"}, Classes: []string{evil, "B"}, Probs: []float32{.5, .5, .1, .9}, Stride: 2}
+		table := &Table{URI: name, Text: text, Rows: rows, Labels: []string{evil, "B"}, Classes: []string{evil, "B"}, Probs: []float32{.5, .5, .1, .9}}
 		page := WriteHTML(table, rows, table.Labels)
 		for _, bad := range []string{"<img", "alert(1)>", "alert(\"1\")", "src=", "href=", "url(", "http:", "https:", "@import", " style=", " onclick"} {
 			// What remains of evil's letters stands inside JSON and titles, with
@@ -289,7 +289,7 @@ func TestReviewNames(t *testing.T) {
 func TestHTMLLines(t *testing.T) {
 	text := []byte("one\n\n\xff\n \ntwo")
 	rows := Rows(text)
-	table := &Table{URI: "a", Text: text, Rows: rows, Labels: []string{"A", "B"}, Classes: []string{"A", "B"}, Probs: []float32{.25, .75, .1, .9}, Stride: 2}
+	table := &Table{URI: "a", Text: text, Rows: rows, Labels: []string{"A", "B"}, Classes: []string{"A", "B"}, Probs: []float32{.25, .75, .1, .9}}
 	page := WriteHTML(table, Inked(text, rows), []string{"A", "Other", "B"})
 	want := `{"name":"a","names":["","A","B","Other"],"labels":[1,-1,3,-1,2],"sure":[250,-1,-1,-1,900]}`
 	if got := scriptElement.FindSubmatch(page)[1]; string(got) != want {

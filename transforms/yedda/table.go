@@ -17,18 +17,15 @@ type Table struct {
 	Rows   []Line   // Rows(Text)
 	Labels []string // of Rows
 
-	// Probs is [len(Rows), Stride], row-major; the probability of Classes[k]
-	// is in column First+k. Probs is empty where there are none.
-	Classes       []string
-	Probs         []float32
-	First, Stride int
+	Classes []string
+	Probs   []float32 // [len(Rows), len(Classes)], row-major; empty where there are none
 }
 
 func (t *Table) check() {
 	if len(t.Rows) != len(t.Labels) {
 		panic("yedda: rows and labels differ in number")
 	}
-	if len(t.Probs) > 0 && (t.First < 0 || t.Stride < t.First+len(t.Classes) || len(t.Probs) < len(t.Rows)*t.Stride) {
+	if len(t.Probs) > 0 && len(t.Probs) < len(t.Rows)*len(t.Classes) {
 		panic("yedda: short probs")
 	}
 }
@@ -38,8 +35,8 @@ func (t *Table) hasProbs() bool { return len(t.Probs) > 0 || len(t.Rows) == 0 }
 
 // probs are the probabilities of Classes for a row.
 func (t *Table) probs(row int) []float32 {
-	at := row*t.Stride + t.First
-	return t.Probs[at : at+len(t.Classes)]
+	k := len(t.Classes)
+	return t.Probs[row*k : (row+1)*k]
 }
 
 // confidence is the probability of the label of a row; ok is false where there

@@ -33,15 +33,15 @@ func tableOf(uri string, text []byte, rows []Line, labels []string) *Table {
 			table.Classes = append(table.Classes, l)
 		}
 	}
-	table.Stride = len(table.Classes)
-	table.Probs = make([]float32, len(rows)*table.Stride)
+	k := len(table.Classes)
+	table.Probs = make([]float32, len(rows)*k)
 	for i, l := range table.Labels {
 		switch l {
 		case "":
 		case nomenclature:
-			table.Probs[i*table.Stride+index[l]] = 1
+			table.Probs[i*k+index[l]] = 1
 		default:
-			table.Probs[i*table.Stride+index[l]] = 0.5
+			table.Probs[i*k+index[l]] = 0.5
 		}
 	}
 	return table
