@@ -88,7 +88,7 @@ func into(to, from *eval.Spans, index func(c int) int) {
 	}
 }
 
-func (m *merger) add(p *part) error {
+func (m *merger) add(p *part) {
 	d := scored{document: document{Name: text(p.Name)}}
 	own := sums{}
 	for _, l := range p.Lines {
@@ -124,7 +124,6 @@ func (m *merger) add(p *part) error {
 	if len(m.wrong) > 4*keptWrong {
 		m.cutWrong()
 	}
-	return nil
 }
 
 // cutWrong keeps the most confidently wrong lines; where no confidence is

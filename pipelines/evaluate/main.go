@@ -148,7 +148,7 @@ func (o *options) evaluate(ctx context.Context) error {
 		}
 		score.Parts = transforms.Path(partsFolder(o.report, opts.Run))
 	}
-	result := report{Input: o.input, LabelSet: o.labelSet}
+	result := report{Input: o.input}
 	if o.predictions == "" {
 		if o.modelURI != "" {
 			uri, err := input.Absolute(o.modelURI)
@@ -182,9 +182,7 @@ func (o *options) evaluate(ctx context.Context) error {
 		score.Predictions = transforms.Path(folder)
 		result.Predictions = o.predictions
 	}
-	if score.LabelSet == "" {
-		score.LabelSet = score.Config.LabelSet
-	}
+	score.LabelSet = cmp.Or(score.LabelSet, score.Config.LabelSet)
 	result.LabelSet = score.LabelSet
 
 	var files int64
@@ -277,15 +275,16 @@ func pipeline(s beam.Scope, opts transforms.Options, set *input.Set, score score
 	if score.Predictions == "" {
 		examples, r2 := transforms.Featurize(s, opts, docs)
 		labelled, r3 := transforms.Predict(s, opts, examples)
-		rejected = append(rejected, r2, r3, beam.ParDo(s, &score, labelled))
+		rejected = append(rejected, r2, r3)
+		beam.ParDo0(s, &score, labelled)
 	} else {
 		rejected = append(rejected, beam.ParDo(s, &compareFn{score}, docs))
 	}
 	beam.ParDo0(s, &rejectedFn{Run: score.Run}, beam.Flatten(s, rejected...))
 }
 
-// scoreFn counts the lines of labelled documents by gold and predicted label:
-// PCollection<Labelled> to Rejections. The counters' names are those of pairCounter.
+// scoreFn counts the lines of labelled documents, PCollection<Labelled>, by gold
+// and predicted label. The counters' names are those of pairCounter.
 type scoreFn struct {
 	Run         string
 	Config      model.Config
@@ -294,7 +293,7 @@ type scoreFn struct {
 	Parts       transforms.Path // folder of the parts; "" for none
 }
 
-func (f *scoreFn) ProcessElement(ctx context.Context, l transforms.Labelled, reject func(transforms.Rejection)) error {
+func (f *scoreFn) ProcessElement(ctx context.Context, l transforms.Labelled) error {
 	j := judged{doc: &l.Document}
 	j.lines, j.predicted = l.Inked()
 	if f.Parts != "" {
@@ -483,7 +482,7 @@ func (o *options) writeReport(ctx context.Context, parts string, r *report) erro
 		classes = append(classes, c.Class)
 	}
 	m, found := newMerger(classes), int64(0)
-	err := readParts(ctx, parts, func(p *part) error { found++; return m.add(p) })
+	err := readParts(ctx, parts, func(p *part) { found++; m.add(p) })
 	if err != nil {
 		return err
 	}

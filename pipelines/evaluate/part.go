@@ -317,7 +317,7 @@ const readers = 8
 
 // readParts calls fn with each part in folder, one after the other, in any
 // order.
-func readParts(ctx context.Context, folder string, fn func(*part) error) error {
+func readParts(ctx context.Context, folder string, fn func(*part)) error {
 	st, err := store.For(ctx, folder)
 	if err != nil {
 		return err
@@ -331,14 +331,13 @@ func readParts(ctx context.Context, folder string, fn func(*part) error) error {
 		group.Go(func() {
 			for path := range paths {
 				p, err := readPart(ctx, st, path)
-				if err == nil {
-					mu.Lock()
-					err = fn(p)
-					mu.Unlock()
-				}
 				if err != nil {
 					cancel(err)
+					continue
 				}
+				mu.Lock()
+				fn(p)
+				mu.Unlock()
 			}
 		})
 	}

@@ -249,9 +249,7 @@ func TestWrongLines(t *testing.T) {
 	}
 	m := newMerger([]string{"A", "B"})
 	for i := range 30 {
-		if err := m.add(manyWrong(fmt.Sprint("d", i), n, false)); err != nil {
-			t.Fatal(err)
-		}
+		m.add(manyWrong(fmt.Sprint("d", i), n, false))
 	}
 	d := m.details()
 	documents := map[string]int{}
@@ -264,9 +262,7 @@ func TestWrongLines(t *testing.T) {
 	if len(d.Worst) != worstDocuments || d.Calibration != nil || d.Characters.Lines != 30*n*4 || d.Intervals.Accuracy.High != 0 {
 		t.Errorf("got %+v", d)
 	}
-	if err := m.add(manyWrong("sure", n, true)); err != nil {
-		t.Fatal(err)
-	}
+	m.add(manyWrong("sure", n, true))
 	if d = m.details(); d.Wrong[0].Document != "sure" || d.Calibration.Lines != n-1 {
 		t.Errorf("got %+v of %+v", d.Wrong[0], d.Calibration)
 	}
