@@ -191,7 +191,7 @@ func checkCPU(d *device) error {
 			return err
 		}
 	}
-	w, _ := golden()
+	w, _ := golden().Model()
 	s, err := cpu.New(w)
 	if err != nil {
 		return err
@@ -222,7 +222,7 @@ func checkGPU(d *device, on gpuinit.Device) error {
 		precision string
 		tolerance float64
 	}{{cuda.Float32, modeltest.Float32}, {cuda.Float16, 2e-3}} {
-		w, _ := golden()
+		w, _ := golden().Model()
 		s, err := cuda.New(w, cuda.Options{Devices: []gpuinit.Device{on}, Precision: p.precision})
 		if err != nil {
 			return err
@@ -249,19 +249,18 @@ func (d *device) time(launch int, took time.Duration) {
 //go:embed golden.json
 var goldenText []byte
 
-func golden() (*model.Weights, *modeltest.Golden) {
+func golden() *modeltest.Golden {
 	var g modeltest.Golden
 	if err := json.Unmarshal(goldenText, &g); err != nil {
 		panic("gpucheck: golden.json is broken")
 	}
-	w, _ := g.Model()
-	return w, &g
+	return &g
 }
 
 // checkLSTM compares s, made of the golden's weights, with it, and closes s.
 func checkLSTM(s model.Scorer, tolerance float64) error {
 	defer s.Close()
-	_, g := golden()
+	g := golden()
 	_, batch := g.Model()
 	probs := make([]float32, len(g.Probs))
 	if err := s.Score(context.Background(), batch, probs); err != nil {

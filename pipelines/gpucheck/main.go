@@ -10,6 +10,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -263,10 +264,7 @@ func read(ctx context.Context, folder string) ([]answer, error) {
 		return nil, fmt.Errorf("gpucheck: no answer lies in %s: --output must name what the workers and this program share", folder)
 	}
 	slices.SortFunc(answers, func(a, b answer) int {
-		if a.Host != b.Host {
-			return strings.Compare(a.Host, b.Host)
-		}
-		return a.PID - b.PID
+		return cmp.Or(strings.Compare(a.Host, b.Host), a.PID-b.PID)
 	})
 	return answers, err
 }

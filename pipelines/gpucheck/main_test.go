@@ -40,7 +40,7 @@ func TestScripts(t *testing.T) {
 
 // TestGolden holds golden.json to the case of the repository's goldens.
 func TestGolden(t *testing.T) {
-	_, got := golden()
+	got := golden()
 	for _, want := range modeltest.Goldens(t) {
 		if want.Name == got.Name {
 			a, _ := json.Marshal(got)
@@ -89,7 +89,7 @@ func TestCheckLSTM(t *testing.T) {
 		"right": func(*model.Weights) {},
 		"wrong": func(w *model.Weights) { w.OutputBias[0] += .01 },
 	} {
-		w, _ := golden()
+		w, _ := golden().Model()
 		change(w)
 		s, err := cpu.New(w)
 		if err != nil {

@@ -9,6 +9,7 @@
 package input
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -494,13 +495,7 @@ func (s *Set) sample(ctx context.Context, f func(File) error) error {
 		file File
 	}
 	order := func(a, b ranked) int {
-		switch {
-		case a.rank < b.rank:
-			return -1
-		case a.rank > b.rank:
-			return 1
-		}
-		return strings.Compare(a.file.Name, b.file.Name)
+		return cmp.Or(cmp.Compare(a.rank, b.rank), strings.Compare(a.file.Name, b.file.Name))
 	}
 	var best []ranked // the first Sample of all so far, and some more
 	var last ranked   // of these, once there are so many
