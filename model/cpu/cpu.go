@@ -98,21 +98,13 @@ func (s *Scorer) Close() error { return nil }
 // most maxStateBytes between layers (none for one layer) and some hundred kB. An
 // id outside the table panics.
 func (s *Scorer) Score(ctx context.Context, b *model.Batch, probs []float32) error {
-	mem := s.scratch.Get().(*scratch)
-	defer s.scratch.Put(mem)
-	mem.one[0] = b
-	defer func() { mem.one[0] = nil }()
-	return s.score(ctx, mem, mem.one[:], probs)
+	return s.ScoreAll(ctx, []*model.Batch{b}, probs)
 }
 
 // ScoreAll implements model.MultiScorer, as Score does model.Scorer.
 func (s *Scorer) ScoreAll(ctx context.Context, batches []*model.Batch, probs []float32) error {
 	mem := s.scratch.Get().(*scratch)
 	defer s.scratch.Put(mem)
-	return s.score(ctx, mem, batches, probs)
-}
-
-func (s *Scorer) score(ctx context.Context, mem *scratch, batches []*model.Batch, probs []float32) error {
 	defer mem.forget()
 	if err := mem.lay(s, batches, probs); err != nil {
 		return err

@@ -20,7 +20,6 @@ type lineRun struct {
 
 // scratch is the memory of one Score call.
 type scratch struct {
-	one    [1]*model.Batch
 	order  []window  // from the longest
 	runs   []lineRun // what the windows hold
 	lines  int       // of the runs together
