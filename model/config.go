@@ -17,8 +17,8 @@ import (
 // Format is the version of the folder layout that Save writes.
 const Format = 1
 
-// What the features of this program are. Package feature makes them and holds
-// itself to these; a model that was trained on others is refused.
+// What the features of this program are: package feature makes them. A model that
+// was trained on others is refused.
 const (
 	FeatureVersion = 1
 	FeatureHash    = "fnv1a32-murmur3" // FNV-1a of 32 bits, then murmur3's finaliser

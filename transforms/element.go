@@ -102,14 +102,14 @@ func decodeDocument(b []byte) (Document, error) {
 func encodeExample(e Example) []byte {
 	b := appendDocument(nil, &e.Document)
 	b = binary.AppendUvarint(b, uint64(e.InputSize))
-	return binary.AppendUvarint(b, feature.Version)
+	return binary.AppendUvarint(b, model.FeatureVersion)
 }
 
 func decodeExample(b []byte) (Example, error) {
 	r := reader{b: b}
 	e := Example{Document: r.document(), InputSize: r.int()}
-	if v := r.int(); r.err == nil && v != feature.Version {
-		return e, fmt.Errorf("transforms: an Example has features of version %d, this program makes %d; run one version of it everywhere", v, feature.Version)
+	if v := r.int(); r.err == nil && v != model.FeatureVersion {
+		return e, fmt.Errorf("transforms: an Example has features of version %d, this program makes %d; run one version of it everywhere", v, model.FeatureVersion)
 	}
 	if err := r.end("Example"); err != nil {
 		return e, err

@@ -30,10 +30,6 @@ import (
 	"github.com/linnet-ml/linnet/transforms/yedda"
 )
 
-// Version is the version of the features. A model made with another version
-// does not fit.
-const Version = 1
-
 const (
 	minPart   = 512      // rows that are worth a goroutine
 	maxPooled = 16 << 20 // bytes of scratch that are kept for the next document

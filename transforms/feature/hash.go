@@ -9,11 +9,9 @@ import (
 	"github.com/linnet-ml/linnet/model"
 )
 
-// Hash names how text becomes ids: FNV-1a with 32 bits, begun at the offset
-// basis XOR the seed of the kind of feature, then murmur3's finaliser, modulo
-// the input size.
-const Hash = "fnv1a32-murmur3"
-
+// Text becomes ids by FNV-1a with 32 bits, begun at the offset basis XOR the seed
+// of the kind of feature, then murmur3's finaliser, modulo the input size:
+// model.FeatureHash.
 const (
 	fnvBasis = 2166136261
 	fnvPrime = 16777619
@@ -92,7 +90,11 @@ func (l *line) appendIDs(ids, ends []uint32, scales []float32, size uint32) ([]u
 	return ids[:begin+n], ends, scales
 }
 
-var _ = [1]int{}[model.Groups-4] // words, pairs, affixes, edges
+// What package model says of the features.
+var (
+	_ = [1]int{}[model.Groups-4] // words, pairs, affixes, edges
+	_ = [1]int{}[model.FeatureLayout-LayoutSize]
+)
 
 // hashTokens writes the hashes of words, of pairs and of affixes to out, one
 // group behind the other, and returns their ends.
