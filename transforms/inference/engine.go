@@ -80,9 +80,6 @@ func NewEngine[I, O any](handler Handler[I, O], options Options) *Engine[I, O] {
 	return e
 }
 
-// Handler is the handler that NewEngine got.
-func (e *Engine[I, O]) Handler() Handler[I, O] { return e.handler }
-
 // Close cancels the context of batches, waits for those that run, fails what
 // waits with ErrClosed, and closes the handler.
 func (e *Engine[I, O]) Close() error {

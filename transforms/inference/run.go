@@ -134,13 +134,11 @@ func (f *runFn[I, O, L]) StartBundle(ctx context.Context, emit func(beam.EventTi
 }
 
 func (f *runFn[I, O, L]) ProcessElement(ctx context.Context, t beam.EventTime, item I, emit func(beam.EventTime, I, O), fail func(beam.EventTime, I, string)) error {
-	var size int64
-	if sizer, ok := f.served.engine.Handler().(interface{ Size(I) int64 }); ok {
-		size = sizer.Size(item)
-	} else {
-		size = f.served.engine.Handler().Weight(item)
+	measure := f.served.engine.handler.Weight
+	if sizer, ok := f.served.engine.handler.(interface{ Size(I) int64 }); ok {
+		measure = sizer.Size
 	}
-	return f.queue.Push(ctx, timed[I]{t, item}, []I{item}, size, f.emitter(emit, fail))
+	return f.queue.Push(ctx, timed[I]{t, item}, []I{item}, measure(item), f.emitter(emit, fail))
 }
 
 func (f *runFn[I, O, L]) FinishBundle(ctx context.Context, emit func(beam.EventTime, I, O), fail func(beam.EventTime, I, string)) error {

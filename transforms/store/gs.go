@@ -65,15 +65,14 @@ func forGS(ctx context.Context, uri string) (Store, error) {
 }
 
 func newGS(client *storage.Client) *gs {
-	g := &gs{
+	return &gs{
+		client:   client,
 		attempts: 6,
 		backoff:  gax.Backoff{Initial: 250 * time.Millisecond, Max: 16 * time.Second, Multiplier: 2},
 		renew:    30 * time.Second,
 		stale:    5 * time.Minute,
 		idle:     time.Minute,
 	}
-	g.client = client
-	return g
 }
 
 // splitGS splits gs://bucket/object; the object may be empty.
@@ -645,19 +644,14 @@ func (f gsFS) Open(name string) (fs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &memFile{bytes.NewReader(data), path.Base(name)}, nil
+	return memFile{bytes.NewReader(data), gsInfo{path.Base(name), Object{Size: int64(len(data))}}}, nil
 }
 
-// memFile is an open file, and its own FileInfo.
+// memFile is an open file.
 type memFile struct {
 	*bytes.Reader
-	name string
+	info gsInfo
 }
 
-func (f *memFile) Close() error               { return nil }
-func (f *memFile) Stat() (fs.FileInfo, error) { return f, nil }
-func (f *memFile) Name() string               { return f.name }
-func (f *memFile) Mode() fs.FileMode          { return 0o444 }
-func (f *memFile) ModTime() time.Time         { return time.Time{} }
-func (f *memFile) IsDir() bool                { return false }
-func (f *memFile) Sys() any                   { return nil }
+func (f memFile) Close() error               { return nil }
+func (f memFile) Stat() (fs.FileInfo, error) { return f.info, nil }
