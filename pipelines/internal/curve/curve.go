@@ -6,19 +6,13 @@ import (
 	"image/color"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
 
 	"github.com/linnet-ml/linnet/model"
-)
-
-var (
-	blue   = color.NRGBA{0x2f, 0x6f, 0xb5, 0xff}
-	orange = color.NRGBA{0xc9, 0x6a, 0x14, 0xff}
-	green  = color.NRGBA{0x3a, 0x8a, 0x4d, 0xff}
+	"github.com/linnet-ml/linnet/pipelines/internal/picture"
 )
 
 // line is one number of each epoch; epochs where all are 0 have none.
@@ -31,16 +25,16 @@ type line struct {
 // SVG shows, by epoch, the losses on the left and the scores on the right.
 func SVG(epochs []model.EpochStats) ([]byte, error) {
 	loss, err := newPlot("loss", epochs, []line{
-		{"training", blue, func(e *model.EpochStats) float64 { return e.Loss }},
-		{"validation", orange, func(e *model.EpochStats) float64 { return e.ValidationLoss }},
+		{"training", picture.Blue, func(e *model.EpochStats) float64 { return e.Loss }},
+		{"validation", picture.Orange, func(e *model.EpochStats) float64 { return e.ValidationLoss }},
 	})
 	if err != nil {
 		return nil, err
 	}
 	score, err := newPlot("share", epochs, []line{
-		{"training accuracy", blue, func(e *model.EpochStats) float64 { return e.Accuracy }},
-		{"validation accuracy", orange, func(e *model.EpochStats) float64 { return e.ValidationAccuracy }},
-		{"validation macro-F1", green, func(e *model.EpochStats) float64 { return e.ValidationMacroF1 }},
+		{"training accuracy", picture.Blue, func(e *model.EpochStats) float64 { return e.Accuracy }},
+		{"validation accuracy", picture.Orange, func(e *model.EpochStats) float64 { return e.ValidationAccuracy }},
+		{"validation macro-F1", picture.Green, func(e *model.EpochStats) float64 { return e.ValidationMacroF1 }},
 	})
 	if err != nil {
 		return nil, err
@@ -62,14 +56,9 @@ func SVG(epochs []model.EpochStats) ([]byte, error) {
 }
 
 func newPlot(y string, epochs []model.EpochStats, lines []line) (*plot.Plot, error) {
-	p := plot.New()
-	p.X.Label.Text, p.Y.Label.Text = "epoch", y
+	p := picture.New("epoch", y)
+	p.BackgroundColor = color.White
 	p.Legend.Top = true
-	sans := font.Font{Typeface: "Liberation", Variant: "Sans", Size: 10}
-	for _, style := range []*font.Font{&p.X.Label.TextStyle.Font, &p.Y.Label.TextStyle.Font,
-		&p.X.Tick.Label.Font, &p.Y.Tick.Label.Font, &p.Legend.TextStyle.Font} {
-		*style = sans
-	}
 	p.Add(plotter.NewGrid())
 	for _, l := range lines {
 		var xys plotter.XYs
