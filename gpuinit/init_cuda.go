@@ -141,8 +141,7 @@ func startOn(ctx context.Context, o Options, devices []Device) error {
 		return cu.NumDevices()
 	})
 	if err != nil {
-		var e *Error
-		if !errors.As(err, &e) && ctx.Err() == nil {
+		if _, known := errors.AsType[*Error](err); !known && ctx.Err() == nil {
 			err = explain(err, &devices[0])
 		}
 		return err
@@ -204,8 +203,7 @@ func errCUDA(code int) error {
 }
 
 func explain(err error, d *Device) error {
-	var known *Error
-	if err == nil || errors.As(err, &known) {
+	if _, known := errors.AsType[*Error](err); err == nil || known {
 		return err
 	}
 	where := fmt.Sprintf("GPU %d %s", d.Index, d.Name)

@@ -216,8 +216,7 @@ func (m *Machine) check() error {
 	}
 	// A device that is merely hidden says less than one that is not.
 	first := slices.IndexFunc(m.Devices, func(d Device) bool { return !errors.Is(d.Err, ErrInvisible) })
-	var e *Error
-	errors.As(m.Devices[max(first, 0)].Err, &e)
+	e, _ := errors.AsType[*Error](m.Devices[max(first, 0)].Err)
 	if len(m.Devices) == 1 {
 		return e
 	}

@@ -248,8 +248,7 @@ func FuzzProbe(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, visible string, set bool) {
 		m, err := probeNVML((&answersFrom{data}).machine(), visible, set, false)
 		if err != nil {
-			var e *Error
-			if !errors.As(err, &e) || e.Remedy == "" || strings.ContainsAny(err.Error(), "\n\x1b") || !utf8.ValidString(err.Error()) {
+			if e, ok := errors.AsType[*Error](err); !ok || e.Remedy == "" || strings.ContainsAny(err.Error(), "\n\x1b") || !utf8.ValidString(err.Error()) {
 				t.Fatalf("error %q", err)
 			}
 		}

@@ -68,8 +68,7 @@ func decodeConfig(text []byte, c *Config) error {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return fmt.Errorf("ends after %s bytes in the middle; copy the model again", comma(len(text)))
 		}
-		var wrongType *json.UnmarshalTypeError
-		if errors.As(err, &wrongType) {
+		if wrongType, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 			return fmt.Errorf("%s: a %s where it must be %s; mend it or copy the model again", wrongType.Field, wrongType.Value, wrongType.Type)
 		}
 		return fmt.Errorf("%s; mend it or copy the model again", strings.TrimPrefix(oneLine(err), "json: "))
@@ -210,8 +209,7 @@ func fileError(name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: %w; a model's folder holds %s and %s", name, fs.ErrNotExist, configFile, weightsFile)
 	}
-	var pathError *fs.PathError
-	if errors.As(err, &pathError) {
+	if pathError, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pathError.Err
 	}
 	return fmt.Errorf("%s: %w", name, err)

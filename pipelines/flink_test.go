@@ -138,8 +138,7 @@ func start(t *testing.T, program string, args ...string) *job {
 func (j *job) wait(t *testing.T) (stdout, stderr string, status int) {
 	t.Helper()
 	err := j.cmd.Wait()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
+	if _, ended := errors.AsType[*exec.ExitError](err); err != nil && !ended {
 		t.Fatal(err)
 	}
 	return j.stdout.String(), j.stderr.String(), j.cmd.ProcessState.ExitCode()

@@ -326,8 +326,8 @@ func (o *options) label(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() {
-		var status *cli.Status
-		if lost := unlock(); errors.Is(lost, store.ErrLost) && (err == nil || errors.As(err, &status)) {
+		_, status := errors.AsType[*cli.Status](err)
+		if lost := unlock(); errors.Is(lost, store.ErrLost) && (err == nil || status) {
 			err = lost
 		}
 	}()

@@ -274,9 +274,8 @@ func (e *Engine[I, O]) run(batch []waiting[I, O]) {
 	}
 	begin := time.Now()
 	outs, err := e.handle(items)
-	var each ItemErrors
-	if (err == nil || errors.As(err, &each)) && len(outs) != len(items) {
-		each, err = nil, fmt.Errorf("inference: %d outputs for a batch of %d: the handler's Run must return one an item", len(outs), len(items))
+	if _, each := errors.AsType[ItemErrors](err); (err == nil || each) && len(outs) != len(items) {
+		err = fmt.Errorf("inference: %d outputs for a batch of %d: the handler's Run must return one an item", len(outs), len(items))
 	}
 	if errors.Is(err, model.ErrOutOfMemory) && len(batch) > 1 {
 		e.shrink(batch)
@@ -285,7 +284,7 @@ func (e *Engine[I, O]) run(batch []waiting[I, O]) {
 		e.run(batch[half:])
 		return
 	}
-	if p := (*pipe.Panic)(nil); errors.As(err, &p) {
+	if _, ok := errors.AsType[*pipe.Panic](err); ok {
 		err = fmt.Errorf("inference: batch of %d: %w", len(batch), err)
 	}
 	e.finish(batch, outs, err, time.Since(begin))
@@ -348,8 +347,7 @@ func (e *Engine[I, O]) shrink(batch []waiting[I, O]) {
 func (e *Engine[I, O]) finish(batch []waiting[I, O], outs []O, err error, took time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var each ItemErrors
-	single := errors.As(err, &each)
+	each, single := errors.AsType[ItemErrors](err)
 	cause := func(i int) error {
 		if single {
 			return each[i]

@@ -147,8 +147,7 @@ func errGS(uri string, err error) error {
 
 // statusOf is the HTTP status of the client's error, or 0.
 func statusOf(err error) int {
-	var e *googleapi.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*googleapi.Error](err); ok {
 		return e.Code
 	}
 	return 0

@@ -24,12 +24,9 @@ type local struct{ tempDir string }
 
 // localError says uri and the cause, without the system call's name.
 func localError(uri string, err error) error {
-	var path *fs.PathError
-	var link *os.LinkError
-	switch {
-	case errors.As(err, &path):
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		err = path.Err
-	case errors.As(err, &link):
+	} else if link, ok := errors.AsType[*os.LinkError](err); ok {
 		err = link.Err
 	}
 	if impossibleName(err) {

@@ -80,8 +80,7 @@ func Report(w io.Writer, err error) int {
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return 0
 	}
-	var s *Status
-	if errors.As(err, &s) {
+	if s, ok := errors.AsType[*Status](err); ok {
 		if s.Err != nil {
 			fmt.Fprintln(w, Line(err))
 		}

@@ -181,8 +181,8 @@ func TestPanic(t *testing.T) {
 	if errs[0] != nil || errs[2] != nil {
 		t.Errorf("errors beside the panic: %v", errs)
 	}
-	var caught *Panic
-	if !errors.As(errs[1], &caught) || !errors.Is(errs[1], errTest) {
+	caught, ok := errors.AsType[*Panic](errs[1])
+	if !ok || !errors.Is(errs[1], errTest) {
 		t.Fatalf("got %v, want a *Panic that wraps its value", errs[1])
 	}
 	if got, want := errs[1].Error(), "pipe: element 1: panic: boom line 2: test (pipe_test.go:"; !strings.HasPrefix(got, want) {
