@@ -45,7 +45,7 @@ func TestREADMEQuotes(t *testing.T) {
 	plain := func(s string) string { return varies.ReplaceAllString(verb.ReplaceAllString(s, "…"), "…") }
 	said := plain(sources.String())
 	quotes := 0
-	for _, row := range strings.Split(section, "\n") {
+	for row := range strings.SplitSeq(section, "\n") {
 		cells := strings.Split(row, "|")
 		if len(cells) < 4 {
 			continue

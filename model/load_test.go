@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -268,9 +269,7 @@ func TestLoadErrors(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			files := fstest.MapFS{}
-			for n, f := range good {
-				files[n] = f
-			}
+			maps.Copy(files, good)
 			tc.change(files)
 			w, err := Load(files)
 			checkError(t, err, tc.want)

@@ -212,7 +212,7 @@ func (c *Config) isClass(label string) bool {
 // many.
 func (c *Config) classNames() string {
 	const many = 40
-	names := append([]string(nil), c.Classes...)
+	names := slices.Clone(c.Classes)
 	for _, l := range c.FullClasses {
 		if !slices.Contains(names, l) {
 			names = append(names, l)

@@ -1,6 +1,7 @@
 package runners
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,9 +57,7 @@ func TestWorkerGPU(t *testing.T) {
 			for _, name := range filled {
 				all[name] = ""
 			}
-			for name, value := range c.flags {
-				all[name] = value
-			}
+			maps.Copy(all, c.flags)
 			set(t, all)
 			err := Check()
 			if c.err == "" && err != nil || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {

@@ -370,7 +370,7 @@ func Cause(text string) string {
 		return strings.TrimSpace(text)
 	}
 	last := ""
-	for _, line := range strings.Split(text, "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		trimmed := strings.TrimSpace(line)
 		if strings.HasPrefix(trimmed, "Full error:") || strings.HasPrefix(trimmed, "goroutine ") {
 			break

@@ -223,11 +223,7 @@ func (r *reader) take(n int) []byte {
 }
 
 func (r *reader) bytes() []byte {
-	v := r.take(r.count(1))
-	if len(v) == 0 {
-		return nil
-	}
-	return append([]byte(nil), v...)
+	return append([]byte(nil), r.take(r.count(1))...) // nil for none
 }
 
 func (r *reader) document() Document {

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -112,7 +113,7 @@ func TestScoreAll(t *testing.T) {
 			t.Fatalf("probability %d: got %v, want %v", i, got[i], want[i])
 		}
 	}
-	batches[3].GroupEnd = append([]uint32(nil), batches[3].GroupEnd...)
+	batches[3].GroupEnd = slices.Clone(batches[3].GroupEnd)
 	batches[3].GroupEnd[69*model.Groups] = 1 << 20
 	if err := s.ScoreAll(context.Background(), batches, got); err == nil || !strings.HasPrefix(err.Error(), "cpu: batch: line 69:") {
 		t.Errorf("error = %v, want one of line 69", err)

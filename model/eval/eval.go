@@ -6,6 +6,8 @@
 // were added.
 package eval
 
+import "slices"
+
 // Counts is a confusion matrix over lines. It is not safe for concurrent use:
 // give each goroutine its own and Merge them.
 type Counts struct {
@@ -95,7 +97,7 @@ func (c *Counts) Report() *Report {
 		cl.Recall = ratio(cl.Correct, cl.Gold)
 		cl.F1 = ratio(2*cl.Correct, cl.Predicted+cl.Gold)
 		r.Classes[i] = cl
-		r.Confusion[i] = append([]int64(nil), c.N[i*k:(i+1)*k]...)
+		r.Confusion[i] = slices.Clone(c.N[i*k : (i+1)*k])
 		r.Lines += cl.Gold
 		correct += cl.Correct
 		predicted += cl.Predicted

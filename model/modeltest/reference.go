@@ -3,6 +3,7 @@ package modeltest
 import (
 	"context"
 	"math"
+	"slices"
 
 	"github.com/linnet-ml/linnet/model"
 )
@@ -51,12 +52,12 @@ func (r *Reference) window(b *model.Batch, window model.ContextWindow) [][]float
 		backward := reversed(r.lstm(&w.Layers[i].Backward, reversed(states)))
 		states = nil
 		for t := range x {
-			states = append(states, append(append([]float64{}, forward[t]...), backward[t]...))
+			states = append(states, slices.Concat(forward[t], backward[t]))
 		}
 	}
 	var probs [][]float64
 	for t := range x {
-		logits := product(append(append([]float64{}, states[t]...), x[t]...), w.OutputWeights, w.OutputBias)
+		logits := product(slices.Concat(states[t], x[t]), w.OutputWeights, w.OutputBias)
 		n := len(c.Classes)
 		probs = append(probs, append(softmax(logits[:n]), softmax(logits[n:])...))
 	}
@@ -140,9 +141,7 @@ func softmax(logits []float64) []float64 {
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
 func reversed[T any](x []T) []T {
-	y := make([]T, len(x))
-	for i, v := range x {
-		y[len(x)-1-i] = v
-	}
+	y := slices.Clone(x)
+	slices.Reverse(y)
 	return y
 }

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,7 +65,7 @@ func TestCompareSums(t *testing.T) {
 			t.Fatalf("number %d, %g, is none of float32", i, v)
 		}
 	}
-	wrong := append([]float32{}, right...)
+	wrong := slices.Clone(right)
 	wrong[len(wrong)-1] += 1. / 512
 	cases := map[string]struct {
 		sum     float32

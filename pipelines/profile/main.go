@@ -96,7 +96,7 @@ func run(ctx context.Context) error {
 // check finds wrong use.
 func (o *options) check() error {
 	o.input = input.Split(o.input...)
-	for _, text := range strings.Split(o.batches, ",") {
+	for text := range strings.SplitSeq(o.batches, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(text))
 		if err != nil || n < 1 || n > 1<<20 {
 			return cli.Usagef("--batch_sizes=%s: %q is none; a batch has 1 to 1,048,576 samples", o.batches, text)

@@ -503,7 +503,7 @@ func TestHTMLInBrowser(t *testing.T) {
 
 	// The second gets another label, with the two lines below it; then one
 	// more, which is taken back.
-	labels := append([]string(nil), c.labels...)
+	labels := slices.Clone(c.labels)
 	k := 0
 	for c.lines[k] != Lines(c.table.Text)[at] {
 		k++

@@ -95,7 +95,7 @@ func TestWriteBrat(t *testing.T) {
 			var parts []string
 			ink := 0
 			end := chars[want[i].Start]
-			for _, f := range strings.Split(m[3], ";") {
+			for f := range strings.SplitSeq(m[3], ";") {
 				var a, b int
 				if n, err := fmt.Sscanf(f, "%d %d", &a, &b); n != 2 || err != nil || a < end || b <= a || b > chars[want[i].End] {
 					t.Fatalf("annotation %d: fragment %q after %d", i, f, end)
@@ -388,7 +388,7 @@ func FuzzFormats(f *testing.F) {
 		if out := WriteJSONL(table, d.Spans, true); !json.Valid(out) {
 			t.Fatalf("not JSON: %q", out)
 		}
-		for _, line := range strings.Split(strings.TrimSuffix(string(WriteBrat(d.Text, d.Spans)), "\n"), "\n") {
+		for line := range strings.SplitSeq(strings.TrimSuffix(string(WriteBrat(d.Text, d.Spans)), "\n"), "\n") {
 			if line != "" && (!IsBrat([]byte(line)) || strings.IndexFunc(line, pythonBreak) >= 0 || strings.TrimRightFunc(line, unicode.IsSpace) != line) {
 				t.Fatalf("not a line of brat: %q", line)
 			}
