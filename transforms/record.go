@@ -221,7 +221,7 @@ func Merge(ctx context.Context, output string) error {
 	if err := Gather(ctx, output); err != nil {
 		return err
 	}
-	return Clean(ctx, output)
+	return clean(ctx, output)
 }
 
 // Gather writes the records into the two files that people read: Done records
@@ -240,9 +240,9 @@ func Gather(ctx context.Context, output string) error {
 	return o.writeIndex(ctx, &index)
 }
 
-// Clean removes the temporary files, of which there are some after a run that
+// clean removes the temporary files, of which there are some after a run that
 // was killed, and their folder where it holds nothing else.
-func Clean(ctx context.Context, output string) error {
+func clean(ctx context.Context, output string) error {
 	temp := store.Join(output, TempFolder)
 	st, err := store.For(ctx, temp)
 	if err != nil {
