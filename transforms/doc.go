@@ -17,7 +17,6 @@ package transforms
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/window"
@@ -44,13 +43,4 @@ func logf(ctx context.Context, verbosity, level int, format string, args ...any)
 	if verbosity >= level {
 		log.Infof(ctx, "linnet: "+format, args...)
 	}
-}
-
-// fatal marks an error that fails the bundle, so that the launcher finds it in
-// whatever a runner wraps around it.
-func fatal(stage string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("linnet: %s: %w", stage, err)
 }

@@ -28,15 +28,16 @@ type featurizeFn struct {
 }
 
 func (f *featurizeFn) Setup() error {
+	progress := ProgressOf(f.Options.Run)
 	f.inputSize = f.Options.InputSize
 	if f.inputSize == 0 {
 		w, err := bundled.Weights()
 		if err != nil {
-			return fatal("featurize", err)
+			return progress.fail("featurize", err)
 		}
 		f.inputSize = w.Config.InputSize
 	}
-	f.stage = newStage("featurize", ProgressOf(f.Options.Run), f.Options.inFlight()/2, f.featurize, pipe.New)
+	f.stage = newStage("featurize", progress, f.Options.inFlight()/2, f.featurize, pipe.New)
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -83,11 +84,7 @@ func (x *index) page() []byte {
 		}
 	}
 	slices.SortFunc(docs, func(a, b indexed) int { return strings.Compare(a.path, b.path) })
-	columns := make([]string, 0, len(labels))
-	for label := range labels {
-		columns = append(columns, label)
-	}
-	slices.Sort(columns)
+	columns := slices.Sorted(maps.Keys(labels))
 
 	var out bytes.Buffer
 	sum := sha256.Sum256([]byte(indexStyle))

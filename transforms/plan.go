@@ -32,7 +32,7 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 	read := &readFn{Options: opts}
 	read.Setup()
 	read.stage.begin()
-	predict := &predictFn{Options: opts, model: m, classes: m.classes}
+	predict := &predictFn{Options: opts, model: m}
 	plan := new(Planned)
 	var tried int64 // lines
 	var took time.Duration

@@ -42,7 +42,6 @@ type predictFn struct {
 	Options  Options
 	model    *Model
 	progress *Progress
-	classes  []string
 	other    string // class of lines that nobody can read
 	queue    *inference.Queue[job[Document], windowItem, scored]
 }
@@ -61,11 +60,10 @@ func (f *predictFn) setup(ctx context.Context) error {
 	if f.Options.ModelHash != "" && m.Hash != f.Options.ModelHash {
 		return fmt.Errorf("the model at %s is not the one that the run began with; start the run again", f.Options.modelName())
 	}
-	f.classes = m.classes
 	if f.Options.WindowSize > 0 && f.Options.PredictionStride > f.Options.WindowSize {
 		return errors.New("prediction_stride is larger than window_size, so lines would stay without a label")
 	}
-	if slices.Contains(f.classes, m.Config.OtherClass) {
+	if slices.Contains(m.classes, m.Config.OtherClass) {
 		f.other = m.Config.OtherClass
 	}
 	engine, err := m.engine(ctx, &f.Options)
@@ -129,11 +127,12 @@ func (f *predictFn) emitter(ctx context.Context, emit func(beam.EventTime, Label
 
 // decode labels the rows of d from the probabilities of its windows.
 func (f *predictFn) decode(d *Document, outs [][]float32) (Labelled, error) {
-	l := Labelled{Document: *d, Classes: f.classes, Other: f.other}
-	l.Probs = model.Average(len(l.Rows), f.windows(len(l.Rows)), outs, len(f.classes))
+	k := len(f.model.classes)
+	l := Labelled{Document: *d, Classes: f.model.classes, Other: f.other}
+	l.Probs = model.Average(len(l.Rows), f.windows(len(l.Rows)), outs, k)
 	l.Labels = make([]uint16, len(l.Rows))
 	for i := range l.Labels {
-		probs := l.Probs[i*len(f.classes) : (i+1)*len(f.classes)]
+		probs := l.Probs[i*k : (i+1)*k]
 		best := argmax(probs)
 		if !(probs[best] >= 0) { // numbers of a model that are finite, and too large to reckon with
 			return l, fmt.Errorf("the model at %s gives %v where a probability should be; it is damaged or its training diverged: train it again", f.Options.modelName(), probs[best])
@@ -151,10 +150,10 @@ const maxCovered = 1 << 28
 func (f *predictFn) fits(d *Document) *Rejection {
 	size, stride := f.windowing()
 	n := model.Covered(len(d.Rows), size, stride)
-	if n <= maxCovered/len(f.classes) {
+	if n <= maxCovered/len(f.model.classes) {
 		return nil
 	}
-	return d.reject("predict", fmt.Errorf("%d lines in windows of %d, with %d probabilities each, take too much memory; choose a larger --prediction_stride, or split the document", n, size, len(f.classes)))
+	return d.reject("predict", fmt.Errorf("%d lines in windows of %d, with %d probabilities each, take too much memory; choose a larger --prediction_stride, or split the document", n, size, len(f.model.classes)))
 }
 
 // windowing is the size of windows and the rows from one to the next, by

@@ -1,6 +1,7 @@
 package transforms
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,10 +31,7 @@ var runs sync.Map // Options.Run → *Progress
 
 // ProgressOf is the Progress of a run, made when it is first asked for.
 func ProgressOf(run string) *Progress {
-	p, ok := runs.Load(run)
-	if !ok {
-		p, _ = runs.LoadOrStore(run, new(Progress))
-	}
+	p, _ := runs.LoadOrStore(run, new(Progress))
 	return p.(*Progress)
 }
 
@@ -77,19 +75,13 @@ func (p *Progress) Noted() string {
 
 // bundles is the number of bundles that a stage has in hand in this process.
 func (p *Progress) bundles(stage string) *atomic.Int64 {
-	n, ok := p.stages.Load(stage)
-	if !ok {
-		n, _ = p.stages.LoadOrStore(stage, new(atomic.Int64))
-	}
+	n, _ := p.stages.LoadOrStore(stage, new(atomic.Int64))
 	return n.(*atomic.Int64)
 }
 
 // spend is the time, in ns, that a stage worked in this process.
 func (p *Progress) spend(stage string) *atomic.Int64 {
-	n, ok := p.spent.Load(stage)
-	if !ok {
-		n, _ = p.spent.LoadOrStore(stage, new(atomic.Int64))
-	}
+	n, _ := p.spent.LoadOrStore(stage, new(atomic.Int64))
 	return n.(*atomic.Int64)
 }
 
@@ -103,12 +95,13 @@ func (p *Progress) Spent(stage string) time.Duration {
 	return time.Duration(p.spend(stage).Load())
 }
 
-// fail keeps err, marks it for the launcher of another process, and returns it.
+// fail keeps err, which fails a bundle, marks it so that a launcher in another
+// process finds it in whatever a runner wraps around it, and returns it.
 func (p *Progress) fail(stage string, err error) error {
 	if err == nil {
 		return nil
 	}
-	err = fatal(stage, err)
+	err = fmt.Errorf("linnet: %s: %w", stage, err)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err == nil {

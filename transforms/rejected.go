@@ -97,10 +97,7 @@ func (f *rejectFn) write(ctx context.Context, r Rejection) (*struct{}, *Rejectio
 	if badName(err) { // it is too long, say; its hash never is
 		err = st.Write(ctx, o.rejectedPath(hashed(string(r.Name))), data)
 	}
-	if err != nil {
-		return nil, nil, err
-	}
-	return nil, nil, nil
+	return nil, nil, err
 }
 
 // Settle ends a run that read all of set: records of rejections go that earlier

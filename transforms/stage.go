@@ -71,13 +71,13 @@ func (s *stage[I, O]) begin() {
 
 func (s *stage[I, O]) push(ctx context.Context, t beam.EventTime, in I, size int64,
 	emit func(beam.EventTime, *O), reject func(beam.EventTime, Rejection)) error {
-	return s.progress.fail(s.name, s.pipe.Push(ctx, job[I]{t, in}, size, s.emitter(ctx, emit, reject)))
+	return s.progress.fail(s.name, s.pipe.Push(ctx, job[I]{t, in}, size, s.emitter(emit, reject)))
 }
 
 // drain is for FinishBundle.
 func (s *stage[I, O]) drain(ctx context.Context,
 	emit func(beam.EventTime, *O), reject func(beam.EventTime, Rejection)) error {
-	err := s.pipe.Drain(ctx, s.emitter(ctx, emit, reject))
+	err := s.pipe.Drain(ctx, s.emitter(emit, reject))
 	if err == nil {
 		s.inside = false
 		s.progress.bundles(s.name).Add(-1)
@@ -93,8 +93,7 @@ func (s *stage[I, O]) end(ctx context.Context) {
 	}
 }
 
-func (s *stage[I, O]) emitter(ctx context.Context,
-	emit func(beam.EventTime, *O), reject func(beam.EventTime, Rejection)) func(outcome[O], error) error {
+func (s *stage[I, O]) emitter(emit func(beam.EventTime, *O), reject func(beam.EventTime, Rejection)) func(outcome[O], error) error {
 	return func(o outcome[O], err error) error {
 		switch {
 		case err != nil:

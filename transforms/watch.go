@@ -128,10 +128,7 @@ const never = math.MaxInt64
 var watches sync.Map // Options.Run → *watched
 
 func watchedOf(run string) *watched {
-	w, ok := watches.Load(run)
-	if !ok {
-		w, _ = watches.LoadOrStore(run, newWatched())
-	}
+	w, _ := watches.LoadOrStore(run, newWatched())
 	return w.(*watched)
 }
 
