@@ -14,7 +14,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,6 +30,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/fsouza/fake-gcs-server/fakestorage"
 
+	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
 	"github.com/linnet-ml/linnet/runners"
 	"github.com/linnet-ml/linnet/transforms"
 )
@@ -367,20 +367,14 @@ func TestEvaluate(t *testing.T) {
 // TestGS has workers read from, and write to, buckets, with a model of a third:
 // it is fetched once a worker.
 func TestGS(t *testing.T) {
-	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "out"})
+	server := clitest.Storage(t, "out")
 	var fetched atomic.Int64
-	listener := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	host := clitest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("alt") == "media" && strings.Contains(r.URL.Path, "weights.safetensors") {
 			fetched.Add(1)
 		}
 		server.HTTPHandler().ServeHTTP(w, r)
 	}))
-	defer listener.Close()
-	host := strings.TrimPrefix(listener.URL, "http://")
 	t.Setenv("STORAGE_EMULATOR_HOST", host)
 	put := func(bucket, name string, data []byte) {
 		server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: bucket, Name: name}, Content: data})

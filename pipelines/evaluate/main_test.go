@@ -1,41 +1,34 @@
 package main
 
 import (
-	"net/http/httptest"
 	"os"
 	"path"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/fsouza/fake-gcs-server/fakestorage"
+	"github.com/rogpeppe/go-internal/testscript"
+
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
 	"github.com/linnet-ml/linnet/transforms"
-	"github.com/rogpeppe/go-internal/testscript"
 )
 
 // TestMain lets the test's own binary be the command evaluate.
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"evaluate": main}) }
 
 func TestScripts(t *testing.T) {
-	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "lab"})
-	listener := httptest.NewServer(server.HTTPHandler())
-	// Scripts run in parallel, after this function is through.
-	t.Cleanup(listener.Close)
+	server := clitest.Storage(t, "lab")
+	host := clitest.Serve(t, server.HTTPHandler())
 	setup := func(env *testscript.Env) error {
-		env.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(listener.URL, "http://"))
+		env.Setenv("STORAGE_EMULATOR_HOST", host)
 		return testdata(env)
 	}
 	testscript.Run(t, testscript.Params{
 		Dir:           "testdata/script",
 		UpdateScripts: os.Getenv("LINNET_UPDATE") != "", // goldens, with a new Beam
 		Setup:         setup,
-		Cmds: clitest.With("evaluating ", map[string]func(ts *testscript.TestScript, neg bool, args []string){
+		Cmds: clitest.Commands("evaluating ", map[string]clitest.Command{
 			"golden": golden, "alike": alike, "page": wellFormed,
 			"objects": func(ts *testscript.TestScript, neg bool, args []string) { objects(ts, server, args) },
 		}),

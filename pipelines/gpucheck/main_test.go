@@ -4,14 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/fsouza/fake-gcs-server/fakestorage"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/linnet-ml/linnet/model"
@@ -35,7 +33,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		UpdateScripts: os.Getenv("LINNET_UPDATE") != "", // goldens, with a new Beam
-		Cmds:          clitest.Commands("asking "),
+		Cmds:          clitest.Commands("asking ", nil),
 	})
 }
 
@@ -105,14 +103,8 @@ func TestCheckLSTM(t *testing.T) {
 // bucket is a gs:// prefix on a server of this test.
 func bucket(t *testing.T) string {
 	t.Helper()
-	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "b"})
-	listener := httptest.NewServer(server.HTTPHandler())
-	t.Cleanup(listener.Close)
-	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(listener.URL, "http://"))
+	server := clitest.Storage(t, "b")
+	t.Setenv("STORAGE_EMULATOR_HOST", clitest.Serve(t, server.HTTPHandler()))
 	return "gs://b/checks"
 }
 

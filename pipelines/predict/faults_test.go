@@ -26,6 +26,7 @@ import (
 
 	"github.com/fsouza/fake-gcs-server/fakestorage"
 
+	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
 	"github.com/linnet-ml/linnet/transforms"
 )
 
@@ -400,22 +401,16 @@ func (w *weather) ServeHTTP(rw http.ResponseWriter, req *http.Request) {
 // after 9 s all the same, and a second ctrl-C at once. The bounds leave room for
 // a busy machine.
 func TestStuckStorage(t *testing.T) {
-	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "out"})
+	server := clitest.Storage(t, "out")
 	var writes atomic.Int64
 	over := make(chan struct{})
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	t.Setenv("STORAGE_EMULATOR_HOST", clitest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Method != http.MethodGet && writes.Add(1) > 10 {
 			<-over
 		}
 		server.HTTPHandler().ServeHTTP(w, req)
-	}))
-	t.Cleanup(front.Close)
+	})))
 	t.Cleanup(func() { close(over) })
-	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(front.URL, "http://"))
 	in := manyDocuments(t, 20)
 	for i, c := range []struct {
 		signal os.Signal
@@ -453,21 +448,11 @@ func TestStuckStorage(t *testing.T) {
 
 // TestStorageWeather reads from and writes to slow and failing storage.
 func TestStorageWeather(t *testing.T) {
-	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	backend := httptest.NewServer(server.HTTPHandler())
-	t.Cleanup(backend.Close)
-	to, err := url.Parse(backend.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := clitest.Storage(t, "out")
+	to := &url.URL{Scheme: "http", Host: clitest.Serve(t, server.HTTPHandler())}
 	w := &weather{next: httputil.NewSingleHostReverseProxy(to), random: rand.New(rand.NewPCG(*faultSeed, 9))}
 	w.writes.Store(-1)
-	front := httptest.NewServer(w)
-	t.Cleanup(front.Close)
-	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(front.URL, "http://"))
+	t.Setenv("STORAGE_EMULATOR_HOST", clitest.Serve(t, w))
 	in := manyDocuments(t, 60)
 	entries, err := os.ReadDir(in)
 	if err != nil {
@@ -480,7 +465,6 @@ func TestStorageWeather(t *testing.T) {
 		}
 		server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "in", Name: "docs/" + e.Name()}, Content: data})
 	}
-	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "out"})
 	d := disturb(t, in)
 	check := func(prefix string, all bool) {
 		t.Helper()
@@ -537,7 +521,7 @@ func TestStorageWeather(t *testing.T) {
 		w.writes.Store(-1)
 		// The lock could not be removed; it is free when it was not renewed for 5
 		// minutes.
-		req, err := http.NewRequest(http.MethodDelete, backend.URL+"/storage/v1/b/out/o/"+url.PathEscape(prefix+"/"+transforms.LockFile), nil)
+		req, err := http.NewRequest(http.MethodDelete, to.String()+"/storage/v1/b/out/o/"+url.PathEscape(prefix+"/"+transforms.LockFile), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

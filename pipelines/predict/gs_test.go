@@ -2,7 +2,6 @@ package main
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,23 +10,18 @@ import (
 
 	"github.com/fsouza/fake-gcs-server/fakestorage"
 
+	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
 	"github.com/linnet-ml/linnet/transforms"
 )
 
 // TestGS labels documents of one bucket into another, with a model of a third,
 // and compares the result with that of local files.
 func TestGS(t *testing.T) {
-	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener := httptest.NewServer(server.HTTPHandler())
-	t.Cleanup(listener.Close)
-	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(listener.URL, "http://"))
+	server := clitest.Storage(t, "out")
+	t.Setenv("STORAGE_EMULATOR_HOST", clitest.Serve(t, server.HTTPHandler()))
 	put := func(bucket, name string, data []byte) {
 		server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: bucket, Name: name}, Content: data})
 	}
-	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "out"})
 	in := t.TempDir()
 	for name, text := range map[string]string{
 		"a.txt": "Agaricus \xff nov.\n", "sub/b.txt.ann": "[@Boletus#Nomenclature*]\nPileus\n", "sub/deep/c.txt": "x\r\ny",
@@ -109,13 +103,9 @@ func TestGS(t *testing.T) {
 // TestGSLockLost has another run take the lock in mid-run: what is done stays, and
 // the end is an error.
 func TestGSLockLost(t *testing.T) {
-	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "out"})
+	server := clitest.Storage(t, "out")
 	var once sync.Once
-	listener := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	t.Setenv("STORAGE_EMULATOR_HOST", clitest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if strings.Contains(req.URL.String(), transforms.DoneFolder) {
 			once.Do(func() {
 				server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "out", Name: "o/" + transforms.LockFile}, Content: []byte("process 2 on elsewhere\n")})
@@ -126,9 +116,7 @@ func TestGSLockLost(t *testing.T) {
 			return
 		}
 		server.HTTPHandler().ServeHTTP(w, req)
-	}))
-	t.Cleanup(listener.Close)
-	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(listener.URL, "http://"))
+	})))
 	_, stderr, status := predict(t, "--input="+manyDocuments(t, 2), "--output=gs://out/o", "--verbosity=0")
 	if status != 1 || !strings.HasPrefix(stderr, "linnet: store: gs://out/o/_lock: the lock was lost") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("exit status %d, %q; want 1 and a line about the lock", status, stderr)

@@ -43,7 +43,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("MODEL", bundled)
 			return err
 		},
-		Cmds: clitest.With("labelling ", map[string]func(ts *testscript.TestScript, neg bool, args []string){
+		Cmds: clitest.Commands("labelling ", map[string]clitest.Command{
 			"sametree":  sameTree,
 			"strip":     strip,
 			"truncate":  truncate,

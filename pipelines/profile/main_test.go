@@ -28,7 +28,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("SAMPLE", sample)
 			return err
 		},
-		Cmds: clitest.With("profiling ", map[string]func(ts *testscript.TestScript, neg bool, args []string){"agree": agree}),
+		Cmds: clitest.Commands("profiling ", map[string]clitest.Command{"agree": agree}),
 	})
 }
 

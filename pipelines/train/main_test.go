@@ -6,14 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/fsouza/fake-gcs-server/fakestorage"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/linnet-ml/linnet/model"
@@ -34,8 +32,18 @@ func TestScripts(t *testing.T) {
 			err := os.WriteFile(filepath.Join(env.WorkDir, "utf16.txt"), []byte("\xff\xfeA\x00g\x00"), 0o666)
 			return errors.Join(err, writeCorpus(filepath.Join(env.WorkDir, "corpus")))
 		},
-		Cmds: clitest.Commands(""),
+		Cmds: clitest.Commands("", nil),
 	})
+}
+
+// newCorpus is a folder with what writeCorpus writes.
+func newCorpus(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := writeCorpus(dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // writeCorpus writes four documents that a model can learn: 1.txt.ann …
@@ -83,10 +91,7 @@ func trainedOn(t *testing.T, input, validation string, more ...string) *model.We
 // TestBrat trains on the corpus as YEDDA and as brat's pairs, listed as a folder
 // and by patterns: it is one model.
 func TestBrat(t *testing.T) {
-	corpus, pairs := t.TempDir(), t.TempDir()
-	if err := writeCorpus(corpus); err != nil {
-		t.Fatal(err)
-	}
+	corpus, pairs := newCorpus(t), t.TempDir()
 	for i := 1; i <= 4; i++ {
 		src, err := os.ReadFile(filepath.Join(corpus, fmt.Sprintf("%d.txt.ann", i)))
 		if err != nil {
@@ -113,10 +118,7 @@ func TestFlags(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short leaves out what takes seconds")
 	}
-	corpus := t.TempDir()
-	if err := writeCorpus(corpus); err != nil {
-		t.Fatal(err)
-	}
+	corpus := newCorpus(t)
 	base := trained(t, corpus)
 	if again := trained(t, corpus); again.Hash() != base.Hash() {
 		t.Error("the same flags give two models")
@@ -153,21 +155,15 @@ func TestFlags(t *testing.T) {
 // TestSaveRefused saves a second model to a bucket that refuses its weights: no
 // half of both is left that loads, and the next save makes it whole.
 func TestSaveRefused(t *testing.T) {
-	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "out"})
+	server := clitest.Storage(t, "out")
 	refuse := ""
-	listener := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	t.Setenv("STORAGE_EMULATOR_HOST", clitest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if refuse != "" && strings.HasPrefix(r.URL.Path, "/upload/") && strings.HasSuffix(r.URL.Query().Get("name"), refuse) {
 			http.Error(w, "refused", http.StatusForbidden)
 			return
 		}
 		server.HTTPHandler().ServeHTTP(w, r)
-	}))
-	t.Cleanup(listener.Close)
-	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(listener.URL, "http://"))
+	})))
 
 	const to = "gs://out/model"
 	load := func() (*model.Weights, error) {

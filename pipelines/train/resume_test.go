@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"github.com/fsouza/fake-gcs-server/fakestorage"
 
 	"github.com/linnet-ml/linnet/model/train"
+	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
 )
 
 // medium is a training of some seconds' tenths and 100 steps and more.
@@ -80,10 +80,7 @@ func TestKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short leaves out what takes seconds")
 	}
-	corpus := t.TempDir()
-	if err := writeCorpus(corpus); err != nil {
-		t.Fatal(err)
-	}
+	corpus := newCorpus(t)
 	points := []struct {
 		name string
 		at   func(*train.State) bool
@@ -122,10 +119,7 @@ func TestKilled(t *testing.T) {
 // TestResumeRefuses resumes with other flags, other documents and a damaged
 // checkpoint.
 func TestResumeRefuses(t *testing.T) {
-	corpus := t.TempDir()
-	if err := writeCorpus(corpus); err != nil {
-		t.Fatal(err)
-	}
+	corpus := newCorpus(t)
 	out := filepath.Join(t.TempDir(), "model")
 	args := medium(corpus, out)
 	killAt(t, out, args, func(s *train.State) bool { return s.Step() > 3 })
@@ -165,10 +159,7 @@ func TestRunners(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short leaves out what takes seconds")
 	}
-	corpus := t.TempDir()
-	if err := writeCorpus(corpus); err != nil {
-		t.Fatal(err)
-	}
+	corpus := newCorpus(t)
 	trained := func(more ...string) []byte {
 		out := filepath.Join(t.TempDir(), "model")
 		w, _ := weightsOf(t, out, medium(corpus, out, append(more, "--epochs=3")...))
@@ -188,13 +179,8 @@ func TestRunners(t *testing.T) {
 		t.Error("two workers: other weights on prism than on direct")
 	}
 
-	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener := httptest.NewServer(server.HTTPHandler())
-	t.Cleanup(listener.Close)
-	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(listener.URL, "http://"))
+	server := clitest.Storage(t)
+	t.Setenv("STORAGE_EMULATOR_HOST", clitest.Serve(t, server.HTTPHandler()))
 	entries, err := os.ReadDir(corpus)
 	if err != nil {
 		t.Fatal(err)

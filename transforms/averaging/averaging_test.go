@@ -75,15 +75,14 @@ func distributed(t *testing.T, runner string, j *Job, list []Document, docs []tr
 	return w.Hash(), j.End(ctx)
 }
 
-// Workers come to the weights of Shares that were called by hand, whether they
-// read the documents themselves or not, and leave nothing behind.
-func TestRound(t *testing.T) {
-	list, docs := corpus(t)
+// byHand is the hash of a model that workers train by Shares called here.
+func byHand(t *testing.T, docs []train.Document, workers int) string {
+	t.Helper()
 	o := options(docs)
-	o.Distributed, o.RoundSteps = 2, 4
+	o.Distributed, o.RoundSteps = workers, 4
 	o.Round = func(ctx context.Context, r train.Round) error {
-		for i := range 2 {
-			s, err := train.Share(ctx, docs, r.State, i, 2, r.Steps, train.Machine{Cores: 1})
+		for i := range workers {
+			s, err := train.Share(ctx, docs, r.State, i, workers, r.Steps, train.Machine{Cores: 1})
 			if err := errors.Join(err, r.Merge(s)); err != nil {
 				return err
 			}
@@ -94,6 +93,14 @@ func TestRound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return w.Hash()
+}
+
+// Workers come to the weights of Shares that were called by hand, whether they
+// read the documents themselves or not, and leave nothing behind.
+func TestRound(t *testing.T) {
+	list, docs := corpus(t)
+	want := byHand(t, docs, 2)
 	for _, c := range []struct {
 		name, runner string
 		after        func()
@@ -107,7 +114,7 @@ func TestRound(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
-		if got != w.Hash() {
+		if got != want {
 			t.Errorf("%s: other weights than by hand", c.name)
 		}
 		left, err := os.ReadDir(string(j.Folder))

@@ -1,41 +1,43 @@
-// Package clitest has commands for the testscripts of the pipelines: status,
-// job and onehead.
+// Package clitest has what the tests of the pipelines share: commands for their
+// testscripts (status, job and onehead) and a stand-in for Google Cloud Storage.
 package clitest
 
 import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
+	"testing"
 
+	"github.com/fsouza/fake-gcs-server/fakestorage"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/bundled"
 )
 
+// Command is one of a testscript's.
+type Command = func(ts *testscript.TestScript, neg bool, args []string)
+
 // Commands are status, job and onehead, for a pipeline whose first words on standard
-// error begin with firstWords:
+// error begin with firstWords, and those of its own:
 //
 //	status 2 predict --format=pdf    runs it and wants that exit status
 //	job FILE                         writes the job that --dry_run printed to FILE,
 //	                                 less what changes from run to run
 //	onehead FOLDER                   writes the bundled model without full labels
-func Commands(firstWords string) map[string]func(ts *testscript.TestScript, neg bool, args []string) {
-	return map[string]func(ts *testscript.TestScript, neg bool, args []string){
+func Commands(firstWords string, own map[string]Command) map[string]Command {
+	all := map[string]Command{
 		"status":  func(ts *testscript.TestScript, _ bool, args []string) { status(ts, firstWords, args) },
 		"job":     job,
 		"onehead": oneHead,
 	}
-}
-
-// With is Commands and more of a pipeline's own.
-func With(firstWords string, own map[string]func(ts *testscript.TestScript, neg bool, args []string)) map[string]func(ts *testscript.TestScript, neg bool, args []string) {
-	all := Commands(firstWords)
 	maps.Copy(all, own)
 	return all
 }
@@ -107,4 +109,26 @@ func job(ts *testscript.TestScript, _ bool, args []string) {
 	out, err := json.MarshalIndent(whole, "", "  ")
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), append(out, '\n'), 0o666))
+}
+
+// Storage is a stand-in for Google Cloud Storage with these buckets. It answers
+// where its HTTPHandler is served.
+func Storage(t *testing.T, buckets ...string) *fakestorage.Server {
+	t.Helper()
+	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range buckets {
+		server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: name})
+	}
+	return server
+}
+
+// Serve serves h until the test ends, and returns the address, as
+// STORAGE_EMULATOR_HOST takes it.
+func Serve(t *testing.T, h http.Handler) string {
+	listener := httptest.NewServer(h)
+	t.Cleanup(listener.Close)
+	return listener.Listener.Addr().String()
 }
