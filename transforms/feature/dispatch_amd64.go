@@ -29,11 +29,11 @@ var (
 	_ = [1]int{}[unsafe.Offsetof(masks{}.cont)-32]
 )
 
-func (l *line) classifyVector(raw []byte) int {
+func (l *line) classifyVector(raw []byte) (wide bool) {
 	if len(raw) == 0 {
-		return 0
+		return false
 	}
-	return int(classifyAVX512(&raw[0], uintptr(len(raw)), &l.low[0], &l.masks[0].letter))
+	return classifyAVX512(&raw[0], uintptr(len(raw)), &l.low[0], &l.masks[0].letter) != 0
 }
 
 func (l *line) splitVector() {

@@ -6,7 +6,7 @@ const missing = "feature: no assembly in this build"
 
 func vectors() bool { return false }
 
-func (l *line) classifyVector([]byte) int { panic(missing) }
+func (l *line) classifyVector([]byte) bool { panic(missing) }
 
 func (l *line) splitVector() { panic(missing) }
 

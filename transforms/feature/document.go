@@ -10,7 +10,7 @@ import (
 
 // row is what the numbers of the document need to know of a line.
 type row struct {
-	norm      uint64 // key, then slot in document.lines
+	norm      uint64 // key, then slot in document.lines, then how many rows have it
 	first     uint64 // key, then slot in document.words
 	generaEnd uint32 // in part.genera
 	length    int32  // characters
@@ -119,7 +119,7 @@ func (d *document) room() (words, lines int) {
 }
 
 // count fills the tables, which get room for so many keys, all but the uses in
-// small letters. It replaces keys by slots.
+// small letters. It replaces keys by slots, and those of lines by their counts.
 func (d *document) count(words, lines int) {
 	d.words = slots(d.words, words)
 	d.lines = slots(d.lines, lines)
@@ -148,6 +148,11 @@ func (d *document) count(words, lines int) {
 			d.words[s].key = key
 			d.words[s].genus++
 			p.genera[i] = s
+		}
+	}
+	for i := range d.rows { // by itself, so that loads from afar go side by side
+		if r := &d.rows[i]; r.hasNorm {
+			r.norm = uint64(d.lines[r.norm].n)
 		}
 	}
 	var above []uint64 // slots of the genera of the row above
@@ -287,9 +292,8 @@ func (d *document) numbers(layout []float32, from, to int) {
 		o[deeperBelow] = float32(min(max(r.indent-below.indent, -20), 20)) / 10
 
 		if r.hasNorm {
-			count := int(d.lines[r.norm].n)
-			o[repeats] = log1p(count - 1)
-			o[repeated] = flag(count >= 3)
+			o[repeats] = log1p(int(r.norm) - 1)
+			o[repeated] = flag(r.norm >= 3)
 		}
 		if r.hasFirst {
 			w := &d.words[r.first]

@@ -4,7 +4,7 @@
 
 #include "textflag.h"
 
-// func classifyAVX512(raw *byte, n uintptr, low *byte, m *uint64) (done uintptr)
+// func classifyAVX512(raw *byte, n uintptr, low *byte, m *uint64) (wide uintptr)
 // Requires: AVX, AVX512BW, BMI2, CMOV
 TEXT ·classifyAVX512(SB), NOSPLIT, $0-40
 	MOVQ         raw+0(FP), AX
@@ -30,21 +30,22 @@ TEXT ·classifyAVX512(SB), NOSPLIT, $0-40
 	MOVL         $0x00000020, SI
 	VPBROADCASTB SI, Z8
 	XORQ         SI, SI
+	XORQ         DI, DI
 
 next:
-	MOVQ       CX, DI
-	SUBQ       SI, DI
-	JLE        all
-	MOVQ       $0x00000040, R8
-	CMPQ       DI, R8
-	CMOVQLT    DI, R8
-	MOVQ       $-1, DI
-	BZHIQ      R8, DI, DI
-	KMOVQ      DI, K1
+	MOVQ       CX, R8
+	SUBQ       SI, R8
+	JLE        done
+	MOVQ       $0x00000040, R9
+	CMPQ       R8, R9
+	CMOVQLT    R8, R9
+	MOVQ       $-1, R8
+	BZHIQ      R9, R8, R8
+	KMOVQ      R8, K1
 	VMOVDQU8.Z (AX)(SI*1), K1, Z9
 	VPMOVB2M   Z9, K2
-	KORTESTQ   K2, K2
-	JNE        done
+	KMOVQ      K2, R8
+	ORQ        R8, DI
 	VPSUBB     Z0, Z9, Z10
 	VPCMPUB    $0x01, Z5, Z10, K2
 	VPSUBB     Z1, Z9, Z10
@@ -64,16 +65,13 @@ next:
 	KMOVQ      K4, 8(BX)
 	KMOVQ      K5, 16(BX)
 	KMOVQ      K2, 24(BX)
-	MOVQ       $0x00000000, 32(BX)
+	MOVQ       R8, 32(BX)
 	ADDQ       $0x00000028, BX
 	ADDQ       $0x00000040, SI
 	JMP        next
 
-all:
-	MOVQ CX, SI
-
 done:
-	MOVQ SI, done+32(FP)
+	MOVQ DI, wide+32(FP)
 	VZEROUPPER
 	RET
 

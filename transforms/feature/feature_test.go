@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/kernel"
@@ -200,6 +201,36 @@ func TestLower(t *testing.T) {
 		if got := string(l.low[l.from:l.end]); got != c.lower {
 			t.Errorf("%q: got %q, want %q", c.text, got, c.lower)
 		}
+	}
+}
+
+// A line whose characters keep their places has the classes that one has whose
+// characters are taken one after the other.
+func TestClassify(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 4))
+	var got, want line
+	mended := 0
+	for range 20000 {
+		text := bytes.ReplaceAll(randomText(r, r.IntN(60), 5+r.IntN(40)), []byte("\n"), nil)
+		n := got.classify(text)
+		want.low, want.masks = make([]byte, len(got.low)), make([]masks, len(got.masks))
+		if end := want.classifyWide(text); n != end {
+			t.Fatalf("%q: got %d bytes, want %d", text, n, end)
+		}
+		if string(got.low[:n]) != string(want.low[:n]) || !slices.Equal(got.masks[:n/64+1], want.masks[:n/64+1]) {
+			t.Fatalf("%q: got %q with %x, want %q with %x", text, got.low[:n], got.masks[:n/64+1], want.low[:n], want.masks[:n/64+1])
+		}
+		for i, c := range want.orig {
+			if c < utf8.RuneSelf && got.orig[i] != c {
+				t.Fatalf("%q: byte %d: got %q, want %q", text, i, got.orig[i], c)
+			}
+		}
+		if got.wide && len(got.orig) == len(text) && (n == 0 || &got.orig[0] == &text[0]) {
+			mended++
+		}
+	}
+	if mended < 1000 {
+		t.Errorf("%d lines beyond ASCII kept their places", mended)
 	}
 }
 

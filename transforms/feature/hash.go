@@ -107,7 +107,7 @@ func (l *line) hashTokens(out []uint32) (wordEnd, pairEnd, affixEnd int) {
 	affix := pairEnd
 	if t.n > 0 && vectors() {
 		affix = l.hashVector(out, wordEnd, pairEnd)
-		if l.wide {
+		if l.wideLetters {
 			l.mendAffixes(out, pairEnd)
 		}
 		return wordEnd, pairEnd, affix

@@ -143,7 +143,7 @@ func (l *line) find(m *marks, words, genera []uint64) ([]uint64, []uint64) {
 		for x := letters & t.known[w] & free; x != 0; x &= x - 1 {
 			l.abbreviation(m, base+bits.TrailingZeros64(x))
 		}
-		if l.wide {
+		if l.wideLetters {
 			for x := letters; x != 0 && !m.measure; x &= x - 1 {
 				if p := bits.TrailingZeros64(x) & 63; runes[p] != end[p]-at[p] {
 					m.measure = l.hasMicrometre(base + p)

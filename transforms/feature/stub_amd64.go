@@ -4,12 +4,12 @@
 
 package feature
 
-// classifyAVX512 writes low and the masks of raw, which has n bytes, up to the
-// first 64 bytes that are not all ASCII, and returns how many bytes it did.
+// classifyAVX512 writes low and the masks of raw, which has n bytes, all that is
+// beyond ASCII as a continuation, and returns 0 where there is nothing of it.
 // It writes 64 bytes of low at a time.
 //
 //go:noescape
-func classifyAVX512(raw *byte, n uintptr, low *byte, m *uint64) (done uintptr)
+func classifyAVX512(raw *byte, n uintptr, low *byte, m *uint64) (wide uintptr)
 
 // splitAVX512 writes the tokens between from and end, at most 512 bytes from
 // the line's begin, and returns their number. It takes the bytes of a token for

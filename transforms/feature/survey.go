@@ -36,6 +36,7 @@ func NewSurvey(text []byte, rows []yedda.Line, inputSize, workers int) *Survey {
 	d.divide(rows, parts)
 	each(parts, func(p *part) { p.read(text, rows, d.rows, nil, s.inputSize); p.fold(0) })
 	d.count(d.distinct())
+	d.lines = nil
 	each(parts, func(p *part) {
 		d.countSmall(p)
 		*p = part{first: p.first, end: p.end, genera: p.genera}

@@ -88,10 +88,10 @@ type line struct {
 	low []byte
 	// orig has the ASCII characters of the line as they were, each where low
 	// has it.
-	orig   []byte
-	wide   bool // it has characters beyond ASCII
-	masks  []masks
-	tokens tokens
+	orig              []byte
+	wide, wideLetters bool // it has characters beyond ASCII, and letters among them
+	masks             []masks
+	tokens            tokens
 
 	length int  // characters of the whole trimmed line
 	indent int  // columns of white space before it; a form feed begins anew
@@ -168,47 +168,87 @@ func (l *line) classify(raw []byte) int {
 		l.low = make([]byte, lead+need+need/4)[lead:]
 		l.masks = make([]masks, len(l.low)/64+2)
 	}
-	l.orig, l.wide = raw, false
-	i := 0
+	l.orig, l.wideLetters = raw, false
 	if vectors() {
-		if i = l.classifyVector(raw); i < len(raw) {
-			clear(l.masks[i>>6 : need/64+2])
-			return l.classifyWide(raw, i)
-		}
+		l.wide = l.classifyVector(raw)
+	} else {
+		l.wide = l.classifyASCII(raw)
 	}
-	for i < len(raw) {
+	l.masks[(len(raw)+63)>>6] = masks{}
+	if l.wide && !l.mendClasses(raw) {
+		clear(l.masks[:need/64+2])
+		return l.classifyWide(raw)
+	}
+	return len(raw)
+}
+
+// classifyASCII is classify of ASCII. All other bytes stay as they are, marked as
+// continuations; wide reports whether there are any.
+func (l *line) classifyASCII(raw []byte) (wide bool) {
+	for i := 0; i < len(raw); {
 		m := &l.masks[i>>6]
 		*m = masks{}
 		low := l.low[i : i+64]
 		for s := uint(0); s < 64 && i < len(raw); s += 8 {
 			x, n := load(raw, i)
-			if x&highs != 0 {
-				clear(l.masks[i>>6+1 : need/64+2])
-				return l.classifyWide(raw, i)
-			}
-			lower, letters, digits, spaces, uppers := classes(x)
-			binary.LittleEndian.PutUint64(low[s:], lower)
+			high := x & highs
+			beyond := x & (high >> 7 * 0xff)
+			lower, letters, digits, spaces, uppers := classes(x ^ beyond)
+			binary.LittleEndian.PutUint64(low[s:], lower|beyond)
 			m.letter |= gather(letters) << s
 			m.digit |= gather(digits) << s
 			m.space |= gather(spaces) << s
 			m.upper |= gather(uppers) << s
+			m.cont |= gather(high) << s
+			wide = wide || high != 0
 			i += n
 		}
 	}
-	l.masks[(i+63)>>6] = masks{}
-	return i
+	return wide
 }
 
-// classifyWide goes on where raw is no longer ASCII. The masks from there on
-// are clear.
-func (l *line) classifyWide(raw []byte, i int) int {
+// mendClasses puts right what classifyASCII left of the characters beyond ASCII.
+// Where one of them does not take as many bytes in low as in raw it reports false,
+// and all is to be done anew.
+func (l *line) mendClasses(raw []byte) bool {
+	next := 0 // behind the last of them
+	for base := 0; base < len(raw); base += 64 {
+		for high := l.masks[base>>6].cont; high != 0; high &= high - 1 {
+			at := base + bits.TrailingZeros64(high)
+			if at < next {
+				continue
+			}
+			r, size := utf8.DecodeRune(raw[at:])
+			info := infoOf(r)
+			switch {
+			case r == utf8.RuneError, info.class == space, info.class == digit:
+				return false
+			case info.class == letter:
+				if utf8.RuneLen(info.lower) != size {
+					return false
+				}
+				utf8.EncodeRune(l.low[at:at+size], info.lower)
+				m := masks{letter: 1<<size - 1}
+				if info.upper {
+					m.upper = 1
+				}
+				l.mark(at, m)
+				l.wideLetters = true
+			}
+			l.masks[at>>6].cont &^= 1 << (at & 63)
+			next = at + size
+		}
+	}
+	return true
+}
+
+// classifyWide is classify of any text. The masks are clear.
+func (l *line) classifyWide(raw []byte) int {
 	if len(l.buf) < len(l.low) {
 		l.buf = make([]byte, len(l.low))
 	}
-	l.wide = true
-	low, orig, at := l.low, l.buf, i
-	copy(orig, raw[:i])
-	for i < len(raw) {
+	low, orig, at := l.low, l.buf, 0
+	for i := 0; i < len(raw); {
 		x, n := load(raw, i)
 		high := x & highs
 		if high != 0 {
@@ -239,6 +279,7 @@ func (l *line) classifyWide(raw []byte, i int) int {
 			n = utf8.EncodeRune(low[at:at+utf8.UTFMax], info.lower)
 			copy(orig[at:], low[at:at+n])
 			m.letter = 1<<n - 1
+			l.wideLetters = true
 			if info.upper {
 				m.upper = 1
 			}

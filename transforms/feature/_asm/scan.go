@@ -7,28 +7,28 @@ import (
 )
 
 func classify() {
-	TEXT("classifyAVX512", NOSPLIT, "func(raw *byte, n uintptr, low *byte, m *uint64) (done uintptr)")
-	Doc("classifyAVX512 writes low and the masks of raw, which has n bytes, up to the",
-		"first 64 bytes that are not all ASCII, and returns how many bytes it did.",
+	TEXT("classifyAVX512", NOSPLIT, "func(raw *byte, n uintptr, low *byte, m *uint64) (wide uintptr)")
+	Doc("classifyAVX512 writes low and the masks of raw, which has n bytes, all that is",
+		"beyond ASCII as a continuation, and returns 0 where there is nothing of it.",
 		"It writes 64 bytes of low at a time.")
 	Pragma("noescape")
 	raw, n, low, m := param("raw"), param("n"), param("low"), param("m")
 	a, lowerA, digit0 := everyByte('A'), everyByte('a'), everyByte('0')
 	tab, separator := everyByte('\t'), everyByte(0x1c)
 	n26, n10, n5, bit := everyByte(26), everyByte(10), everyByte(5), everyByte(0x20)
-	i := zero64()
+	i, wide := zero64(), zero64()
 	Label("next")
-	left, valid := GP64(), GP64()
+	left, valid, high := GP64(), GP64(), GP64()
 	MOVQ(n, left)
 	SUBQ(i, left)
-	JLE(LabelRef("all"))
+	JLE(LabelRef("done"))
 	lowBits(left, 64, valid)
 	KMOVQ(valid, K1)
 	x, t := ZMM(), ZMM()
 	VMOVDQU8_Z(Mem{Base: raw, Index: i, Scale: 1}, K1, x)
 	VPMOVB2M(x, K2)
-	KORTESTQ(K2, K2)
-	JNE(LabelRef("done"))
+	KMOVQ(K2, high)
+	ORQ(high, wide)
 	in := func(from, size VecVirtual, k Register) {
 		VPSUBB(from, x, t)
 		VPCMPUB(Imm(less), size, t, k)
@@ -47,14 +47,12 @@ func classify() {
 	KMOVQ(K4, Mem{Base: m, Disp: offMaskDigit})
 	KMOVQ(K5, Mem{Base: m, Disp: offMaskSpace})
 	KMOVQ(K2, Mem{Base: m, Disp: offMaskUpper})
-	MOVQ(U32(0), Mem{Base: m, Disp: offMaskCont})
+	MOVQ(high, Mem{Base: m, Disp: offMaskCont})
 	ADDQ(U32(masksSize), m)
 	ADDQ(U32(64), i)
 	JMP(LabelRef("next"))
-	Label("all")
-	MOVQ(n, i)
 	Label("done")
-	Store(i, ReturnIndex(0))
+	Store(wide, ReturnIndex(0))
 	VZEROUPPER()
 	RET()
 }
