@@ -170,6 +170,22 @@ func TestSpansOfTheSame(t *testing.T) {
 	}
 }
 
+// A class without gold spans has no part in the macro averages, one with a single
+// one a whole part; nothing at all gives zeros, never NaN.
+func TestSpansWithoutGold(t *testing.T) {
+	s := NewSpans([]string{"once", "never", "missed"})
+	s.Add([]int{0, 2, 2}, []int{0, 1, 1}, make([]bool, 3))
+	r := s.Report()
+	near(t, "exact macro F1", r.Exact.MacroF1, 1./2)
+	near(t, "overlap macro F1", r.Overlap.MacroF1, 1./2)
+	if c := r.Exact.Classes[1]; c.Predicted != 1 || c.Gold != 0 || c.F1 != 0 {
+		t.Errorf("class without gold: got %+v", c)
+	}
+	if _, err := json.Marshal(NewSpans([]string{"a"}).Report()); err != nil {
+		t.Errorf("report of nothing: %v", err)
+	}
+}
+
 func TestPercentile(t *testing.T) {
 	f := figures(t).Percentiles
 	slices.Sort(f.Values)

@@ -101,6 +101,10 @@ func TestParseBrat(t *testing.T) {
 	}
 	for ann, want := range map[string]string{
 		"T1\tX 0 3\t𝔄bc\nT2\tX\n":         "brat: line 2 is no annotation",
+		"T1\tX 0 3\n":                     "brat: line 1 is no annotation",
+		"Tx\tX 0 3\t𝔄bc\n":                "brat: line 1 is no annotation",
+		"T1\t 0 3\t𝔄bc\n":                 "brat: line 1 is no annotation",
+		"T1\tX 0\t𝔄bc\n":                  "brat: line 1 is no annotation",
 		"T1\tX 10 99\tfg\n":               "brat: line 1: 10 99 lies outside the text, which has 16 characters",
 		"T1\tX 0 4\t𝔄bc é\n":              "brat: line 1: its text is not what stands",
 		"T1\tX 0 4\té\n":                  "brat: line 1: its text is not what stands",

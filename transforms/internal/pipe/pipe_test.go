@@ -191,22 +191,41 @@ func TestPanic(t *testing.T) {
 	if !strings.Contains(caught.Stack, "TestPanic") {
 		t.Errorf("stack without the function that panicked:\n%s", caught.Stack)
 	}
+	// The runtime's frames of a panic of its own are not where it was raised.
+	var lines []string
+	if got, want := Catch(func() error { _ = lines[len(errs)]; return nil }).Error(), "with length 0 (pipe_test.go:"; !strings.Contains(got, want) {
+		t.Errorf("got %q, want …%q…", got, want)
+	}
 }
 
 var errTest = errors.New("test")
 
+// TestEmitFails has emit fail where Push waits for room, where Push finds an
+// element ready, and in Drain.
 func TestEmitFails(t *testing.T) {
-	p := New(0, func(_ context.Context, i int) (int, error) { return i, nil })
+	p := New(1, func(_ context.Context, i int) (int, error) { return i, nil })
+	pass := func(int, error) error { return nil }
 	fail := func(int, error) error { return errTest }
-	if err := p.Push(t.Context(), 0, 1, func(int, error) error { return nil }); err != nil {
-		t.Fatal(err)
+	push := func() error { return p.Push(t.Context(), 0, 1, fail) }
+	for where, f := range map[string]func() error{
+		"no room": func() error { p.limit = 1; return push() },
+		"ready":   func() error { p.limit = 10; return push() },
+		"Drain":   func() error { return p.Drain(t.Context(), fail) },
+	} {
+		for p.limit = 10; len(p.queue) == 0; { // or it was ready at once
+			if err := p.Push(t.Context(), 0, 1, pass); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-p.queue[0].done
+		if err := f(); !errors.Is(err, errTest) {
+			t.Errorf("%s: got %v, want emit's error", where, err)
+		}
+		p.Reset()
+		if p.inFlight != 0 || p.pushed != 0 {
+			t.Errorf("%s: %d bytes in flight and %d pushed after Reset", where, p.inFlight, p.pushed)
+		}
 	}
-	if len(p.queue) == 0 { // it was ready at once
-		p.Push(t.Context(), 0, 1, fail)
-	} else if err := p.Push(t.Context(), 1, 1, fail); !errors.Is(err, errTest) {
-		t.Errorf("got %v, want emit's error", err)
-	}
-	p.Reset()
 }
 
 // TestCancel shows that a cancelled context ends a Push that waits, and that
