@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -187,18 +188,34 @@ func TestEscapes(t *testing.T) {
 			t.Errorf("%s: got %q, %v, want %q", arg, got, err, want)
 		}
 	}
-	for arg, want := range map[string]string{
-		`gs://b/sp\ ace/*.txt`: "gs://b/sp ace", "gs://b/x*": "gs://b", "gs://b*/x": "gs://b", "gs://b/x/**": "gs://b/x",
+}
+
+// TestBase has arguments that need not exist.
+func TestBase(t *testing.T) {
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"gs://b/sp ace", []string{`gs://b/sp\ ace/*.txt`}},
+		{"gs://b", []string{"gs://b/x*"}},
+		{"gs://b", []string{"gs://b*/x"}},
+		{"gs://b/x", []string{"gs://b/x/**"}},
+		{"gs://b", []string{"gs://b/x/y", "gs://b/z"}},
+		{"/", []string{"/none1/x", "/none2/y"}},
+		{"/none1", []string{"/none1/x/y", "/none1/z"}},
 	} {
-		s, err := New([]string{arg}, "", false)
-		if err != nil || string(s.Base) != want {
-			t.Errorf("%s: base %q, %v, want %q", arg, s.Base, err, want)
+		if filepath.Separator != '/' && c.want[0] == '/' {
+			continue
+		}
+		s, err := New(c.args, "", false)
+		if err != nil || string(s.Base) != c.want {
+			t.Errorf("%s: base %q, %v, want %q", c.args, s.Base, err, c.want)
 		}
 	}
 }
 
 func TestWalkErrors(t *testing.T) {
-	dir := tree(t, "in/a.md", "in/a.md.ann", "empty/x.dat", "out/b.txt")
+	dir := tree(t, "in/a.md", "in/a.md.ann", "empty/x.dat", "out/b.txt", "only/out/b.txt")
 	cases := map[string]struct {
 		args   []string
 		output string
@@ -207,7 +224,8 @@ func TestWalkErrors(t *testing.T) {
 	}{
 		"missing":            {[]string{"nothing"}, "", true, "nothing"},
 		"no match":           {[]string{"in/*.txt"}, "", true, "*.txt"},
-		"no text":            {[]string{"empty"}, "", true, "empty"},
+		"no text":            {[]string{"empty"}, "", true, "empty; name a file"},
+		"output alone":       {[]string{"only"}, "only/out", true, "only; what there is lies in the output folder"},
 		"one of two":         {[]string{"in/a.md", "in/zzz*"}, "", true, "zzz"},
 		"two with one name":  {[]string{"in/a.md", "in/a.md.ann"}, "", false, "one output"},
 		"output is input":    {[]string{"out"}, "out", false, "--output"},
@@ -218,6 +236,9 @@ func TestWalkErrors(t *testing.T) {
 			_, err := walk(t, dir, c.args, c.output, false)
 			if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, ErrNone) != c.none || strings.Contains(err.Error(), "\n") {
 				t.Errorf("got %v, want one line with %q; ErrNone: %t", err, c.want, c.none)
+			}
+			if missing := name == "missing"; errors.Is(err, fs.ErrNotExist) != missing {
+				t.Errorf("got %v; fs.ErrNotExist: want %t", err, missing)
 			}
 		})
 	}
@@ -305,6 +326,33 @@ func TestOutputByAnotherName(t *testing.T) {
 	}
 	if _, err := New([]string{filepath.Join(dir, "link/in/out")}, filepath.Join(dir, "real/in/out"), false); err == nil {
 		t.Error("an input that is the output under another name is no error")
+	}
+}
+
+// TestLeaveOut has earlier outputs below the input, one of a run that did not end.
+func TestLeaveOut(t *testing.T) {
+	dir := tree(t, "a.txt", "_manifest.jsonl", "mine/_done/x.json", "old/_done/b.txt.json", "old/b.txt.ann", "older/_manifest.jsonl", "older/c.txt.ann", "kept/_done/readme.md", "kept/d.txt")
+	set, err := New([]string{dir}, filepath.Join(dir, "mine"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	walk := func() (names []string) {
+		t.Helper()
+		if err := set.Walk(t.Context(), func(f File) error { names = append(names, f.Name); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(names)
+		return names
+	}
+	walk()
+	if got, want := set.LeaveOut(), fmt.Sprintf("%q and 1 more folders below --input: output of an earlier run", filepath.Join(dir, "old")); !strings.HasPrefix(got, want) {
+		t.Errorf("got %q, want %q…", got, want)
+	}
+	if got, want := walk(), []string{"a.txt", "kept/d.txt"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := set.LeaveOut(); got != "" {
+		t.Errorf("told again: %q", got)
 	}
 }
 
@@ -418,5 +466,17 @@ func TestSample(t *testing.T) {
 	}
 	if n := len(take(1000)); n != 100 {
 		t.Errorf("a sample of 1,000 of 100 has %d", n)
+	}
+	s, err := New([]string{filepath.Join(dir, "in"), filepath.Join(dir, "none")}, "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Sample = 10
+	if err := s.Walk(t.Context(), func(File) error { return nil }); !errors.Is(err, ErrNone) {
+		t.Errorf("a sample of what is not there: got %v, want ErrNone", err)
+	}
+	s.Args = s.Args[:1]
+	if err := s.Walk(t.Context(), func(File) error { return ErrNone }); !errors.Is(err, ErrNone) {
+		t.Errorf("got %v, want the caller's error", err)
 	}
 }
