@@ -1,6 +1,8 @@
 package transforms
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,6 +47,12 @@ func TestIndex(t *testing.T) {
 			t.Fatalf("not there, or not in order: %s\n%s", want, page[at:])
 		}
 		at += i + len(want)
+	}
+	_, style, _ := strings.Cut(page, "<style>")
+	style, _, _ = strings.Cut(style, "</style>")
+	sum := sha256.Sum256([]byte(style))
+	if want := "style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"; style == "" || !strings.Contains(page, want) {
+		t.Errorf("the policy does not allow the style: no %s", want)
 	}
 	if strings.Contains(page, "plain.txt") || strings.Contains(page, "<i>") || strings.Contains(page, "<script") {
 		t.Errorf("what does not belong there: %s", page)

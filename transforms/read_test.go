@@ -70,15 +70,28 @@ func TestRead(t *testing.T) {
 }
 
 // TestReadTries makes a file that is there from the third try on, by a clock
-// that goes on only while the reader pauses.
+// that goes on only while the reader pauses. Without options there are three
+// tries, the third after 300 ms.
 func TestReadTries(t *testing.T) {
-	for tries, want := range map[int]error{0: nil, 1: fs.ErrNotExist, 2: fs.ErrNotExist, 3: nil} {
+	for _, c := range []struct {
+		tries        int
+		pause, after time.Duration
+		want         error
+	}{
+		{0, 200 * time.Millisecond, 500 * time.Millisecond, nil},
+		{1, 200 * time.Millisecond, 500 * time.Millisecond, fs.ErrNotExist},
+		{2, 200 * time.Millisecond, 500 * time.Millisecond, fs.ErrNotExist},
+		{3, 200 * time.Millisecond, 500 * time.Millisecond, nil},
+		{0, 0, 250 * time.Millisecond, nil},
+		{0, 0, 350 * time.Millisecond, fs.ErrNotExist},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "late.txt")
-			time.AfterFunc(500*time.Millisecond, func() { os.WriteFile(file, []byte("x"), 0o666) })
-			f := &readFn{Options: Options{Tries: tries, Pause: 200 * time.Millisecond}}
-			if _, err := f.readTries(t.Context(), file); !errors.Is(err, want) {
-				t.Errorf("%d tries: %v, want %v", tries, err, want)
+			time.AfterFunc(c.after, func() { os.WriteFile(file, []byte("x"), 0o666) })
+			f := &readFn{Options: Options{Tries: c.tries, Pause: c.pause}}
+			data, err := f.readTries(t.Context(), file)
+			if !errors.Is(err, c.want) || err == nil && string(data) != "x" {
+				t.Errorf("%d tries, pauses from %v: got %q, %v, want %v", c.tries, c.pause, data, err, c.want)
 			}
 		})
 	}
