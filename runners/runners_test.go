@@ -305,6 +305,31 @@ func TestAddress(t *testing.T) {
 	}
 }
 
+// TestBoot has workers and pools that cannot begin.
+func TestBoot(t *testing.T) {
+	if worker, err := Boot(t.Context()); worker || err != nil {
+		t.Errorf("a launcher: %t, %v", worker, err)
+	}
+	lis, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lis.Close()
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for _, c := range []struct{ flag, value, want string }{
+		{"worker_pool", lis.Addr().String(), "runners: --worker_pool: "},
+		{"provision_endpoint", "localhost:1", "asking localhost:1 what to do: "},
+	} {
+		t.Run(c.flag, func(t *testing.T) {
+			set(t, map[string]string{c.flag: c.value})
+			if worker, err := Boot(ended); !worker || err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %t, %v, want %q", worker, err, c.want)
+			}
+		})
+	}
+}
+
 // TestPool has a pool start sleeping programs: each once, and none outlives it.
 func TestPool(t *testing.T) {
 	dir := t.TempDir()

@@ -338,6 +338,19 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
+// TestMergeFails has a folder where one of Merge's files should be.
+func TestMergeFails(t *testing.T) {
+	for _, name := range []string{ManifestFile, RejectedFile, IndexFile} {
+		out := write(t, map[string]string{RejectedFolder + "/b.txt.json": "{}", name + "/x": ""})
+		if _, err := writeAll(Options{Output: Path(out), Formats: []string{"html"}}, []Labelled{labelledOf("a.txt", "x\n", "Key")}); err != nil {
+			t.Fatal(err)
+		}
+		if err := Merge(t.Context(), out); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("got %v, want an error about %s", err, name)
+		}
+	}
+}
+
 func TestMaxRejected(t *testing.T) {
 	var rejections []Rejection
 	for i := range 120 {
