@@ -181,7 +181,7 @@ func TestWindowsPerBatch(t *testing.T) {
 
 func TestLossWeightsAndFocalClasses(t *testing.T) {
 	c := testConfig()
-	c.ClassWeights = "Description=2.5, Key=0"
+	c.ClassWeights = "Description = 2.5, Key=0"
 	c.FocalLabels = "Key, Description"
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/metrics"
 	fnpb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/fnexecution_v1"
 	jobpb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/jobmanagement_v1"
 	pipepb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/pipeline_v1"
@@ -113,17 +114,26 @@ func TestCause(t *testing.T) {
 	}
 }
 
-var countedCounter = beam.NewCounter("runners_test", "counted")
+var (
+	countedCounter = beam.NewCounter("runners_test", "counted")
+	sizes          = beam.NewDistribution("runners_test", "sizes")
+)
 
 func countFn(ctx context.Context, x int) error {
 	countedCounter.Inc(ctx, int64(x))
+	sizes.Update(ctx, int64(x))
 	if x < 0 {
 		return errors.New("linnet: test: negative\nsecond line")
 	}
 	return nil
 }
 
-func init() { beam.RegisterFunction(countFn) }
+func countAgainFn(ctx context.Context, x int) error { return countFn(ctx, x) }
+
+func init() {
+	beam.RegisterFunction(countFn)
+	beam.RegisterFunction(countAgainFn)
+}
 
 // capture is what f writes to standard error.
 func capture(t *testing.T, f func()) string {
@@ -154,13 +164,15 @@ func TestRun(t *testing.T) {
 			}
 			said := capture(t, func() {
 				p, s := beam.NewPipelineWithRoot()
-				beam.ParDo0(s, countFn, beam.Create(s, 1, 2, 3))
+				beam.ParDo0(s, countFn, beam.Create(s, 2, 3))
+				beam.ParDo0(s, countAgainFn, beam.Create(s, 1, 3, 4)) // direct forgets the numbers of a function's second place
 				res, err := Run(context.Background(), p, "runners_test", 1)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if res.Running || res.Counters["counted"] != 6 {
-					t.Errorf("got %+v, want counted: 6", res)
+				want := metrics.DistributionValue{Count: 5, Sum: 13, Min: 1, Max: 4}
+				if res.Running || res.Counters["counted"] != 13 || res.Distributions["sizes"] != want {
+					t.Errorf("got %+v, want counted: 13, sizes: %+v", res, want)
 				}
 
 				p, s = beam.NewPipelineWithRoot()
