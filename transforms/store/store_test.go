@@ -179,12 +179,27 @@ func testSub(t *testing.T, s Store, base string) {
 		t.Errorf("Stat: %v, %v", info, err)
 	}
 	f.Close()
-	if _, err := fs.ReadFile(fsys, "none"); !errors.Is(err, ErrNotExist) {
-		t.Errorf("missing file: %v", err)
+	if info, err := fs.Stat(fsys, "config.json"); err != nil || info.Size() != 2 || info.Name() != "config.json" || !info.Mode().IsRegular() {
+		t.Errorf("fs.Stat: %v, %v", info, err)
 	}
-	for _, name := range []string{"../secret", "/secret", "../m/config.json"} {
-		if got, err := fs.ReadFile(fsys, name); err == nil {
-			t.Errorf("%s: read %q from outside", name, got)
+	for way, try := range map[string]func(string) error{
+		"ReadFile": func(name string) error { _, err := fs.ReadFile(fsys, name); return err },
+		"Stat":     func(name string) error { _, err := fs.Stat(fsys, name); return err },
+		"Open": func(name string) error {
+			f, err := fsys.Open(name)
+			if err == nil {
+				f.Close()
+			}
+			return err
+		},
+	} {
+		if err := try("none"); !errors.Is(err, ErrNotExist) {
+			t.Errorf("%s of a missing file: %v", way, err)
+		}
+		for _, name := range []string{"../secret", "/secret", "../m/config.json"} {
+			if try(name) == nil {
+				t.Errorf("%s of %s, which lies outside", way, name)
+			}
 		}
 	}
 }
