@@ -117,6 +117,30 @@ func TestCheckDevice(t *testing.T) {
 	}
 }
 
+func TestChecks(t *testing.T) {
+	for level, ok := range map[int]bool{-1: false, 0: true, 3: true, 4: false} {
+		if err := CheckVerbosity(level); (err == nil) != ok {
+			t.Errorf("--verbosity=%d: %v", level, err)
+		}
+	}
+	for status, ok := range map[int]bool{-1: false, 0: true, 125: true, 126: false} {
+		if err := CheckStatus(status); (err == nil) != ok {
+			t.Errorf("--rejected_exit_status=%d: %v", status, err)
+		}
+	}
+	for _, c := range []struct {
+		precision, device string
+		ok                bool
+	}{
+		{"", "cpu", true}, {"float32", "cpu", true}, {"float16", "cpu", false}, {"", "cuda", true},
+		{"float16", "cuda", true}, {"float16", "auto", true}, {"float32", "auto", true}, {"bfloat16", "cuda", false},
+	} {
+		if err := CheckPrecision(c.precision, c.device); (err == nil) != c.ok {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
 func TestBar(t *testing.T) {
 	var b bytes.Buffer
 	bar := NewBar(2000, true)
