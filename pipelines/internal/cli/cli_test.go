@@ -117,6 +117,26 @@ func TestCheckDevice(t *testing.T) {
 	}
 }
 
+// TestLeave ends a job's context by SIGTERM, which leaves the job alone, by
+// ctrl-C, which reaches it, and not at all.
+func TestLeave(t *testing.T) {
+	for _, c := range []struct{ end, want error }{{ErrTerminated, ErrLeft}, {ErrInterrupted, ErrInterrupted}, {nil, nil}} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		got, err := Leave(ctx, func(inner context.Context) (int, error) {
+			if c.end == nil {
+				return 7, nil
+			}
+			cancel(c.end)
+			<-inner.Done() // or the end of Leave
+			return 0, context.Cause(inner)
+		})
+		cancel(nil)
+		if !errors.Is(err, c.want) || c.want == nil && got != 7 {
+			t.Errorf("%v: got %d, %v, want %v", c.end, got, err, c.want)
+		}
+	}
+}
+
 func TestChecks(t *testing.T) {
 	for level, ok := range map[int]bool{-1: false, 0: true, 3: true, 4: false} {
 		if err := CheckVerbosity(level); (err == nil) != ok {
