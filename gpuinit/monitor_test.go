@@ -37,3 +37,28 @@ func TestUsageAdd(t *testing.T) {
 		t.Errorf("%+v", two)
 	}
 }
+
+func TestUsageTable(t *testing.T) {
+	u := Usage{
+		Power: Value{3, 4, 1, 7}, Memory: Value{2, 3 << 30, 1 << 30, 5 << 30}, Energy: Value{2, 1.5, 1, 2},
+		Errors: Value{1, 2, 2, 2}, XIDs: []uint64{31, 79}, Slowed: Value{4, .75, 0, 1}, Slowdowns: []string{"heat", "power cap"},
+	}
+	rows := map[string]string{}
+	for _, r := range u.Table() {
+		rows[r[0]] = strings.Join(r[1:], "|")
+	}
+	for title, want := range map[string]string{
+		"power": "4.0 W|1.0 W|7.0 W", "memory": "3.0 GiB|1.0 GiB|5.0 GiB", "utilisation": "N/A|N/A|N/A",
+		"energy in all": "3.0 J||", "XID errors": "31 79||", "slowdowns": "75 % of the time: heat, power cap||",
+	} {
+		if rows[title] != want {
+			t.Errorf("%s: got %q, want %q", title, rows[title], want)
+		}
+	}
+	u = Usage{Errors: Value{N: 1}, Slowed: Value{N: 1}}
+	for _, r := range u.Table() {
+		if want := map[string]string{"XID errors": "none", "slowdowns": "none"}[r[0]]; r[1] != want && (want != "" || r[1] != "N/A") {
+			t.Errorf("of nothing: %q", r)
+		}
+	}
+}

@@ -64,6 +64,9 @@ func distributed(t *testing.T, runner string, j *Job, list []Document, docs []tr
 	o.Round = func(ctx context.Context, r train.Round) error {
 		return j.Round(ctx, r, func(p *beam.Pipeline) error {
 			_, err := beam.Run(ctx, runner, p)
+			if n := len(glob(string(j.Folder), sharePrefix+"*")); n > 2 {
+				return fmt.Errorf("%d shares lie there after a round of 2 workers", n)
+			}
 			after()
 			return err
 		})
