@@ -35,7 +35,7 @@ esac
 # The cores that the scheduler gave, not all of the node's.
 export GOMAXPROCS=${SLURM_CPUS_PER_TASK:-${NSLOTS:-$(nproc)}}
 if [ -n "${LINNET_MEMORY:-}" ]; then flags=("--memory_limit=$((LINNET_MEMORY * 1024 * 3 / 4))MiB" "${flags[@]}"); fi
-"$predict" "${flags[@]}" --rejected_exit_status=0 &
+"$predict" --rejected_exit_status=0 "${flags[@]}" &
 child=$!
 trap 'kill -TERM $child 2>/dev/null || true' TERM USR1 USR2 INT
 status=0

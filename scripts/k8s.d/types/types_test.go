@@ -86,6 +86,9 @@ func decode(t *testing.T, part []byte, kind metav1.TypeMeta) {
 	case *batchv1.Job:
 		labelled(t, o.Spec.Template.Labels, o.Name)
 		pods = append(pods, o.Spec.Template.Spec)
+		if o.Spec.PodFailurePolicy == nil {
+			t.Error("wrong use of the program is tried again")
+		}
 		if o.Spec.Template.Spec.RestartPolicy != corev1.RestartPolicyNever {
 			t.Error("a Job's pods restart never or on failure")
 		}
