@@ -12,11 +12,15 @@ import os
 import re
 import sys
 
+if len(sys.argv) != 3:
+    sys.exit("usage: python doccano_yedda.py FOLDER EXPORT.jsonl")
 written = set()
 with open(sys.argv[2], encoding="utf-8", newline="\n") as lines:
-    for line in lines:
+    for line in filter(str.strip, lines):
         document = json.loads(line)
         name = document.get("uri") or f"{document['id']}.txt"
+        if os.path.isabs(name) or ".." in name.split("/"):
+            sys.exit(f"{name}: leads out of {sys.argv[1]}; rename it")
         text, out, at = document["text"], [], 0
         if "text_base64" in document:  # has as many characters as text
             text = base64.b64decode(document["text_base64"]).decode("utf-8", "surrogateescape")
