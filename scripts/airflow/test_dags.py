@@ -45,11 +45,13 @@ def check_new_documents(tasks):
         issues, records = Path(folder, "issues"), Path(folder, "labelled", "_rejected")
         issues.mkdir()
         records.mkdir(parents=True)
-        # A link to nothing that was rejected is no news, night after night.
+        # A link that leads nowhere and was rejected is no news, night after night.
         (issues / "lost.txt").symlink_to("nowhere")
+        (issues / "far.txt").symlink_to("n" * 300)
         new = lambda: tasks.new_documents(issues, records.parent)
         assert new()
         (records / "lost.txt.json").touch()
+        (records / "far.txt.json").touch()
         assert not new()
         Path(os.fsdecode(bytes(issues) + b"/caf\xe9.txt")).touch()
         assert new()

@@ -39,7 +39,7 @@ def new_documents(issues=ISSUES, labelled=LABELLED):
         name = path.relative_to(issues)
         records = [Path(labelled, kind, f"{name}.json") for kind in ("_done", "_rejected")]
         times = [r.stat().st_mtime for r in records if r.exists()]
-        changed = path.stat() if path.exists() else path.lstat()  # a link to nothing is a document that is rejected
+        changed = path.stat() if os.path.exists(path) else path.lstat()  # a link that leads nowhere is rejected
         if not times or max(times) < changed.st_mtime:
             print("new:", repr(str(name)))  # which may be no UTF-8
             return True
