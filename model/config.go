@@ -1,5 +1,6 @@
 // Package model holds what a trained line labeller is: its Config, its
-// Weights, the Batch a device scores and the Scorer that does it. It knows
+// Weights, the Batch a device scores and the Scorer that does it; and how a
+// document is cut into windows and their probabilities are averaged. It knows
 // nothing of pipelines; packages cpu and cuda implement Scorer, package train
 // makes Weights.
 //

@@ -49,6 +49,10 @@ func Covered(n, size, stride int) int {
 	return ((n-size+stride-1)/stride + 1) * size
 }
 
+// MaxCovered bounds the probabilities of a document's windows, 1 GiB of them. A
+// model says how windows overlap, and may come from anywhere.
+const MaxCovered = 1 << 28
+
 // Average is the probabilities of the rows, [rows, count], from those of their
 // windows, [window.Len, count]. A row that lies in several windows gets their
 // mean, weighed by how far from the window's ends it stands. Where one window

@@ -142,15 +142,11 @@ func (f *predictFn) decode(d *Document, outs [][]float32) (Labelled, error) {
 	return l, nil
 }
 
-// maxCovered bounds the probabilities of a document, 1 GiB of them. A model says
-// how windows overlap, and may come from anywhere.
-const maxCovered = 1 << 28
-
-// fits rejects a document whose windows take more than that.
+// fits rejects a document whose windows take more than model.MaxCovered.
 func (f *predictFn) fits(d *Document) *Rejection {
 	size, stride := f.windowing()
 	n := model.Covered(len(d.Rows), size, stride)
-	if n <= maxCovered/len(f.model.classes) {
+	if n <= model.MaxCovered/len(f.model.classes) {
 		return nil
 	}
 	return d.reject("predict", fmt.Errorf("%d lines in windows of %d, with %d probabilities each, take too much memory; choose a larger --prediction_stride, or split the document", n, size, len(f.model.classes)))

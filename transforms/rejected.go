@@ -102,10 +102,10 @@ func (f *rejectFn) write(ctx context.Context, r Rejection) (*struct{}, *Rejectio
 
 // Settle ends a run that read all of set: records of rejections go that earlier
 // runs left and that hold no more. A document's stays where it is none of set and
-// is still there, that of a folder or of a link as long as it cannot be read, or
-// with Options.RetryRejected, which tries no folder, as long as it is there. With a
-// set of nil, not every document was tried: theirs stay, but of this run, too,
-// records go of what is gone or can be read.
+// is still there, that of a folder or of a link as long as it cannot be read. With
+// a set of nil, not every document was tried: theirs stay, but of this run, too,
+// records go of what is gone and of folders that can be read, with
+// Options.RetryRejected, which tries no folder, of what is gone alone.
 func Settle(ctx context.Context, opts Options, set *input.Set) error {
 	st, err := opts.outputStore(ctx)
 	if err != nil {
@@ -114,7 +114,7 @@ func Settle(ctx context.Context, opts Options, set *input.Set) error {
 	type record struct{ uri, path string } // no uri: one to delete
 	earlier := map[string][]string{}       // input → records
 	records := pipe.NewIO(gathering, func(ctx context.Context, r record) (record, error) {
-		if r.uri != "" && stillBad(ctx, r.uri, !opts.RetryRejected) {
+		if r.uri != "" && stillBad(ctx, r.uri, !opts.RetryRejected, set != nil) {
 			return r, nil
 		}
 		return record{}, st.Delete(ctx, r.path)
@@ -154,17 +154,17 @@ func Settle(ctx context.Context, opts Options, set *input.Set) error {
 }
 
 // stillBad says that a rejected input is there, as far as can be told, and, where
-// it was tried again and is a folder or a link, that it cannot be read.
-func stillBad(ctx context.Context, uri string, tried bool) bool {
+// folders or links were tried again and it is one, that it cannot be read.
+func stillBad(ctx context.Context, uri string, folders, links bool) bool {
 	st, err := store.For(ctx, uri)
 	if err != nil {
 		return true
 	}
 	o, err := st.Look(ctx, uri)
 	switch {
-	case errors.Is(err, store.ErrNotExist), tried && errors.Is(o.Err, store.ErrFolder):
+	case errors.Is(err, store.ErrNotExist), folders && errors.Is(o.Err, store.ErrFolder):
 		return false
-	case tried && o.Link && (o.Err == nil || errors.Is(o.Err, store.ErrNotFile)):
+	case links && o.Link && (o.Err == nil || errors.Is(o.Err, store.ErrNotFile)):
 		return input.Text(uri) // one that is no text was rejected for what it may have been
 	}
 	return true

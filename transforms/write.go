@@ -122,11 +122,6 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 	if err := o.misplaced(string(l.Name)); err != nil {
 		return nil, l.reject("write", err), nil
 	}
-	if o.Again { // or it would hold again for the model and settings before, should the run end here
-		if err := remove(ctx, st, o.donePath(string(l.Name))); err != nil {
-			return nil, nil, err
-		}
-	}
 	out := &output{l.Name, l.Classes, make([]int64, len(l.Classes))}
 	for _, c := range l.Labels {
 		out.counts[c]++
@@ -134,7 +129,8 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 	lines, labels := l.Inked()
 	spans := yedda.SpansOf(l.Text, lines, labels)
 	name := string(l.Name)
-	var bad error // what to reject the document for
+	var bad error    // what to reject the document for
+	again := o.Again // there may be a record of outputs before these
 	for _, format := range f.formats {
 		files, err := format.encode(&l, spans, o.Probabilities)
 		if err != nil {
@@ -142,6 +138,12 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 				bad = err
 			}
 			continue
+		}
+		if again { // or it would hold again for the model and settings before, should the run end here
+			if err := remove(ctx, st, o.donePath(name)); err != nil {
+				return nil, nil, err
+			}
+			again = false
 		}
 		for i, out := range format.outputs {
 			if err := st.Write(ctx, store.Join(string(o.Output), out.Of(name)), files[i]); badName(err) {

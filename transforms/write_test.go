@@ -162,8 +162,11 @@ func TestSettle(t *testing.T) {
 		}
 	}
 	// Where not all was tried, those of what is gone go, this run's too, and of a
-	// folder where folders were looked at.
-	reject("now", "set/b.md", "set/folder")
+	// folder where folders were looked at. A link to a document is one.
+	if err := os.Symlink("b.md", filepath.Join(in, "set", "link.md")); err != nil {
+		t.Fatal(err)
+	}
+	reject("now", "set/b.md", "set/link.md", "set/folder")
 	for _, retry := range []bool{true, false} {
 		if err := Settle(t.Context(), Options{Output: Path(out), Run: "now", RetryRejected: retry}, nil); err != nil {
 			t.Fatal(err)
@@ -175,9 +178,9 @@ func TestSettle(t *testing.T) {
 		for i := range left {
 			left[i] = filepath.Base(left[i])
 		}
-		want := []string{"other d\xff.txt.json", "other link.txt.json", "set b.md.json"}
+		want := []string{"other d\xff.txt.json", "other link.txt.json", "set b.md.json", "set link.md.json"}
 		if retry {
-			want = append(want, "set folder.json")
+			want = slices.Insert(want, 3, "set folder.json")
 		}
 		equal(t, "records", left, want)
 	}

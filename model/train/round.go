@@ -160,7 +160,8 @@ func (a *average) finish(steps int) {
 	t.position.Step += steps
 	t.position.Epoch.Steps += steps
 	// Where the last batch has fewer windows than there are workers, the loss of
-	// a round is the mean over those that had one.
+	// a round is the mean over those that had one; where all had, it is theirs to the
+	// bit.
 	mean := a.loss / n
 	t.position.Epoch.Loss = mean + (mean-a.before.Epoch.Loss)*(n*float64(steps)/float64(max(1, a.steps))-1)
 }

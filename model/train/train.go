@@ -140,6 +140,12 @@ func Run(ctx context.Context, o Options) (*model.Weights, *model.Metadata, error
 		if len(c.docs) > 0 && c.lines == 0 {
 			return nil, nil, fmt.Errorf("train: no line of the %s documents has a label that is a class; give annotated documents", c.what)
 		}
+		for _, d := range c.docs {
+			n := model.Covered(d.Features.NumLines(), t.config.WindowSize, t.config.PredictionStride)
+			if n > model.MaxCovered/t.config.NumOutputs() {
+				return nil, nil, fmt.Errorf("train: %s documents: one has %d lines in windows of %d, which take too much memory; choose a larger --prediction_stride", c.what, n, t.config.WindowSize)
+			}
+		}
 	}
 	t.identity.Validation = digest(o.Validation)
 	if o.Resume != nil {

@@ -241,6 +241,9 @@ func (o *options) checkConfig() error {
 			c.OtherClass = other
 			delete(labels, "*")
 		}
+		if len(labels) == 0 && c.LabelSet != model.Full {
+			return cli.Usagef("--label_map names no label but *, which would be the only class; name others")
+		}
 		c.LabelMap, c.Classes = labels, nil
 	}
 	stand := *c

@@ -14,7 +14,7 @@
 // On processors with AVX-512 of Ice Lake or Zen 4, unless kernel.AVX512 says
 // that it is turned off, assembly finds and hashes the tokens of a line. It
 // equals the Go code beside it bit for bit: classifyAVX512 line.classifyASCII,
-// splitAVX512 that of line.split, lookAVX512 that of line.look,
+// splitAVX512 the loop of line.split, lookAVX512 that of line.look,
 // hashTokensAVX512 that of line.hashTokens, sumAVX512 sum and finishAVX512
 // finish. They take bytes for characters; mendClasses, uncont and mendAffixes put that right
 // in lines beyond ASCII.

@@ -33,7 +33,7 @@ func TestVectors(t *testing.T) {
 		differ("line", string(got.orig), string(want.orig))
 		differ("counts", []int{got.length, got.indent, got.letters, got.uppers, got.digits, got.others, got.spaces, got.words, got.capitalised},
 			[]int{want.length, want.indent, want.letters, want.uppers, want.digits, want.others, want.spaces, want.words, want.capitalised})
-		differ("form feed and beyond ASCII", []bool{got.feed, got.wide}, []bool{want.feed, want.wide})
+		differ("form feed and beyond ASCII", []bool{got.feed, got.wide, got.wideLetters}, []bool{want.feed, want.wide, want.wideLetters})
 		n := want.tokens.n
 		differ("trimmed line", []int{got.from, got.end, got.headEnd}, []int{want.from, want.end, want.headEnd})
 		differ("low", string(got.low[got.from:got.end]), string(want.low[want.from:want.end]))

@@ -3,6 +3,7 @@ package store
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -322,12 +323,12 @@ func (g *gs) createOnce(ctx context.Context, o *storage.ObjectHandle, write func
 	in := within{w, g.idle, func() { cancel(fmt.Errorf("nothing could be sent for %v: %w", g.idle, os.ErrDeadlineExceeded)) }}
 	b := bufio.NewWriterSize(in, 64<<10) // a record each would be a timer and a hand-over each
 	if failed = write(b); failed == nil {
-		failed = b.Flush()
+		err = b.Flush()
 	}
-	if failed != nil {
-		cancel(failed) // Close alone would store what was sent so far
+	if e := cmp.Or(failed, err); e != nil {
+		cancel(e) // Close alone would store what was sent so far
 	}
-	err = in.Close()
+	err = cmp.Or(err, in.Close())
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, os.ErrDeadlineExceeded) {
 		return nil, cause
 	}

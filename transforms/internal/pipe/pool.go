@@ -97,12 +97,16 @@ func (p *Panic) origin() string {
 			last = i
 		}
 	}
-	// Under "panic(…)" and its place stand function and place of the one that panicked.
-	if last < 0 || last+3 >= len(lines) {
-		return ""
+	// Under "panic(…)" and its place stand the runtime's own frames, if any,
+	// then function and place of the one that panicked.
+	for i := last + 2; last >= 0 && i+1 < len(lines); i += 2 {
+		if strings.HasPrefix(lines[i], "runtime.") {
+			continue
+		}
+		place, _, _ := strings.Cut(strings.TrimSpace(lines[i+1]), " ")
+		return " (" + place[strings.LastIndexByte(place, '/')+1:] + ")"
 	}
-	place, _, _ := strings.Cut(strings.TrimSpace(lines[last+3]), " ")
-	return " (" + place[strings.LastIndexByte(place, '/')+1:] + ")"
+	return ""
 }
 
 // Catch calls f and turns a panic of it into a *Panic.
