@@ -114,6 +114,10 @@ func TestReadDone(t *testing.T) {
 		"other settings": {func(t *testing.T, in, out string, o *Options) { o.Settings = "label_set=full" }, true},
 		"other model":    {func(t *testing.T, in, out string, o *Options) { o.ModelURI = Path(testModel(t)); o.ModelHash = "" }, true},
 		"output is gone": {func(t *testing.T, in, out string, o *Options) { os.Remove(filepath.Join(out, "a.txt.ann")) }, true},
+		"output is edited": {func(t *testing.T, in, out string, o *Options) {
+			os.WriteFile(filepath.Join(out, "a.txt.ann"), []byte("[@x#Key*]"), 0o666)
+		}, false},
+		"output lost its bytes": {func(t *testing.T, in, out string, o *Options) { os.Truncate(filepath.Join(out, "a.txt.ann"), 0) }, true},
 		"document changed": {func(t *testing.T, in, out string, o *Options) {
 			os.WriteFile(filepath.Join(in, "a.txt"), []byte("y"), 0o666)
 		}, true},

@@ -45,6 +45,7 @@ type Done struct {
 	Model       string           `json:"model"` // its hash
 	Settings    string           `json:"settings"`
 	Outputs     []string         `json:"outputs"`  // below the output folder
+	Sizes       []int            `json:"sizes"`    // of Outputs, in bytes
 	Lines       int              `json:"lines"`    // that are not blank
 	Labels      map[string]int64 `json:"labels"`   // lines of each label
 	Doubtful    int              `json:"doubtful"` // lines whose label is less than 80 % probable
@@ -139,7 +140,8 @@ func (o *Options) outputStore(ctx context.Context) (store.Store, error) {
 
 // isDone says whether the document's record holds for these bytes, this model
 // and these settings, and its outputs are there. A record that cannot be
-// understood does not hold. What is done is rejected no more.
+// understood does not hold. An output may be edited since, but not empty where
+// it was not: a power cut leaves such files. What is done is rejected no more.
 func (o *Options) isDone(ctx context.Context, name, hash string) (bool, error) {
 	st, err := o.outputStore(ctx)
 	if err != nil {
@@ -152,22 +154,32 @@ func (o *Options) isDone(ctx context.Context, name, hash string) (bool, error) {
 	case err != nil:
 		return false, err
 	}
-	if !o.holds(data, hash) {
+	r := o.holds(data, hash)
+	if r == nil {
 		return false, nil
 	}
-	for _, out := range o.outputs(name) {
-		if there, err := exists(ctx, store.Join(string(o.Output), out)); err != nil || !there {
+	for i, out := range o.outputs(name) {
+		obj, err := st.Stat(ctx, store.Join(string(o.Output), out))
+		switch {
+		case errors.Is(err, store.ErrNotExist), badName(err):
+			return false, nil
+		case err != nil:
 			return false, err
+		case obj.Size == 0 && i < len(r.Sizes) && r.Sizes[i] > 0:
+			return false, nil
 		}
 	}
 	return true, o.accept(ctx, st, name)
 }
 
-// holds says whether a Done record, as JSON, is of these bytes, this model and
-// these settings.
-func (o *Options) holds(record []byte, hash string) bool {
-	var r Done
-	return json.Unmarshal(record, &r) == nil && r.InputSHA256 == hash && r.Model == o.ModelHash && r.Settings == o.Settings
+// holds returns the Done record that data is as JSON, or nil where that is not of
+// these bytes, this model and these settings.
+func (o *Options) holds(data []byte, hash string) *Done {
+	r := new(Done)
+	if json.Unmarshal(data, r) != nil || r.InputSHA256 != hash || r.Model != o.ModelHash || r.Settings != o.Settings {
+		return nil
+	}
+	return r
 }
 
 // noRecord says that a record cannot be read for what lies in its place, not

@@ -129,6 +129,7 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 	lines, labels := l.Inked()
 	spans := yedda.SpansOf(l.Text, lines, labels)
 	name := string(l.Name)
+	var sizes []int  // of the outputs
 	var bad error    // what to reject the document for
 	again := o.Again // there may be a record of outputs before these
 	for _, format := range f.formats {
@@ -151,12 +152,13 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 			} else if err != nil {
 				return nil, nil, err
 			}
+			sizes = append(sizes, len(files[i]))
 		}
 	}
 	if bad != nil {
 		return nil, l.reject("write", bad), nil
 	}
-	record, err := f.record(&l, out.counts)
+	record, err := f.record(&l, out.counts, sizes)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -169,13 +171,13 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 }
 
 // record is the Done record of l with its line break.
-func (f *writeFn) record(l *Labelled, counts []int64) ([]byte, error) {
+func (f *writeFn) record(l *Labelled, counts []int64, sizes []int) ([]byte, error) {
 	o, name := &f.Options, string(l.Name)
 	record := Done{
 		Document: name, Bytes: base64Name(l.Name),
 		Input: string(l.URI), InputSHA256: hex.EncodeToString(l.SHA256[:]),
 		Model: o.ModelHash, Settings: o.Settings,
-		Outputs: o.outputs(name), Lines: len(l.Rows), Labels: map[string]int64{},
+		Outputs: o.outputs(name), Sizes: sizes, Lines: len(l.Rows), Labels: map[string]int64{},
 		Doubtful: l.doubtful(), Warnings: l.Warnings, Versions: o.Versions, Time: time.Now().UTC().Truncate(time.Millisecond),
 	}
 	for i, n := range counts {

@@ -94,7 +94,11 @@ func TestWrite(t *testing.T) {
 	if r.Time.IsZero() {
 		t.Error("the record has no time")
 	}
-	r.Time = Done{}.Time
+	for i, size := range r.Sizes {
+		equal(t, "size of "+r.Outputs[i], size, len(read(t, out, filepath.FromSlash(r.Outputs[i]))))
+	}
+	equal(t, "sizes", len(r.Sizes), len(r.Outputs))
+	r.Sizes, r.Time = nil, Done{}.Time
 	equal(t, "record", r, Done{
 		Document: "sub/a.txt", Input: "/sub/a.txt", InputSHA256: strings.Repeat("0", 64), Model: "m", Settings: "s", Versions: "v",
 		Outputs: []string{"sub/a.txt.ann", "brat/sub/a.txt", "brat/sub/a.ann", "sub/a.txt.jsonl", "sub/a.txt.csv", "sub/a.txt.tsv", "sub/a.txt.treatments.jsonl", "html/sub/a.txt.html"},

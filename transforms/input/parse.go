@@ -1,6 +1,7 @@
 package input
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,10 +18,10 @@ import (
 // X.ann beside it that is brat standoff, and where uri is such an X.ann, the
 // text is that of X.txt. At is where the text stands. An X.ann is read up to
 // limit bytes, 0 for no limit. Without annotated brat standoff is an error, and
-// so is UTF-16, for text and markup would be mistaken for other bytes.
+// so are UTF-16 and UTF-32, for text and markup would be mistaken for other bytes.
 func Parse(ctx context.Context, uri string, data []byte, annotated bool, limit int64) (d *yedda.Document, at string, err error) {
-	if order := utf16(data); order != "" {
-		return nil, uri, fmt.Errorf("UTF-16, which is not read; convert it with: iconv -f UTF-16%s -t UTF-8", order)
+	if encoding := wide(data); encoding != "" {
+		return nil, uri, fmt.Errorf("%s, which is not read; convert it with: iconv -f %[1]s -t UTF-8", encoding)
 	}
 	stem, text := strings.CutSuffix(uri, ".txt")
 	switch {
@@ -57,10 +58,10 @@ func Parse(ctx context.Context, uri string, data []byte, annotated bool, limit i
 	return &yedda.Document{Text: data}, uri, nil
 }
 
-// utf16 says whether data is UTF-16, "LE" or "BE", or "" where it is not: it
-// begins with a byte order mark, or every other byte of its begin is 0 in most
-// places, as in no text of one byte a letter.
-func utf16(data []byte) string {
+// wide names the encoding of data where that is UTF-16 or UTF-32: it begins with
+// a byte order mark, or every other byte of its begin is 0 in most places, as in
+// no text of one byte a letter.
+func wide(data []byte) string {
 	begin := data[:min(len(data), 1024)]
 	var zero [2]int
 	for i, c := range begin {
@@ -69,12 +70,17 @@ func utf16(data []byte) string {
 		}
 	}
 	most := len(begin) / 4 // half of the characters
+	marked := func(mark string) bool { return bytes.HasPrefix(begin, []byte(mark)) }
 	switch {
-	case len(begin) < 2 || len(data)%2 != 0:
-	case begin[0] == 0xff && begin[1] == 0xfe, len(begin) >= 8 && zero[1] > most && zero[0] == 0:
-		return "LE"
-	case begin[0] == 0xfe && begin[1] == 0xff, len(begin) >= 8 && zero[0] > most && zero[1] == 0:
-		return "BE"
+	case marked("\xff\xfe\x00\x00"):
+		return "UTF-32LE"
+	case marked("\x00\x00\xfe\xff"):
+		return "UTF-32BE"
+	case len(data)%2 != 0:
+	case marked("\xff\xfe"), len(begin) >= 8 && zero[1] > most && zero[0] == 0:
+		return "UTF-16LE"
+	case marked("\xfe\xff"), len(begin) >= 8 && zero[0] > most && zero[1] == 0:
+		return "UTF-16BE"
 	}
 	return ""
 }
