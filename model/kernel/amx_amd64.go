@@ -243,6 +243,8 @@ func multiply(t *amxCall, b *Packed) {
 		gemmAMX2x1(t)
 	case [2]int{2, 2}:
 		gemmAMX2x2(t)
+	case [2]int{3, 1}:
+		gemmAMX3x1(t)
 	case [2]int{3, 3}:
 		gemmAMX3x3(t)
 	}

@@ -73,12 +73,9 @@ func PackTwo(b1 []float32, k1 int, b2 []float32, k2, n, ldb int) (p1, p2 *Packed
 	return p1, p2
 }
 
-// partsOf is how many parts the numbers of b take: of two the second one is left
+// partsOf is how many parts the numbers of b take: those behind the first are left
 // out where all would be 0.
 func (p *Packed) partsOf(b []float32, ldb int) int {
-	if p.isa != isaAMX {
-		return p.isa.parts()
-	}
 	for k := range p.K {
 		for _, v := range b[k*ldb:][:p.N] {
 			if math.Float32bits(v)<<16 != 0 {

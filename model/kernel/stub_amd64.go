@@ -2003,6 +2003,70 @@ func gemmAMX2x1(call *struct {
 	}
 })
 
+// gemmAMX3x1 is
+//
+//	for p < call.panels, r < call.rowBlocks, i < 32, j < 32:
+//		s = call.add[p][32r+i,j]
+//		for l < 32·call.first.blocks: s += call.first.a[32r+i,l]·call.first.b[p][l,j]
+//		the same of the second product; call.c[32r+i,32p+j] = s
+//
+// of numbers in parts of bfloat16, 3 of a's and 1 of b's, with sums in float32: the products [[2 0] [1 0] [0 0]] of
+// the parts of a and b. Panels of add and of b lie addPanel and panel bytes apart. The configuration, lower and right say how much of 32
+// rows and columns there is.
+//
+// With call.step.units it goes on to as many blocks of 32 units of an LSTM, whose
+// pre-activations go to call.c and call.step.other by turns. The multipliers of
+// tiles and those of vectors work side by side: between the products of a block
+// stand the gates of the block before, which is in call.waiting; the last one's
+// still wait in the end.
+//
+//go:noescape
+func gemmAMX3x1(call *struct {
+	config    *[64]byte
+	c         *float32
+	ldc       uintptr
+	add       *float32
+	ldadd     uintptr
+	addPanel  uintptr
+	rowBlocks uintptr
+	panels    uintptr
+	lower     uintptr
+	right     uintptr
+	first     struct {
+		blocks uintptr
+		a      *uint16
+		lda    uintptr
+		b      *uint16
+		panel  uintptr
+		next   uintptr
+	}
+	second struct {
+		blocks uintptr
+		a      *uint16
+		lda    uintptr
+		b      *uint16
+		panel  uintptr
+		next   uintptr
+	}
+	end  uintptr
+	step struct {
+		units uintptr
+		pace  uintptr
+		ahead uintptr
+		other *float32
+		state *float32
+		h     *float32
+		ld    uintptr
+	}
+	waiting struct {
+		pace  uintptr
+		due   uintptr
+		z     *float32
+		state *float32
+		h     *float32
+	}
+})
+
 // gatesTiles is
 //
 //	for r < vectors/2: Gates(z[r], c[r], h[r], 32)

@@ -27,6 +27,7 @@ func main() {
 		splitRows(parts)
 	}
 	amx(2, 1)
+	amx(3, 1)
 	gatesOfTiles()
 	for n := range 4 {
 		gemmFew(n + 1)
