@@ -9,27 +9,19 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/metrics"
-	"github.com/dustin/go-humanize"
 
-	"github.com/linnet-ml/linnet/gpuinit"
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/pipelines/internal/cli"
 	"github.com/linnet-ml/linnet/runners"
@@ -220,103 +212,35 @@ func findSample() (string, error) {
 // label runs the pipeline, or plans it.
 func (o *options) label(ctx context.Context) (err error) {
 	begin := time.Now()
-	inFlight := o.limitMemory()
 	set, err := input.New(o.input, o.output, false)
 	if err != nil {
 		return cli.Usagef("%w", err)
 	}
-	set.Sample, set.Outputs, set.Records = o.sample, (&transforms.Options{Formats: o.formats}).Outputs(), transforms.Records
-	output, err := input.Absolute(o.output)
+	opts, err := o.transformOptions(ctx)
 	if err != nil {
 		return err
 	}
-	modelURI := o.modelURI
-	if modelURI != "" {
-		if modelURI, err = input.Absolute(modelURI); err != nil {
-			return err
-		}
-		if _, err := store.For(ctx, modelURI); err != nil {
-			return cli.Usagef("%w", err)
-		}
-	}
-	if err := runners.CheckPaths(append(slices.Clone(o.input), o.output, o.modelURI)...); err != nil {
-		return cli.Usagef("%w", err)
-	}
-	opts := transforms.Options{
-		Run: fmt.Sprintf("predict-%d-%d", os.Getpid(), begin.UnixNano()), Verbosity: o.verbosity, InFlight: inFlight, MemoryLimit: int64(o.memoryLimit),
-		Base: transforms.Path(set.Base), Output: transforms.Path(output),
-		MaxDocumentBytes: int64(o.maxDocumentBytes), Force: o.force, RetryRejected: o.retryRejected,
-		ModelURI: transforms.Path(modelURI), Device: o.device, LabelSet: o.labelSet,
-		WorkersPerGPU: o.workersPerGPU, GPUMemory: int64(o.gpuMemoryLimit), Precision: o.precision, Hybrid: o.hybrid, GPUTimeout: o.gpuTimeout,
-		WindowSize: o.windowSize, PredictionStride: o.stride, PredictionBatchSize: o.batchSize,
-		Formats: o.formats, Probabilities: o.probabilities, MaxRejected: o.maxRejected,
-	}
-	if o.workersPerGPU > 0 || !runners.Local() {
-		opts.GPUs = 1 // beside other processes
-	}
-	here := opts
-	if !runners.Local() {
-		here.Device = "cpu" // the workers' devices are no matter of this machine's
-	}
-	m, err := transforms.LoadModel(ctx, here)
-	if errors.Is(err, model.ErrLabelSet) {
-		return cli.Usagef("%w", err)
-	}
+	set.Sample, set.Outputs, set.Records = o.sample, opts.Outputs(), transforms.Records
+	opts.Run = fmt.Sprintf("predict-%d-%d", os.Getpid(), begin.UnixNano())
+	opts.Base = transforms.Path(set.Base)
+	opts.InFlight = o.limitMemory()
+	m, err := o.loadModel(ctx, &opts)
 	if err != nil {
 		return err
 	}
-	if m.Reason != "" && o.verbosity > 0 {
-		fmt.Fprintf(os.Stderr, "linnet: %s\n", m.Reason)
-	}
-	opts.ModelHash, opts.InputSize, opts.Versions = m.Hash, m.Config.InputSize, m.Device
-	opts.Settings = o.settings(m.Config)
-
-	// The listing, before anything starts: how much there is, and whether two
-	// inputs have one output.
-	var files, size int64
-	var twins error
-	count := func(f input.File) error { files++; size += f.Size; return nil }
-	walk := func() error {
-		files, size, twins = 0, 0, nil
-		if o.watch {
-			return cmp.Or(set.WalkOn(ctx, count, func(err error) { twins = err }), twins)
-		}
-		return set.Walk(ctx, count)
-	}
-	if !runners.DryRun() {
-		err = walk()
-		if earlier := set.LeaveOut(); earlier != "" {
-			if o.verbosity > 0 {
-				fmt.Fprintf(os.Stderr, "linnet: %s\n", earlier)
-			}
-			err = walk()
-		}
-	}
-	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case errors.Is(err, input.ErrNone), errors.Is(err, input.ErrTwins):
-		return cli.Usagef("%w", err)
-	case err != nil:
+	files, size, err := o.list(ctx, set)
+	if err != nil {
 		return err
-	}
-	build := func() *beam.Pipeline {
-		p, s := beam.NewPipelineWithRoot()
-		if o.watch {
-			pipeline(s, opts, transforms.Watch(s, opts, set, o.watchInterval))
-		} else {
-			pipeline(s, opts, transforms.List(s, opts, set))
-		}
-		return p
 	}
 	switch {
 	case o.plan:
 		return o.tellPlan(ctx, opts, set, files, size)
 	case runners.DryRun():
-		_, err := runners.Run(ctx, build(), transforms.Namespace, o.verbosity)
+		_, err := runners.Run(ctx, o.pipeline(opts, set), transforms.Namespace, o.verbosity)
 		return err
 	}
 
+	output := string(opts.Output)
 	st, err := store.For(ctx, output)
 	if err != nil {
 		return cli.Usagef("%w", err)
@@ -340,66 +264,12 @@ func (o *options) label(ctx context.Context) (err error) {
 	if o.watch { // they may come and go
 		opts.Again, opts.Rejections = true, true
 	}
-
 	progress := transforms.ProgressOf(opts.Run)
-	stop := context.AfterFunc(ctx, progress.Stop)
-	defer stop()
-	if o.watch {
-		files = 0 // there is no end to them
-	}
-	bar := cli.NewBar(files, o.verbosity == 0)
-	ticker := o.show(bar, progress, begin)
-	if !runners.Local() && o.verbosity > 0 {
-		ticker = o.follow(bar, output, begin)
-	}
-	gathered := func() {}
-	if o.watch {
-		gathered = o.gather(opts)
-	}
-	// At an interrupt a run in this process finishes what it has read.
-	result, err := o.run(ctx, build())
-	gathered()
-	ticker()
-	bar.Close()
+	defer context.AfterFunc(ctx, progress.Stop)()
+	result, err := o.run(ctx, opts, set, files, begin)
 	took := time.Since(begin)
-	if cause := context.Cause(ctx); o.watch && cause != nil && errors.Is(err, cause) { // a job elsewhere is cancelled
-		if err := cmp.Or(o.settle(ctx, opts, set), transforms.Merge(context.WithoutCancel(ctx), output)); err != nil {
-			return err
-		}
-		if o.verbosity > 0 {
-			fmt.Printf("%s: no longer watching; %s lists what is done\n", o.output, store.Join(o.output, transforms.ManifestFile))
-		}
-		return nil
-	}
-	if errors.Is(err, cli.ErrLeft) {
-		return fmt.Errorf("%w; the same command gathers its records when it is over", err)
-	}
-	if err != nil {
-		if e := progress.Err(); e != nil && ctx.Err() == nil {
-			err = e // as it was, not as it came through a runner
-		}
-		_ = transforms.Merge(context.WithoutCancel(ctx), output) // the run's error says more than a second one
+	if result, err = o.finish(ctx, opts, set, result, err); result == nil || err != nil {
 		return err
-	}
-	if result.Running {
-		fmt.Printf("job %s is submitted; it writes to %s\n", result.JobID, o.output)
-		return nil
-	}
-	settled := o.settle(ctx, opts, set)
-	if err := cmp.Or(transforms.Merge(context.WithoutCancel(ctx), output), settled); err != nil {
-		return err
-	}
-	if cause := context.Cause(ctx); cause != nil && !o.watch { // which an interrupt ends in order
-		return fmt.Errorf("%w: %s labelled and kept; run again to go on", cause, cli.Plural(result.Counters["documents"], "document"))
-	}
-	if o.watch { // rejections may be over by now
-		has, err := transforms.HasRecords(context.WithoutCancel(ctx), output, transforms.RejectedFolder)
-		if err != nil {
-			return err
-		}
-		if !has {
-			delete(result.Counters, "rejected")
-		}
 	}
 	if o.verbosity > 0 {
 		o.summary(os.Stdout, m.Config, result, progress, took)
@@ -411,15 +281,173 @@ func (o *options) label(ctx context.Context) (err error) {
 	return o.judge(result.Counters, example)
 }
 
-// run runs p; what SIGTERM means to a job elsewhere --cancel_on_exit says.
-func (o *options) run(ctx context.Context, p *beam.Pipeline) (*runners.Result, error) {
-	run := func(ctx context.Context) (*runners.Result, error) {
+// transformOptions are what the flags alone settle of them.
+func (o *options) transformOptions(ctx context.Context) (opts transforms.Options, err error) {
+	output, err := input.Absolute(o.output)
+	if err != nil {
+		return opts, err
+	}
+	modelURI := o.modelURI
+	if modelURI != "" {
+		if modelURI, err = input.Absolute(modelURI); err != nil {
+			return opts, err
+		}
+		if _, err := store.For(ctx, modelURI); err != nil {
+			return opts, cli.Usagef("%w", err)
+		}
+	}
+	if err := runners.CheckPaths(append(slices.Clone(o.input), o.output, o.modelURI)...); err != nil {
+		return opts, cli.Usagef("%w", err)
+	}
+	opts = transforms.Options{
+		Verbosity: o.verbosity, MemoryLimit: int64(o.memoryLimit), Output: transforms.Path(output),
+		MaxDocumentBytes: int64(o.maxDocumentBytes), Force: o.force, RetryRejected: o.retryRejected,
+		ModelURI: transforms.Path(modelURI), Device: o.device, LabelSet: o.labelSet,
+		WorkersPerGPU: o.workersPerGPU, GPUMemory: int64(o.gpuMemoryLimit), Precision: o.precision, Hybrid: o.hybrid, GPUTimeout: o.gpuTimeout,
+		WindowSize: o.windowSize, PredictionStride: o.stride, PredictionBatchSize: o.batchSize,
+		Formats: o.formats, Probabilities: o.probabilities, MaxRejected: o.maxRejected,
+	}
+	if o.workersPerGPU > 0 || !runners.Local() {
+		opts.GPUs = 1 // beside other processes
+	}
+	return opts, nil
+}
+
+// loadModel loads the model and notes in opts what follows from it.
+func (o *options) loadModel(ctx context.Context, opts *transforms.Options) (*transforms.Model, error) {
+	here := *opts
+	if !runners.Local() {
+		here.Device = "cpu" // the workers' devices are no matter of this machine's
+	}
+	m, err := transforms.LoadModel(ctx, here)
+	if errors.Is(err, model.ErrLabelSet) {
+		return nil, cli.Usagef("%w", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if m.Reason != "" && o.verbosity > 0 {
+		fmt.Fprintf(os.Stderr, "linnet: %s\n", m.Reason)
+	}
+	opts.ModelHash, opts.InputSize, opts.Versions = m.Hash, m.Config.InputSize, m.Device
+	opts.Settings = o.settings(m.Config)
+	return m, nil
+}
+
+// list finds out before anything starts how much there is, and whether two
+// inputs have one output.
+func (o *options) list(ctx context.Context, set *input.Set) (files, size int64, err error) {
+	walk := func() error {
+		files, size = 0, 0
+		count := func(f input.File) error { files++; size += f.Size; return nil }
+		if !o.watch {
+			return set.Walk(ctx, count)
+		}
+		var twins error
+		err := set.WalkOn(ctx, count, func(err error) { twins = err })
+		return cmp.Or(err, twins)
+	}
+	if !runners.DryRun() {
+		err = walk()
+		if earlier := set.LeaveOut(); earlier != "" {
+			if o.verbosity > 0 {
+				fmt.Fprintf(os.Stderr, "linnet: %s\n", earlier)
+			}
+			err = walk()
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case errors.Is(err, input.ErrNone), errors.Is(err, input.ErrTwins):
+		err = cli.Usagef("%w", err)
+	}
+	return files, size, err
+}
+
+// pipeline is what predict does with the documents of set.
+func (o *options) pipeline(opts transforms.Options, set *input.Set) *beam.Pipeline {
+	p, s := beam.NewPipelineWithRoot()
+	var paths beam.PCollection
+	if o.watch {
+		paths = transforms.Watch(s, opts, set, o.watchInterval)
+	} else {
+		paths = transforms.List(s, opts, set)
+	}
+	docs, r1 := transforms.Read(s, opts, paths)
+	examples, r2 := transforms.Featurize(s, opts, docs)
+	labelled, r3 := transforms.Predict(s, opts, examples)
+	_, r4 := transforms.Write(s, opts, labelled)
+	transforms.WriteRejected(s, opts, r1, r2, r3, r4)
+	return p
+}
+
+// run runs the pipeline over files documents, with a bar. At an interrupt a run
+// in this process finishes what it has read; what SIGTERM means to a job
+// elsewhere --cancel_on_exit says.
+func (o *options) run(ctx context.Context, opts transforms.Options, set *input.Set, files int64, begin time.Time) (*runners.Result, error) {
+	if o.watch {
+		files = 0 // there is no end to them
+	}
+	p := o.pipeline(opts, set)
+	bar := cli.NewBar(files, o.verbosity == 0)
+	defer bar.Close()
+	if o.verbosity > 0 && runners.Local() {
+		defer o.show(bar, transforms.ProgressOf(opts.Run), begin)()
+	} else if o.verbosity > 0 {
+		defer o.follow(bar, string(opts.Output), begin)()
+	}
+	if o.watch {
+		defer o.gather(opts)()
+	}
+	return cli.RunJob(ctx, !runners.Local() && !o.cancelOnExit, func(ctx context.Context) (*runners.Result, error) {
 		return runners.Run(ctx, p, transforms.Namespace, o.verbosity)
+	})
+}
+
+// finish merges the records of a run that ended with result and err, and says
+// how it ended where it has no numbers to tell: then it returns no result.
+func (o *options) finish(ctx context.Context, opts transforms.Options, set *input.Set, result *runners.Result, err error) (*runners.Result, error) {
+	output := string(opts.Output)
+	merge := func() error { return transforms.Merge(context.WithoutCancel(ctx), output) }
+	switch cause := context.Cause(ctx); {
+	case o.watch && cause != nil && errors.Is(err, cause): // a job elsewhere is cancelled
+		if err := cmp.Or(o.settle(ctx, opts, set), merge()); err != nil {
+			return nil, err
+		}
+		if o.verbosity > 0 {
+			fmt.Printf("%s: no longer watching; %s lists what is done\n", o.output, store.Join(o.output, transforms.ManifestFile))
+		}
+		return nil, nil
+	case errors.Is(err, cli.ErrLeft):
+		return nil, fmt.Errorf("%w; the same command gathers its records when it is over", err)
+	case err != nil:
+		if e := transforms.ProgressOf(opts.Run).Err(); e != nil && ctx.Err() == nil {
+			err = e // as it was, not as it came through a runner
+		}
+		_ = merge() // the run's error says more than a second one
+		return nil, err
+	case result.Running:
+		fmt.Printf("job %s is submitted; it writes to %s\n", result.JobID, o.output)
+		return nil, nil
 	}
-	if runners.Local() || o.cancelOnExit {
-		return run(ctx)
+	settled := o.settle(ctx, opts, set)
+	if err := cmp.Or(merge(), settled); err != nil {
+		return nil, err
 	}
-	return cli.Leave(ctx, run)
+	if cause := context.Cause(ctx); cause != nil && !o.watch { // which an interrupt ends in order
+		return nil, fmt.Errorf("%w: %s labelled and kept; run again to go on", cause, cli.Plural(result.Counters["documents"], "document"))
+	}
+	if o.watch { // rejections may be over by now
+		has, err := transforms.HasRecords(context.WithoutCancel(ctx), output, transforms.RejectedFolder)
+		if err != nil {
+			return nil, err
+		}
+		if !has {
+			delete(result.Counters, "rejected")
+		}
+	}
+	return result, nil
 }
 
 // settle drops earlier records of rejections that this run showed to be over. A
@@ -432,54 +460,6 @@ func (o *options) settle(ctx context.Context, opts transforms.Options, set *inpu
 		set = nil
 	}
 	return transforms.Settle(context.WithoutCancel(ctx), opts, set)
-}
-
-// firstRejected is the first of the merged records of rejections, or "".
-func firstRejected(ctx context.Context, output string) string {
-	data, err := store.Read(ctx, store.Join(output, transforms.RejectedFile), 0)
-	if err != nil {
-		return ""
-	}
-	line, _, _ := bytes.Cut(data, []byte("\n"))
-	var r transforms.Reject
-	if json.Unmarshal(line, &r) != nil {
-		return ""
-	}
-	return fmt.Sprintf("%s: %s: %s", r.Input, r.Stage, r.Reason)
-}
-
-// gather gathers the records of a watch now and then: often while there are few
-// of them, and so that it takes no more than a twentieth of the time. The
-// function it returns ends that.
-func (o *options) gather(opts transforms.Options) (end func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		const least, share = 10 * time.Second, 20
-		for pause := least; ; {
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
-				return
-			}
-			begin := time.Now()
-			if err := cmp.Or(transforms.Settle(ctx, opts, nil), transforms.Gather(ctx, string(opts.Output))); err != nil && ctx.Err() == nil && o.verbosity > 0 {
-				fmt.Fprintf(os.Stderr, "linnet: %v; trying again\n", err)
-			}
-			pause = max(least, share*time.Since(begin))
-		}
-	}()
-	return func() { cancel(); <-over }
-}
-
-// pipeline is what predict does with the documents of paths.
-func pipeline(s beam.Scope, opts transforms.Options, paths beam.PCollection) {
-	docs, r1 := transforms.Read(s, opts, paths)
-	examples, r2 := transforms.Featurize(s, opts, docs)
-	labelled, r3 := transforms.Predict(s, opts, examples)
-	_, r4 := transforms.Write(s, opts, labelled)
-	transforms.WriteRejected(s, opts, r1, r2, r3, r4)
 }
 
 // settings are all that changes an output beside model and input.
@@ -507,199 +487,4 @@ func (o *options) limitMemory() int64 {
 	}
 	debug.SetMemoryLimit(int64(o.memoryLimit))
 	return max(8<<20, int64(o.memoryLimit)/16)
-}
-
-// show moves the bar while the run goes on; the function it returns ends that.
-func (o *options) show(bar *cli.Bar, p *transforms.Progress, begin time.Time) func() {
-	if o.verbosity == 0 || !runners.Local() {
-		return func() {}
-	}
-	over := make(chan struct{})
-	total := bar.Total()
-	go func() {
-		tick := time.NewTicker(200 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-over:
-				return
-			case <-tick.C:
-				seen := p.Seen()
-				text := fmt.Sprintf("%s of %s, %s lines/s", cli.Count(seen), cli.Plural(total, "document"), cli.Rate(p.Lines.Load(), time.Since(begin)))
-				if o.watch {
-					text = fmt.Sprintf("%s, %s; watching", cli.Plural(p.Labelled.Load(), "document"), cli.Plural(p.Lines.Load(), "line"))
-				}
-				if n := p.Rejected.Load(); n > 0 {
-					text += ", " + cli.Count(n) + " rejected"
-				}
-				if seen > 0 && !o.watch {
-					left := time.Duration(float64(time.Since(begin)) / float64(seen) * float64(max(0, total-seen)))
-					text += ", " + left.Round(time.Second).String() + " left"
-				}
-				bar.Set(seen, text)
-			}
-		}
-	}()
-	return func() { close(over) }
-}
-
-// follow moves the bar by the records of a job elsewhere, whose counters come
-// only when a stage ends: those made after the newest that was there before.
-// The function it returns ends that.
-func (o *options) follow(bar *cli.Bar, output string, begin time.Time) func() {
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		_, newest, err := transforms.CountDone(ctx, output, time.Time{})
-		const least, share = 2 * time.Second, 20
-		for pause := least; err == nil; {
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
-				return
-			}
-			looked := time.Now()
-			var n int64
-			if n, _, err = transforms.CountDone(ctx, output, newest); err == nil && ctx.Err() == nil {
-				text := fmt.Sprintf("%s of %s labelled", cli.Count(n), cli.Plural(bar.Total(), "document"))
-				if o.watch {
-					text = fmt.Sprintf("%s; watching", cli.Plural(n, "document"))
-				} else if n > 0 {
-					left := time.Duration(float64(time.Since(begin)) / float64(n) * float64(max(0, bar.Total()-n)))
-					text += ", " + left.Round(time.Second).String() + " left at most"
-				}
-				bar.Set(n, text)
-			}
-			pause = max(least, share*time.Since(looked))
-		}
-	}()
-	return cancel
-}
-
-// summary says where the result is and what it holds.
-func (o *options) summary(w io.Writer, c *model.Config, result *runners.Result, p *transforms.Progress, took time.Duration) {
-	n := result.Counters
-	lines := n["lines"]
-	if n["documents"]+n["rejected"] == 0 && n["skipped"] > 0 {
-		fmt.Fprintf(w, "%s: nothing to do, %s done before (--force labels them again)\n", o.output, cli.Plural(n["skipped"], "document"))
-		return
-	}
-	fmt.Fprintf(w, "%s: %s, %s labelled in %s (%s lines/s)\n", o.output,
-		cli.Plural(n["documents"], "document"), cli.Plural(lines, "line"), round(took), cli.Rate(lines, took))
-	_, classes, _ := c.Head(o.labelSet)
-	width := 0
-	for _, class := range classes {
-		width = max(width, len(class))
-	}
-	for _, class := range classes {
-		if lines == 0 {
-			break
-		}
-		count := n[transforms.LabelCounter+class]
-		if count == 0 && len(classes) > 5 {
-			continue
-		}
-		fmt.Fprintf(w, "  %-*s %12s %5.1f %%\n", width, class, cli.Count(count), 100*float64(count)/float64(max(lines, 1)))
-	}
-	if skipped := n["skipped"]; skipped > 0 {
-		fmt.Fprintf(w, "%s done before and skipped (--force labels them again)\n", cli.Plural(skipped, "document"))
-	}
-	if n["warnings"] > 0 {
-		fmt.Fprintf(w, "%s of broken markup in the inputs (--force --verbosity=3 says where)\n", cli.Plural(n["warnings"], "place"))
-	}
-	if runners.Local() {
-		fmt.Fprintf(w, "reading %v, features %v, model %v, writing %v, all cores and waits together; peak memory %s MB\n",
-			round(p.Spent("read")), round(p.Spent("featurize")), round(p.Spent("predict")), round(p.Spent("write")), cli.Count(cli.PeakMemory()/1e6))
-	}
-	if onGPU := n[transforms.LinesCUDACounter]; onGPU > 0 {
-		fmt.Fprintf(w, "%s on GPUs, %s on CPUs\n", cli.Plural(onGPU, "line"), cli.Count(n[transforms.LinesCPUCounter]))
-	}
-	if usage, ok := transforms.GPUUsage(n, result.Distributions); ok {
-		tellGPUs(w, &usage, result.Gauges)
-	}
-	if fallen := n[transforms.FallenBackCounter]; fallen > 0 {
-		var reasons []string
-		for name := range n {
-			if reason, ok := strings.CutPrefix(name, transforms.ReasonCounter); ok {
-				reasons = append(reasons, reason)
-			}
-		}
-		slices.Sort(reasons)
-		fmt.Fprintf(w, "%s fell back to the CPU: %s\n", cli.Plural(fallen, "worker"), cli.Printable(strings.Join(reasons, "; ")))
-	}
-	if rejected := n["rejected"]; rejected > 0 {
-		fmt.Fprintf(w, "%s rejected; %s says why\n", cli.Plural(rejected, "document"), store.Join(o.output, transforms.RejectedFile))
-	}
-}
-
-// tellGPUs says what NVML saw of the run's GPUs, and what that suggests.
-func tellGPUs(w io.Writer, u *gpuinit.Usage, gauges map[string]metrics.GaugeValue) {
-	fmt.Fprintf(w, "%s, %s while lines were labelled", u.Name, cli.Plural(int64(u.Samples), "sample"))
-	if memory, ok := gauges[transforms.GPUMemoryGauge]; ok {
-		fmt.Fprintf(w, "; at last %s in use", humanize.IBytes(uint64(memory.Value)))
-	}
-	if busy, ok := gauges[transforms.GPUUtilisationGauge]; ok {
-		fmt.Fprintf(w, ", %d %% busy", busy.Value)
-	}
-	fmt.Fprintln(w)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "  \taverage\tleast\tmost")
-	for _, row := range u.Table() {
-		fmt.Fprintln(t, strings.TrimRight("  "+strings.Join(row, "\t"), "\t"))
-	}
-	t.Flush()
-	if text := u.Advice(); text != "" {
-		fmt.Fprintln(w, text)
-	}
-}
-
-func round(d time.Duration) time.Duration {
-	if d < 100*time.Millisecond {
-		return d.Round(100 * time.Microsecond)
-	}
-	if d < 10*time.Second {
-		return d.Round(10 * time.Millisecond)
-	}
-	return d.Round(time.Second)
-}
-
-// judge is the end of a run that came to its end: nil, or the error or status
-// that the rejected documents make. example is one of the rejections, if this
-// process knows any.
-func (o *options) judge(n map[string]int64, example string) error {
-	rejected := n["rejected"]
-	seen := n["documents"] + n["skipped"] + rejected
-	if rejected == 0 {
-		return nil
-	}
-	if example != "" {
-		example = ", such as " + example
-	}
-	say := fmt.Errorf("%s of %s rejected%s; %s has them all", cli.Count(rejected), cli.Plural(seen, "document"), example, store.Join(o.output, transforms.RejectedFile))
-	if !o.watch && rejected == seen || seen >= 100 && float64(rejected)/float64(seen) > o.maxRejected {
-		return say
-	}
-	if o.verbosity > 0 {
-		say = nil // the summary said it
-	}
-	return &cli.Status{Code: o.rejectedStatus, Err: say}
-}
-
-// tellPlan says what a run would do, and about how long that takes, from the
-// speed at which a few of the documents go through the model.
-func (o *options) tellPlan(ctx context.Context, opts transforms.Options, set *input.Set, files, size int64) error {
-	plan, err := transforms.Plan(ctx, opts, set, 2*time.Second)
-	if err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return err
-	}
-	fmt.Printf("%s, %s bytes in %s\n", cli.Plural(files, "document"), cli.Count(size), o.what())
-	fmt.Printf("%s done before\n", cli.Plural(plan.Done, "document"))
-	if plan.Rejected > 0 {
-		fmt.Printf("%s that would be rejected, such as %s: %s\n", cli.Plural(plan.Rejected, "document"), cli.Printable(string(plan.Example.URI)), cli.Printable(plan.Example.Reason))
-	}
-	fmt.Printf("%s to label into %s: %s lines in about %s on %d cores of this machine\n",
-		cli.Plural(plan.Documents, "document"), o.output, cli.Count(plan.Lines), round(plan.Time), runtime.GOMAXPROCS(0))
-	return nil
 }

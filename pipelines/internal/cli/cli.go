@@ -164,15 +164,18 @@ func Interruptible(ctx context.Context) (context.Context, func()) {
 // ErrLeft says that a job elsewhere goes on without this program.
 var ErrLeft = fmt.Errorf("%w: the job goes on without this program (--cancel_on_exit would cancel it)", ErrTerminated)
 
-// CancelOnExit adds the flag --cancel_on_exit, for Leave.
+// CancelOnExit adds the flag --cancel_on_exit, for RunJob.
 func (f *Flags) CancelOnExit(p *bool) {
 	f.BoolVar(p, "cancel_on_exit", false, "cancel a job elsewhere at SIGTERM, too, and not only at ctrl-C")
 }
 
-// Leave runs a job elsewhere. At SIGTERM it returns ErrLeft and leaves the job
-// alone, for who sends it may want the launcher's machine and not the job's end;
-// any other end of ctx ends the context of run.
-func Leave[T any](ctx context.Context, run func(context.Context) (T, error)) (T, error) {
+// RunJob is run(ctx). With leave, which is for a job elsewhere, it returns ErrLeft
+// at SIGTERM and leaves the job alone, for who sends it may want the launcher's
+// machine and not the job's end; any other end of ctx ends the context of run.
+func RunJob[T any](ctx context.Context, leave bool, run func(context.Context) (T, error)) (T, error) {
+	if !leave {
+		return run(ctx)
+	}
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	left := make(chan struct{})

@@ -117,17 +117,17 @@ func TestCheckDevice(t *testing.T) {
 	}
 }
 
-// TestLeave ends a job's context by SIGTERM, which leaves the job alone, by
+// TestRunJob ends a job's context by SIGTERM, which leaves the job alone, by
 // ctrl-C, which reaches it, and not at all.
-func TestLeave(t *testing.T) {
+func TestRunJob(t *testing.T) {
 	for _, c := range []struct{ end, want error }{{ErrTerminated, ErrLeft}, {ErrInterrupted, ErrInterrupted}, {nil, nil}} {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		got, err := Leave(ctx, func(inner context.Context) (int, error) {
+		got, err := RunJob(ctx, true, func(inner context.Context) (int, error) {
 			if c.end == nil {
 				return 7, nil
 			}
 			cancel(c.end)
-			<-inner.Done() // or the end of Leave
+			<-inner.Done() // or the end of RunJob
 			return 0, context.Cause(inner)
 		})
 		cancel(nil)

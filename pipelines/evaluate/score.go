@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/transforms"
+	"github.com/linnet-ml/linnet/transforms/store"
+	"github.com/linnet-ml/linnet/transforms/yedda"
+)
+
+// scoreFn counts the lines of labelled documents, PCollection<Labelled>, by gold
+// and predicted label. The counters' names are those of pairCounter.
+type scoreFn struct {
+	Run         string
+	Config      model.Config
+	LabelSet    string
+	Predictions transforms.Path
+	Parts       transforms.Path // folder of the parts; "" for none
+}
+
+func (f *scoreFn) ProcessElement(ctx context.Context, l transforms.Labelled) error {
+	j := judged{doc: &l.Document}
+	j.lines, j.predicted = l.Inked()
+	if f.Parts != "" {
+		j.probs = make([]float64, len(j.lines))
+		j.ink = make([][]stretch, len(j.lines))
+		row := 0
+		for i, line := range j.lines {
+			j.ink[i] = inkOfLine(l.Text[line.Start:line.End], j.predicted[i])
+			if row < len(l.Rows) && l.Rows[row] == line {
+				j.probs[i] = float64(l.Probs[row*len(l.Classes)+int(l.Labels[row])])
+				row++
+			}
+		}
+	}
+	return f.judge(ctx, &j)
+}
+
+// judge counts the labels of j.lines against the spans of j.doc, and writes the
+// document's part where a report wants it.
+func (f *scoreFn) judge(ctx context.Context, j *judged) error {
+	j.gold = (&yedda.Document{Text: j.doc.Text, Spans: j.doc.Spans}).LineLabels(j.lines)
+	counts := map[[2]string]int64{}
+	for i, g := range j.gold {
+		j.gold[i], j.predicted[i] = f.class(g), f.given(j.predicted[i])
+		if j.gold[i] != "" {
+			counts[[2]string{j.gold[i], j.predicted[i]}]++
+		}
+	}
+	for pair, n := range counts {
+		beam.NewCounter(transforms.Namespace, pairCounter(pair)).Inc(ctx, n)
+	}
+	beam.NewCounter(transforms.Namespace, "judged").Inc(ctx, 1)
+	if f.Parts == "" {
+		return nil
+	}
+	return j.part(f.class, f.given).write(ctx, string(f.Parts))
+}
+
+// class is the class that a label is judged as: that which it was trained as, or,
+// by a second head and in files of the full set, itself.
+func (f *scoreFn) class(label string) string {
+	if label == "" || f.LabelSet != f.Config.LabelSet {
+		return label
+	}
+	c := f.Config.Class(label)
+	if c < 0 {
+		return ""
+	}
+	return f.Config.Classes[c]
+}
+
+// given is the class of a predicted label. A model gives classes already, which
+// its LabelMap may name as labels of the annotation, too.
+func (f *scoreFn) given(label string) string {
+	if f.Predictions == "" {
+		return label
+	}
+	return f.class(label)
+}
+
+// compareFn is scoreFn for predictions in files: PCollection<Document> to
+// Rejections.
+type compareFn struct{ Score scoreFn }
+
+func (f *compareFn) ProcessElement(ctx context.Context, d transforms.Document, reject func(transforms.Rejection)) error {
+	uri := store.Join(string(f.Score.Predictions), string(d.Name)+".ann")
+	fail := func(reason string) {
+		reject(transforms.Rejection{URI: d.URI, Name: d.Name, Stage: "compare", Reason: reason})
+	}
+	st, err := store.For(ctx, uri)
+	if err != nil {
+		return err
+	}
+	data, err := st.Read(ctx, uri, 0)
+	if err != nil {
+		fail("its prediction: " + err.Error())
+		return nil
+	}
+	predicted := yedda.Parse(data)
+	lines := yedda.Inked(d.Text, d.Rows)
+	predictedLines := yedda.Inked(predicted.Text, yedda.Rows(predicted.Text))
+	same := func(a, b yedda.Line) bool {
+		return bytes.Equal(fields(d.Text[a.Start:a.End]), fields(predicted.Text[b.Start:b.End]))
+	}
+	if !slices.EqualFunc(lines, predictedLines, same) {
+		fail("its prediction " + uri + " has other text; predict it again from this document")
+		return nil
+	}
+	j := judged{doc: &d, lines: lines, predicted: predicted.LineLabels(predictedLines)}
+	if f.Score.Parts != "" {
+		j.ink = inkOf(predicted, predictedLines)
+	}
+	return f.Score.judge(ctx, &j)
+}
+
+// fields is line with its white space made one blank each.
+func fields(line []byte) []byte { return bytes.Join(bytes.Fields(line), []byte(" ")) }
+
+// rejectedFn counts the documents that could not be judged, and keeps the
+// first reason for a launcher in the same process.
+type rejectedFn struct{ Run string }
+
+func (f *rejectedFn) ProcessElement(ctx context.Context, r transforms.Rejection) {
+	beam.NewCounter(transforms.Namespace, "rejected").Inc(ctx, 1)
+	if p := transforms.ProgressOf(f.Run); p.Noted() == "" {
+		p.Note(fmt.Sprintf("%s: %s", r.URI, r.Reason))
+		beam.NewCounter(transforms.Namespace, reasonCounter+strings.ToValidUTF8(p.Noted(), "\uFFFD")).Inc(ctx, 1)
+	}
+}
+
+// reasonCounter begins the name of a counter that tells the launcher the first
+// reason that a worker met.
+const reasonCounter = "reason: "
+
+func firstReason(run string, counters map[string]int64) string {
+	if note := transforms.ProgressOf(run).Noted(); note != "" {
+		return note
+	}
+	for name := range counters {
+		if reason, ok := strings.CutPrefix(name, reasonCounter); ok {
+			return reason
+		}
+	}
+	return "what the workers' log says"
+}
+
+// pairPrefix begins the name of a counter of lines by gold and predicted label,
+// and of no other.
+const pairPrefix = "lines: "
+
+// pairCounter is "lines: gold/predicted", with the labels escaped as in a URL.
+func pairCounter(pair [2]string) string {
+	return pairPrefix + url.PathEscape(pair[0]) + "/" + url.PathEscape(pair[1])
+}
+
+// pairOf is the pair of a counter, if it is one of pairCounter's.
+func pairOf(counter string) (pair [2]string, ok bool) {
+	name, ok := strings.CutPrefix(counter, pairPrefix)
+	gold, predicted, slash := strings.Cut(name, "/")
+	g, errGold := url.PathUnescape(gold)
+	p, errPredicted := url.PathUnescape(predicted)
+	return [2]string{g, p}, ok && slash && errGold == nil && errPredicted == nil
+}
+
+func init() {
+	beam.RegisterDoFn(&scoreFn{})
+	beam.RegisterDoFn(&compareFn{})
+	beam.RegisterDoFn(&rejectedFn{})
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/metrics"
+	"github.com/dustin/go-humanize"
+
+	"github.com/linnet-ml/linnet/gpuinit"
+	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/pipelines/internal/cli"
+	"github.com/linnet-ml/linnet/runners"
+	"github.com/linnet-ml/linnet/transforms"
+	"github.com/linnet-ml/linnet/transforms/input"
+	"github.com/linnet-ml/linnet/transforms/store"
+)
+
+// summary says where the result is and what it holds.
+func (o *options) summary(w io.Writer, c *model.Config, result *runners.Result, p *transforms.Progress, took time.Duration) {
+	n := result.Counters
+	lines := n["lines"]
+	if n["documents"]+n["rejected"] == 0 && n["skipped"] > 0 {
+		fmt.Fprintf(w, "%s: nothing to do, %s done before (--force labels them again)\n", o.output, cli.Plural(n["skipped"], "document"))
+		return
+	}
+	fmt.Fprintf(w, "%s: %s, %s labelled in %s (%s lines/s)\n", o.output,
+		cli.Plural(n["documents"], "document"), cli.Plural(lines, "line"), round(took), cli.Rate(lines, took))
+	_, classes, _ := c.Head(o.labelSet)
+	width := 0
+	for _, class := range classes {
+		width = max(width, len(class))
+	}
+	for _, class := range classes {
+		if lines == 0 {
+			break
+		}
+		count := n[transforms.LabelCounter+class]
+		if count == 0 && len(classes) > 5 {
+			continue
+		}
+		fmt.Fprintf(w, "  %-*s %12s %5.1f %%\n", width, class, cli.Count(count), 100*float64(count)/float64(max(lines, 1)))
+	}
+	if skipped := n["skipped"]; skipped > 0 {
+		fmt.Fprintf(w, "%s done before and skipped (--force labels them again)\n", cli.Plural(skipped, "document"))
+	}
+	if n["warnings"] > 0 {
+		fmt.Fprintf(w, "%s of broken markup in the inputs (--force --verbosity=3 says where)\n", cli.Plural(n["warnings"], "place"))
+	}
+	if runners.Local() {
+		fmt.Fprintf(w, "reading %v, features %v, model %v, writing %v, all cores and waits together; peak memory %s MB\n",
+			round(p.Spent("read")), round(p.Spent("featurize")), round(p.Spent("predict")), round(p.Spent("write")), cli.Count(cli.PeakMemory()/1e6))
+	}
+	if onGPU := n[transforms.LinesCUDACounter]; onGPU > 0 {
+		fmt.Fprintf(w, "%s on GPUs, %s on CPUs\n", cli.Plural(onGPU, "line"), cli.Count(n[transforms.LinesCPUCounter]))
+	}
+	if usage, ok := transforms.GPUUsage(n, result.Distributions); ok {
+		tellGPUs(w, &usage, result.Gauges)
+	}
+	if fallen := n[transforms.FallenBackCounter]; fallen > 0 {
+		var reasons []string
+		for name := range n {
+			if reason, ok := strings.CutPrefix(name, transforms.ReasonCounter); ok {
+				reasons = append(reasons, reason)
+			}
+		}
+		slices.Sort(reasons)
+		fmt.Fprintf(w, "%s fell back to the CPU: %s\n", cli.Plural(fallen, "worker"), cli.Printable(strings.Join(reasons, "; ")))
+	}
+	if rejected := n["rejected"]; rejected > 0 {
+		fmt.Fprintf(w, "%s rejected; %s says why\n", cli.Plural(rejected, "document"), store.Join(o.output, transforms.RejectedFile))
+	}
+}
+
+// tellGPUs says what NVML saw of the run's GPUs, and what that suggests.
+func tellGPUs(w io.Writer, u *gpuinit.Usage, gauges map[string]metrics.GaugeValue) {
+	fmt.Fprintf(w, "%s, %s while lines were labelled", u.Name, cli.Plural(int64(u.Samples), "sample"))
+	if memory, ok := gauges[transforms.GPUMemoryGauge]; ok {
+		fmt.Fprintf(w, "; at last %s in use", humanize.IBytes(uint64(memory.Value)))
+	}
+	if busy, ok := gauges[transforms.GPUUtilisationGauge]; ok {
+		fmt.Fprintf(w, ", %d %% busy", busy.Value)
+	}
+	fmt.Fprintln(w)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "  \taverage\tleast\tmost")
+	for _, row := range u.Table() {
+		fmt.Fprintln(t, strings.TrimRight("  "+strings.Join(row, "\t"), "\t"))
+	}
+	t.Flush()
+	if text := u.Advice(); text != "" {
+		fmt.Fprintln(w, text)
+	}
+}
+
+// tellPlan says what a run would do, and about how long that takes, from the
+// speed at which a few of the documents go through the model.
+func (o *options) tellPlan(ctx context.Context, opts transforms.Options, set *input.Set, files, size int64) error {
+	plan, err := transforms.Plan(ctx, opts, set, 2*time.Second)
+	if err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return err
+	}
+	fmt.Printf("%s, %s bytes in %s\n", cli.Plural(files, "document"), cli.Count(size), o.what())
+	fmt.Printf("%s done before\n", cli.Plural(plan.Done, "document"))
+	if plan.Rejected > 0 {
+		fmt.Printf("%s that would be rejected, such as %s: %s\n", cli.Plural(plan.Rejected, "document"), cli.Printable(string(plan.Example.URI)), cli.Printable(plan.Example.Reason))
+	}
+	fmt.Printf("%s to label into %s: %s lines in about %s on %d cores of this machine\n",
+		cli.Plural(plan.Documents, "document"), o.output, cli.Count(plan.Lines), round(plan.Time), runtime.GOMAXPROCS(0))
+	return nil
+}
+
+// judge is the end of a run that came to its end: nil, or the error or status
+// that the rejected documents make. example is one of the rejections, if this
+// process knows any.
+func (o *options) judge(n map[string]int64, example string) error {
+	rejected := n["rejected"]
+	seen := n["documents"] + n["skipped"] + rejected
+	if rejected == 0 {
+		return nil
+	}
+	if example != "" {
+		example = ", such as " + example
+	}
+	say := fmt.Errorf("%s of %s rejected%s; %s has them all", cli.Count(rejected), cli.Plural(seen, "document"), example, store.Join(o.output, transforms.RejectedFile))
+	if !o.watch && rejected == seen || seen >= 100 && float64(rejected)/float64(seen) > o.maxRejected {
+		return say
+	}
+	if o.verbosity > 0 {
+		say = nil // the summary said it
+	}
+	return &cli.Status{Code: o.rejectedStatus, Err: say}
+}
+
+// firstRejected is the first of the merged records of rejections, or "".
+func firstRejected(ctx context.Context, output string) string {
+	data, err := store.Read(ctx, store.Join(output, transforms.RejectedFile), 0)
+	if err != nil {
+		return ""
+	}
+	line, _, _ := bytes.Cut(data, []byte("\n"))
+	var r transforms.Reject
+	if json.Unmarshal(line, &r) != nil {
+		return ""
+	}
+	return fmt.Sprintf("%s: %s: %s", r.Input, r.Stage, r.Reason)
+}
+
+func round(d time.Duration) time.Duration {
+	if d < 100*time.Millisecond {
+		return d.Round(100 * time.Microsecond)
+	}
+	if d < 10*time.Second {
+		return d.Round(10 * time.Millisecond)
+	}
+	return d.Round(time.Second)
+}
