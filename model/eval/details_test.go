@@ -147,13 +147,19 @@ func TestSpans(t *testing.T) {
 		t.Errorf("got %d and %d spans, want 4 and 4", r.Gold, r.Predicted)
 	}
 
-	// Counts merged are those of both documents together.
+	// Counts merged are those of both documents together, under whatever order of
+	// the classes.
 	other := func(into *Spans) {
 		into.Add([]int{0, 0, 1, 0}, []int{0, 0, 0, 1}, make([]bool, 4))
 	}
 	merged := NewSpans(s.Classes)
 	other(merged)
-	merged.Merge(s)
+	merged.Merge(s, func(i int) int { return i })
+	swapped := NewSpans([]string{"B", "A"})
+	swapped.Merge(s, func(i int) int { return 1 - i })
+	if swapped.Gold[0] != s.Gold[1] || swapped.Predicted[0] != s.Predicted[1] || swapped.Exact[0] != s.Exact[1] {
+		t.Errorf("merged the other way round: got %+v of %+v", swapped, s)
+	}
 	if other(s); !reflect.DeepEqual(merged, s) {
 		t.Errorf("merged: got %+v, want %+v", merged, s)
 	}

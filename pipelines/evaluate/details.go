@@ -70,22 +70,10 @@ func (m *merger) index(class string) int {
 		i = len(m.classes)
 		m.classes = append(m.classes, class)
 		wider := eval.NewSpans(m.classes)
-		into(wider, m.spans, func(c int) int { return c })
+		wider.Merge(m.spans, func(c int) int { return c })
 		m.spans = wider
 	}
 	return i
-}
-
-// into adds the counts of from to those of to, of class c to class index(c).
-func into(to, from *eval.Spans, index func(c int) int) {
-	for c := range from.Gold {
-		i := index(c)
-		to.Gold[i] += from.Gold[c]
-		to.Predicted[i] += from.Predicted[c]
-		to.Exact[i] += from.Exact[c]
-		to.Found[i] += from.Found[c]
-		to.Touching[i] += from.Touching[c]
-	}
 }
 
 func (m *merger) add(p *part) {
@@ -110,7 +98,7 @@ func (m *merger) add(p *part) {
 	for c, name := range p.Classes {
 		classes[c] = m.index(name)
 	}
-	into(m.spans, p.Spans, func(c int) int { return classes[c] })
+	m.spans.Merge(p.Spans, func(c int) int { return classes[c] })
 	if p.Calibration != nil {
 		if m.calibrated == nil {
 			m.calibrated = eval.NewCalibration(eval.CalibrationBins)
