@@ -166,7 +166,7 @@ func (g *gpus) step(t *trainer) (loss float64, err error) {
 		return 0, fmt.Errorf("train: step %d: %s; lower learning_rate", p.Step+1, what)
 	}
 	if bad { // and skipped
-		loss = p.Epoch.Loss / float64(max(1, p.Epoch.Steps))
+		loss = p.Epoch.loss()
 	}
 	switch p.ScaleSteps++; {
 	case t.identity.Precision != cuda.Float16:

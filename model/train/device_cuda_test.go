@@ -362,9 +362,9 @@ func TestGPUResume(t *testing.T) {
 	checkpoints := map[string][]byte{}
 	o.Checkpoint = func(_ context.Context, s *State) error {
 		switch {
-		case s.Epochs() == 1 && s.EpochSteps() == 2:
+		case s.Epochs() == 1 && s.Position.Epoch.Steps == 2:
 			checkpoints["inside the second epoch"] = s.Encode()
-		case s.Epochs() == 0 && s.EpochSteps() == last:
+		case s.Epochs() == 0 && s.Position.Epoch.Steps == last:
 			checkpoints["at the last step of the first epoch"] = s.Encode()
 		}
 		return nil

@@ -77,13 +77,14 @@ type epochSums struct {
 	Seconds      float64
 }
 
+func (s *epochSums) loss() float64     { return s.Loss / float64(max(1, s.Steps)) }
+func (s *epochSums) accuracy() float64 { return float64(s.Right) / float64(max(1, s.Lines)) }
+
 // Step is the number of steps that were taken.
 func (s *State) Step() int { return s.Position.Step }
 
-// Epochs is the number of whole epochs, EpochSteps that of the steps behind
-// them.
-func (s *State) Epochs() int     { return len(s.Position.Epochs) }
-func (s *State) EpochSteps() int { return s.Position.Epoch.Steps }
+// Epochs is the number of whole epochs.
+func (s *State) Epochs() int { return len(s.Position.Epochs) }
 
 // BatchSize is that of the training, in windows.
 func (s *State) BatchSize() int { return s.Training.Config.BatchSize }

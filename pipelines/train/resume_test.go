@@ -85,9 +85,9 @@ func TestKilled(t *testing.T) {
 		name string
 		at   func(*train.State) bool
 	}{
-		{"inside the first epoch", func(s *train.State) bool { return s.EpochSteps() >= 5 }},
+		{"inside the first epoch", func(s *train.State) bool { return s.Position.Epoch.Steps >= 5 }},
 		{"behind the second epoch", func(s *train.State) bool { return s.Epochs() >= 2 }},
-		{"inside the fourth epoch", func(s *train.State) bool { return s.Epochs() >= 3 && s.EpochSteps() >= 7 }},
+		{"inside the fourth epoch", func(s *train.State) bool { return s.Epochs() >= 3 && s.Position.Epoch.Steps >= 7 }},
 	}
 	for name, more := range map[string][]string{
 		"in this process": nil,
