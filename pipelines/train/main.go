@@ -12,31 +12,24 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/jobopts"
-	"github.com/dustin/go-humanize"
 
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/backend"
 	"github.com/linnet-ml/linnet/model/bundled"
 	"github.com/linnet-ml/linnet/model/train"
 	"github.com/linnet-ml/linnet/pipelines/internal/cli"
-	"github.com/linnet-ml/linnet/pipelines/internal/curve"
 	"github.com/linnet-ml/linnet/runners"
 	"github.com/linnet-ml/linnet/transforms"
 	"github.com/linnet-ml/linnet/transforms/averaging"
@@ -309,80 +302,53 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 	if o.index > 0 {
 		return job.Attend(ctx, o.index)
 	}
+	options := train.Options{
+		Best: o.keep == "best", EarlyStopping: o.earlyStopping, CheckpointSteps: o.checkpointSteps,
+		GPUMemory: int64(o.gpuMemory), Precision: precisions[o.precision],
+	}
 	gpus, err := o.openGPUs(ctx) // before the documents are read: that may take a while
 	if err != nil {
 		return told(ctx, err)
-	}
-	var weights *model.Weights
-	if o.initModel != "" {
-		if weights, err = o.loadInit(ctx, f); err != nil {
-			return err
-		}
-	}
-	var teachers []*model.Weights
-	for _, name := range o.teachers {
-		w, err := loadModel(ctx, "teachers", name)
-		if err != nil {
-			return told(ctx, err)
-		}
-		teachers = append(teachers, w)
-	}
-	if len(teachers) > 0 { // --init_model may have brought some
-		o.config.ClassWeights, o.config.FocalLabels = "none", ""
-	}
-	parts, err := o.read(ctx)
-	if err != nil {
-		return told(ctx, err)
-	}
-	if err := writable(ctx, o.modelOut); err != nil {
-		return told(ctx, err)
-	}
-	options := train.Options{
-		Config: o.config, Train: parts[0], Validation: parts[1], Test: parts[2],
-		Best: o.keep == "best", EarlyStopping: o.earlyStopping, CheckpointSteps: o.checkpointSteps, Init: weights, Teachers: teachers,
-		GPUMemory: int64(o.gpuMemory), Precision: precisions[o.precision],
 	}
 	if gpus != nil {
 		defer gpus.Close()
 		options.GPUs = gpus.Devices
 	}
-	if options.Config, err = train.Classes(parts[0], o.config, weights); err != nil {
+	if options.Init, options.Teachers, err = o.loadModels(ctx, f); err != nil {
+		return err
+	}
+	parts, err := o.read(ctx)
+	if err != nil {
+		return told(ctx, err)
+	}
+	options.Train, options.Validation, options.Test = parts[0], parts[1], parts[2]
+	if err := writable(ctx, o.modelOut); err != nil {
+		return told(ctx, err)
+	}
+	if options.Config, err = train.Classes(parts[0], o.config, options.Init); err != nil {
 		return err
 	}
 	at := checkpoint{path: store.Join(folder, checkpointFile)}
 	if options.Resume, err = at.find(ctx, o.resume, o.verbosity); err != nil {
 		return told(ctx, err)
 	}
+	options.Checkpoint = at.write
 	if o.batchSize.auto {
 		if err := o.largest(&options); err != nil {
 			return err
 		}
 	}
 	if o.verbosity > 0 {
-		o.warn(parts, &options.Config)
+		warnDocuments(parts)
+		o.warnLabels(parts[0], &options.Config)
 		o.say(&options.Config)
 	}
-	options.Checkpoint = at.write
-	job.InputSize = options.Config.InputSize
 	if o.workers > 0 {
-		if err := job.Begin(ctx, o.documents, parts[0]); err != nil {
+		if err := o.distribute(ctx, job, &options); err != nil {
 			return told(ctx, err)
 		}
-		options.Distributed, options.RoundSteps = o.workers, o.roundSteps
-		if o.device == backend.CUDA {
-			options.WorkerDevice = "cuda"
-		}
-		options.Round = job.Lead
 	}
-	if o.workers > 0 && o.index < 0 {
-		options.Round = func(ctx context.Context, r train.Round) error {
-			return job.Round(ctx, r, func(p *beam.Pipeline) error {
-				_, err := runners.Run(ctx, p, transforms.Namespace, o.verbosity)
-				return cmp.Or(context.Cause(ctx), err)
-			})
-		}
-	}
-	bar := newProgress(o.verbosity, len(parts[1]) > 0)
+	bar := &progress{verbosity: o.verbosity, validated: len(parts[1]) > 0}
 	options.Progress = bar.show
 	w, meta, err := train.Run(ctx, options)
 	bar.close()
@@ -392,10 +358,7 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 	if err != nil {
 		return at.told(ctx, err)
 	}
-	meta.Data, meta.Commit = o.comment, commit()
-	if meta.Data == "" {
-		meta.Data = fmt.Sprintf("%d documents", len(parts[0]))
-	}
+	meta.Data, meta.Commit = cmp.Or(o.comment, fmt.Sprintf("%d documents", len(parts[0]))), commit()
 	if err := save(ctx, o.modelOut, w, meta); err != nil {
 		return at.told(ctx, err)
 	}
@@ -408,12 +371,46 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 	return nil
 }
 
-// told is err, or the interrupt where that was its cause.
-func told(ctx context.Context, err error) error {
-	if errors.Is(context.Cause(ctx), cli.ErrInterrupted) {
-		return fmt.Errorf("%w: no model was written", cli.ErrInterrupted)
+// distribute hands the rounds of the training t to workers.
+func (o *options) distribute(ctx context.Context, job *averaging.Job, t *train.Options) error {
+	job.InputSize = t.Config.InputSize
+	if err := job.Begin(ctx, o.documents, t.Train); err != nil {
+		return err
 	}
-	return err
+	t.Distributed, t.RoundSteps = o.workers, o.roundSteps
+	if o.device == backend.CUDA {
+		t.WorkerDevice = "cuda"
+	}
+	t.Round = job.Lead
+	if o.index < 0 {
+		t.Round = func(ctx context.Context, r train.Round) error {
+			return job.Round(ctx, r, func(p *beam.Pipeline) error {
+				_, err := runners.Run(ctx, p, transforms.Namespace, o.verbosity)
+				return cmp.Or(context.Cause(ctx), err)
+			})
+		}
+	}
+	return nil
+}
+
+// loadModels loads --init_model and --teachers, where they are given.
+func (o *options) loadModels(ctx context.Context, f *cli.Flags) (init *model.Weights, teachers []*model.Weights, err error) {
+	if o.initModel != "" {
+		if init, err = o.loadInit(ctx, f); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, name := range o.teachers {
+		w, err := loadModel(ctx, "teachers", name)
+		if err != nil {
+			return nil, nil, told(ctx, err)
+		}
+		teachers = append(teachers, w)
+	}
+	if len(teachers) > 0 { // --init_model may have brought some
+		o.config.ClassWeights, o.config.FocalLabels = "none", ""
+	}
+	return init, teachers, nil
 }
 
 // loadModel loads the model that a flag names.
@@ -457,424 +454,4 @@ func (o *options) loadInit(ctx context.Context, f *cli.Flags) (*model.Weights, e
 		c.FullClasses = w.Config.FullClasses
 	}
 	return w, o.checkConfig()
-}
-
-// read reads the documents of --input, --validation and --test, in that order.
-// A document that cannot be read ends the program: a model trained on the rest
-// would be another one.
-func (o *options) read(ctx context.Context) (parts [3][]train.Document, err error) {
-	args := [3]cli.Strings{o.input, o.validation, o.test}
-	all, err := input.New(slices.Concat(args[:]...), "", true)
-	if err != nil {
-		return parts, cli.Usagef("%w", err)
-	}
-	taken := map[string]bool{} // by validation and test
-	for i := len(parts) - 1; i >= 0; i-- {
-		if len(args[i]) == 0 {
-			continue
-		}
-		set, err := input.New(args[i], "", true)
-		if err != nil {
-			return parts, cli.Usagef("%w", err)
-		}
-		var files []input.File
-		var left []string
-		_ = set.Walk(ctx, func(input.File) error { return nil }) // for LeaveOut; the next one tells of errors
-		if earlier := set.LeaveOut(); earlier != "" {
-			fmt.Fprintf(os.Stderr, "linnet: %s\n", earlier)
-		}
-		err = set.Walk(ctx, func(file input.File) error {
-			if !taken[file.URI] {
-				files = append(files, file)
-			} else {
-				left = append(left, file.URI)
-			}
-			taken[file.URI] = true
-			return nil
-		})
-		if errors.Is(err, input.ErrNone) || errors.Is(err, input.ErrTwins) {
-			return parts, cli.Usagef("%w", err)
-		}
-		if err != nil {
-			return parts, err
-		}
-		what := [3]string{"--input", "--validation", "--test"}[i]
-		others := [3]string{"--validation or --test", "--test"}[i]
-		if len(left) > 0 && len(files) == 0 {
-			return parts, cli.Usagef("%s: all that it names is in %s too, so nothing is left; name other documents", what, others)
-		}
-		if len(left) > 0 && o.verbosity > 0 {
-			warnf("%s: left out as %s too: %s", what, [3]string{"--validation or --test name them", "--test names them"}[i], some(left))
-		}
-		if passed := set.Passed(); passed != "" && o.verbosity > 0 {
-			warnf("%s: %s", what, passed)
-		}
-		labelled := 0
-		for _, file := range files {
-			where := averaging.Document{URI: transforms.Path(file.URI), Name: transforms.Path(all.Name(file.URI))}
-			d, err := averaging.Read(ctx, where, o.config.InputSize)
-			if err != nil {
-				return parts, err
-			}
-			if i == 0 {
-				o.documents = append(o.documents, where)
-			}
-			for _, l := range d.Labels {
-				if l != "" {
-					labelled++
-				}
-			}
-			parts[i] = append(parts[i], d)
-		}
-		if labelled == 0 {
-			return parts, fmt.Errorf("%s has no annotated line in %s; name files with YEDDA annotation (*.txt.ann)", what, some(uris(files)))
-		}
-		if o.verbosity > 0 {
-			fmt.Fprintf(os.Stderr, "%s: %s, %s with a label\n", what, cli.Plural(int64(len(files)), "document"), cli.Plural(int64(labelled), "line"))
-		}
-	}
-	return parts, nil
-}
-
-func uris(files []input.File) (all []string) {
-	for _, f := range files {
-		all = append(all, f.URI)
-	}
-	return all
-}
-
-// some names the first few.
-func some(names []string) string {
-	const few = 3
-	if len(names) <= few {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
-}
-
-func warnf(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "linnet: warning: "+format+"\n", args...)
-}
-
-// warn tells what in the documents looks like a mistake, but need not be one.
-func (o *options) warn(parts [3][]train.Document, c *model.Config) {
-	names := [3]string{"--input", "--validation", "--test"}
-	texts := map[[sha256.Size]byte]string{} // of --input, by what their lines say
-	lines := map[string]int{}               // of --input, by label
-	for i, docs := range parts {
-		var bare, twice []string
-		for _, d := range docs {
-			labelled := false
-			for _, l := range d.Labels {
-				labelled = labelled || l != ""
-				if i == 0 && l != "" {
-					lines[l]++
-				}
-			}
-			if !labelled {
-				bare = append(bare, d.Name)
-			}
-			const short = 5 // lines; such a document may be what it is by chance
-			text := sha256.Sum256(fmt.Append(nil, d.Features.IDs))
-			if other, ok := texts[text]; ok && len(d.Labels) >= short {
-				twice = append(twice, fmt.Sprintf("%s (%s)", d.Name, other))
-			} else if i == 0 {
-				texts[text] = d.Name
-			}
-		}
-		if len(bare) > 0 {
-			warnf("%s: no line has a label in %s", names[i], some(bare))
-		}
-		if len(twice) > 0 && i == 0 {
-			warnf("--input: the same text twice, such as in YEDDA and in brat: %s", some(twice))
-		} else if len(twice) > 0 {
-			warnf("%s: the same text is trained on in --input: %s", names[i], some(twice))
-		}
-	}
-	count := make([]int, len(c.Classes))
-	var rest, unseen, empty []string
-	for _, label := range slices.Sorted(maps.Keys(lines)) {
-		class := c.Class(label)
-		if class >= 0 {
-			count[class] += lines[label]
-		}
-		if _, named := c.LabelMap[label]; !named && (class < 0 || c.Classes[class] != label) {
-			rest = append(rest, fmt.Sprintf("%s (%s)", label, cli.Plural(int64(lines[label]), "line")))
-		}
-	}
-	for label := range c.LabelMap {
-		if lines[label] == 0 {
-			unseen = append(unseen, label)
-		}
-	}
-	for i, n := range count {
-		if n == 0 {
-			empty = append(empty, c.Classes[i])
-		}
-	}
-	slices.Sort(unseen)
-	if len(o.labelMap) > 0 && len(rest) > 0 {
-		warnf("--label_map does not name %s: %s", some(rest), map[bool]string{true: "they are left out", false: "they become " + c.OtherClass}[c.OtherClass == ""])
-	}
-	if len(o.labelMap) > 0 && len(unseen) > 0 {
-		warnf("--label_map: no line of --input has the label %s", some(unseen))
-	}
-	if len(empty) > 0 {
-		warnf("--input: no line is of class %s", some(empty))
-	}
-}
-
-// say prints the configuration as flags.
-func (o *options) say(c *model.Config) {
-	var b strings.Builder
-	for i, value := range flagValues(c) {
-		if value != "" {
-			fmt.Fprintf(&b, " --%s=%s", configFlags[i], value)
-		}
-	}
-	fmt.Fprintf(os.Stderr, "configuration:%s --label_set=%s --keep=%s --early_stopping=%d --workers=%d --device=%s --mixed_precision=%s --world_size=%d\n",
-		b.String(), c.LabelSet, o.keep, o.earlyStopping, o.workers, o.device, o.precision, o.worldSize)
-	fmt.Fprintf(os.Stderr, "classes: %s; %s parameters\n", strings.Join(c.Classes, ", "), cli.Count(int64(c.NumParameters())))
-}
-
-// The folder below --model_out that is there while a training runs, and the
-// file in it that says where it stands.
-const (
-	trainingFolder = "_training"
-	checkpointFile = "checkpoint.state"
-)
-
-// checkpoint is where a training's State is kept.
-type checkpoint struct {
-	path    string
-	written bool
-}
-
-// find reads the checkpoint, for --resume; nil where there is none.
-func (c *checkpoint) find(ctx context.Context, resume bool, verbosity int) (*train.State, error) {
-	st, err := store.For(ctx, c.path)
-	if err != nil {
-		return nil, err
-	}
-	if !resume {
-		if _, err := st.Stat(ctx, c.path); err == nil && verbosity > 0 {
-			warnf("%s is of an earlier training, which --resume would go on with; this one begins anew", c.path)
-		}
-		return nil, nil
-	}
-	data, err := st.Read(ctx, c.path, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		if verbosity > 0 {
-			fmt.Fprintf(os.Stderr, "--resume: no checkpoint at %s; training from the beginning\n", c.path)
-		}
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	s, err := train.DecodeState(data)
-	if err != nil {
-		return nil, fmt.Errorf("--resume: %s: %w; leave out --resume to begin anew", c.path, err)
-	}
-	if verbosity > 0 {
-		fmt.Fprintf(os.Stderr, "going on from step %d, after %s\n", s.Step(), cli.Plural(int64(s.Epochs()), "whole epoch"))
-	}
-	c.written = true
-	return s, nil
-}
-
-func (c *checkpoint) write(ctx context.Context, s *train.State) error {
-	if err := store.Write(ctx, c.path, s.Encode()); err != nil {
-		return err
-	}
-	c.written = true
-	return nil
-}
-
-// remove removes the checkpoint and, locally, its folder with what a kill left
-// half written there.
-func (c *checkpoint) remove(ctx context.Context, folder string) error {
-	st, err := store.For(ctx, c.path)
-	if err != nil {
-		return err
-	}
-	if strings.Contains(folder, "://") {
-		return st.Delete(ctx, c.path)
-	}
-	return os.RemoveAll(folder)
-}
-
-// told is err, with what an interrupted training left behind.
-func (c *checkpoint) told(ctx context.Context, err error) error {
-	if errors.Is(context.Cause(ctx), cli.ErrInterrupted) && c.written {
-		return fmt.Errorf("%w: no model was written; the same command with --resume goes on from %s", cli.ErrInterrupted, c.path)
-	}
-	return told(ctx, err)
-}
-
-// writable finds out before the training whether a local model can be written
-// after it. It leaves nothing but folders above.
-func writable(ctx context.Context, to string) error {
-	st, err := store.For(ctx, to)
-	if err != nil || strings.Contains(to, "://") {
-		return err
-	}
-	_, there := os.Stat(to)
-	probe := store.Join(to, ".linnet")
-	if err := st.Write(ctx, probe, nil); err != nil {
-		return err
-	}
-	if err := st.Delete(ctx, probe); err != nil || there == nil {
-		return err
-	}
-	return st.Delete(ctx, to)
-}
-
-// plotFile shows how the training went.
-const plotFile = "training.svg"
-
-// save writes the model and its plot, to gs:// by way of a folder of its own.
-func save(ctx context.Context, to string, w *model.Weights, meta *model.Metadata) error {
-	st, err := store.For(ctx, to)
-	if err != nil {
-		return err
-	}
-	picture, err := curve.SVG(meta.Epochs)
-	if err != nil {
-		return err
-	}
-	if !strings.Contains(to, "://") {
-		if err := model.Save(to, w, meta); err != nil {
-			return store.WriteError(to, err)
-		}
-		return st.Write(ctx, store.Join(to, plotFile), picture)
-	}
-	dir, err := os.MkdirTemp("", "linnet-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	if err := model.Save(dir, w, meta); err != nil {
-		return store.WriteError(dir, err)
-	}
-	if err := st.Write(ctx, store.Join(to, plotFile), picture); err != nil {
-		return err
-	}
-	// config.json goes first and comes last, as in model.Save.
-	const config = "config.json"
-	if err := st.Delete(ctx, store.Join(to, config)); err != nil {
-		return err
-	}
-	for _, name := range []string{"weights.safetensors", "metadata.json", config} {
-		data, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			return err
-		}
-		if err := st.Write(ctx, store.Join(to, name), data); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// commit is that of the sources this program was built from, if it knows.
-func commit() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return s.Value
-		}
-	}
-	return ""
-}
-
-func (o *options) summary(w *model.Weights, meta *model.Metadata) {
-	last := meta.Epochs[len(meta.Epochs)-1]
-	fmt.Printf("%s: %s parameters, hash %.12s, %s in %s, loss %.4f\n", o.modelOut,
-		cli.Count(int64(meta.Parameters)), w.Hash(), cli.Plural(int64(len(meta.Epochs)), "epoch"), time.Duration(meta.Seconds*float64(time.Second)).Round(time.Second), last.Loss)
-	fmt.Printf("%s parameters in all, %s of them trained; on %s, %s, world size %d", cli.Count(int64(meta.Parameters+len(w.LayoutMean)+len(w.LayoutInvStd))),
-		cli.Count(int64(meta.Parameters)), meta.Device, meta.Precision, meta.WorldSize)
-	if meta.GPUMemory > 0 {
-		fmt.Printf("; GPU memory %s allocated, %s at most", humanize.IBytes(uint64(meta.GPUMemory)), humanize.IBytes(uint64(meta.GPUPeak)))
-	}
-	if meta.Skipped > 0 {
-		fmt.Printf("; %s skipped", cli.Plural(int64(meta.Skipped), "step"))
-	}
-	fmt.Println()
-	if meta.BestEpoch > 0 {
-		fmt.Printf("epoch %d is kept, the best on --validation\n", meta.BestEpoch)
-	}
-	for _, part := range []struct {
-		name string
-		a    *model.Accuracy
-	}{{"training", meta.Training}, {"validation", meta.Validation}, {"test", meta.Test}} {
-		if part.a == nil {
-			continue
-		}
-		fmt.Printf("%s: macro-F1 %.4f, accuracy %.4f, loss %.4f", part.name, part.a.MacroF1, part.a.Accuracy, part.a.Loss)
-		for _, class := range w.Config.Classes {
-			if f1, ok := part.a.F1[class]; ok {
-				fmt.Printf(", %s %.4f", class, f1)
-			}
-		}
-		fmt.Println()
-	}
-}
-
-// progress shows how training goes: a bar, a line an epoch, and at verbosity 2
-// one each 50 batches.
-type progress struct {
-	bar       *cli.Bar
-	verbosity int
-	validated bool
-	part      int // windows of a part of a batch, once memory ran out
-}
-
-func newProgress(verbosity int, validated bool) *progress {
-	return &progress{verbosity: verbosity, validated: validated}
-}
-
-func (p *progress) show(s train.Progress) {
-	if p.bar == nil {
-		p.bar = cli.NewBar(int64(s.Steps), p.verbosity == 0)
-	}
-	speed, left := cli.Count(int64(s.LinesPerSec)), s.Left.Round(time.Second)
-	f1, gpu := "", ""
-	if s.Memory > 0 {
-		gpu = fmt.Sprintf(", GPU memory %s", humanize.IBytes(uint64(s.Memory)))
-	}
-	if s.Part != p.part {
-		p.part = s.Part
-		p.bar.Line(fmt.Sprintf("GPU memory is short: a batch goes through it in parts of %s", cli.Plural(int64(s.Part), "window")))
-	}
-	if s.EpochEnd {
-		if p.validated {
-			f1 = fmt.Sprintf(", dev macro-F1 %.4f", s.MacroF1)
-		}
-		if s.Skipped > 0 {
-			gpu += fmt.Sprintf(", %s skipped", cli.Plural(int64(s.Skipped), "step"))
-		}
-		p.bar.Line(fmt.Sprintf("epoch %d/%d, loss %.4f, accuracy %.4f, learning rate %.5f, %s lines/s%s%s, %s left",
-			s.Epoch, s.Epochs, s.Loss, s.Accuracy, s.LearningRate, speed, f1, gpu, left))
-		return
-	}
-	const batches = 50
-	if p.verbosity >= 2 && s.Step%batches == 0 {
-		p.bar.Line(fmt.Sprintf("step %d/%d, epoch %d/%d, loss %.4f, accuracy %.4f, learning rate %.5f, gradient %.3f, %s lines/s%s",
-			s.Step, s.Steps, s.Epoch, s.Epochs, s.Loss, s.Accuracy, s.LearningRate, s.GradientNorm, speed, gpu))
-	}
-	if p.validated && s.MacroF1 > 0 { // of the epoch before
-		f1 = fmt.Sprintf(" F1 %.3f", s.MacroF1)
-	}
-	p.bar.Set(int64(s.Step), fmt.Sprintf("epoch %d/%d loss %.3f rate %.4f %s lines/s%s %s left",
-		s.Epoch, s.Epochs, s.Loss, s.LearningRate, speed, f1, left))
-}
-
-func (p *progress) close() {
-	if p.bar != nil {
-		p.bar.Close()
-	}
 }

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/linnet-ml/linnet/model/train"
+	"github.com/linnet-ml/linnet/pipelines/internal/cli"
+	"github.com/linnet-ml/linnet/transforms/store"
+)
+
+// The folder below --model_out that is there while a training runs, and the
+// file in it that says where it stands.
+const (
+	trainingFolder = "_training"
+	checkpointFile = "checkpoint.state"
+)
+
+// checkpoint is where a training's State is kept.
+type checkpoint struct {
+	path    string
+	written bool
+}
+
+// find reads the checkpoint, for --resume; nil where there is none.
+func (c *checkpoint) find(ctx context.Context, resume bool, verbosity int) (*train.State, error) {
+	st, err := store.For(ctx, c.path)
+	if err != nil {
+		return nil, err
+	}
+	if !resume {
+		if _, err := st.Stat(ctx, c.path); err == nil && verbosity > 0 {
+			warnf("%s is of an earlier training, which --resume would go on with; this one begins anew", c.path)
+		}
+		return nil, nil
+	}
+	data, err := st.Read(ctx, c.path, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		if verbosity > 0 {
+			fmt.Fprintf(os.Stderr, "--resume: no checkpoint at %s; training from the beginning\n", c.path)
+		}
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s, err := train.DecodeState(data)
+	if err != nil {
+		return nil, fmt.Errorf("--resume: %s: %w; leave out --resume to begin anew", c.path, err)
+	}
+	if verbosity > 0 {
+		fmt.Fprintf(os.Stderr, "going on from step %d, after %s\n", s.Step(), cli.Plural(int64(s.Epochs()), "whole epoch"))
+	}
+	c.written = true
+	return s, nil
+}
+
+func (c *checkpoint) write(ctx context.Context, s *train.State) error {
+	if err := store.Write(ctx, c.path, s.Encode()); err != nil {
+		return err
+	}
+	c.written = true
+	return nil
+}
+
+// remove removes the checkpoint and, locally, its folder with what a kill left
+// half written there.
+func (c *checkpoint) remove(ctx context.Context, folder string) error {
+	st, err := store.For(ctx, c.path)
+	if err != nil {
+		return err
+	}
+	if strings.Contains(folder, "://") {
+		return st.Delete(ctx, c.path)
+	}
+	return os.RemoveAll(folder)
+}
+
+// told is err, with what an interrupted training left behind.
+func (c *checkpoint) told(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), cli.ErrInterrupted) && c.written {
+		return fmt.Errorf("%w: no model was written; the same command with --resume goes on from %s", cli.ErrInterrupted, c.path)
+	}
+	return told(ctx, err)
+}
+
+// told is err, or the interrupt where that was its cause.
+func told(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), cli.ErrInterrupted) {
+		return fmt.Errorf("%w: no model was written", cli.ErrInterrupted)
+	}
+	return err
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/train"
+	"github.com/linnet-ml/linnet/pipelines/internal/cli"
+	"github.com/linnet-ml/linnet/transforms"
+	"github.com/linnet-ml/linnet/transforms/averaging"
+	"github.com/linnet-ml/linnet/transforms/input"
+)
+
+// partFlags name the parts of the documents.
+var partFlags = [3]string{"--input", "--validation", "--test"}
+
+// read reads the documents of --input, --validation and --test, in that order.
+// A document that cannot be read ends the program: a model trained on the rest
+// would be another one.
+func (o *options) read(ctx context.Context) (parts [3][]train.Document, err error) {
+	args := [3]cli.Strings{o.input, o.validation, o.test}
+	all, err := input.New(slices.Concat(args[:]...), "", true)
+	if err != nil {
+		return parts, cli.Usagef("%w", err)
+	}
+	taken := map[string]bool{} // by validation and test
+	for i := len(parts) - 1; i >= 0; i-- {
+		if len(args[i]) == 0 {
+			continue
+		}
+		uris, err := o.list(ctx, i, args[i], taken)
+		if err != nil {
+			return parts, err
+		}
+		labelled := 0
+		for _, uri := range uris {
+			where := averaging.Document{URI: transforms.Path(uri), Name: transforms.Path(all.Name(uri))}
+			d, err := averaging.Read(ctx, where, o.config.InputSize)
+			if err != nil {
+				return parts, err
+			}
+			if i == 0 {
+				o.documents = append(o.documents, where)
+			}
+			for _, l := range d.Labels {
+				if l != "" {
+					labelled++
+				}
+			}
+			parts[i] = append(parts[i], d)
+		}
+		if labelled == 0 {
+			return parts, fmt.Errorf("%s has no annotated line in %s; name files with YEDDA annotation (*.txt.ann)", partFlags[i], some(uris))
+		}
+		if o.verbosity > 0 {
+			fmt.Fprintf(os.Stderr, "%s: %s, %s with a label\n", partFlags[i], cli.Plural(int64(len(uris)), "document"), cli.Plural(int64(labelled), "line"))
+		}
+	}
+	return parts, nil
+}
+
+// list lists the documents of part i, less those that the parts behind it have
+// taken, and takes them.
+func (o *options) list(ctx context.Context, i int, args []string, taken map[string]bool) (uris []string, err error) {
+	set, err := input.New(args, "", true)
+	if err != nil {
+		return nil, cli.Usagef("%w", err)
+	}
+	_ = set.Walk(ctx, func(input.File) error { return nil }) // for LeaveOut; the next one tells of errors
+	if earlier := set.LeaveOut(); earlier != "" {
+		fmt.Fprintf(os.Stderr, "linnet: %s\n", earlier)
+	}
+	var left []string
+	err = set.Walk(ctx, func(file input.File) error {
+		if taken[file.URI] {
+			left = append(left, file.URI)
+		} else {
+			uris = append(uris, file.URI)
+		}
+		taken[file.URI] = true
+		return nil
+	})
+	if errors.Is(err, input.ErrNone) || errors.Is(err, input.ErrTwins) {
+		return nil, cli.Usagef("%w", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(left) > 0 && len(uris) == 0 {
+		return nil, cli.Usagef("%s: all that it names is in %s too, so nothing is left; name other documents", partFlags[i], [3]string{"--validation or --test", "--test"}[i])
+	}
+	if len(left) > 0 && o.verbosity > 0 {
+		warnf("%s: left out as %s too: %s", partFlags[i], [3]string{"--validation or --test name them", "--test names them"}[i], some(left))
+	}
+	if passed := set.Passed(); passed != "" && o.verbosity > 0 {
+		warnf("%s: %s", partFlags[i], passed)
+	}
+	return uris, nil
+}
+
+// warnDocuments tells what in the documents looks like a mistake, but need not
+// be one.
+func warnDocuments(parts [3][]train.Document) {
+	texts := map[[sha256.Size]byte]string{} // of --input, by what their lines say
+	for i, docs := range parts {
+		var bare, twice []string
+		for _, d := range docs {
+			if !slices.ContainsFunc(d.Labels, func(l string) bool { return l != "" }) {
+				bare = append(bare, d.Name)
+			}
+			const short = 5 // lines; such a document may be what it is by chance
+			text := sha256.Sum256(fmt.Append(nil, d.Features.IDs))
+			if other, ok := texts[text]; ok && len(d.Labels) >= short {
+				twice = append(twice, fmt.Sprintf("%s (%s)", d.Name, other))
+			} else if i == 0 {
+				texts[text] = d.Name
+			}
+		}
+		if len(bare) > 0 {
+			warnf("%s: no line has a label in %s", partFlags[i], some(bare))
+		}
+		if len(twice) > 0 && i == 0 {
+			warnf("--input: the same text twice, such as in YEDDA and in brat: %s", some(twice))
+		} else if len(twice) > 0 {
+			warnf("%s: the same text is trained on in --input: %s", partFlags[i], some(twice))
+		}
+	}
+}
+
+// warnLabels tells of labels of docs, those of --input, that --label_map does not
+// know, and of labels and classes that docs have no line of.
+func (o *options) warnLabels(docs []train.Document, c *model.Config) {
+	lines := map[string]int{} // by label
+	for _, d := range docs {
+		for _, l := range d.Labels {
+			if l != "" {
+				lines[l]++
+			}
+		}
+	}
+	count := make([]int, len(c.Classes))
+	var rest, unseen, empty []string
+	for _, label := range slices.Sorted(maps.Keys(lines)) {
+		class := c.Class(label)
+		if class >= 0 {
+			count[class] += lines[label]
+		}
+		if _, named := c.LabelMap[label]; !named && (class < 0 || c.Classes[class] != label) {
+			rest = append(rest, fmt.Sprintf("%s (%s)", label, cli.Plural(int64(lines[label]), "line")))
+		}
+	}
+	for label := range c.LabelMap {
+		if lines[label] == 0 {
+			unseen = append(unseen, label)
+		}
+	}
+	for i, n := range count {
+		if n == 0 {
+			empty = append(empty, c.Classes[i])
+		}
+	}
+	slices.Sort(unseen)
+	if len(o.labelMap) > 0 && len(rest) > 0 {
+		warnf("--label_map does not name %s: %s", some(rest), map[bool]string{true: "they are left out", false: "they become " + c.OtherClass}[c.OtherClass == ""])
+	}
+	if len(o.labelMap) > 0 && len(unseen) > 0 {
+		warnf("--label_map: no line of --input has the label %s", some(unseen))
+	}
+	if len(empty) > 0 {
+		warnf("--input: no line is of class %s", some(empty))
+	}
+}
+
+// some names the first few.
+func some(names []string) string {
+	const few = 3
+	if len(names) <= few {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+}
+
+func warnf(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "linnet: warning: "+format+"\n", args...)
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+
+	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/pipelines/internal/curve"
+	"github.com/linnet-ml/linnet/transforms/store"
+)
+
+// writable finds out before the training whether a local model can be written
+// after it. It leaves nothing but folders above.
+func writable(ctx context.Context, to string) error {
+	st, err := store.For(ctx, to)
+	if err != nil || strings.Contains(to, "://") {
+		return err
+	}
+	_, there := os.Stat(to)
+	probe := store.Join(to, ".linnet")
+	if err := st.Write(ctx, probe, nil); err != nil {
+		return err
+	}
+	if err := st.Delete(ctx, probe); err != nil || there == nil {
+		return err
+	}
+	return st.Delete(ctx, to)
+}
+
+// plotFile shows how the training went.
+const plotFile = "training.svg"
+
+// save writes the model and its plot, to gs:// by way of a folder of its own.
+func save(ctx context.Context, to string, w *model.Weights, meta *model.Metadata) error {
+	st, err := store.For(ctx, to)
+	if err != nil {
+		return err
+	}
+	picture, err := curve.SVG(meta.Epochs)
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(to, "://") {
+		if err := model.Save(to, w, meta); err != nil {
+			return store.WriteError(to, err)
+		}
+		return st.Write(ctx, store.Join(to, plotFile), picture)
+	}
+	dir, err := os.MkdirTemp("", "linnet-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := model.Save(dir, w, meta); err != nil {
+		return store.WriteError(dir, err)
+	}
+	if err := st.Write(ctx, store.Join(to, plotFile), picture); err != nil {
+		return err
+	}
+	// config.json goes first and comes last, as in model.Save.
+	const config = "config.json"
+	if err := st.Delete(ctx, store.Join(to, config)); err != nil {
+		return err
+	}
+	for _, name := range []string{"weights.safetensors", "metadata.json", config} {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return err
+		}
+		if err := st.Write(ctx, store.Join(to, name), data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// commit is that of the sources this program was built from, if it knows.
+func commit() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value
+		}
+	}
+	return ""
+}
