@@ -229,7 +229,7 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 	close(over)
 	cancelled.Wait()
 	log.SetLogger(watch) // an in-process worker put its own there
-	out := &Result{JobID: watch.jobID(), Counters: map[string]int64{}, Distributions: map[string]metrics.DistributionValue{}, Gauges: map[string]metrics.GaugeValue{}}
+	out := &Result{JobID: watch.jobID()}
 	if service && out.JobID != "" && interrupted.Err() != nil {
 		return nil, fmt.Errorf("%w: job %s is cancelled; run again to go on", context.Cause(interrupted), out.JobID)
 	}
@@ -256,26 +256,31 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 			return nil, err
 		}
 	}
-	query := res.Metrics().Query(func(r metrics.SingleResult) bool { return r.Namespace() == namespace })
-	for _, c := range query.Counters() {
-		out.Counters[c.Name()] += c.Result()
+	out.count(res.Metrics().Query(func(r metrics.SingleResult) bool { return r.Namespace() == namespace }))
+	return out, nil
+}
+
+// count sums up what the transforms measured.
+func (r *Result) count(all metrics.QueryResults) {
+	r.Counters, r.Distributions, r.Gauges = map[string]int64{}, map[string]metrics.DistributionValue{}, map[string]metrics.GaugeValue{}
+	for _, c := range all.Counters() {
+		r.Counters[c.Name()] += c.Result()
 	}
-	for _, d := range query.Distributions() {
-		sum, more := out.Distributions[d.Name()], d.Result()
+	for _, d := range all.Distributions() {
+		sum, more := r.Distributions[d.Name()], d.Result()
 		if sum.Count == 0 {
 			sum = more
 		} else if more.Count > 0 {
 			sum.Count, sum.Sum = sum.Count+more.Count, sum.Sum+more.Sum
 			sum.Min, sum.Max = min(sum.Min, more.Min), max(sum.Max, more.Max)
 		}
-		out.Distributions[d.Name()] = sum
+		r.Distributions[d.Name()] = sum
 	}
-	for _, g := range query.Gauges() {
-		if v := g.Result(); !v.Timestamp.Before(out.Gauges[g.Name()].Timestamp) {
-			out.Gauges[g.Name()] = v
+	for _, g := range all.Gauges() {
+		if v := g.Result(); !v.Timestamp.Before(r.Gauges[g.Name()].Timestamp) {
+			r.Gauges[g.Name()] = v
 		}
 	}
-	return out, nil
 }
 
 // reach says at once what Beam's client takes two minutes to find out.
