@@ -220,58 +220,26 @@ func (s *Set) WalkOn(ctx context.Context, f func(File) error, twins func(error))
 // walk asks bad what to make of an error that wraps ErrNone or ErrTwins: it goes
 // on where that is nil.
 func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) error) error {
+	n := &names{set: s, links: s.links(), outputs: s.clashing(), seed: maphash.MakeSeed(),
+		taken: map[uint64]uint64{}, written: map[uint64]uint64{}, pairs: map[uint64]bool{}}
+	pass := func(file File) error {
+		ok, err := n.take(ctx, file)
+		if err != nil {
+			return bad(err)
+		}
+		if !ok {
+			return nil
+		}
+		return f(file)
+	}
+	s.passed = nil
 	// Of two files with one name, one may be annotated: the preferred kind is
 	// passed on at once, the other kind waits until all names are known.
-	seed := maphash.MakeSeed()
-	taken := map[uint64]uint64{}   // hash of name → hash of URI
-	written := map[uint64]uint64{} // hash of output → hash of name
-	pairs := map[uint64]bool{}     // hash of X.txt, for X.ann
-	outputs, links := s.clashing(), s.links()
-	s.passed = nil
 	var waiting []File
-	take := func(file File) (bool, error) {
-		name, uri := maphash.String(seed, file.Name), maphash.String(seed, file.URI)
-		if s.Annotated && Annotated(file.URI) {
-			stem, yedda := strings.CutSuffix(strings.TrimSuffix(file.URI, ".ann"), ".txt")
-			both := pairs[name]
-			if !yedda {
-				text := maphash.String(seed, file.Name+".txt")
-				pairs[text] = true
-				both = taken[text] == maphash.String(seed, stem+".txt.ann")
-			}
-			if both && exists(ctx, stem+".txt") {
-				return false, bad(fmt.Errorf("input: %w: %s.txt has two annotations, %s.ann and %s.txt.ann; leave one of them out", ErrTwins, stem, stem, stem))
-			}
-		} else if pairs[name] {
-			return false, nil // X.txt and X.ann
-		}
-		if path := links.amongInputs(file); path != "" {
-			return false, bad(overInput(fmt.Sprintf("input: the output %s of %s would lie among the inputs, where a link below --output leads; remove the link", path, file.URI)))
-		}
-		for _, o := range outputs {
-			path := o.Of(file.Name)
-			h := maphash.String(seed, path)
-			if other, ok := written[h]; ok && other != name {
-				return false, bad(fmt.Errorf("input: %w: %s of %s and its twin; leave one of them out", ErrTwins, path, file.URI))
-			}
-			written[h] = name
-		}
-		other, ok := taken[name]
-		switch {
-		case !ok:
-			taken[name] = uri
-			return true, nil
-		case other == uri:
-			return false, nil // named twice
-		case strings.HasSuffix(file.Name, ".txt"):
-			return false, nil // X.txt and X.txt.ann
-		}
-		return false, bad(fmt.Errorf("input: %w: %s.ann of %s and its twin; leave one of them out", ErrTwins, file.Name, file.URI))
-	}
 	for _, arg := range s.Args {
 		found, inside := 0, 0
 		err := s.list(ctx, string(arg), func(file File) error {
-			if slices.ContainsFunc(s.Not, func(dir []byte) bool { return under(file.URI, string(dir)) }) || links.toNot(file) {
+			if slices.ContainsFunc(s.Not, func(dir []byte) bool { return under(file.URI, string(dir)) }) || n.links.toNot(file) {
 				inside++
 				return nil
 			}
@@ -280,47 +248,96 @@ func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) erro
 				waiting = append(waiting, file)
 				return nil
 			}
-			ok, err := take(file)
-			if err != nil || !ok {
-				return err
-			}
-			return f(file)
+			return pass(file)
 		})
 		if err != nil {
 			return err
 		}
 		if found == 0 {
-			hint := "name a file, a folder with *.txt or *.txt.ann in it, or a pattern"
-			if inside > 0 {
-				hint = "what there is lies in the output folder, where nothing is read"
-			}
-			err := fmt.Errorf("input: %w in %s; %s", ErrNone, arg, hint)
-			if _, missing := os.Stat(string(arg)); missing != nil && !remote(string(arg)) && !pattern(string(arg)) {
-				err = fmt.Errorf("%w (%w)", err, fs.ErrNotExist)
-			}
-			if err := bad(err); err != nil {
+			if err := bad(none(string(arg), inside > 0)); err != nil {
 				return err
 			}
 		}
 	}
 	for _, file := range waiting {
-		ok, err := take(file)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			continue
-		}
-		if err := f(file); err != nil {
+		if err := pass(file); err != nil {
 			return err
 		}
 	}
 	s.passed = slices.DeleteFunc(s.passed, func(uri string) bool {
-		_, named := taken[maphash.String(seed, s.Name(uri))]
-		_, pair := taken[maphash.String(seed, s.Name(strings.TrimSuffix(uri, ".ann")+".txt"))]
+		_, named := n.taken[n.hash(s.Name(uri))]
+		_, pair := n.taken[n.hash(s.Name(strings.TrimSuffix(uri, ".ann")+".txt"))]
 		return named || pair
 	})
 	return nil
+}
+
+// none is the ErrNone of an argument, all of whose files, if it has any, lie in a
+// folder of Not.
+func none(arg string, inside bool) error {
+	hint := "name a file, a folder with *.txt or *.txt.ann in it, or a pattern"
+	if inside {
+		hint = "what there is lies in the output folder, where nothing is read"
+	}
+	err := fmt.Errorf("input: %w in %s; %s", ErrNone, arg, hint)
+	if _, missing := os.Stat(arg); missing != nil && !remote(arg) && !pattern(arg) {
+		err = fmt.Errorf("%w (%w)", err, fs.ErrNotExist)
+	}
+	return err
+}
+
+// names are those that a Walk has met, as hashes.
+type names struct {
+	set     *Set
+	links   *links
+	outputs []Output // that may clash
+	seed    maphash.Seed
+	taken   map[uint64]uint64 // name → URI
+	written map[uint64]uint64 // output → name
+	pairs   map[uint64]bool   // X.txt, for X.ann
+}
+
+func (n *names) hash(s string) uint64 { return maphash.String(n.seed, s) }
+
+// take says whether a file is the document of its name. Its error wraps ErrTwins.
+func (n *names) take(ctx context.Context, file File) (bool, error) {
+	name, uri := n.hash(file.Name), n.hash(file.URI)
+	if n.set.Annotated && Annotated(file.URI) {
+		stem, yedda := strings.CutSuffix(strings.TrimSuffix(file.URI, ".ann"), ".txt")
+		both := n.pairs[name]
+		if !yedda {
+			text := n.hash(file.Name + ".txt")
+			n.pairs[text] = true
+			both = n.taken[text] == n.hash(stem+".txt.ann")
+		}
+		if both && exists(ctx, stem+".txt") {
+			return false, fmt.Errorf("input: %w: %s.txt has two annotations, %s.ann and %s.txt.ann; leave one of them out", ErrTwins, stem, stem, stem)
+		}
+	} else if n.pairs[name] {
+		return false, nil // X.txt and X.ann
+	}
+	if path := n.links.amongInputs(file); path != "" {
+		return false, overInput(fmt.Sprintf("input: the output %s of %s would lie among the inputs, where a link below --output leads; remove the link", path, file.URI))
+	}
+	for _, o := range n.outputs {
+		path := o.Of(file.Name)
+		h := n.hash(path)
+		if other, ok := n.written[h]; ok && other != name {
+			return false, fmt.Errorf("input: %w: %s of %s and its twin; leave one of them out", ErrTwins, path, file.URI)
+		}
+		n.written[h] = name
+	}
+	other, ok := n.taken[name]
+	switch {
+	case !ok:
+		n.taken[name] = uri
+		return true, nil
+	case other == uri:
+		return false, nil // named twice
+	case strings.HasSuffix(file.Name, ".txt"):
+		return false, nil // X.txt and X.txt.ann
+	}
+	return false, fmt.Errorf("input: %w: %s.ann of %s and its twin; leave one of them out", ErrTwins, file.Name, file.URI)
 }
 
 // Passed says in one line which annotations the last Walk did not take for their
