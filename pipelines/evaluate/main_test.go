@@ -24,14 +24,9 @@ func TestScripts(t *testing.T) {
 		env.Setenv("STORAGE_EMULATOR_HOST", host)
 		return testdata(env)
 	}
-	testscript.Run(t, testscript.Params{
-		Dir:           "testdata/script",
-		UpdateScripts: os.Getenv("LINNET_UPDATE") != "", // goldens, with a new Beam
-		Setup:         setup,
-		Cmds: clitest.Commands("evaluating ", map[string]clitest.Command{
-			"golden": golden, "alike": alike, "page": wellFormed,
-			"objects": func(ts *testscript.TestScript, neg bool, args []string) { objects(ts, server, args) },
-		}),
+	clitest.Scripts(t, "evaluating ", setup, map[string]clitest.Command{
+		"golden": golden, "alike": alike, "page": wellFormed,
+		"objects": func(ts *testscript.TestScript, neg bool, args []string) { objects(ts, server, args) },
 	})
 }
 

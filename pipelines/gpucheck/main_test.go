@@ -25,16 +25,12 @@ func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"gpucheck": m
 
 func TestScripts(t *testing.T) {
 	output := bucket(t)
-	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
-		Setup: func(env *testscript.Env) error {
-			env.Setenv("BUCKET", output)
-			env.Setenv("STORAGE_EMULATOR_HOST", os.Getenv("STORAGE_EMULATOR_HOST"))
-			return nil
-		},
-		UpdateScripts: os.Getenv("LINNET_UPDATE") != "", // goldens, with a new Beam
-		Cmds:          clitest.Commands("asking ", nil),
-	})
+	setup := func(env *testscript.Env) error {
+		env.Setenv("BUCKET", output)
+		env.Setenv("STORAGE_EMULATOR_HOST", os.Getenv("STORAGE_EMULATOR_HOST"))
+		return nil
+	}
+	clitest.Scripts(t, "asking ", setup, nil)
 }
 
 // TestGolden holds golden.json to the case of the repository's goldens.

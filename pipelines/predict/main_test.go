@@ -35,22 +35,18 @@ import (
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"predict": main}) }
 
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir:           "testdata/script",
-		UpdateScripts: os.Getenv("LINNET_UPDATE") != "", // goldens, with a new Beam
-		Setup: func(env *testscript.Env) error {
-			bundled, err := filepath.Abs(filepath.Join("..", "..", "model", "bundled"))
-			env.Setenv("MODEL", bundled)
-			return err
-		},
-		Cmds: clitest.Commands("labelling ", map[string]clitest.Command{
-			"sametree":  sameTree,
-			"strip":     strip,
-			"truncate":  truncate,
-			"linecount": lineCount,
-			"await":     await,
-			"killall":   killAll,
-		}),
+	setup := func(env *testscript.Env) error {
+		bundled, err := filepath.Abs(filepath.Join("..", "..", "model", "bundled"))
+		env.Setenv("MODEL", bundled)
+		return err
+	}
+	clitest.Scripts(t, "labelling ", setup, map[string]clitest.Command{
+		"sametree":  sameTree,
+		"strip":     strip,
+		"truncate":  truncate,
+		"linecount": lineCount,
+		"await":     await,
+		"killall":   killAll,
 	})
 }
 

@@ -21,15 +21,12 @@ import (
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"profile": main}) }
 
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
-		Setup: func(env *testscript.Env) error {
-			sample, err := filepath.Abs(filepath.Join("..", "..", "testdata", "sample"))
-			env.Setenv("SAMPLE", sample)
-			return err
-		},
-		Cmds: clitest.Commands("profiling ", map[string]clitest.Command{"agree": agree}),
-	})
+	setup := func(env *testscript.Env) error {
+		sample, err := filepath.Abs(filepath.Join("..", "..", "testdata", "sample"))
+		env.Setenv("SAMPLE", sample)
+		return err
+	}
+	clitest.Scripts(t, "profiling ", setup, map[string]clitest.Command{"agree": agree})
 }
 
 // agree holds profile.json and profile.html of a folder to profile.tsv, which

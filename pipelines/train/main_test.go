@@ -25,15 +25,11 @@ import (
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"train": main}) }
 
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir:           "testdata/script",
-		UpdateScripts: os.Getenv("LINNET_UPDATE") != "", // goldens, with a new Beam
-		Setup: func(env *testscript.Env) error {
-			err := os.WriteFile(filepath.Join(env.WorkDir, "utf16.txt"), []byte("\xff\xfeA\x00g\x00"), 0o666)
-			return errors.Join(err, writeCorpus(filepath.Join(env.WorkDir, "corpus")))
-		},
-		Cmds: clitest.Commands("", nil),
-	})
+	setup := func(env *testscript.Env) error {
+		err := os.WriteFile(filepath.Join(env.WorkDir, "utf16.txt"), []byte("\xff\xfeA\x00g\x00"), 0o666)
+		return errors.Join(err, writeCorpus(filepath.Join(env.WorkDir, "corpus")))
+	}
+	clitest.Scripts(t, "", setup, nil)
 }
 
 // newCorpus is a folder with what writeCorpus writes.

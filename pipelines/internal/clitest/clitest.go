@@ -1,5 +1,5 @@
-// Package clitest has what the tests of the pipelines share: commands for their
-// testscripts (status, job and onehead) and a stand-in for Google Cloud Storage.
+// Package clitest has what the tests of the pipelines share: their testscripts'
+// commands and a stand-in for Google Cloud Storage.
 package clitest
 
 import (
@@ -25,21 +25,25 @@ import (
 // Command is one of a testscript's.
 type Command = func(ts *testscript.TestScript, neg bool, args []string)
 
-// Commands are status, job and onehead, for a pipeline whose first words on standard
-// error begin with firstWords, and those of its own:
+// Scripts runs those of testdata/script, for a pipeline whose first words on
+// standard error begin with firstWords; LINNET_UPDATE renews their goldens. They
+// have the pipeline's own commands and
 //
 //	status 2 predict --format=pdf    runs it and wants that exit status
 //	job FILE                         writes the job that --dry_run printed to FILE,
 //	                                 less what changes from run to run
 //	onehead FOLDER                   writes the bundled model without full labels
-func Commands(firstWords string, own map[string]Command) map[string]Command {
-	all := map[string]Command{
+func Scripts(t *testing.T, firstWords string, setup func(*testscript.Env) error, own map[string]Command) {
+	commands := map[string]Command{
 		"status":  func(ts *testscript.TestScript, _ bool, args []string) { status(ts, firstWords, args) },
 		"job":     job,
 		"onehead": oneHead,
 	}
-	maps.Copy(all, own)
-	return all
+	maps.Copy(commands, own)
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script", Setup: setup, Cmds: commands,
+		UpdateScripts: os.Getenv("LINNET_UPDATE") != "", // with a new Beam
+	})
 }
 
 // status runs a command. Whatever its status, no stack and no dump of Beam's
