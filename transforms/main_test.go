@@ -2,7 +2,6 @@ package transforms
 
 import (
 	"context"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -15,6 +14,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/ptest"
 
 	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/modeltest"
 )
 
 func TestMain(m *testing.M) {
@@ -30,26 +30,8 @@ func testModel(t testing.TB) string {
 	c := model.DefaultConfig()
 	c.InputSize, c.EmbeddingSize, c.HiddenSize = 256, 8, 5
 	c.FullClasses = []string{"Description", "Key", "Misc-exposition", "Nomenclature"}
-	r := rand.New(rand.NewPCG(7, 8))
-	numbers := func(n int, scale float64) []float32 {
-		v := make([]float32, n)
-		for i := range v {
-			v[i] = float32(scale * r.NormFloat64())
-		}
-		return v
-	}
-	d, h, k, l := c.EmbeddingSize, c.HiddenSize, c.NumOutputs(), c.LayoutSize
-	w := &model.Weights{Config: c}
-	w.Table, w.TableScale = model.QuantizeTable(numbers(c.InputSize*d, 1), c.InputSize, d)
-	w.LayoutMean, w.LayoutInvStd = make([]float32, l), numbers(l, 1)
-	w.LayoutWeights, w.LayoutBias = numbers(l*d, 0.1), numbers(d, 0.1)
-	direction := func() model.Direction {
-		return model.Direction{InputWeights: numbers(d*4*h, 1), RecurrentWeights: numbers(h*4*h, 1), Bias: numbers(4*h, 0.1)}
-	}
-	w.Layers = []model.Layer{{Forward: direction(), Backward: direction()}}
-	w.OutputWeights, w.OutputBias = numbers((2*h+d)*k, 1), numbers(k, 0.1)
 	dir := t.TempDir()
-	if err := model.Save(dir, w, &model.Metadata{}); err != nil {
+	if err := model.Save(dir, modeltest.Weights(c, 7), &model.Metadata{}); err != nil {
 		t.Fatal(err)
 	}
 	return dir
