@@ -254,16 +254,16 @@ func TestGPUParts(t *testing.T) {
 	whole.close() // or its memory counts as the context's of the next
 	t.Run("limit", func(t *testing.T) {
 		o := gpuOptions("")
-		o.GPUMemory = least + 40<<10
+		o.Memory = least + 40<<10
 		tr := onGPU(t, o, devices[:1])
 		near(t, losses(t, tr, 4), want, 1e-6)
-		if used, peak := tr.gpus.memory(); tr.gpus.most >= o.Config.BatchSize || used > peak || peak > o.GPUMemory {
-			t.Errorf("parts of %d windows, %d bytes used of %d", tr.gpus.most, peak, o.GPUMemory)
+		if used, peak := tr.gpus.memory(); tr.gpus.most >= o.Config.BatchSize || used > peak || peak > o.Memory {
+			t.Errorf("parts of %d windows, %d bytes used of %d", tr.gpus.most, peak, o.Memory)
 		}
 	})
 	t.Run("no room", func(t *testing.T) {
 		o := gpuOptions("")
-		o.GPUMemory = least
+		o.Memory = least
 		o.GPUs = devices[:1]
 		if _, _, err := Run(context.Background(), o); !errors.Is(err, model.ErrOutOfMemory) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("a window that does not fit: %v", err)
@@ -276,7 +276,7 @@ func TestGPUParts(t *testing.T) {
 		if err != nil || all != epoch || epoch < 10 {
 			t.Errorf("%d windows of %d fit, %v; want all", all, epoch, err)
 		}
-		o.GPUMemory = least + 100<<10
+		o.Memory = least + 100<<10
 		some, _, err := LargestBatch(o)
 		if err != nil || some < 1 || some >= all {
 			t.Errorf("%d windows fit in 100 KiB, %v; want fewer than %d", some, err, all)

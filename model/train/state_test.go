@@ -104,9 +104,9 @@ func TestResume(t *testing.T) {
 // The metadata name a device once for all resumes on it that follow one another.
 func TestResumeDevice(t *testing.T) {
 	o := resumable()
-	o.Workers = 1
+	o.Cores = 1
 	checkpoint := killed(t, o, 4)
-	o.Workers = 2
+	o.Cores = 2
 	var err error
 	if o.Resume, err = DecodeState(checkpoint); err != nil {
 		t.Fatal(err)

@@ -148,7 +148,7 @@ func TestStudent(t *testing.T) {
 	docs := annotated(12, cfg.InputSize, 1)
 	ws := teachers(t, cfg, docs, 3)
 	student := func(docs []Document, ws []*model.Weights, workers int) (string, *model.Metadata) {
-		w, m := run(t, Options{Config: cfg, Train: docs, Teachers: ws, Workers: workers})
+		w, m := run(t, Options{Config: cfg, Train: docs, Teachers: ws, Machine: Machine{Cores: workers}})
 		return fingerprint(w), m
 	}
 	want, meta := student(docs, ws[:2], 1)

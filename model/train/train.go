@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/linnet-ml/linnet/gpuinit"
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/cuda"
 	"github.com/linnet-ml/linnet/model/eval"
@@ -40,15 +39,8 @@ type Options struct {
 	Test       []Document // judged at the end; may be empty
 
 	// Shards cut each batch; the result depends on it. 0 means 4.
-	Shards int
-	// Workers run the shards; the result does not depend on it. 0 means
-	// GOMAXPROCS.
-	Workers int
-	// GPUs take the steps, each a part of every batch; gpuinit.Init has started
-	// CUDA on them. With none the CPU does. GPUMemory bounds what is taken of
-	// each, in bytes; 0 is no bound.
-	GPUs      []gpuinit.Device
-	GPUMemory int64
+	Shards  int
+	Machine // takes the steps, unless Round does
 	// Precision of a GPU's products: cuda.Float32, which "" stands for,
 	// cuda.BFloat16 or cuda.Float16. Weights and sums are float32 in all.
 	Precision string

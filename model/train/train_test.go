@@ -89,11 +89,11 @@ func fingerprint(w *model.Weights) string {
 func TestRunIsRepeatable(t *testing.T) {
 	cfg := smallConfig()
 	docs := annotated(12, cfg.InputSize, 1)
-	o := Options{Config: cfg, Train: docs, Workers: 1}
+	o := Options{Config: cfg, Train: docs, Machine: Machine{Cores: 1}}
 	first, _ := run(t, o)
 	want := fingerprint(first)
 	for _, workers := range []int{1, 2, 3, 7} {
-		o.Workers = workers
+		o.Cores = workers
 		if got, _ := run(t, o); fingerprint(got) != want {
 			t.Errorf("%d workers give other weights than 1", workers)
 		}

@@ -69,7 +69,7 @@ func newTrainer(o *Options) (*trainer, error) {
 	if o.Precision != cuda.Float32 {
 		t.identity.Precision = o.Precision
 	}
-	machine := Machine{Cores: o.Workers, GPUs: o.GPUs, Memory: o.GPUMemory}
+	machine := o.Machine
 	if n := len(o.GPUs); n > cfg.BatchSize {
 		return nil, fmt.Errorf("train: %d GPUs: there must be at most batch_size, %d", n, cfg.BatchSize)
 	}

@@ -304,7 +304,7 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 	}
 	options := train.Options{
 		Best: o.keep == "best", EarlyStopping: o.earlyStopping, CheckpointSteps: o.checkpointSteps,
-		GPUMemory: int64(o.gpuMemory), Precision: precisions[o.precision],
+		Machine: train.Machine{Memory: int64(o.gpuMemory)}, Precision: precisions[o.precision],
 	}
 	gpus, err := o.openGPUs(ctx) // before the documents are read: that may take a while
 	if err != nil {
