@@ -259,7 +259,7 @@ func TestLoadErrors(t *testing.T) {
 		"wrong dtype": {rewrite(func(f *safetensors.File) { find(f, "table").DType = safetensors.U8 }),
 			"model: weights.safetensors: tensor table: type U8; it must be I8"},
 		"NaN": {rewrite(func(f *safetensors.File) {
-			binary.LittleEndian.PutUint32(find(f, "table_scale").Data[4:], math.Float32bits(float32(nan())))
+			binary.LittleEndian.PutUint32(find(f, "table_scale").Data[4:], math.Float32bits(float32(math.NaN())))
 		}), "model: weights.safetensors: table_scale: number 1 is NaN; the model is damaged"},
 		"Inf": {rewrite(func(f *safetensors.File) {
 			binary.LittleEndian.PutUint32(find(f, "output.bias").Data, math.Float32bits(float32(math.Inf(-1))))

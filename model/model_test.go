@@ -67,9 +67,9 @@ func TestConfigValidate(t *testing.T) {
 		"batch_size":            {func(c *Config) { c.BatchSize = 0 }, "model: batch_size: 0;"},
 		"epochs":                {func(c *Config) { c.Epochs = 0 }, "model: epochs: 0;"},
 		"dropout":               {func(c *Config) { c.Dropout = 1 }, "model: dropout: 1; it must be from 0 to 0.95"},
-		"dropout NaN":           {func(c *Config) { c.Dropout = nan() }, "model: dropout: NaN;"},
+		"dropout NaN":           {func(c *Config) { c.Dropout = math.NaN() }, "model: dropout: NaN;"},
 		"learning_rate":         {func(c *Config) { c.LearningRate = 0 }, "model: learning_rate: 0; it must be above 0"},
-		"learning_rate NaN":     {func(c *Config) { c.LearningRate = nan() }, "model: learning_rate: NaN;"},
+		"learning_rate NaN":     {func(c *Config) { c.LearningRate = math.NaN() }, "model: learning_rate: NaN;"},
 		"weight_decay":          {func(c *Config) { c.WeightDecay = -1 }, "model: weight_decay: -1;"},
 		"too many parameters":   {func(c *Config) { c.InputSize, c.EmbeddingSize = 1<<24, 4096 }, "model: input_size, embedding_size, hidden_size and num_layers: together 68,"},
 		"label_set":             {func(c *Config) { c.LabelSet = "some" }, `model: label_set: "some";`},
@@ -99,8 +99,6 @@ func TestConfigValidate(t *testing.T) {
 		})
 	}
 }
-
-func nan() float64 { z := 0.0; return z / z }
 
 // checkError wants one line that begins with want.
 func checkError(t *testing.T, err error, want string) {
@@ -211,7 +209,7 @@ func TestWeightsValidate(t *testing.T) {
 		"layers": {func(w *Weights) { w.Layers = w.Layers[:1] }, "model: layers: 1, but num_layers is 2"},
 		"short":  {func(w *Weights) { w.Layers[1].Backward.Bias = nil }, "model: layers.1.backward.bias: 0 numbers; the config asks for 12"},
 		"table":  {func(w *Weights) { w.Table = w.Table[1:] }, "model: table: 249 numbers; the config asks for 250"},
-		"NaN":    {func(w *Weights) { w.OutputBias[2] = float32(nan()) }, "model: output.bias: number 2 is NaN"},
+		"NaN":    {func(w *Weights) { w.OutputBias[2] = float32(math.NaN()) }, "model: output.bias: number 2 is NaN"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -54,7 +54,7 @@ type Labelled struct {
 // Rejection tells of a document that a stage could not handle.
 type Rejection struct {
 	URI, Name []byte
-	Stage     string // list, read, featurize, predict, or write
+	Stage     string // read, predict or write
 	Reason    string // one line: what is wrong and what to do
 	SHA256    []byte // of the bytes read, if they were
 }

@@ -58,7 +58,7 @@ func (f *rejectFn) ProcessElement(ctx context.Context, t beam.EventTime, r Rejec
 	}
 	seen := max(f.progress.Seen(), f.progress.Tried.Load()) // what is on its way counts as good
 	if limit := f.Options.MaxRejected; limit > 0 && seen >= judgedFrom && float64(n)/float64(seen) > limit {
-		return f.progress.fail("reject", tooMany(n, seen, limit, &r))
+		return f.progress.fail("reject", fmt.Errorf("%d of %d documents were rejected, more than --max_rejected=%g; the last: %s: %s", n, seen, limit, r.URI, r.Reason))
 	}
 	return nil
 }
@@ -70,12 +70,6 @@ func (f *rejectFn) FinishBundle(ctx context.Context) error {
 func (f *rejectFn) Teardown(ctx context.Context) { f.stage.end(ctx) }
 
 func ignore(beam.EventTime, *struct{}) {}
-
-// tooMany tells that more than limit of the documents were rejected, with one
-// of the reasons.
-func tooMany(rejected, seen int64, limit float64, r *Rejection) error {
-	return fmt.Errorf("%d of %d documents were rejected, more than --max_rejected=%g; the last: %s: %s", rejected, seen, limit, r.URI, r.Reason)
-}
 
 func (f *rejectFn) write(ctx context.Context, r Rejection) (*struct{}, *Rejection, error) {
 	o := &f.Options

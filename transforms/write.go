@@ -129,6 +129,13 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 	lines, labels := l.Inked()
 	spans := yedda.SpansOf(l.Text, lines, labels)
 	name := string(l.Name)
+	put := func(path string, data []byte) (*Rejection, error) {
+		err := st.Write(ctx, path, data)
+		if badName(err) {
+			return l.reject("write", fmt.Errorf("%w; rename the document", err)), nil
+		}
+		return nil, err
+	}
 	var sizes []int  // of the outputs
 	var bad error    // what to reject the document for
 	again := o.Again // there may be a record of outputs before these
@@ -147,10 +154,8 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 			again = false
 		}
 		for i, out := range format.outputs {
-			if err := st.Write(ctx, store.Join(string(o.Output), out.Of(name)), files[i]); badName(err) {
-				return nil, l.reject("write", fmt.Errorf("%w; rename the document", err)), nil
-			} else if err != nil {
-				return nil, nil, err
+			if r, err := put(store.Join(string(o.Output), out.Of(name)), files[i]); r != nil || err != nil {
+				return nil, r, err
 			}
 			sizes = append(sizes, len(files[i]))
 		}
@@ -162,10 +167,8 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := st.Write(ctx, o.donePath(name), record); badName(err) {
-		return nil, l.reject("write", fmt.Errorf("%w; rename the document", err)), nil
-	} else if err != nil {
-		return nil, nil, err
+	if r, err := put(o.donePath(name), record); r != nil || err != nil {
+		return nil, r, err
 	}
 	return out, nil, o.accept(ctx, st, name)
 }

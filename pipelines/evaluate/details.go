@@ -60,15 +60,10 @@ func newMerger(classes []string) *merger {
 	return &merger{classes: classes, characters: sums{}, spans: eval.NewSpans(classes)}
 }
 
-// index is that of a class of lines; "" is -1.
+// index is index in m.classes, with room for the class in m.spans.
 func (m *merger) index(class string) int {
-	if class == "" {
-		return -1
-	}
-	i := slices.Index(m.classes, class)
-	if i < 0 {
-		i = len(m.classes)
-		m.classes = append(m.classes, class)
+	i := index(&m.classes, class)
+	if i == len(m.spans.Gold) {
 		wider := eval.NewSpans(m.classes)
 		wider.Merge(m.spans, func(c int) int { return c })
 		m.spans = wider

@@ -126,25 +126,28 @@ func pairs(count func(add func(gold, predicted string, n int))) []pair {
 // writes.
 func (j *judged) spans(p *part) {
 	p.Classes = []string{}
-	index := func(label string) int {
-		if label == "" {
-			return -1
-		}
-		i := slices.Index(p.Classes, label)
-		if i < 0 {
-			i = len(p.Classes)
-			p.Classes = append(p.Classes, label)
-		}
-		return i
-	}
 	gold, predicted := make([]int, len(j.lines)), make([]int, len(j.lines))
 	starts := make([]bool, len(j.lines))
 	for i, line := range j.lines {
-		gold[i], predicted[i] = index(j.gold[i]), index(j.predicted[i])
+		gold[i], predicted[i] = index(&p.Classes, j.gold[i]), index(&p.Classes, j.predicted[i])
 		starts[i] = i == 0 || line.Start != j.lines[i-1].End+1
 	}
 	p.Spans = eval.NewSpans(p.Classes)
 	p.Spans.Add(gold, predicted, starts)
+}
+
+// index is that of a class in classes, which it joins where it is none of them; ""
+// is -1.
+func index(classes *[]string, class string) int {
+	if class == "" {
+		return -1
+	}
+	i := slices.Index(*classes, class)
+	if i < 0 {
+		i = len(*classes)
+		*classes = append(*classes, class)
+	}
+	return i
 }
 
 // wrong keeps the wrong lines of the highest probabilities, or the first ones.

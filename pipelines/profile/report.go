@@ -103,22 +103,16 @@ func (r *report) columns() (out []column) {
 // profile.json.
 func (r *report) tsv() []byte {
 	var b strings.Builder
-	for i, c := range r.columns() {
-		if i > 0 {
-			b.WriteByte('\t')
+	line := func(cell func(column) string) {
+		var cells []string
+		for _, c := range r.columns() {
+			cells = append(cells, cell(c))
 		}
-		b.WriteString(c.name)
+		fmt.Fprintln(&b, strings.Join(cells, "\t"))
 	}
-	b.WriteByte('\n')
+	line(func(c column) string { return c.name })
 	for i := range r.Rows {
-		for j, c := range r.columns() {
-			if j > 0 {
-				b.WriteByte('\t')
-			}
-			raw, _ := c.of(&r.Rows[i])
-			b.WriteString(raw)
-		}
-		b.WriteByte('\n')
+		line(func(c column) string { raw, _ := c.of(&r.Rows[i]); return raw })
 	}
 	return []byte(b.String())
 }
