@@ -37,7 +37,7 @@ func Watch(s beam.Scope, opts Options, set *input.Set, interval time.Duration) b
 	if err != nil {
 		panic("transforms: Watch: " + err.Error())
 	}
-	fn := &watchFn{Run: opts.Run, Verbosity: opts.Verbosity, Interval: interval}
+	fn := &watchFn{Run: opts.Run, Interval: interval}
 	return beam.Reshuffle(s, beam.ParDo(s, fn, beam.Create(s, encoded)))
 }
 
@@ -45,9 +45,8 @@ func Watch(s beam.Scope, opts Options, set *input.Set, interval time.Duration) b
 // counts the looks at the set; between two of them it hands back to the runner,
 // which may write a checkpoint there.
 type watchFn struct {
-	Run       string
-	Verbosity int
-	Interval  time.Duration
+	Run      string
+	Interval time.Duration
 }
 
 // looks is a restriction: looks number Next, Next+1, … below End.
