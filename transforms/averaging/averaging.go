@@ -173,24 +173,26 @@ type shareFn struct {
 var sharesCounter = beam.NewCounter(transforms.Namespace, "shares")
 
 func (f *shareFn) ProcessElement(ctx context.Context, worker int) error {
-	to := func(end int) string { return f.Job.shareFile(end, worker) }
-	if err := f.Job.take(ctx, worker, f.Workers, f.Steps, to); err != nil {
+	s, err := f.Job.take(ctx, worker, f.Workers, f.Steps)
+	if err == nil {
+		err = store.Write(ctx, f.Job.shareFile(s.Step(), worker), s.Encode())
+	}
+	if err != nil {
 		return fmt.Errorf("linnet: %w", err) // the mark that runners look for
 	}
 	sharesCounter.Inc(ctx, 1)
 	return nil
 }
 
-// take takes a worker's share of a round and writes what it came to, in a file
-// named after the step that the round ends with.
-func (j *Job) take(ctx context.Context, worker, workers, steps int, file func(end int) string) error {
+// take takes a worker's share of a round and returns what it came to.
+func (j *Job) take(ctx context.Context, worker, workers, steps int) (*train.State, error) {
 	s, err := readState(ctx, j.file(stateFile))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	docs, err := j.documents(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	machine := train.Machine{Cores: j.Cores, Memory: j.GPUMemory}
 	if j.Device == backend.CUDA {
@@ -200,18 +202,18 @@ func (j *Job) take(ctx context.Context, worker, workers, steps int, file func(en
 			}
 		}})
 		if err != nil {
-			return fmt.Errorf("worker %d: %w", worker, err)
+			return nil, fmt.Errorf("worker %d: %w", worker, err)
 		}
 		defer gpus.Close()
 		machine.GPUs = gpus.Devices
 	}
 	if s, err = train.Share(ctx, docs, s, worker, workers, steps, machine); err != nil {
-		return err
+		return nil, err
 	}
 	if j.Verbosity >= 2 {
 		log.Infof(ctx, "worker %d of %d: at step %d", worker, workers, s.Step())
 	}
-	return store.Write(ctx, file(s.Step()), s.Encode())
+	return s, nil
 }
 
 // kept are the documents of the last training that this process worked for.

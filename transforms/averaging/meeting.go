@@ -79,7 +79,11 @@ func (j *Job) Lead(ctx context.Context, r train.Round) error {
 }
 
 func (j *Job) share(ctx context.Context, m *meeting, worker int) error {
-	return j.take(ctx, worker, m.Workers, m.Steps, func(int) string { return m.shareFile(j, worker) })
+	s, err := j.take(ctx, worker, m.Workers, m.Steps)
+	if err != nil {
+		return err
+	}
+	return store.Write(ctx, m.shareFile(j, worker), s.Encode())
 }
 
 // Attend works off the shares of a worker from 1 on until the training is over.
