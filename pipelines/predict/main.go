@@ -281,7 +281,7 @@ func (o *options) label(ctx context.Context) (err error) {
 	return o.judge(result.Counters, example)
 }
 
-// transformOptions are what the flags alone settle of them.
+// transformOptions are transforms.Options as far as the flags alone settle them.
 func (o *options) transformOptions(ctx context.Context) (opts transforms.Options, err error) {
 	output, err := input.Absolute(o.output)
 	if err != nil {
