@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/window"
 )
 
 // Loader is what RunInference needs of a model: a struct whose exported fields
@@ -28,11 +29,17 @@ type Loader[I, O any] interface {
 // keep their event times. The program calls Register with the same types in an
 // init function.
 //
+// Results come out when their batch is done, so the items are in the global window,
+// which is checked when the pipeline is built; window the results instead.
+//
 // Where MaxInFlight is 0 it is 64 MiB.
 func RunInference[I, O any, L Loader[I, O]](s beam.Scope, loader L, options Options, items beam.PCollection) (results, failed beam.PCollection) {
 	fn := &runFn[I, O, L]{Loader: loader, Options: options}
 	if _, ok := registered.Load(reflect.TypeOf(fn)); !ok {
 		panic("inference: RunInference of types without Register")
+	}
+	if items.WindowingStrategy().Fn.Kind != window.GlobalWindows {
+		panic("inference: RunInference: the items must be in the global window; put beam.WindowInto(s, window.NewGlobalWindows(), items) before it, and window the results")
 	}
 	if v, ok := any(loader).(interface{ Validate() error }); ok {
 		if err := v.Validate(); err != nil {

@@ -9,8 +9,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/window"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/metrics"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/log"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/ptest"
@@ -181,4 +183,18 @@ func TestRunInferenceWithoutRegister(t *testing.T) {
 	}()
 	_, s := beam.NewPipelineWithRoot()
 	RunInference[int, float64](s, otherLoader{}, Options{}, beam.Create(s, 1))
+}
+
+// Results that come out while another item is at hand, or at a bundle's end, would
+// get that one's windows.
+func TestRunInferenceWindowed(t *testing.T) {
+	defer func() {
+		got, _ := recover().(string)
+		if !strings.HasPrefix(got, "inference: RunInference: ") || !strings.Contains(got, "global window") || strings.Contains(got, "\n") {
+			t.Errorf("got the panic %q, want one line about the global window", got)
+		}
+	}()
+	_, s := beam.NewPipelineWithRoot()
+	items := beam.WindowInto(s, window.NewFixedWindows(time.Second), beam.Create(s, 1))
+	RunInference[int, float64](s, lineLoader{Slope: 1, Name: t.Name()}, Options{}, items)
 }
