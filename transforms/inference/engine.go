@@ -274,8 +274,14 @@ func (e *Engine[I, O]) run(batch []waiting[I, O]) {
 	}
 	begin := time.Now()
 	outs, err := e.handle(items)
-	if _, each := errors.AsType[ItemErrors](err); (err == nil || each) && len(outs) != len(items) {
+	each, single := errors.AsType[ItemErrors](err)
+	if (err == nil || single) && len(outs) != len(items) {
 		err = fmt.Errorf("inference: %d outputs for a batch of %d: the handler's Run must return one an item", len(outs), len(items))
+	}
+	for i, cause := range each {
+		if i < 0 || i >= len(items) { // nobody knows which item it is
+			err = fmt.Errorf("inference: ItemErrors of number %d in a batch of %d: %v; the handler's Run must count items from 0", i, len(items), cause)
+		}
 	}
 	if errors.Is(err, model.ErrOutOfMemory) && len(batch) > 1 {
 		e.shrink(batch)

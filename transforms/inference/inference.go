@@ -39,7 +39,8 @@ var (
 )
 
 // ItemErrors is what Run returns where single items failed: their causes by
-// index in the batch. The outputs of all others count.
+// index in the batch. The outputs of all others count. An index that is none of
+// the batch fails all of it.
 type ItemErrors map[int]error
 
 // Error tells how many failed and the first one's cause.
@@ -79,7 +80,7 @@ type Options struct {
 	// Timeout bounds one Run, 0 is no bound. The items of a batch that takes
 	// longer fail with ErrTimeout, whether or not Run heeds its context.
 	Timeout time.Duration
-	// Namespace is that of the metrics.
+	// Namespace is that of the metrics, BeamML_Go where it is empty.
 	Namespace string
 	// ModelBytes and LoadTime are reported once, with the first metrics.
 	ModelBytes int64

@@ -206,6 +206,16 @@ func (c choosy) Run(ctx context.Context, batch []int64) ([]int64, error) {
 func (choosy) Weight(int64) int64 { return 1 }
 func (choosy) Close() error       { return nil }
 
+// miscounting names an item that may not be there.
+type miscounting struct {
+	choosy
+	bad int
+}
+
+func (m miscounting) Run(_ context.Context, batch []int64) ([]int64, error) {
+	return batch, ItemErrors{m.bad: errors.New("bad")}
+}
+
 func TestItemErrors(t *testing.T) {
 	e := NewEngine(choosy{}, Options{MaxBatchSize: 4, MaxInFlight: 100})
 	release := holdPool()
@@ -230,6 +240,16 @@ func TestItemErrors(t *testing.T) {
 	}
 	if err := e.Close(); err != nil {
 		t.Error(err)
+	}
+	for _, i := range []int{-1, 1} { // a handler that counts from 1, say
+		e := NewEngine(miscounting{bad: i}, Options{MaxInFlight: 1})
+		defer e.Close()
+		q := NewQueue[int64](e)
+		emit := func(_ int64, _ []int64, err error) error { return err }
+		err := errors.Join(q.Push(t.Context(), 0, []int64{1}, 1, emit), q.Drain(t.Context(), emit))
+		if want := fmt.Sprintf("ItemErrors of number %d in a batch of 1: bad", i); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q in it", err, want)
+		}
 	}
 	if err := (ItemErrors{7: errors.New("b"), 2: errors.New("a")}).Error(); err != "2 items failed, number 2: a" {
 		t.Errorf("an ItemErrors says %q", err)
