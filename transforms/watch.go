@@ -9,6 +9,7 @@ import (
 	"math"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -37,7 +38,7 @@ func Watch(s beam.Scope, opts Options, set *input.Set, interval time.Duration) b
 	if err != nil {
 		panic("transforms: Watch: " + err.Error())
 	}
-	fn := &watchFn{Run: opts.Run, Interval: interval}
+	fn := &watchFn{Run: opts.Run, Number: watchNumber.Add(1), Interval: interval}
 	return beam.Reshuffle(s, beam.ParDo(s, fn, beam.Create(s, encoded)))
 }
 
@@ -46,6 +47,7 @@ func Watch(s beam.Scope, opts Options, set *input.Set, interval time.Duration) b
 // which may write a checkpoint there.
 type watchFn struct {
 	Run      string
+	Number   int64 // tells it from other watches of the run
 	Interval time.Duration
 }
 
@@ -66,7 +68,7 @@ const stopEvery = time.Second
 
 func (f *watchFn) ProcessElement(ctx context.Context, marks *sdf.ManualWatermarkEstimator, tracker *lookTracker, encoded []byte, emit func(beam.EventTime, []byte)) (sdf.ProcessContinuation, error) {
 	p := ProgressOf(f.Run)
-	w := watchedOf(f.Run)
+	w := f.watched()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now().Truncate(time.Millisecond) // event times have no more
@@ -99,7 +101,9 @@ func (f *watchFn) ProcessElement(ctx context.Context, marks *sdf.ManualWatermark
 	return sdf.ResumeProcessingIn(pause), p.fail("watch", err)
 }
 
-// watched is what a process remembers of the files that a run watches.
+var watchNumber atomic.Int64
+
+// watched is what a process remembers of the files that a Watch of a run watches.
 //
 // It may outlive the bundle that it served: a bundle fails, or a whole job goes
 // back to a checkpoint, and the process goes on. So it keeps which look took a
@@ -124,10 +128,10 @@ type sighting struct {
 
 const never = math.MaxInt64
 
-var watches sync.Map // Options.Run → *watched
+var watches sync.Map // Options.Run and number of the Watch → *watched
 
-func watchedOf(run string) *watched {
-	w, _ := watches.LoadOrStore(run, newWatched())
+func (f *watchFn) watched() *watched {
+	w, _ := watches.LoadOrStore([2]any{f.Run, f.Number}, newWatched())
 	return w.(*watched)
 }
 

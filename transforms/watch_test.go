@@ -3,6 +3,7 @@ package transforms
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -219,3 +220,49 @@ func textOf(_ context.Context, t beam.EventTime, d Document) (beam.EventTime, []
 }
 
 func init() { beam.RegisterFunction(textOf) }
+
+// TestWatchesApart has three watches in one pipeline, two of them of one folder:
+// each passes its documents on, and each of them once.
+func TestWatchesApart(t *testing.T) {
+	defer ForgetProgress(t.Name())
+	folders := []string{write(t, map[string]string{"a.txt": "a\n", "b.txt": "b\n"}), write(t, map[string]string{"c.txt": "c\n"})}
+	folders = append(folders, folders[1])
+	key := func(i int) string { return fmt.Sprint(t.Name(), i) }
+	ended := make(chan error, 1)
+	go func() {
+		_, err := runOn("prism", func(s beam.Scope) {
+			for i, dir := range folders {
+				set, err := input.New([]string{dir}, "", false)
+				if err != nil {
+					t.Error(err)
+				}
+				collect(s, key(i), Watch(s, Options{Run: t.Name()}, set, 200*time.Millisecond))
+			}
+		})
+		ended <- err
+	}()
+	missing := func() bool {
+		for i := range folders {
+			if _, ok := collected.Load(key(i)); !ok {
+				return true
+			}
+		}
+		return false
+	}
+	for until := time.Now().Add(time.Minute); missing() && time.Now().Before(until); {
+		time.Sleep(20 * time.Millisecond)
+	}
+	time.Sleep(time.Second) // some looks more
+	ProgressOf(t.Name()).Stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	for i, want := range [][]string{{"a.txt", "b.txt"}, {"c.txt"}, {"c.txt"}} {
+		var got []string
+		for _, path := range gather[[]byte](key(i)) {
+			got = append(got, filepath.Base(string(path)))
+		}
+		slices.Sort(got)
+		equal(t, fmt.Sprint("watch ", i), got, want)
+	}
+}
