@@ -23,7 +23,9 @@ type Document struct {
 	Text   []byte       // without markup
 	Spans  []yedda.Span // of an annotated input, over Text
 	SHA256 [32]byte     // of the bytes read, markup included
-	Rows   []yedda.Line // the lines of Text that reach the model
+	// Rows are the lines of Text that reach the model, yedda.Rows(Text). Coders leave
+	// them out and make them again, and so do Featurize and Write where there are none.
+	Rows []yedda.Line
 	// Warnings is the number of places where the input's markup is broken.
 	Warnings int
 }
@@ -62,6 +64,42 @@ type Rejection struct {
 // reject makes the Rejection of a document.
 func (d *Document) reject(stage string, err error) *Rejection {
 	return &Rejection{URI: d.URI, Name: d.Name, Stage: stage, Reason: oneLine(err), SHA256: d.SHA256[:]}
+}
+
+// check makes the rows of a document that came without, and tells of some that do
+// not lie in its text one behind the other.
+func (d *Document) check() error {
+	if len(d.Rows) == 0 {
+		d.Rows = yedda.Rows(d.Text)
+	}
+	end := 0
+	for i, r := range d.Rows {
+		if r.Start < end || r.End < r.Start || r.End > len(d.Text) {
+			return fmt.Errorf("row %d is from byte %d to %d, of %d bytes and behind byte %d; take yedda.Rows of its text", i+1, r.Start, r.End, len(d.Text), end)
+		}
+		end = r.End
+	}
+	return nil
+}
+
+// check tells of rows, labels and probabilities that do not fit together.
+func (l *Labelled) check() error {
+	if err := l.Document.check(); err != nil {
+		return err
+	}
+	rows, classes := len(l.Rows), len(l.Classes)
+	if len(l.Labels) != rows {
+		return fmt.Errorf("%d labels for %d rows; give each row of yedda.Rows one", len(l.Labels), rows)
+	}
+	for _, c := range l.Labels {
+		if int(c) >= classes {
+			return fmt.Errorf("label %d of %d classes; count them from 0", c, classes)
+		}
+	}
+	if n := len(l.Probs); n > 0 && n != rows*classes {
+		return fmt.Errorf("%d probabilities for %d rows of %d classes; give all or none", n, rows, classes)
+	}
+	return nil
 }
 
 func init() {
@@ -114,6 +152,9 @@ func decodeExample(b []byte) (Example, error) {
 	if err := r.end("Example"); err != nil {
 		return e, err
 	}
+	if e.InputSize == 0 || !tableSize(e.InputSize) {
+		return e, fmt.Errorf("transforms: an Example has features for a table of %d rows; Featurize makes them", e.InputSize)
+	}
 	e.featurize(runtime.GOMAXPROCS(0))
 	return e, nil
 }
@@ -124,6 +165,7 @@ func encodeLabelled(l Labelled) []byte {
 	for _, c := range l.Classes {
 		b = appendBytes(b, c)
 	}
+	b = binary.AppendUvarint(b, uint64(len(l.Labels)))
 	for _, c := range l.Labels {
 		b = binary.LittleEndian.AppendUint16(b, c)
 	}
@@ -141,17 +183,17 @@ func decodeLabelled(b []byte) (Labelled, error) {
 	for i := range l.Classes {
 		l.Classes[i] = string(r.bytes())
 	}
-	rows := len(l.Rows)
-	if labels := r.take(2 * rows); labels != nil {
-		l.Labels = make([]uint16, rows)
+	n := r.count(2)
+	if labels := r.take(2 * n); labels != nil {
+		l.Labels = make([]uint16, n)
 		for i := range l.Labels {
 			l.Labels[i] = binary.LittleEndian.Uint16(labels[2*i:])
 			if int(l.Labels[i]) >= len(l.Classes) {
-				r.fail()
+				return l, fmt.Errorf("transforms: an encoded Labelled: label %d of %d classes; count them from 0", l.Labels[i], len(l.Classes))
 			}
 		}
 	}
-	n := r.count(4)
+	n = r.count(4)
 	if probs := r.take(4 * n); n > 0 && probs != nil {
 		l.Probs = make([]float32, n)
 		for i := range l.Probs {

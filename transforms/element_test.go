@@ -78,8 +78,26 @@ func TestDecodeExampleOfAnotherVersion(t *testing.T) {
 
 func TestDecodeLabelledOutOfRange(t *testing.T) {
 	l := Labelled{Document: testDocument(twoRows), Classes: []string{"A"}, Labels: []uint16{0, 1}}
-	if _, err := decodeLabelled(encodeLabelled(l)); err == nil {
-		t.Error("a label that is none of the classes decodes without an error")
+	if _, err := decodeLabelled(encodeLabelled(l)); err == nil || !strings.Contains(err.Error(), "label 1 of 1 classes") {
+		t.Errorf("got %v, want an error about the label", err)
+	}
+}
+
+// A Labelled made by hand comes back as it was, for Write to reject.
+func TestCodeLabelsAmiss(t *testing.T) {
+	for n := range 4 {
+		l := Labelled{Document: testDocument(twoRows), Classes: []string{"A"}, Labels: make([]uint16, n), Probs: []float32{1}, Other: "A"}
+		got, err := decodeLabelled(encodeLabelled(l))
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "decoded", got, l)
+	}
+}
+
+func TestDecodeExampleWithoutSize(t *testing.T) {
+	if _, err := decodeExample(encodeExample(Example{Document: testDocument(twoRows)})); err == nil || !strings.Contains(err.Error(), "table of 0 rows") {
+		t.Errorf("got %v, want an error about the table", err)
 	}
 }
 

@@ -2,6 +2,8 @@ package transforms
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"runtime"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -14,10 +16,13 @@ import (
 
 // Featurize is PCollection<Document> to PCollection<Example>: the features of
 // every row, for a model with Options.InputSize rows in its table. It rejects
-// nothing at present.
+// a document whose Rows do not lie in its text, one behind the other.
 func Featurize(s beam.Scope, opts Options, docs beam.PCollection) (examples, rejected beam.PCollection) {
 	s = s.Scope("linnet.Featurize")
 	global("Featurize", docs)
+	if !tableSize(opts.InputSize) {
+		panic(fmt.Sprintf("transforms: Featurize: Options.InputSize is %d; give the model's, or 0 for the bundled model's", opts.InputSize))
+	}
 	return beam.ParDo2(s, &featurizeFn{Options: opts}, docs)
 }
 
@@ -46,6 +51,10 @@ func (f *featurizeFn) StartBundle(emit func(beam.EventTime, Example), reject fun
 }
 
 func (f *featurizeFn) ProcessElement(ctx context.Context, t beam.EventTime, d Document, emit func(beam.EventTime, Example), reject func(beam.EventTime, Rejection)) error {
+	if err := d.check(); err != nil {
+		reject(t, *d.reject("featurize", err))
+		return nil
+	}
 	return f.stage.push(ctx, t, d, featureBytes(&d), f.emitter(emit), reject)
 }
 
@@ -62,6 +71,9 @@ func (f *featurizeFn) featurize(_ context.Context, d Document) (*Example, *Rejec
 	e.featurize(workers(len(d.Rows)))
 	return e, nil, nil
 }
+
+// tableSize says whether a table may have n rows, 0 for those of the bundled model.
+func tableSize(n int) bool { return n >= 0 && int64(n) <= math.MaxUint32 }
 
 // surveyed is the number of rows from which on a document is surveyed: its
 // features would take 30 MB. It is a variable for tests.

@@ -23,9 +23,9 @@ import (
 // of each document and, when all are there, its record, and emits the
 // document's name. Every file is whole or absent.
 //
-// A document whose text would not come back from YEDDA, because YEDDA's markup
-// stands in it, is rejected; its other formats are written all the same. A
-// failing output store fails the bundle.
+// A document whose labels are not one a row is rejected. So is one whose text would
+// not come back from YEDDA, because YEDDA's markup stands in it; its other formats
+// are written all the same. A failing output store fails the bundle.
 func Write(s beam.Scope, opts Options, labelled beam.PCollection) (written, rejected beam.PCollection) {
 	s = s.Scope("linnet.Write")
 	global("Write", labelled)
@@ -120,6 +120,9 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 		return nil, nil, err
 	}
 	if err := o.misplaced(string(l.Name)); err != nil {
+		return nil, l.reject("write", err), nil
+	}
+	if err := l.check(); err != nil {
 		return nil, l.reject("write", err), nil
 	}
 	out := &output{l.Name, l.Classes, make([]int64, len(l.Classes))}

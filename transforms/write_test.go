@@ -263,6 +263,117 @@ func TestWriteRejects(t *testing.T) {
 	}
 }
 
+// byHand are the rows of twoRows as another program may make them, and what they are
+// rejected for.
+var byHand = []struct {
+	name string
+	rows []yedda.Line
+	want string
+}{
+	{"none", nil, ""},
+	{"behind", []yedda.Line{{Start: 0, End: 15}, {Start: 19, End: 100}}, "row 2 is from byte 19 to 100"},
+	{"before", []yedda.Line{{Start: -1, End: 15}}, "row 1 is from byte -1 to 15"},
+	{"back", []yedda.Line{{Start: 15, End: 1}}, "row 1 is from byte 15 to 1"},
+	{"over", []yedda.Line{{Start: 0, End: 15}, {Start: 14, End: 20}}, "row 2 is from byte 14 to 20"},
+	{"turned", []yedda.Line{{Start: 19, End: 37}, {Start: 0, End: 15}}, "row 2 is from byte 0 to 15"},
+}
+
+// handed are elements that no coder has seen, which would make the rows again.
+var handed struct {
+	docs     []Document
+	labelled []Labelled
+}
+
+func handDocuments(_ []byte, emit func(Document)) {
+	for _, d := range handed.docs {
+		emit(d)
+	}
+}
+
+func handLabelled(_ []byte, emit func(Labelled)) {
+	for _, l := range handed.labelled {
+		emit(l)
+	}
+}
+
+func init() {
+	beam.RegisterFunction(handDocuments)
+	beam.RegisterFunction(handLabelled)
+}
+
+// TestByHand has documents and labels that another program made.
+func TestByHand(t *testing.T) {
+	text := twoRows
+	long := testDocument(strings.Repeat("Agaricus\n", 25000)) // its features are made on all cores
+	long.Rows[20000].End = 1 << 30
+	docs := []Document{long}
+	var labelled []Labelled
+	wants := map[string]string{"": "row 20001 is from byte 180000 to 1073741824"}
+	add := func(name string, l Labelled, want string) {
+		l.Name = []byte(name)
+		labelled, wants[name] = append(labelled, l), want
+	}
+	for _, c := range byHand {
+		d := testDocument(text)
+		d.Name, d.Rows = []byte(c.name), c.rows
+		docs = append(docs, d)
+		add(c.name, Labelled{Document: d, Classes: []string{"Key"}, Labels: make([]uint16, 2)}, c.want)
+	}
+	docs[0].Name = nil
+	l := Labelled{Document: testDocument(text), Classes: []string{"Key", "Notes"}, Labels: []uint16{0, 1}}
+	add("right", l, "")
+	l.Labels = l.Labels[:1]
+	add("few", l, "1 labels for 2 rows")
+	l.Labels = []uint16{0, 1, 1}
+	add("many", l, "3 labels for 2 rows")
+	l.Labels = []uint16{0, 2}
+	add("high", l, "label 2 of 2 classes")
+	l.Labels, l.Probs = []uint16{0, 1}, []float32{1, 0, 1}
+	add("probabilities", l, "3 probabilities for 2 rows of 2 classes")
+
+	check := func(stage string, good []string, rejected []Rejection, all int) {
+		t.Helper()
+		for _, r := range rejected {
+			want := wants[string(r.Name)]
+			if want == "" || r.Stage != stage || !strings.HasPrefix(r.Reason, want) {
+				t.Errorf("%q is rejected by %s: %q, want %q", r.Name, r.Stage, r.Reason, want)
+			}
+		}
+		for _, name := range good {
+			if wants[name] != "" {
+				t.Errorf("%s: %q is not rejected", stage, name)
+			}
+		}
+		equal(t, stage+": documents", len(good)+len(rejected), all)
+	}
+	out := t.TempDir()
+	handed.docs, handed.labelled = docs, labelled
+	_, err := runOn("direct", func(s beam.Scope) {
+		examples, rejected := Featurize(s, Options{InputSize: 300}, beam.ParDo(s, handDocuments, beam.Impulse(s)))
+		collect(s, "examples", examples)
+		collect(s, "not featurized", rejected)
+		written, rejected := Write(s, Options{Output: Path(out), Formats: Formats(), Probabilities: true}, beam.ParDo(s, handLabelled, beam.Impulse(s)))
+		collect(s, "written", written)
+		collect(s, "not written", rejected)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var good []string
+	for _, e := range gather[Example]("examples") {
+		good = append(good, string(e.Name))
+		equal(t, string(e.Name)+": rows", e.Rows, yedda.Rows(e.Text))
+		equal(t, string(e.Name)+": lines", e.numLines(), len(e.Rows))
+	}
+	check("featurize", good, gather[Rejection]("not featurized"), len(docs))
+	good = nil
+	for _, name := range gather[[]byte]("written") {
+		good = append(good, string(name))
+	}
+	check("write", good, gather[Rejection]("not written"), len(labelled))
+	equal(t, "none.ann", read(t, out, "none.ann"), "[@Agaricus \xff\xfe nov.#Key*]\r\n\n\f[@habitat in pratis#Key*]")
+}
+
 func TestCountDone(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	if n, newest, err := CountDone(t.Context(), out, time.Time{}); n != 0 || !newest.IsZero() || err != nil {
@@ -406,6 +517,17 @@ func TestWindowsAreGlobal(t *testing.T) {
 			c.apply(s, beam.WindowInto(s, window.NewFixedWindows(1000), beam.CreateList(s, c.elements)))
 		})
 	}
+}
+
+// An InputSize that no table has is refused when the pipeline is built.
+func TestFeaturizeRefuses(t *testing.T) {
+	defer func() {
+		if got, _ := recover().(string); !strings.HasPrefix(got, "transforms: Featurize: Options.InputSize is -1; ") {
+			t.Errorf("got the panic %q, want one that names InputSize", got)
+		}
+	}()
+	_, s := beam.NewPipelineWithRoot()
+	Featurize(s, Options{InputSize: -1}, beam.CreateList(s, []Document{{}}))
 }
 
 func TestFeaturize(t *testing.T) {
