@@ -364,6 +364,9 @@ const mark = "linnet: "
 // javaClass is what Java puts before what an exception says. Errors keep theirs.
 var javaClass = regexp.MustCompile(`^(Caused by: )?([\w.$]+Exception: )*`)
 
+// goFrame is a function of a Go stack: its path has no blank before the arguments.
+var goFrame = regexp.MustCompile(`^\S+/\S*\(.*\)$`)
+
 // Cause is the one line of a runner's error that says what happened: from the
 // last mark to the end of that line, or the last line that is not of a stack.
 func Cause(text string) string {
@@ -383,7 +386,7 @@ func Cause(text string) string {
 		said := trimmed[len(javaClass.FindString(trimmed)):]
 		switch {
 		case said == "" || strings.HasPrefix(line, "\t"):
-		case strings.HasSuffix(said, ")") && strings.Contains(said, "/") && !strings.Contains(said, ": "):
+		case goFrame.MatchString(said) && !strings.Contains(said, ": "):
 		case !strings.HasSuffix(last, said): // or an outer error says the same and more
 			last = said
 		}

@@ -103,6 +103,8 @@ func TestCause(t *testing.T) {
 		"of Java":                 {"org.apache.flink.runtime.JobException: Recovery is suppressed\n\tat org.apache.X.f(X.java:1)\nCaused by: java.lang.Exception: The user defined 'open()' method failed\n\t... 3 more\nCaused by: a.b.UncheckedExecutionException: java.io.IOException: Cannot run program \"/x/y\": error=2, No such file or directory\n\tat a.B.f(B.java:9)\nCaused by: java.io.IOException: error=2, No such file or directory\n\tat a.B.g(B.java:9)\n\t... 16 more", `Cannot run program "/x/y": error=2, No such file or directory`},
 		"an error of Java":        {"java.lang.OutOfMemoryError: Java heap space", "java.lang.OutOfMemoryError: Java heap space"},
 		"of Java, no message":     {"Caused by: java.util.concurrent.TimeoutException", "java.util.concurrent.TimeoutException"},
+		"of a DoFn, of a file":    {"caused by:\nDoFn[UID:1, PID:x] failed:\nno genus in vol/1.txt (line 3)", "no genus in vol/1.txt (line 3)"},
+		"before a stack":          {"no such endpoint\ngithub.com/a/b.(*T).f(0x1, {0x2, 0x3})\n\t/x/y.go:1", "no such endpoint"},
 		"nothing":                 {"", "the run failed without a reason"},
 	}
 	for name, c := range cases {
