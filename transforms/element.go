@@ -19,7 +19,7 @@ import (
 // is made of it and never changed.
 type Document struct {
 	URI    []byte       // where it was read
-	Name   []byte       // its path below Options.Base without .ann; outputs are called by it
+	Name   []byte       // its path below Options.Base without .ann, and no other's; outputs are called by it
 	Text   []byte       // without markup
 	Spans  []yedda.Span // of an annotated input, over Text
 	SHA256 [32]byte     // of the bytes read, markup included

@@ -27,7 +27,9 @@ import (
 // markup becomes spans; all others are text as it stands, or with
 // Options.Annotated that of a pair of brat's. With Options.Output,
 // a document whose record says that the same bytes were labelled by the same
-// model under the same settings is passed over, unless Options.Force.
+// model under the same settings is passed over, unless Options.Force. Which model
+// and settings these are, Options.ModelHash and Options.Settings alone say: where
+// they stay empty, another ModelURI or LabelSet makes nothing stale.
 func Read(s beam.Scope, opts Options, paths beam.PCollection) (docs, rejected beam.PCollection) {
 	s = s.Scope("linnet.Read")
 	global("Read", paths)
