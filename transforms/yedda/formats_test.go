@@ -289,14 +289,14 @@ func TestWriteJSONL(t *testing.T) {
 					t.Errorf("got label %v, want %v", label[i], want)
 				}
 			}
-			lines, _ := got["lines"].([]any)
+			lines, has := got["lines"].([]any)
 			if !probabilities {
-				if lines != nil || got["classes"] != nil {
+				if has || got["classes"] != nil {
 					t.Errorf("got lines that were not asked for")
 				}
 				continue
 			}
-			if fmt.Sprint(got["classes"]) != fmt.Sprint(table.Classes) || len(lines) != len(table.Rows) {
+			if fmt.Sprint(got["classes"]) != fmt.Sprint(table.Classes) || !has || len(lines) != len(table.Rows) {
 				t.Fatalf("got classes %v and %d lines, want %d", got["classes"], len(lines), len(table.Rows))
 			}
 			for i, row := range table.Rows {

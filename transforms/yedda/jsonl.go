@@ -13,7 +13,7 @@ type jsonDocument struct {
 	Base64  []byte     `json:"text_base64,omitempty"`
 	Label   [][3]any   `json:"label"`
 	Classes []string   `json:"classes,omitempty"`
-	Lines   []jsonLine `json:"lines,omitempty"`
+	Lines   []jsonLine `json:"lines,omitzero"`
 }
 
 type jsonLine struct {
