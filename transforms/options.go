@@ -102,7 +102,7 @@ type Options struct {
 	// (Write).
 	Formats []string
 	// Probabilities adds those of every class to the formats that have room
-	// for them: jsonl, csv and tsv (Write).
+	// for them: jsonl and csv (Write).
 	Probabilities bool
 	// Settings names, in one line, all that changes a result beside model and
 	// input; a document done under other settings is done again (Read, Write).
