@@ -188,13 +188,16 @@ func (b *browser) wait(condition string) {
 }
 
 // press presses keys, one after another, as a keyboard does: "n", "Enter",
-// "Shift+1".
+// "Shift+1", or with the key's place, "é/Digit2".
 func (b *browser) press(keys ...string) {
 	b.t.Helper()
 	for _, name := range keys {
 		key, shift := strings.CutPrefix(name, "Shift+")
+		key, place, placed := strings.Cut(key, "/")
 		p := map[string]any{"type": "keyDown", "key": key}
 		switch {
+		case placed:
+			p["code"], p["text"] = place, key
 		case key == "Enter":
 			p["code"], p["text"], p["windowsVirtualKeyCode"] = key, "\r", 13
 		case key == "Space":
@@ -261,6 +264,9 @@ const current = `(() => {
   const box = row.getBoundingClientRect(), list = document.getElementById("list").getBoundingClientRect();
   return box.height > 0 && box.top >= list.top - 1 && box.bottom <= list.bottom + 1 ? Number(row.id.slice(4)) : -1;
 })()`
+
+// chosen is the current line's label in the list of all.
+const chosen = `document.getElementById("label").selectedOptions[0].textContent`
 
 const visible = `document.querySelectorAll(".chunk:not([hidden]) > .row:not([hidden])").length`
 
@@ -620,6 +626,30 @@ func TestHTMLInBrowser(t *testing.T) {
 	if b.eval(visible, &n); n != 46 {
 		t.Errorf("%d lines are shown without one label, want 46", n)
 	}
+
+	// With a French keyboard, where digits need Shift, and one from Québec,
+	// where "?" stands on a digit's key; then a label by its name.
+	b.press("g", "é/Digit2")
+	if b.eval(chosen, &text); text != "2 Label-1" {
+		t.Errorf("the key of 2 gives label %q", text)
+	}
+	b.press("Shift+2/Digit2")
+	if b.eval(visible, &n); n != 48 {
+		t.Errorf("%d lines are shown with all labels, want 48", n)
+	}
+	b.press("Shift+?/Digit6")
+	b.wait(`document.getElementById("keys").open`)
+	b.press("Escape")
+	b.wait(`document.activeElement === document.getElementById("list")`)
+	b.press("l")
+	b.press(strings.Split("Label-12", "")...)
+	b.press("Enter")
+	b.wait(`document.activeElement === document.getElementById("list")`)
+	if b.eval(chosen, &text); text != "Label-12" {
+		t.Errorf("l and its name give label %q, want Label-12", text)
+	}
+	b.press("l", "Escape")
+	b.wait(`document.activeElement === document.getElementById("list")`)
 	for _, scheme := range []string{"light", "dark"} {
 		b.scheme(scheme)
 		var worst float64
@@ -628,6 +658,10 @@ func TestHTMLInBrowser(t *testing.T) {
 		}
 		t.Logf("24 labels, %s: contrast %.2f and better", scheme, worst)
 		b.shoot("labels-" + scheme)
+	}
+	b.call("Emulation.setEmulatedMedia", map[string]any{"media": "print"}, nil)
+	if b.eval(`document.getElementById("list").scrollHeight - document.getElementById("list").clientHeight`, &n); n > 0 {
+		t.Errorf("on paper %d pixels of the lines are cut off", n)
 	}
 	if len(b.events) > 0 {
 		t.Errorf("the page complains: %s", b.events)

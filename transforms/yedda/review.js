@@ -418,6 +418,13 @@ function review(doc) {
     say("Exported " + file + ".");
   }
 
+  // choose opens the list of labels, in which keys look for one: closed, it would
+  // take the first that begins with the first letter, or the next by an arrow.
+  function choose() {
+    $("label").focus();
+    if ($("label").showPicker) $("label").showPicker();
+  }
+
   const keys = {
     j: () => move(1), k: () => move(-1), J: () => move(1, true), K: () => move(-1, true),
     n: () => jump(1), p: () => jump(-1), N: () => jump(-1),
@@ -426,7 +433,7 @@ function review(doc) {
     PageDown: () => move(1, false, 10), PageUp: () => move(-1, false, 10),
     " ": toggle, Enter: accept, u: undo, e: save, o: showOnly, a: showAll,
     f: () => { $("only").checked = !$("only").checked; filter(); },
-    l: () => $("label").focus(),
+    l: choose,
     "?": () => $("keys").showModal(),
     Escape: () => { list.focus(); if (current >= 0) go(current); },
   };
@@ -436,10 +443,12 @@ function review(doc) {
     const target = event.target, name = event.key;
     if (target.matches("select, input") && name !== "Escape") return;
     if (target.matches("button") && (name === " " || name === "Enter")) return;
-    const digit = /^(?:Digit|Numpad)([0-9])$/.exec(event.code);
-    let act = Object.hasOwn(keys, name) ? keys[name] : null;
-    if (digit && event.shiftKey && event.code.startsWith("Digit")) act = () => showLabel(Number(digit[1]));
+    const digit = /^Digit([0-9])$/.exec(event.code);
+    let act = null;
+    if (Object.hasOwn(keys, name)) act = keys[name]; // "?" may be on a digit's key
+    else if (digit && event.shiftKey) act = () => showLabel(Number(digit[1]));
     else if (/^[0-9]$/.test(name)) act = () => setLabel(Number(name));
+    else if (digit) act = () => setLabel(Number(digit[1])); // a layout where digits take Shift
     else if (name === "ArrowDown") act = () => move(1, event.shiftKey);
     else if (name === "ArrowUp") act = () => move(-1, event.shiftKey);
     if (!act) return;
@@ -459,6 +468,7 @@ function review(doc) {
     $("label").append(option);
   });
   $("label").addEventListener("change", () => { setLabel(Number($("label").value)); list.focus(); });
+  $("label").addEventListener("keyup", (event) => { if (event.key === "Escape") list.focus(); }); // which closed the list
   $("limit").addEventListener("input", () => { $("percent").value = $("limit").value + " %"; });
   $("limit").addEventListener("change", () => {
     limit = 10 * Number($("limit").value);
