@@ -542,10 +542,17 @@ func TestHTMLInBrowser(t *testing.T) {
 	if b.eval(drawn, &n); n < 20 {
 		t.Errorf("%d doubtful lines are drawn in view, too few to fill it", n)
 	}
-	b.press("a")
+	b.press("Shift+J", "a")
 	if b.eval(visible, &n); n != len(c.lines) {
 		t.Errorf("%d lines are shown, want all", n)
 	}
+	var marks int // lines that were hidden between two marked ones are not
+	b.eval(`document.querySelectorAll(".row[aria-selected=true]").length`, &marks)
+	b.press("1")
+	if b.eval(`document.getElementById("status").textContent`, &status); marks != 1 || !strings.HasPrefix(status, "Line ") {
+		t.Errorf("%d lines are marked when all are shown, want 1, and labelled: %s", marks, status)
+	}
+	b.press("u")
 	b.press("?")
 	b.wait(`document.getElementById("keys").open`)
 	b.shoot("wide-light-keys")

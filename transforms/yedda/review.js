@@ -244,6 +244,8 @@ function review(doc) {
   // unseen chunk takes the room that it is believed to need; one that was seen
   // before would keep its old height, so each is made anew.
   function filter() {
+    select(false); // or lines between those marked would come to be marked unseen
+    anchor = -1;
     const only = $("only").checked, all = !only && hiddenLabels.size === 0;
     chunks.forEach((old, c) => {
       const chunk = chunks[c] = old.cloneNode(false);
@@ -269,6 +271,7 @@ function review(doc) {
     } else if (current < 0) {
       go(step(-1, 1, shown));
     } else {
+      select(true);
       rows[current].scrollIntoView({block: "center"});
     }
   }
