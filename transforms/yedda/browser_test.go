@@ -224,6 +224,16 @@ func (b *browser) press(keys ...string) {
 	}
 }
 
+// click presses the mouse in the middle of an element.
+func (b *browser) click(id string) {
+	b.t.Helper()
+	var at [2]float64
+	b.eval(fmt.Sprintf(`(() => { const r = document.getElementById(%q).getBoundingClientRect(); return [r.left + r.width / 2, r.top + r.height / 2]; })()`, id), &at)
+	for _, what := range []string{"mousePressed", "mouseReleased"} {
+		b.call("Input.dispatchMouseEvent", map[string]any{"type": what, "x": at[0], "y": at[1], "button": "left", "clickCount": 1}, nil)
+	}
+}
+
 func (b *browser) size(width, height int) {
 	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false}, nil)
 }
@@ -552,7 +562,16 @@ func TestHTMLInBrowser(t *testing.T) {
 	if b.eval(`document.getElementById("status").textContent`, &status); marks != 1 || !strings.HasPrefix(status, "Line ") {
 		t.Errorf("%d lines are marked when all are shown, want 1, and labelled: %s", marks, status)
 	}
-	b.press("u")
+	b.press("u", "g")
+	for _, id := range []string{"next", "only", "only", "limit"} { // keys stay with the lines
+		b.click(id)
+		var from int
+		b.eval(current, &from)
+		b.press("j")
+		if b.eval(current, &at); at <= from {
+			t.Errorf("after a click at %s j goes from line %d to %d", id, from, at)
+		}
+	}
 	b.press("?")
 	b.wait(`document.getElementById("keys").open`)
 	b.shoot("wide-light-keys")

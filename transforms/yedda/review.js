@@ -489,6 +489,9 @@ function review(doc) {
     const row = event.target.closest(".row");
     if (row) go(Number(row.id.slice(4)), event.shiftKey);
   });
+  document.querySelector("header").addEventListener("click", (event) => {
+    if (event.detail > 0 && !event.target.matches("select")) list.focus(); // the mouse's; a control would keep the keys
+  });
   document.addEventListener("keydown", key);
   addEventListener("resize", () => { if (current >= 0) rows[current].scrollIntoView({block: "nearest"}); });
   addEventListener("beforeunload", (event) => { if (!saved) event.preventDefault(); });
