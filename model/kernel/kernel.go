@@ -90,6 +90,8 @@ func (p *Packed) partsOf(b []float32, ldb int) int {
 func (p *Packed) Repack(b []float32, ldb int) {
 	checkMatrix(b, p.K, p.N, ldb)
 	switch {
+	case p.N == 0:
+		return
 	case p.OnTiles():
 		repackAMX(p, b, ldb, p.partsOf(b, ldb))
 		return

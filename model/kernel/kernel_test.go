@@ -257,6 +257,7 @@ func TestGemm(t *testing.T) {
 		}
 		for off := range 8 {
 			gemmCase(t, r, 9, 45, 7, off, nil)
+			gemmCase(t, r, 9, 0, 7, off, nil)
 		}
 		gemmCase(t, r, 250, 70, 9, 1, nil)
 		gemmCase(t, r, 64, 384, 96, 0, nil)
