@@ -12,12 +12,12 @@
 // The last three multiply on matrix tiles, which take bfloat16, numbers of 8
 // bits. amx24 splits a float32 into three of them, which hold all its bits, and
 // adds the six products of parts that are not below the last bit; amx takes two
-// parts and three products, within 2⁻¹⁶ of the product of two numbers. Where the
+// parts and three products, within 2⁻¹⁵ of the product of two numbers. Where the
 // packed numbers are bfloat16 themselves, as those of trained models are, it is
 // three products and two. amx8 rounds to one, and is never chosen unasked (Henry, Tang and
 // Heinecke 2019, Leveraging the bfloat16 Artificial Intelligence Datatype). Sums
 // are in float32. In Step of amx and amx8, tanh and σ of a hidden size in whole
-// 32s are cubics that are off by 5e-6 at most.
+// 32s are cubics that are off by 5.2e-6 at most.
 //
 // Promises:
 //
