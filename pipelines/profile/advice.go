@@ -108,15 +108,15 @@ func (w *worker) run(lines float64, workers int) (hours, cost float64) {
 
 // plan compares CPU and GPU workers for a number of lines.
 type plan struct {
-	Lines    int64   `json:"lines"`
-	Workers  int     `json:"workers"`
-	CPUHours float64 `json:"cpu_hours"`
-	CPUCost  float64 `json:"cpu_cost"`
-	GPUHours float64 `json:"gpu_hours,omitempty"`
-	GPUCost  float64 `json:"gpu_cost,omitempty"`
-	Saving   float64 `json:"saving,omitempty"` // of the GPU against the CPU; below 0 it costs more
+	Lines    int64    `json:"lines"`
+	Workers  int      `json:"workers"`
+	CPUHours float64  `json:"cpu_hours"`
+	CPUCost  float64  `json:"cpu_cost"`
+	GPUHours float64  `json:"gpu_hours,omitempty"`
+	GPUCost  float64  `json:"gpu_cost,omitempty"`
+	Saving   *float64 `json:"saving,omitempty"` // of the GPU against the CPU; below 0 it costs more; null where a cost is missing
 	// From these numbers of lines on the GPU is cheaper, and sooner done; null
-	// where it never is.
+	// where it never is, and for the first where a cost is missing.
 	CheaperFrom *int64 `json:"gpu_cheaper_from_lines,omitempty"`
 	SoonerFrom  *int64 `json:"gpu_sooner_from_lines,omitempty"`
 }
@@ -129,10 +129,13 @@ func newPlan(cpu, gpu *worker, lines int64, workers int) *plan {
 		return p
 	}
 	p.GPUHours, p.GPUCost = gpu.run(float64(lines), workers)
-	p.Saving = p.CPUCost - p.GPUCost
 	n := float64(workers)
-	// Cost: n·(start·cost) + lines·cost/speed of both are equal.
-	p.CheaperFrom = crossing(n*(gpu.Startup.Seconds()*gpu.Cost-cpu.Startup.Seconds()*cpu.Cost), cpu.Cost/cpu.Lines-gpu.Cost/gpu.Lines)
+	if cpu.Cost > 0 && gpu.Cost > 0 {
+		saving := p.CPUCost - p.GPUCost
+		p.Saving = &saving
+		// Cost: n·(start·cost) + lines·cost/speed of both are equal.
+		p.CheaperFrom = crossing(n*(gpu.Startup.Seconds()*gpu.Cost-cpu.Startup.Seconds()*cpu.Cost), cpu.Cost/cpu.Lines-gpu.Cost/gpu.Lines)
+	}
 	p.SoonerFrom = crossing(n*(gpu.Startup-cpu.Startup).Seconds(), 1/cpu.Lines-1/gpu.Lines)
 	return p
 }

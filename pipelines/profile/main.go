@@ -118,8 +118,8 @@ func (o *options) check() error {
 		return cli.Usagef("--max_lines=%d: one sample has %d lines (--window_size)", o.maxLines, o.windowSize)
 	case o.planWorkers < 1:
 		return cli.Usagef("--plan_workers=%d: it must be 1 or more", o.planWorkers)
-	case !(o.cpuCost >= 0 && o.gpuCost >= 0):
-		return cli.Usagef("--cpu_hourly_cost and --gpu_hourly_cost must be 0 or more")
+	case !(o.cpuCost >= 0 && o.gpuCost >= 0) || math.IsInf(o.cpuCost+o.gpuCost, 0):
+		return cli.Usagef("--cpu_hourly_cost and --gpu_hourly_cost must be 0 or more, and no infinity")
 	case o.cpuStartup < 0 || o.gpuStartup < 0:
 		return cli.Usagef("--cpu_startup and --gpu_startup must be 0 or more")
 	}
@@ -282,11 +282,7 @@ func (o *options) measure(ctx context.Context, r *report, kind string, w *model.
 		gpu.Wait = o.device == backend.CUDA
 		gpus, err := gpuinit.Init(ctx, gpu)
 		if err != nil {
-			if o.device == backend.CUDA || ctx.Err() != nil {
-				return fmt.Errorf("device cuda: %w", err)
-			}
-			r.NoGPU = err.Error()
-			return nil
+			return o.without(ctx, r, kind, fmt.Errorf("device cuda: %w", err))
 		}
 		defer gpus.Close()
 		starting = time.Since(begin)
@@ -301,7 +297,7 @@ func (o *options) measure(ctx context.Context, r *report, kind string, w *model.
 	begin = time.Now()
 	s, _, err := backend.New(ctx, backend.Options{Device: kind, GPU: gpu, Precision: o.precision}, head)
 	if err != nil {
-		return err
+		return o.without(ctx, r, kind, err)
 	}
 	defer s.Close()
 	loading := starting + time.Since(begin)
@@ -310,8 +306,12 @@ func (o *options) measure(ctx context.Context, r *report, kind string, w *model.
 	takes := cli.Memory()
 	d.ramModel = r.ramWeights + max(0, takes-ram)
 	if kind == backend.CUDA {
-		d.gpuModel = max(0, gpuMemory(d.gpus)-d.gpuBefore)
-		takes = d.gpuBefore + d.gpuModel
+		if d.gpuModel = gpuMemory(d.gpus); d.gpuBefore < 0 || d.gpuModel < 0 {
+			d.gpuModel, takes = -1, 0
+		} else {
+			d.gpuModel = max(0, d.gpuModel-d.gpuBefore)
+			takes = d.gpuBefore + d.gpuModel
+		}
 		r.GPUStartup = loading.Seconds()
 		if on, ok := s.(interface{ Precision() string }); ok {
 			r.Precision = on.Precision()
@@ -328,14 +328,25 @@ func (o *options) measure(ctx context.Context, r *report, kind string, w *model.
 		}
 		m, err := d.measure(ctx, documents, head.Config.NumOutputs(), size, o.rounds)
 		if err != nil {
-			return err
+			return o.without(ctx, r, kind, err)
 		}
 		r.Rows = append(r.Rows, m)
-		r.gpuUsage = m.usages // of the largest batch
 		if m.Failed != "" {
 			break // larger ones have no room either
 		}
+		r.gpuUsage = m.usages // of the largest batch
 	}
+	return nil
+}
+
+// without goes on without the GPU where that is what failed and --device=auto
+// allows it.
+func (o *options) without(ctx context.Context, r *report, kind string, err error) error {
+	if kind != backend.CUDA || o.device != backend.Auto || ctx.Err() != nil {
+		return err
+	}
+	r.NoGPU = err.Error()
+	r.Rows, r.GPU, r.Precision, r.GPUStartup, r.gpuUsage = r.rows(backend.CPU), "", "", 0, nil
 	return nil
 }
 
@@ -379,7 +390,7 @@ func (o *options) advise(r *report) {
 	}
 	if rows := r.rows(backend.CPU); len(rows) > 0 {
 		r.FastestCPU = fastest(rows)
-		say("CPU: fastest with batches of %d, %s lines/s", r.FastestCPU.BatchSize, cli.Count(int64(r.FastestCPU.PerSecond)))
+		say("CPU: fastest with batches of %d, %s lines/s", r.FastestCPU.BatchSize, cli.Count(int64(math.Round(r.FastestCPU.PerSecond))))
 		r.CPUFit = line(rows, func(m *measured) int64 { return m.RAMPeak })
 		if o.budget > 0 && r.GPU == "" {
 			r.CPUFit.fits(int64(o.budget))
@@ -388,12 +399,16 @@ func (o *options) advise(r *report) {
 	}
 	if rows := r.rows(backend.CUDA); len(rows) > 0 {
 		r.FastestGPU = fastest(rows)
-		say("GPU: fastest with batches of %d, %s lines/s in %s, %.3g times the CPU", r.FastestGPU.BatchSize, cli.Count(int64(r.FastestGPU.PerSecond)), r.Precision, r.FastestGPU.PerSecond/r.FastestCPU.PerSecond)
-		r.GPUFit = line(rows, func(m *measured) int64 { return m.GPUPeak })
-		r.GPUFit.fits(o.cardBudget(r))
-		say("GPU memory: %s", r.GPUFit.text(rows))
-		most := rows[len(rows)-1]
-		say("GPU memory cannot be read off RAM: with batches of %d the card had %s in use, and the process %s of RAM", most.BatchSize, bytes(float64(most.GPUPeak)), bytes(float64(most.RAMPeak)))
+		say("GPU: fastest with batches of %d, %s lines/s in %s, %.3g times the CPU", r.FastestGPU.BatchSize, cli.Count(int64(math.Round(r.FastestGPU.PerSecond))), r.Precision, r.FastestGPU.PerSecond/r.FastestCPU.PerSecond)
+		if slices.ContainsFunc(rows, func(m measured) bool { return m.GPUPeak < 0 }) {
+			say("GPU memory: the driver does not tell it (NVML)")
+		} else {
+			most := rows[len(rows)-1]
+			r.GPUFit = line(rows, func(m *measured) int64 { return m.GPUPeak })
+			r.GPUFit.fits(o.cardBudget(r))
+			say("GPU memory: %s", r.GPUFit.text(rows))
+			say("GPU memory cannot be read off RAM: with batches of %d the card had %s in use, and the process %s of RAM", most.BatchSize, bytes(float64(most.GPUPeak)), bytes(float64(most.RAMPeak)))
+		}
 		for i := range r.gpuUsage {
 			if text := r.gpuUsage[i].Advice(); text != "" {
 				say("%s", text)
@@ -473,18 +488,29 @@ func (o *options) count(r *report, say func(string, ...any)) {
 	}
 	p := newPlan(r.cpuWork, r.gpu, o.planLines, o.planWorkers)
 	r.Plan = p
-	say("%s on %s: CPU %.4g h, cost %.4g (scoring alone; reading and features come on top)", cli.Plural(p.Lines, "line"), cli.Plural(int64(p.Workers), "worker"), p.CPUHours, p.CPUCost)
+	whole := cli.Plural(p.Lines, "line") + " on " + cli.Plural(int64(p.Workers), "worker")
+	cost := func(cost float64) string {
+		if cost == 0 { // nobody said what an hour costs
+			return ""
+		}
+		return fmt.Sprintf(", cost %.4g", cost)
+	}
+	say("%s: CPU %.4g h%s (scoring alone; reading and features come on top)", whole, p.CPUHours, cost(p.CPUCost))
 	if r.gpu == nil {
 		return
 	}
-	say("%s on %s: GPU %.4g h, cost %.4g, saving %.4g", cli.Plural(p.Lines, "line"), cli.Plural(int64(p.Workers), "worker"), p.GPUHours, p.GPUCost, p.Saving)
+	saving := ""
+	if p.Saving != nil {
+		saving = fmt.Sprintf(", saving %.4g", *p.Saving)
+	}
+	say("%s: GPU %.4g h%s%s", whole, p.GPUHours, cost(p.GPUCost), saving)
 	if p.SoonerFrom != nil {
 		say("the GPU is sooner done from %s on, start-up included", cli.Plural(*p.SoonerFrom, "line"))
 	} else {
 		say("the GPU is never sooner done")
 	}
 	switch {
-	case o.cpuCost == 0 || o.gpuCost == 0:
+	case p.Saving == nil:
 		say("whether the GPU is cheaper needs --cpu_hourly_cost and --gpu_hourly_cost")
 	case p.CheaperFrom != nil:
 		say("the GPU is cheaper from %s on, start-up included", cli.Plural(*p.CheaperFrom, "line"))

@@ -123,7 +123,7 @@ func TestPlan(t *testing.T) {
 		t.Errorf("%g and %g per million lines, want 0.1 and 0.05", cpu.perMillion(), gpu.perMillion())
 	}
 	p := newPlan(cpu, gpu, 72_000_000, 2)
-	if !near(p.CPUHours, 10) || !near(p.CPUCost, 7.2) || !near(p.GPUHours, 7./6) || !near(p.GPUCost, 4.2) || !near(p.Saving, 3) {
+	if !near(p.CPUHours, 10) || !near(p.CPUCost, 7.2) || !near(p.GPUHours, 7./6) || !near(p.GPUCost, 4.2) || p.Saving == nil || !near(*p.Saving, 3) {
 		t.Errorf("%+v", p)
 	}
 	if p.CheaperFrom == nil || !near(float64(*p.CheaperFrom), 12_000_000) || p.SoonerFrom == nil || !near(float64(*p.SoonerFrom), 1_333_334) {
@@ -136,8 +136,34 @@ func TestPlan(t *testing.T) {
 	if p := newPlan(cpu, &worker{2000, 1.8, 0}, 1, 1); p.CheaperFrom != nil || p.SoonerFrom == nil || *p.SoonerFrom != 0 {
 		t.Errorf("a dear GPU: %+v", p)
 	}
+	// Of a cost that nobody gave nothing is known, and it is not 0.
+	if p := newPlan(cpu, &worker{10_000, 0, 0}, 1, 1); p.Saving != nil || p.CheaperFrom != nil || p.SoonerFrom == nil {
+		t.Errorf("a GPU without a cost: %+v", p)
+	}
 	if p := newPlan(cpu, nil, 3_600_000, 1); !near(p.CPUHours, 1) || p.GPUHours != 0 || p.CheaperFrom != nil {
 		t.Errorf("no GPU: %+v", p)
+	}
+}
+
+// TestAdvise has what is said agree with the table, and nothing said of memory
+// that the card does not tell.
+func TestAdvise(t *testing.T) {
+	r := &report{Rows: []measured{
+		{Device: "cpu", BatchSize: 2, AtOnce: 2, RAMPeak: 1, PerSecond: 10.6},
+		{Device: "cuda", BatchSize: 2, AtOnce: 2, RAMPeak: 1, GPUPeak: -1, PerSecond: 20.7},
+	}}
+	(&options{rounds: 1}).advise(r)
+	all := strings.Join(r.Advice, "\n")
+	for _, want := range []string{"CPU: fastest with batches of 2, 11 lines/s\n", "GPU: fastest with batches of 2, 21 lines/s in", "GPU memory: the driver does not tell it (NVML)"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("nothing like %q in:\n%s", want, all)
+		}
+	}
+	if strings.Contains(all, "RAM: with batches") || r.GPUFit != nil {
+		t.Errorf("GPU memory that nobody told:\n%s", all)
+	}
+	if _, text := bytesColumn(func(m *measured) int64 { return m.GPUPeak })(&r.Rows[1]); text != "N/A" {
+		t.Errorf("memory that the card does not tell is %s, want N/A", text)
 	}
 }
 

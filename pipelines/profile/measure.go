@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ type measured struct {
 	RAMBatch  int64 `json:"ram_peak_of_a_batch_bytes"` // above RAMBefore, by batch
 	RAMPeak   int64 `json:"ram_peak_bytes"`
 
+	// -1 where the card does not tell.
 	GPUBefore int64 `json:"gpu_before_bytes"` // before the model
 	GPUModel  int64 `json:"gpu_model_bytes"`  // the context's too
 	GPUBatch  int64 `json:"gpu_peak_of_a_batch_bytes"`
@@ -110,9 +112,16 @@ type device struct {
 	gpuBefore, gpuModel int64
 }
 
-// gpuMemory is what is in use of the GPUs now.
-func gpuMemory(gpus []gpuinit.Device) (n int64) {
-	for _, u := range gpuinit.NewMonitor(gpus, time.Hour, nil).Stop() {
+// gpuMemory is what is in use of the GPUs now, -1 where they do not tell.
+func gpuMemory(gpus []gpuinit.Device) int64 {
+	return mostMemory(gpuinit.NewMonitor(gpus, time.Hour, nil).Stop())
+}
+
+func mostMemory(usages []gpuinit.Usage) (n int64) {
+	for _, u := range usages {
+		if u.Memory.N == 0 {
+			return -1
+		}
 		n += int64(u.Memory.Most)
 	}
 	return n
@@ -191,18 +200,20 @@ func (d *device) measure(ctx context.Context, documents []*model.Batch, outputs,
 			m.Failed = failed.Error()
 			return m, nil
 		}
-		return m, failed
+		return m, fmt.Errorf("%s, batches of %d: %w", d.kind, size, failed)
 	}
 	m.RAMPeak = int64(slices.Max(peaks))
 	m.RAMNoise = int64(slices.Max(peaks) - slices.Min(peaks))
 	m.RAMBatch = max(0, m.RAMPeak-m.RAMBefore) / int64(d.atOnce)
+	m.GPUPeak, m.GPUBatch = mostMemory(m.usages), -1
 	for _, u := range m.usages {
-		m.GPUPeak += int64(u.Memory.Most)
 		if u.Utilisation.N > 0 {
 			m.GPUBusy = max(m.GPUBusy, 0) + u.Utilisation.Mean/float64(len(m.usages))
 		}
 	}
-	m.GPUBatch = max(0, m.GPUPeak-d.gpuBefore-d.gpuModel)
+	if m.GPUPeak >= 0 && d.gpuModel >= 0 {
+		m.GPUBatch = max(0, m.GPUPeak-d.gpuBefore-d.gpuModel) / int64(d.atOnce)
+	}
 	slices.Sort(speeds)
 	m.Slowest, m.Fastest = speeds[0], speeds[len(speeds)-1]
 	m.PerSecond = (speeds[(len(speeds)-1)/2] + speeds[len(speeds)/2]) / 2
@@ -234,7 +245,7 @@ func (d *device) round(ctx context.Context, batches []batch, outputs int) (time.
 				begin := time.Now()
 				if err := d.scorer.ScoreAll(ctx, b.parts, probs); err != nil {
 					next.Store(int64(len(batches)))
-					errs[i] = fmt.Errorf("a batch of %d: %w", len(b.parts), err)
+					errs[i] = err
 					return
 				}
 				took.Add(int64(time.Since(begin)))
@@ -242,5 +253,5 @@ func (d *device) round(ctx context.Context, batches []batch, outputs int) (time.
 		})
 	}
 	all.Wait()
-	return time.Duration(took.Load()), errors.Join(errs...)
+	return time.Duration(took.Load()), cmp.Or(errs...) // the others say the same
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -38,7 +39,12 @@ func countColumn(v func(*measured) int64) func(*measured) (string, string) {
 }
 
 func bytesColumn(v func(*measured) int64) func(*measured) (string, string) {
-	return func(m *measured) (string, string) { return strconv.FormatInt(v(m), 10), bytes(float64(v(m))) }
+	return func(m *measured) (string, string) {
+		if v(m) < 0 {
+			return "N/A", "N/A"
+		}
+		return strconv.FormatInt(v(m), 10), bytes(float64(v(m)))
+	}
 }
 
 func numberColumn(format string, v func(*measured) float64) func(*measured) (string, string) {
@@ -177,7 +183,7 @@ var page = template.Must(template.New("report").Funcs(template.FuncMap{
 	"plural": cli.Plural,
 	"join":   func(s []string) string { return cli.Printable(strings.Join(s, ", ")) },
 	"text":   cli.Printable,
-	"rate":   func(m *measured) string { return cli.Count(int64(m.PerSecond)) },
+	"rate":   func(m *measured) string { return cli.Count(int64(math.Round(m.PerSecond))) },
 }).Parse(pageText))
 
 // cell is a number in the page: as in profile.tsv and for people.
@@ -227,7 +233,9 @@ func (r *report) pictures() (all []picture.Picture, err error) {
 		add(speedPlot("CPU", rows))
 	}
 	if rows := r.rows(backend.CUDA); len(rows) > 0 {
-		add(memoryPlot("GPU memory", rows, r.GPUFit, func(m *measured) int64 { return m.GPUPeak }))
+		if r.GPUFit != nil {
+			add(memoryPlot("GPU memory", rows, r.GPUFit, func(m *measured) int64 { return m.GPUPeak }))
+		}
 		add(speedPlot("GPU", rows))
 	}
 	return all, err
