@@ -214,7 +214,7 @@ func explain(err error, d *Device) error {
 		if n := d.Held(); n > 0 {
 			e.What += fmt.Sprintf(" (other processes hold %s)", humanize.IBytes(n))
 		}
-		e.Remedy = "take a smaller --prediction_batch_size, or end what holds it (nvidia-smi lists it)"
+		e.Remedy = "end what holds its memory (nvidia-smi lists it), or use --device=cpu"
 	case int(cu.NoDevice), int(cu.InvalidDevice), deviceUnavailable:
 		e.Kind, e.What = ErrBusy, fmt.Sprintf("%s is busy or takes one process at a time: %v", where, err)
 		e.Remedy = fmt.Sprintf("wait for it, start MPS, or allow more with nvidia-smi -i %d -c DEFAULT", d.Index)

@@ -364,7 +364,7 @@ func TestExplain(t *testing.T) {
 		kind error
 		text string
 	}{
-		{cu.OutOfMemory, ErrMemory, "GPU 3 T4 is out of memory (other processes hold 2.0 GiB); take a smaller --prediction_batch_size"},
+		{cu.OutOfMemory, ErrMemory, "GPU 3 T4 is out of memory (other processes hold 2.0 GiB); end what holds its memory (nvidia-smi lists it), or use --device=cpu"},
 		{fmt.Errorf("opening: %w", cu.InvalidDevice), ErrBusy, "nvidia-smi -i 3"},
 		{cu.NoBinaryForGpu, ErrCapability, "7.5"},
 		{cu.InvalidPtx, ErrOldDriver, "install driver 410"},

@@ -92,7 +92,7 @@ type job struct {
 // missing and ErrDeviceLost otherwise, for a context that failed once stays so.
 func (c *card) failure(doing string, err error) error {
 	if errors.Is(err, cu.OutOfMemory) {
-		return fmt.Errorf("%w: GPU %d, %s: %s", model.ErrOutOfMemory, c.device.Index, doing, err)
+		return fmt.Errorf("%w: GPU %d, %s: %w", model.ErrOutOfMemory, c.device.Index, doing, gpuinit.Explain(err, &c.device))
 	}
 	return fmt.Errorf("%w: GPU %d (%s), %s: %w", model.ErrDeviceLost, c.device.Index, c.device.Name, doing, gpuinit.Explain(err, &c.device))
 }

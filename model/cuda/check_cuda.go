@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"math"
@@ -21,19 +22,30 @@ var ptxCheck string
 
 // Check has d, which gpuinit.Init started, sum x and multiply a [m, k] by b
 // [k, n], ten times each; n is at most 1,024. It says what came out and judges
-// nothing.
-func Check(d gpuinit.Device, x, a, b []float32, m, k, n int) (out *Checked, err error) {
-	done := make(chan struct{})
-	go func() { // on a thread that ends with the context
-		defer close(done)
-		runtime.LockOSThread()
-		out, err = check(d, x, a, b, m, k, n)
-	}()
-	<-done
-	if err != nil {
-		return nil, fmt.Errorf("cuda: check: %w", gpuinit.Explain(err, &d))
+// nothing. A driver that is not done within timeout (0 is 5 minutes) does not
+// answer.
+func Check(d gpuinit.Device, x, a, b []float32, m, k, n int, timeout time.Duration) (*Checked, error) {
+	timeout = cmp.Or(timeout, defaultTimeout)
+	type result struct {
+		out *Checked
+		err error
 	}
-	return out, nil
+	done := make(chan result, 1)
+	go func() { // on a thread that ends with the context
+		runtime.LockOSThread()
+		out, err := check(d, x, a, b, m, k, n)
+		done <- result{out, err}
+	}()
+	var r result
+	select {
+	case r = <-done:
+	case <-time.After(timeout):
+		r.err = gpuinit.Hangs("checking it", timeout)
+	}
+	if r.err != nil {
+		return nil, fmt.Errorf("cuda: check: %w", gpuinit.Explain(r.err, &d))
+	}
+	return r.out, nil
 }
 
 func check(d gpuinit.Device, x, a, b []float32, m, k, n int) (*Checked, error) {

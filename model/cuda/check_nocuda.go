@@ -2,9 +2,13 @@
 
 package cuda
 
-import "github.com/linnet-ml/linnet/gpuinit"
+import (
+	"time"
+
+	"github.com/linnet-ml/linnet/gpuinit"
+)
 
 // Check reports that this build has no CUDA.
-func Check(gpuinit.Device, []float32, []float32, []float32, int, int, int) (*Checked, error) {
+func Check(gpuinit.Device, []float32, []float32, []float32, int, int, int, time.Duration) (*Checked, error) {
 	return nil, gpuinit.Built()
 }

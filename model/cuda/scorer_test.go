@@ -214,6 +214,9 @@ func TestMemory(t *testing.T) {
 	if ok, _ := regexp.MatchString(`^model: out of memory: GPU 0: one window of at most 400 lines takes? .*free, other processes hold .*, gpu_memory_limit is .*; lower prediction_batch_size, then window_size, .*hidden_size`, err.Error()); !ok {
 		t.Errorf("one window of 400 lines: %v", err)
 	}
+	if err := (&card{watched: newWatched()}).failure("making a context", cu.OutOfMemory); !errors.Is(err, model.ErrOutOfMemory) || !strings.Contains(err.Error(), "; end what holds its memory") {
+		t.Errorf("%v, want what to do about it", err)
+	}
 	if _, err := New(w, Options{Devices: devices(t), MemoryLimit: 1000}); !errors.Is(err, model.ErrOutOfMemory) {
 		t.Errorf("New with 1,000 bytes: %v, want %v", err, model.ErrOutOfMemory)
 	}
@@ -416,6 +419,17 @@ func TestHangs(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestCheckHangs has Check not wait for ever.
+func TestCheckHangs(t *testing.T) {
+	if !standIn(t, "STANDIN_DEVICES=1", "STANDIN_HANG=cuCtxCreate_v2") {
+		return
+	}
+	one := []float32{1}
+	if _, err := Check(devices(t)[0], one, one, one, 1, 1, 1, time.Second); !errors.Is(err, gpuinit.ErrHangs) {
+		t.Errorf("%v, want a driver that does not answer", err)
 	}
 }
 

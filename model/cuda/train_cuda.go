@@ -256,11 +256,11 @@ func (t *Trainer) fitBuffer(b *buffer, n int64) error {
 		t.used -= b.size
 		*b = buffer{}
 	}
-	err := error(cu.OutOfMemory)
-	if t.limit == 0 || t.used+n <= t.limit {
-		b.at, err = cu.MemAlloc(n)
+	if t.limit > 0 && t.used+n > t.limit {
+		return fmt.Errorf("%w: GPU %d (%s): it takes %s beside the %s that it has, and %s", model.ErrOutOfMemory, t.device.Index, t.device.Name, size(n), size(t.used), t.room())
 	}
-	if err != nil {
+	var err error
+	if b.at, err = cu.MemAlloc(n); err != nil {
 		b.at = 0
 		return t.failure("taking "+size(n), err)
 	}

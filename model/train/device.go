@@ -132,7 +132,8 @@ func (g *gpus) step(t *trainer) (loss float64, err error) {
 		}
 		most := min(g.most, (len(places)+n-1)/n)
 		if most <= 1 {
-			return 0, fmt.Errorf("train: one window of %d lines does not fit: %w; lower --window_size, or --hidden_size", g.steps, err)
+			// The rows of the whole batch stand beside the window.
+			return 0, fmt.Errorf("train: one window of %d lines does not fit: %w; lower --window_size, --batch_size or --hidden_size", g.steps, err)
 		}
 		g.most = (most + 1) / 2
 	}

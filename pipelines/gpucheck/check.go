@@ -206,7 +206,7 @@ func checkCPU(d *device) error {
 // checkGPU computes by model/cuda, in float32 and in float16.
 func checkGPU(d *device, on gpuinit.Device) error {
 	x, a, b := operands()
-	got, err := cuda.Check(on, x, a, b, m, k, n)
+	got, err := cuda.Check(on, x, a, b, m, k, n, 0)
 	if err != nil {
 		return err
 	}
