@@ -23,6 +23,7 @@ var process struct {
 	gpus    *GPUs // nil when nobody has them
 	users   int
 	started []Device // what CUDA was started with, which cannot be changed
+	asked   *Machine // as CUDA told it; nil where NVML does
 }
 
 // given is the user's CUDA_VISIBLE_DEVICES, once Init has set another.
@@ -76,10 +77,12 @@ func start(ctx context.Context, o Options) (*GPUs, error) {
 		logf = func(int, string, ...any) {}
 	}
 	m, err := probe(ctx, timeout)
-	if errors.Is(err, ErrNoDriver) && process.started == nil {
+	if errors.Is(err, ErrNoDriver) && process.asked != nil {
+		m, err = process.asked, process.asked.check()
+	} else if errors.Is(err, ErrNoDriver) && process.started == nil {
 		// Some machines have CUDA without NVML. Otherwise NVML's error says more.
 		if asked, why := askCUDA(ctx, o); why == nil || errors.Is(why, ErrHangs) || asked != nil {
-			m, err = asked, why
+			m, err, process.asked = asked, why, asked
 		}
 	}
 	if m != nil && len(m.Devices) > 0 {

@@ -197,6 +197,7 @@ func TestInit(t *testing.T) {
 		"no module":       {env: []string{"STANDIN_FAIL=nvmlInit_v2:9,cuInit:100"}, kind: "driver", err: "modprobe nvidia"},
 		"broken CUDA":     {env: []string{"STANDIN_FAIL=cuInit:999"}, kind: "broken", err: "CUDA 999"},
 		"two versions":    {env: []string{"STANDIN_FAIL=cuInit:803"}, kind: "broken", err: "of two versions"},
+		"no NVML, twice":  {job: task{Twice: true}, env: []string{"STANDIN_DEVICES=2", "STANDIN_FAIL=nvmlInit_v2:9"}, uuids: "00/0 01/1", log: "driver unknown (CUDA 12.4)"},
 		"NVML hangs":      {job: task{Options: Options{Timeout: time.Second / 2}}, env: []string{"STANDIN_HANG=nvmlInit_v2"}, kind: "hangs", err: "does not answer (asking what GPUs there are, waited 500ms)"},
 		"CUDA hangs":      {job: task{Options: Options{Timeout: 3 * time.Second}}, env: []string{"STANDIN_HANG=cuInit"}, kind: "hangs", err: "starting CUDA"},
 		"impossible":      {env: []string{"STANDIN_FAIL=nvmlDeviceGetUUID:31337"}, kind: "broken", err: "NVML 31337"},

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -75,7 +76,7 @@ func (g *gpus) each(f func(i int, t *cuda.Trainer) error) error {
 		wg.Go(func() { errs[i] = f(i, t) })
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	return cmp.Or(errs...) // the others say the same
 }
 
 func (t *trainer) parameters() *cuda.Parameters {
