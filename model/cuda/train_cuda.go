@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -203,11 +204,12 @@ func (t *Trainer) open() error {
 		}
 	}
 	table := int64(4 * t.net.Rows * t.net.Embedding)
+	// Of several errors the first says enough: here and below, they have one cause.
 	for _, b := range []*buffer{&t.flat, &t.m, &t.v, &t.grad} {
-		err = errors.Join(err, t.fitBuffer(b, int64(4*t.dense.size)))
+		err = cmp.Or(err, t.fitBuffer(b, int64(4*t.dense.size)))
 	}
 	for _, b := range []*buffer{&t.table, &t.tableM, &t.tableV} {
-		err = errors.Join(err, t.fitBuffer(b, table))
+		err = cmp.Or(err, t.fitBuffer(b, table))
 	}
 	decayed := slices.Repeat([]byte{1}, t.dense.size)
 	for _, b := range t.dense.biases {
@@ -219,7 +221,7 @@ func (t *Trainer) open() error {
 			focal[i] = 1
 		}
 	}
-	err = errors.Join(err, t.fitBuffer(&t.decayed, int64(len(decayed))), t.fitBuffer(&t.focal, int64(4*len(focal))),
+	err = cmp.Or(err, t.fitBuffer(&t.decayed, int64(len(decayed))), t.fitBuffer(&t.focal, int64(4*len(focal))),
 		t.fitBuffer(&t.stats, 5*4), t.fitBuffer(&t.squares, 2*squareBlocks*4))
 	if errors.Is(err, model.ErrOutOfMemory) {
 		return fmt.Errorf("%w: GPU %d (%s): the model, its gradient and its moments take %s, %s; lower --input_size or --hidden_size",
@@ -294,7 +296,7 @@ func get[T any](t *Trainer, to []T, from buffer) error {
 func (t *Trainer) Put(p *Parameters) error {
 	return t.do(func() (err error) {
 		for i, b := range t.parameters() {
-			err = errors.Join(err, put(t, b, p.arrays()[i]))
+			err = cmp.Or(err, put(t, b, p.arrays()[i]))
 		}
 		return err
 	})
@@ -304,7 +306,7 @@ func (t *Trainer) Put(p *Parameters) error {
 func (t *Trainer) Get(p *Parameters) error {
 	return t.do(func() (err error) {
 		for i, b := range t.parameters() {
-			err = errors.Join(err, get(t, p.arrays()[i], b))
+			err = cmp.Or(err, get(t, p.arrays()[i], b))
 		}
 		return err
 	})
@@ -563,13 +565,13 @@ func (t *Trainer) launch(w *Windows, l *layout, scale float32) {
 // Gradient reads the gradient of the dense parameters and of the step's rows.
 func (t *Trainer) Gradient() (dense, rows []float32, err error) {
 	dense, rows = make([]float32, t.dense.size), make([]float32, t.rows*t.net.Embedding)
-	err = t.do(func() error { return errors.Join(get(t, dense, t.grad), get(t, rows, t.rowGrad)) })
+	err = t.do(func() error { return cmp.Or(get(t, dense, t.grad), get(t, rows, t.rowGrad)) })
 	return dense, rows, err
 }
 
 // SetGradient sets the gradient: what several devices found is added by the host.
 func (t *Trainer) SetGradient(dense, rows []float32) error {
-	return t.do(func() error { return errors.Join(put(t, t.grad, dense), put(t, t.rowGrad, rows)) })
+	return t.do(func() error { return cmp.Or(put(t, t.grad, dense), put(t, t.rowGrad, rows)) })
 }
 
 // Finish clips the gradient and updates the parameters, unless the gradient is

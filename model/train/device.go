@@ -25,6 +25,9 @@ type Machine struct {
 	Memory int64
 }
 
+// ErrNoGPU is the error of a training that cannot begin on its GPUs.
+var ErrNoGPU = errors.New("train: no GPU can be used")
+
 // gpus takes the steps of a trainer on one or more GPUs. Each has all parameters
 // and computes a part of each batch; their gradients are summed by the host, so
 // that all parameters stay the same. A part is as large as memory allows, and the
@@ -55,7 +58,7 @@ func newGPUs(t *trainer, m *Machine, steps int) (*gpus, error) {
 		one, err := cuda.NewTrainer(d, net, t.identity.Precision, m.Memory)
 		if err != nil {
 			g.close()
-			return nil, fmt.Errorf("train: %w", err)
+			return nil, fmt.Errorf("%w: %w", ErrNoGPU, err)
 		}
 		g.trainers, g.parts = append(g.trainers, one), append(g.parts, &part{})
 	}

@@ -93,14 +93,23 @@ func (o *options) openGPUs(ctx context.Context) (*gpuinit.GPUs, error) {
 		err = fmt.Errorf("--world_size=%d: this process can use %d of this machine's %s at a time; lower it, or free the others", o.worldSize, len(gpus.Devices), cli.Plural(int64(len(gpus.Machine.Devices)), "GPU"))
 		gpus.Close()
 	}
-	if err == nil || o.device == backend.CUDA || ctx.Err() != nil {
-		return gpus, err
+	if err == nil {
+		return gpus, nil
 	}
-	if o.precision != "off" || o.batchSize.auto || o.worldSize > 1 {
-		return nil, fmt.Errorf("device auto: %w; without a GPU leave out --mixed_precision, --world_size and --batch_size=auto", err)
+	return nil, o.fallBack(ctx, err)
+}
+
+// fallBack says that the CPU trains, where --device=auto allows it; otherwise err
+// is the answer.
+func (o *options) fallBack(ctx context.Context, err error) error {
+	switch {
+	case o.device != backend.Auto || ctx.Err() != nil:
+		return err
+	case o.precision != "off" || o.batchSize.auto || o.worldSize > 1:
+		return fmt.Errorf("device auto: %w; without a GPU leave out --mixed_precision, --world_size and --batch_size=auto", err)
 	}
 	fmt.Fprintf(os.Stderr, "linnet: device auto: %v; using the CPU\n", err)
-	return nil, nil
+	return nil
 }
 
 // largest settles --batch_size=auto: a training that goes on keeps the batch that

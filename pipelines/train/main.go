@@ -351,6 +351,13 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 	bar := &progress{verbosity: o.verbosity, validated: len(parts[1]) > 0}
 	options.Progress = bar.show
 	w, meta, err := train.Run(ctx, options)
+	if errors.Is(err, train.ErrNoGPU) {
+		if err = o.fallBack(ctx, err); err == nil {
+			gpus.Close()
+			options.GPUs = nil
+			w, meta, err = train.Run(ctx, options)
+		}
+	}
 	bar.close()
 	if errors.Is(err, train.ErrOther) && o.resume {
 		return fmt.Errorf("--resume: %s: %w; give the flags and documents it was begun with, or leave out --resume to begin anew", at.path, err)
