@@ -16,7 +16,7 @@ func newCUDA(ctx context.Context, o Options, w *model.Weights) (model.MultiScore
 	if err != nil {
 		return nil, err
 	}
-	s, err := cuda.New(w, cuda.Options{Devices: gpus.Devices, Precision: o.Precision, MemoryLimit: o.Memory, Timeout: o.Timeout})
+	s, err := cuda.New(w, cuda.Options{Devices: gpus.Devices, Precision: o.Precision, MemoryLimit: o.Memory, Timeout: o.Timeout, Log: o.GPU.Log})
 	if err != nil {
 		gpus.Close()
 		return nil, err

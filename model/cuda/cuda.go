@@ -38,4 +38,7 @@ type Options struct {
 	// Timeout is how long a device may take to start, or to be done with a batch,
 	// before it counts as lost; 0 is 5 minutes.
 	Timeout time.Duration
+	// Log takes a line, of level 1, for each device that is not used or lost while
+	// others are left; nil drops them.
+	Log func(level int, format string, args ...any)
 }

@@ -23,6 +23,7 @@ type Scorer struct {
 	rows      int // of the table
 	text      string
 	precision string
+	log       func(level int, format string, args ...any)
 
 	jobs   chan *job
 	cards  []*card
@@ -60,8 +61,8 @@ func New(w *model.Weights, o Options) (*Scorer, error) {
 		s.precision = Float16
 	}
 	s.text = "cuda, " + s.precision
-	for _, d := range o.Devices {
-		s.text += fmt.Sprintf(", GPU %d %s", d.Index, d.Name)
+	if s.log = o.Log; s.log == nil {
+		s.log = func(int, string, ...any) {}
 	}
 	for _, device := range o.Devices {
 		c := &card{watched: newWatched(), device: device, limit: o.MemoryLimit}
@@ -86,11 +87,12 @@ func New(w *model.Weights, o Options) (*Scorer, error) {
 		}()
 	}
 	go s.watch(cmp.Or(o.Timeout, defaultTimeout))
-	var failed error
+	var failed []error
 	for _, c := range s.cards {
 		if err := <-c.opened; err != nil {
-			failed = err
+			failed = append(failed, err)
 		} else {
+			s.text += fmt.Sprintf(", GPU %d %s", c.device.Index, c.device.Name)
 			s.mu.Lock()
 			s.alive++
 			s.mu.Unlock()
@@ -98,10 +100,16 @@ func New(w *model.Weights, o Options) (*Scorer, error) {
 	}
 	if s.alive == 0 {
 		s.Close()
-		return nil, failed
+		return nil, failed[len(failed)-1]
+	}
+	for _, err := range failed {
+		s.log(1, without, err)
 	}
 	return s, nil
 }
+
+// without is what is said of a device that fails while others are left.
+const without = "%v; using the other GPUs"
 
 // lose counts a device out, once.
 func (s *Scorer) lose(c *card, err error) {
@@ -111,6 +119,8 @@ func (s *Scorer) lose(c *card, err error) {
 		s.why = err
 		if s.alive--; s.alive == 0 {
 			close(s.dead)
+		} else {
+			s.log(1, without, err)
 		}
 	})
 }

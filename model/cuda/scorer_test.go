@@ -442,7 +442,8 @@ func TestTwoCards(t *testing.T) {
 				return
 			}
 			w, b, _ := lostBatch(t)
-			s := open(t, w, Options{})
+			var told []string
+			s := open(t, w, Options{Log: func(_ int, format string, args ...any) { told = append(told, fmt.Sprintf(format, args...)) }})
 			if n := len(devices(t)); n != 2 {
 				t.Fatalf("%d devices, want 2", n)
 			}
@@ -459,6 +460,9 @@ func TestTwoCards(t *testing.T) {
 			defer s.mu.Unlock()
 			if left := map[string]int{"both": 2, "one lost": 1}[name]; s.alive != left {
 				t.Errorf("%d cards are left, want %d", s.alive, left)
+			}
+			if name == "both" && len(told) > 0 || name == "one lost" && (len(told) != 1 || !strings.Contains(told[0], "device lost: GPU 1 ") || !strings.HasSuffix(told[0], "; using the other GPUs")) {
+				t.Errorf("told %q", told)
 			}
 		})
 	}
