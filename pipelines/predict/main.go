@@ -127,8 +127,8 @@ func (o *options) check(f *cli.Flags) error {
 		return cli.Usagef("--hybrid with --device=%s: it is for --device=auto", o.device)
 	case o.gpuTimeout <= 0:
 		return cli.Usagef("--gpu_timeout=%v: it must be above 0", o.gpuTimeout)
-	case o.workersPerGPU < 0:
-		return cli.Usagef("--workers_per_gpu=%d: it must be 0 or more", o.workersPerGPU)
+	case o.workersPerGPU < 0 || o.workersPerGPU > 1024: // each is a lock file of every GPU
+		return cli.Usagef("--workers_per_gpu=%d: it must be from 0 to 1,024", o.workersPerGPU)
 	case o.batchSize < 0:
 		return cli.Usagef("--prediction_batch_size=%d: it must be 0 or more", o.batchSize)
 	case o.sample < 0:
