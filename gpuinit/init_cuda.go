@@ -182,8 +182,9 @@ func askCUDA(ctx context.Context, o Options) (*Machine, error) {
 				d.Err = explain(err, &d)
 			} else {
 				d.UUID, d.Name, d.Major, d.Minor = "GPU-"+id.String(), line(name), major, minor
-				d.Memory, d.Free = uint64(memory), uint64(memory) // nobody says what is free
+				d.Memory, d.Free = uint64(memory), uint64(memory)
 				d.Err = m.assess(&d)
+				d.Free = 0 // nobody says it; what others hold is not this process's
 			}
 			m.Devices = append(m.Devices, d)
 		}

@@ -193,7 +193,7 @@ func TestInit(t *testing.T) {
 		"MIG":             {env: []string{"STANDIN_DEVICES=2", "STANDIN_MIG=3"}, uuids: "00/0"},
 		"twice":           {job: task{Twice: true}, env: []string{"STANDIN_DEVICES=2"}, uuids: "00/0 01/1"},
 		"none":            {env: []string{"STANDIN_DEVICES=0"}, kind: "none", err: "sees no GPU"},
-		"no NVML":         {env: []string{"STANDIN_DEVICES=2", "STANDIN_FAIL=nvmlInit_v2:9"}, uuids: "00/0 01/1", log: "driver unknown (CUDA 12.4)"},
+		"no NVML":         {env: []string{"STANDIN_DEVICES=2", "STANDIN_FAIL=nvmlInit_v2:9"}, uuids: "00/0 01/1", log: "driver unknown (CUDA 12.4): 0 Stand-in GPU, 4.0 GiB, compute 8.0;"},
 		"no module":       {env: []string{"STANDIN_FAIL=nvmlInit_v2:9,cuInit:100"}, kind: "driver", err: "modprobe nvidia"},
 		"broken CUDA":     {env: []string{"STANDIN_FAIL=cuInit:999"}, kind: "broken", err: "CUDA 999"},
 		"two versions":    {env: []string{"STANDIN_FAIL=cuInit:803"}, kind: "broken", err: "of two versions"},

@@ -345,7 +345,10 @@ func writeTable(w io.Writer, answers []answer) error {
 			capability, driver, memory, free, first, tenth := "–", "–", "–", "–", "–", "–"
 			if d.Kind == "cuda" {
 				capability, driver = d.Capability, fmt.Sprintf("%s (CUDA %s)", a.Driver, a.CUDA)
-				memory, free = humanize.IBytes(d.Memory), humanize.IBytes(d.Free)
+				memory = humanize.IBytes(d.Memory)
+				if d.Free > 0 {
+					free = humanize.IBytes(d.Free)
+				}
 			}
 			if d.First > 0 {
 				first, tenth = fmt.Sprintf("%.1f µs", d.First), fmt.Sprintf("%.1f µs", d.Tenth)
