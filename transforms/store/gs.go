@@ -12,11 +12,13 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/http/httptrace"
 	"os"
 	"path"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -263,7 +265,7 @@ func (g *gs) Read(ctx context.Context, uri string, limit int64) ([]byte, error) 
 	if err != nil {
 		return nil, err
 	}
-	r, err := o.NewReader(ctx)
+	r, err := g.open(ctx, o)
 	if err != nil {
 		return nil, errGS(uri, err)
 	}
@@ -287,6 +289,53 @@ func (g *gs) Read(ctx context.Context, uri string, limit int64) ([]byte, error) 
 		return nil, tooLarge(uri, int64(b.Len()), limit)
 	}
 	return b.Bytes(), nil
+}
+
+// reader is the client's, which asks for the rest of an answer that breaks off
+// without a pause and without end. This one gives up where as many answers in a
+// row as a request has tries brought nothing.
+type reader struct {
+	*storage.Reader
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	answers atomic.Int64 // since something came
+}
+
+var errBroken = errors.New("one answer after the other broke off")
+
+func (g *gs) open(ctx context.Context, o *storage.ObjectHandle) (*reader, error) {
+	r := new(reader)
+	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	var err error
+	r.Reader, err = o.NewReader(httptrace.WithClientTrace(r.ctx, &httptrace.ClientTrace{GotFirstResponseByte: func() {
+		if r.answers.Add(1) > int64(g.attempts) {
+			r.cancel(errBroken)
+		}
+	}}))
+	if err != nil {
+		r.cancel(nil)
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *reader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if n > 0 {
+		r.answers.Store(0)
+	}
+	if err != nil && context.Cause(r.ctx) == errBroken {
+		err = errBroken
+		if r.Attrs.Decompressed {
+			err = fmt.Errorf("%w; its Content-Encoding is gzip: see that it unpacks, or store it again without", errBroken)
+		}
+	}
+	return n, err
+}
+
+func (r *reader) Close() error {
+	r.cancel(nil)
+	return r.Reader.Close()
 }
 
 func (g *gs) Write(ctx context.Context, uri string, data []byte) error {
@@ -525,7 +574,7 @@ func (l *gsLock) look(ctx context.Context) (*storage.ObjectAttrs, []byte, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := l.object.Generation(attrs.Generation).NewReader(ctx)
+	r, err := l.gs.open(ctx, l.object.Generation(attrs.Generation))
 	if err != nil {
 		return nil, nil, err
 	}

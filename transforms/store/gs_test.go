@@ -468,6 +468,46 @@ func TestGSChecksum(t *testing.T) {
 	}
 }
 
+// TestGSBroken has answers that break off, and gzip that is none: the client asks
+// for the rest without a pause and without end.
+func TestGSBroken(t *testing.T) {
+	fake, s := gsStore(t)
+	fake.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "lab", Name: "z", ContentEncoding: "gzip"}, Content: []byte("no gzip")})
+	_, err := s.Read(t.Context(), "gs://lab/z", 0)
+	wantError(t, err, nil, "gs://lab/z: ", "its Content-Encoding is gzip")
+	if got := fake.count(); got > s.attempts+1 {
+		t.Errorf("%d requests", got)
+	}
+	mustWrite(t, s, "gs://lab/x", "content")
+	brings := 0 // bytes of each answer
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := httptest.NewRecorder()
+		fake.ServeHTTP(answer, r)
+		maps.Copy(w.Header(), answer.Header())
+		w.Header().Set("Content-Length", strconv.Itoa(answer.Body.Len()))
+		w.WriteHeader(answer.Code)
+		w.Write(answer.Body.Bytes()[:brings])
+		w.(http.Flusher).Flush()
+		if brings < answer.Body.Len() {
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	defer proxy.Close()
+	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(proxy.URL, "http://"))
+	other, err := For(t.Context(), "gs://lab")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fake.set(nil, nil)
+	_, err = other.Read(t.Context(), "gs://lab/x", 0)
+	wantError(t, err, nil, "gs://lab/x: one answer after the other broke off")
+	if got := fake.count(); got > s.attempts+1 {
+		t.Errorf("%d requests", got)
+	}
+	brings = 1
+	wantContent(t, other, "gs://lab/x", "content")
+}
+
 func TestGSErrors(t *testing.T) {
 	fake, s := gsStore(t)
 	uri := "gs://lab/x.txt"
