@@ -172,12 +172,15 @@ func (g *gs) List(ctx context.Context, uri string, fn func(Object) error) error 
 	}
 	folder := object
 	named := object == "" || strings.HasSuffix(object, "/")
+	itself := false // and there may be a folder of that name, too
 	if !named {
 		o, err := g.Stat(ctx, uri)
-		if err == nil {
-			return fn(o)
-		}
-		if !errors.Is(err, ErrNotExist) {
+		switch itself = err == nil; {
+		case itself:
+			if err := fn(o); err != nil {
+				return err
+			}
+		case !errors.Is(err, ErrNotExist):
 			return err
 		}
 		folder += "/"
@@ -191,7 +194,9 @@ func (g *gs) List(ctx context.Context, uri string, fn func(Object) error) error 
 		return fn(gsObject(bucket, attrs, true))
 	})
 	switch {
-	case err != nil || found:
+	case itself && !found && errors.Is(err, fs.ErrPermission):
+		return nil // who may read an object need not be allowed to list
+	case err != nil || found || itself:
 		return err
 	case named || !hasMeta(object):
 		return fmt.Errorf("store: %s: there is no such object or folder: %w", quote(uri), ErrNotExist)

@@ -260,6 +260,19 @@ func TestGSPatterns(t *testing.T) {
 		t.Errorf("empty folder: %v", err)
 	}
 
+	// One name is an object's and a folder's; who may not list gets the object.
+	for _, name := range []string{"both", "both/a.txt", "both/", "both2"} {
+		fake.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "lab", Name: name}})
+	}
+	both, objects := list(t, s, "gs://lab/both")
+	wantPaths(t, "both", both, []string{"gs://lab/both", "gs://lab/both/a.txt"})
+	if len(objects) == 2 && (objects[0].InFolder || !objects[1].InFolder) {
+		t.Errorf("%+v", objects)
+	}
+	fake.set(times(1e9, 403, func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/o") }), nil)
+	both, _ = list(t, s, "gs://lab/both")
+	wantPaths(t, "without listing", both, []string{"gs://lab/both"})
+
 	// A pattern of one folder does not list those below it.
 	for i := range 100 {
 		fake.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "lab", Name: fmt.Sprintf("p/deep/%d", i)}})
