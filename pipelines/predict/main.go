@@ -251,8 +251,12 @@ func (o *options) label(ctx context.Context) (err error) {
 	}
 	defer func() {
 		_, status := errors.AsType[*cli.Status](err)
-		if lost := unlock(); errors.Is(lost, store.ErrLost) && (err == nil || status) {
-			err = lost
+		switch kept := unlock(); {
+		case kept == nil || err != nil && !status:
+		case errors.Is(kept, store.ErrLost):
+			err = kept
+		case o.verbosity > 0:
+			fmt.Fprintf(os.Stderr, "linnet: %v; the lock stays, and is free in 5 minutes\n", kept)
 		}
 	}()
 	if opts.Again, err = transforms.HasRecords(ctx, output, transforms.DoneFolder); err != nil {

@@ -565,7 +565,7 @@ func (l *gsLock) take(ctx context.Context) error {
 			return nil
 		case time.Since(attrs.Updated) < l.gs.stale:
 			name, _, _ := strings.Cut(string(holder), "\n")
-			return lockedError(l.uri, name)
+			return fmt.Errorf("%w; after a kill it is free in %g minutes", lockedError(l.uri, name), l.gs.stale.Minutes())
 		default:
 			generation = attrs.Generation
 		}

@@ -646,7 +646,7 @@ func TestGSLockStale(t *testing.T) {
 	uri := "gs://lab/_lock"
 	lockOf(fake, "process 1 on elsewhere", 4*time.Minute)
 	_, err := s.Lock(t.Context(), uri)
-	wantError(t, err, ErrLocked, "process 1 on elsewhere")
+	wantError(t, err, ErrLocked, "process 1 on elsewhere", "after a kill it is free in 5 minutes")
 
 	// Many take a stale lock: one gets it.
 	lockOf(fake, "process 1 on elsewhere", 6*time.Minute)
