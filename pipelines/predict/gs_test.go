@@ -1,9 +1,11 @@
 package main
 
 import (
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -123,5 +125,55 @@ func TestGSLockLost(t *testing.T) {
 	}
 	if _, err := server.GetObject("out", "o/"+transforms.ManifestFile); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestGSNames has what a disk cannot have: objects whose names differ in slashes
+// alone, one beside a folder of its name, and a name that says not whether it is a
+// folder's; and a bucket that is none.
+func TestGSNames(t *testing.T) {
+	server := clitest.Storage(t, "in", "out")
+	t.Setenv("STORAGE_EMULATOR_HOST", clitest.Serve(t, server.HTTPHandler()))
+	for _, name := range []string{"twins/a/x.txt", "twins/a//x.txt", "both", "both/y.txt", "notes.md", "f[1].txt/z.txt"} {
+		server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "in", Name: name}, Content: []byte("Boletus\n")})
+	}
+	for _, c := range []struct {
+		input string
+		want  []string // below the output folder, or what is told
+	}{
+		{"gs://in/twins", []string{"two inputs, one output: a/x.txt.ann of "}},
+		{"gs://none/x", []string{"there is no bucket none (404)"}},
+		{"gs://in/both", []string{"both.ann", "y.txt.ann"}},
+		{"gs://in/notes.md", []string{"notes.md.ann"}},
+		{"GS://in/f[1].txt/", []string{"z.txt.ann"}},
+	} {
+		output := filepath.Join(t.TempDir(), "out")
+		_, stderr, status := predict(t, "--input="+c.input, "--output="+output)
+		if !strings.HasSuffix(c.want[0], ".ann") {
+			if status != 2 || !strings.Contains(stderr, c.want[0]) {
+				t.Errorf("%s: exit status %d: %s; want 2 and %s", c.input, status, stderr, c.want[0])
+			}
+			continue
+		}
+		got, err := outputs(output)
+		if names := slices.Sorted(maps.Keys(got)); status != 0 || err != nil || !slices.Equal(names, c.want) {
+			t.Errorf("%s: exit status %d, %v: %s; %q, want %q", c.input, status, err, stderr, names, c.want)
+		}
+	}
+}
+
+// TestGSLockStays has the lock not go at the end: the run says so.
+func TestGSLockStays(t *testing.T) {
+	server := clitest.Storage(t, "out")
+	t.Setenv("STORAGE_EMULATOR_HOST", clitest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Method == http.MethodDelete && strings.Contains(req.URL.String(), transforms.LockFile) {
+			http.Error(w, "retentionPolicyNotMet", http.StatusForbidden)
+			return
+		}
+		server.HTTPHandler().ServeHTTP(w, req)
+	})))
+	_, stderr, status := predict(t, "--input="+manyDocuments(t, 1), "--output=gs://out/o")
+	if status != 0 || !strings.Contains(stderr, "linnet: store: gs://out/o/_lock: permission denied (403)") || !strings.Contains(stderr, "the lock stays") {
+		t.Errorf("exit status %d: %s", status, stderr)
 	}
 }

@@ -134,7 +134,11 @@ func New(args []string, output string, annotated bool) (*Set, error) {
 			_, err := store.For(context.Background(), arg) // refuses it by name
 			return nil, err
 		}
-		dir := folder(arg)
+		slash := remote(arg) && strings.HasSuffix(args[i], "/") // a folder, whatever characters it has
+		dir := arg
+		if !slash {
+			dir = folder(arg)
+		}
 		if out != "" {
 			inside := under(arg, out)
 			if a, b := real(dir), real(out); a != "" && b != "" {
@@ -145,8 +149,8 @@ func New(args []string, output string, annotated bool) (*Set, error) {
 			}
 		}
 		s.Args = append(s.Args, []byte(arg))
-		if remote(arg) && strings.HasSuffix(args[i], "/") {
-			s.Args[i] = append(s.Args[i], '/') // a folder, whatever characters it has
+		if slash {
+			s.Args[i] = append(s.Args[i], '/')
 		}
 		if i == 0 {
 			base = dir
@@ -159,11 +163,11 @@ func New(args []string, output string, annotated bool) (*Set, error) {
 }
 
 // Absolute makes a local path absolute and cleans it; a gs:// address loses
-// its last slash.
+// its last slash, and GS:// is gs://.
 func Absolute(uri string) (string, error) {
 	if remote(uri) {
 		path := strings.Index(uri, "://") + len("://")
-		return uri[:path] + strings.TrimRight(uri[path:], "/"), nil
+		return strings.ToLower(uri[:path]) + strings.TrimRight(uri[path:], "/"), nil
 	}
 	return filepath.Abs(uri)
 }
@@ -177,12 +181,15 @@ func Text(name string) bool { return strings.HasSuffix(strings.TrimSuffix(name, 
 // Name is the document's name: its path below Base, without .ann.
 func (s *Set) Name(uri string) string { return Name(string(s.Base), uri) }
 
-// Name is uri's path below base without .ann, and the whole path, less root or
-// scheme, where it is not below base. It never leads out of a folder.
+// Name is uri's path below base without .ann, its last element where base is uri,
+// and the whole path, less root or scheme, where it is not below base. It never
+// leads out of a folder.
 func Name(base, uri string) string {
 	rel := uri
 	if base != "" && under(uri, base) && len(uri) > len(base) {
 		rel = uri[len(base):]
+	} else if base == uri { // an object of any name, or a folder: which, nobody knows yet
+		rel = path.Base(uri)
 	} else if _, after, ok := strings.Cut(uri, "://"); ok {
 		rel = after
 	} else {
@@ -334,8 +341,8 @@ func (n *names) take(ctx context.Context, file File) (bool, error) {
 		return true, nil
 	case other == uri:
 		return false, nil // named twice
-	case strings.HasSuffix(file.Name, ".txt"):
-		return false, nil // X.txt and X.txt.ann
+	case strings.HasSuffix(file.Name, ".txt") && other == n.hash(otherOf(file.URI)):
+		return false, nil // X.txt and X.txt.ann, and not a//X.txt of gs://
 	}
 	return false, fmt.Errorf("input: %w: %s.ann of %s and its twin; leave one of them out", ErrTwins, file.Name, file.URI)
 }
@@ -352,6 +359,14 @@ func (s *Set) Passed() string {
 	default:
 		return fmt.Sprintf("%d files such as %q end in .ann and not in .txt.ann: not read in a folder; name them by --input, or rename them", n, s.passed[0])
 	}
+}
+
+// otherOf is the other of X.txt and X.txt.ann.
+func otherOf(uri string) string {
+	if stem, annotated := strings.CutSuffix(uri, ".ann"); annotated {
+		return stem
+	}
+	return uri + ".ann"
 }
 
 // exists says whether there is a file of that very name, as far as one can tell.
@@ -454,7 +469,10 @@ func (s *Set) list(ctx context.Context, arg string, f func(File) error) error {
 		}
 		return f(File{URI: o.Path, Name: s.Name(o.Path), Size: o.Size, Modified: o.Modified, Access: o.Access, Link: o.Link})
 	})
-	if errors.Is(err, store.ErrNotExist) {
+	switch {
+	case errors.Is(err, store.ErrNoBucket):
+		return fmt.Errorf("input: %w: %w", ErrNone, err)
+	case errors.Is(err, store.ErrNotExist):
 		return nil // told as ErrNone
 	}
 	return err

@@ -41,6 +41,7 @@ func TestName(t *testing.T) {
 		{"gs://b/in", "gs://b/in/x/a.txt.ann", "x/a.txt"},
 		{"", "gs://b/in/a.txt", "b/in/a.txt"},
 		{"gs://b", "gs://b//a.txt", "a.txt"},
+		{"gs://b/x/a.md", "gs://b/x/a.md", "a.md"},
 		{"/in", "/in/\xff.ann", "\xff"},
 	} {
 		if got := Name(c.base, c.uri); got != c.want {
@@ -58,6 +59,7 @@ func TestAbsolute(t *testing.T) {
 		"a/../b/":     filepath.Join(here, "b"),
 		"gs://b/x/":   "gs://b/x",
 		"gs://b//":    "gs://b",
+		"GS://B/X":    "gs://B/X",
 		"gs://":       "gs://", // no bucket, which package store refuses
 		"gs:///":      "gs://",
 		"s3://b/../x": "s3://b/../x",
@@ -200,6 +202,7 @@ func TestBase(t *testing.T) {
 		{"gs://b", []string{"gs://b/x*"}},
 		{"gs://b", []string{"gs://b*/x"}},
 		{"gs://b/x", []string{"gs://b/x/**"}},
+		{"gs://b/x[1].txt", []string{"gs://b/x[1].txt/"}},
 		{"gs://b", []string{"gs://b/x/y", "gs://b/z"}},
 		{"/", []string{"/none1/x", "/none2/y"}},
 		{"/none1", []string{"/none1/x/y", "/none1/z"}},

@@ -131,7 +131,7 @@ func errGS(uri string, err error) error {
 	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 		return fail("%s", oneLine(err))
 	case errors.Is(err, storage.ErrBucketNotExist):
-		err = fmt.Errorf("%w: %w", ErrNotExist, err)
+		err = fmt.Errorf("%w: %w: %w", ErrNotExist, ErrNoBucket, err)
 		return fail("there is no bucket %s (404); check the name", bucket)
 	case errors.Is(err, storage.ErrObjectNotExist) || code == http.StatusNotFound:
 		err = fmt.Errorf("%w: %w", ErrNotExist, err)
@@ -460,12 +460,16 @@ func (g *gs) put(ctx context.Context, o *storage.ObjectHandle, data []byte, gene
 	return written, err
 }
 
-// again calls try until it succeeds or fails for good.
+// again calls try, which writes, until it succeeds or fails for good. What does not
+// exist for a write is the bucket.
 func (g *gs) again(ctx context.Context, try func() error) error {
 	backoff := g.backoff
 	for attempt := 1; ; attempt++ {
 		err := try()
 		if err == nil || attempt >= g.attempts || !storage.ShouldRetry(err) || errors.Is(err, os.ErrDeadlineExceeded) {
+			if statusOf(err) == http.StatusNotFound {
+				err = fmt.Errorf("%w: %w", storage.ErrBucketNotExist, err)
+			}
 			return err
 		}
 		if err := gax.Sleep(ctx, backoff.Pause()); err != nil {

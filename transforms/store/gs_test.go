@@ -555,7 +555,14 @@ func TestGSErrors(t *testing.T) {
 
 	_, err := s.Read(t.Context(), "gs://lab/none", 0)
 	wantError(t, err, ErrNotExist, "gs://lab/none: there is no such object, or no bucket lab (404)")
-	wantError(t, s.Write(t.Context(), "gs://none/x", nil), ErrNotExist, "gs://none/x", "no bucket none (404)")
+	for _, err := range []error{
+		s.Write(t.Context(), "gs://none/x", nil),
+		s.Create(t.Context(), "gs://none/x", func(io.Writer) error { return nil }),
+		s.List(t.Context(), "gs://none/x", nil),
+	} {
+		wantError(t, err, ErrNotExist, "gs://none/x: there is no bucket none (404); check the name")
+		wantError(t, err, ErrNoBucket)
+	}
 }
 
 func TestGSNoCredentials(t *testing.T) {

@@ -25,6 +25,7 @@ import (
 // Errors to test for with errors.Is.
 var (
 	ErrNotExist = fs.ErrNotExist
+	ErrNoBucket = errors.New("no bucket") // of gs://; it is ErrNotExist, too
 	ErrTooLarge = errors.New("too large")
 	ErrLocked   = errors.New("locked by another run")
 	ErrLost     = errors.New("the lock was lost") // another run may have written, too
