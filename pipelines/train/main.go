@@ -264,7 +264,7 @@ func parseLabelMap(values []string) (map[string]string, error) {
 	labels := map[string]string{}
 	for _, v := range input.Split(values...) {
 		if strings.HasSuffix(v, ".json") {
-			data, err := os.ReadFile(v)
+			data, err := store.Read(context.Background(), v, 0)
 			if err != nil {
 				return nil, cli.Usagef("--label_map: %w", err)
 			}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fsouza/fake-gcs-server/fakestorage"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/linnet-ml/linnet/model"
@@ -189,5 +191,15 @@ func TestSaveRefused(t *testing.T) {
 	}
 	if w, err := load(); err != nil || w.Hash() != second.Hash() {
 		t.Errorf("saved once more: %v; want the second model", err)
+	}
+}
+
+func TestLabelMapGS(t *testing.T) {
+	server := clitest.Storage(t)
+	t.Setenv("STORAGE_EMULATOR_HOST", clitest.Serve(t, server.HTTPHandler()))
+	server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "in", Name: "map.json"}, Content: []byte(`{"Key": "Keys"}`)})
+	got, err := parseLabelMap([]string{"gs://in/map.json", "Holotype=Types"})
+	if want := map[string]string{"Key": "Keys", "Holotype": "Types"}; err != nil || !maps.Equal(got, want) {
+		t.Errorf("got %v, %v; want %v", got, err, want)
 	}
 }
