@@ -218,10 +218,9 @@ func (o *Options) wasRejected(ctx context.Context, name string) (bool, error) {
 // none, there is none.
 func exists(ctx context.Context, uri string) (bool, error) {
 	st, err := store.For(ctx, uri)
-	if err != nil {
-		return false, err
+	if err == nil {
+		_, err = st.Stat(ctx, uri)
 	}
-	_, err = st.Stat(ctx, uri)
 	if errors.Is(err, store.ErrNotExist) || badName(err) {
 		return false, nil
 	}

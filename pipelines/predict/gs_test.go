@@ -162,6 +162,31 @@ func TestGSNames(t *testing.T) {
 	}
 }
 
+// TestGSNamesElsewhere has names that the other side cannot hold: these documents
+// are rejected, and tried again by --retry_rejected.
+func TestGSNamesElsewhere(t *testing.T) {
+	server := clitest.Storage(t, "out")
+	t.Setenv("STORAGE_EMULATOR_HOST", clitest.Serve(t, server.HTTPHandler()))
+	in := t.TempDir()
+	for _, name := range []string{"a\x00b.txt", "ok.txt"} {
+		server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "in", Name: name}, Content: []byte("Boletus\n")})
+	}
+	for _, name := range []string{strings.Repeat("n", 200) + ".txt", "ok.txt"} {
+		if err := os.WriteFile(filepath.Join(in, name), []byte("Boletus\n"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{{"--input=gs://in", "--output=" + filepath.Join(t.TempDir(), "out")}, {"--input=" + in, "--output=gs://out/" + strings.Repeat("o", 880)}} {
+		if stdout, stderr, status := predict(t, args...); status != 3 || !strings.Contains(stdout, "1 document rejected") {
+			t.Errorf("%s: exit status %d: %s%s", args, status, stdout, stderr)
+		}
+		_, stderr, status := predict(t, append(args, "--retry_rejected")...)
+		if status != 1 || !strings.Contains(stderr, "linnet: 1 of 1 document rejected") || !strings.Contains(stderr, "impossible name") {
+			t.Errorf("%s again: exit status %d: %s", args, status, stderr)
+		}
+	}
+}
+
 // TestGSLockStays has the lock not go at the end: the run says so.
 func TestGSLockStays(t *testing.T) {
 	server := clitest.Storage(t, "out")

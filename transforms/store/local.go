@@ -29,7 +29,7 @@ func localError(uri string, err error) error {
 	} else if link, ok := errors.AsType[*os.LinkError](err); ok {
 		err = link.Err
 	}
-	if impossibleName(err) {
+	if impossibleName(err) || strings.ContainsRune(uri, 0) { // as gs:// may have
 		return fmt.Errorf("store: %s: %w: %w", quote(uri), ErrName, err)
 	}
 	return fmt.Errorf("store: %s: %w", quote(uri), err)
