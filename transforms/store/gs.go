@@ -677,11 +677,23 @@ func (f gsFS) Stat(name string) (fs.FileInfo, error) {
 	if !fs.ValidPath(name) || name == "." {
 		return nil, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrInvalid}
 	}
-	o, err := f.gs.Stat(f.ctx, Join(f.prefix, name))
+	uri := Join(f.prefix, name)
+	o, err := f.gs.object(uri)
 	if err != nil {
 		return nil, err
 	}
-	return gsInfo{path.Base(name), o}, nil
+	attrs, err := o.Attrs(f.ctx)
+	if err != nil {
+		return nil, errGS(uri, err)
+	}
+	if attrs.ContentEncoding == "gzip" { // it is unpacked on the way, and its size is not known before
+		file, err := f.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		return file.Stat()
+	}
+	return gsInfo{path.Base(name), gsObject(o.BucketName(), attrs, false)}, nil
 }
 
 // gsInfo describes an object as a file.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -155,6 +156,29 @@ func TestGSSub(t *testing.T) {
 	_, s := gsStore(t)
 	testSub(t, s, "gs://lab/base")
 	testSub(t, s, "gs://lab/base/")
+}
+
+// TestGSSubGzip has a file that is stored as gzip: its size is that of its content.
+func TestGSSubGzip(t *testing.T) {
+	fake, _ := gsStore(t)
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	content := strings.Repeat("content ", 100)
+	io.WriteString(z, content)
+	z.Close()
+	fake.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "lab", Name: "m/x", ContentEncoding: "gzip"}, Content: packed.Bytes()})
+	fsys, err := Sub(t.Context(), "gs://lab/m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := fs.ReadFile(fsys, "x")
+	if err != nil || string(data) != content {
+		t.Errorf("%q, %v", data, err)
+	}
+	info, err := fs.Stat(fsys, "x")
+	if err != nil || info.Size() != int64(len(content)) {
+		t.Errorf("%v, %v; want %d bytes", info, err, len(content))
+	}
 }
 
 // TestGSTooLarge shows that an object over the limit is not fetched.
