@@ -142,6 +142,12 @@ func errGS(uri string, err error) error {
 	case code == http.StatusUnauthorized:
 		err = fmt.Errorf("%w: %w", fs.ErrPermission, err)
 		return fail("not signed in (401); run `gcloud auth application-default login` or set GOOGLE_APPLICATION_CREDENTIALS")
+	case storage.ShouldRetry(err) || errors.Is(err, os.ErrDeadlineExceeded):
+		status := ""
+		if code != 0 {
+			status = fmt.Sprintf("status %d: ", code)
+		}
+		return fail("%s%s; storage fails just now, try again later", status, oneLine(err))
 	case code != 0:
 		return fail("status %d: %s", code, oneLine(err))
 	}

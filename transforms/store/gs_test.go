@@ -335,7 +335,7 @@ func TestGSRetries(t *testing.T) {
 		}
 	}
 	fake.set(times(1e9, 503, always), nil)
-	wantError(t, s.Write(t.Context(), uri, nil), nil, uri+": status 503: ")
+	wantError(t, s.Write(t.Context(), uri, nil), nil, uri+": status 503: ", "; storage fails just now, try again later")
 	if got := fake.count(); got != s.attempts {
 		t.Errorf("%d requests, want %d", got, s.attempts)
 	}
@@ -343,6 +343,10 @@ func TestGSRetries(t *testing.T) {
 	wantError(t, err, nil, uri+": status 503: ")
 	wantError(t, s.List(t.Context(), uri, nil), nil, uri+": status 503: ")
 	wantError(t, s.Delete(t.Context(), uri), nil, uri+": status 503: ")
+	fake.set(func(*http.Request) int { panic(http.ErrAbortHandler) }, nil)
+	for _, err := range []error{s.Write(t.Context(), uri, nil), s.Delete(t.Context(), uri), s.List(t.Context(), uri, nil)} {
+		wantError(t, err, nil, uri+": ", "EOF; storage fails just now, try again later")
+	}
 
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
@@ -396,7 +400,7 @@ func TestGSCreateEnds(t *testing.T) {
 			}
 			return nil
 		})
-		wantError(t, err, nil, "gs://lab/x.txt: ")
+		wantError(t, err, nil, "gs://lab/x.txt: ", "; storage fails just now, try again later")
 	}
 	s.idle = time.Minute
 	// All is stored, and its answer cut short: it is sent again.
