@@ -520,16 +520,17 @@ func TestGSBroken(t *testing.T) {
 		t.Errorf("%d requests", got)
 	}
 	mustWrite(t, s, "gs://lab/x", "content")
-	brings := 0 // bytes of each answer
+	var brings atomic.Int64 // bytes of each answer
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := int(brings.Load())
 		answer := httptest.NewRecorder()
 		fake.ServeHTTP(answer, r)
 		maps.Copy(w.Header(), answer.Header())
 		w.Header().Set("Content-Length", strconv.Itoa(answer.Body.Len()))
 		w.WriteHeader(answer.Code)
-		w.Write(answer.Body.Bytes()[:brings])
+		w.Write(answer.Body.Bytes()[:n])
 		w.(http.Flusher).Flush()
-		if brings < answer.Body.Len() {
+		if n < answer.Body.Len() {
 			panic(http.ErrAbortHandler)
 		}
 	}))
@@ -545,7 +546,7 @@ func TestGSBroken(t *testing.T) {
 	if got := fake.count(); got > s.attempts+1 {
 		t.Errorf("%d requests", got)
 	}
-	brings = 1
+	brings.Store(1)
 	wantContent(t, other, "gs://lab/x", "content")
 }
 
