@@ -67,6 +67,9 @@ type bucket[I, O any] struct {
 
 // NewEngine returns an Engine over handler, which it closes with its own Close.
 func NewEngine[I, O any](handler Handler[I, O], options Options) *Engine[I, O] {
+	if handler == nil {
+		panic("inference: NewEngine without a Handler; load one first")
+	}
 	e := &Engine[I, O]{
 		handler:   handler,
 		options:   options,

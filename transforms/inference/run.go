@@ -3,6 +3,7 @@ package inference
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -19,7 +20,7 @@ import (
 // the methods of Updater.
 type Loader[I, O any] interface {
 	// Load makes the model ready. It is called once a process for loaders with
-	// equal fields and Options; an error fails the run.
+	// equal fields and Options; an error fails the run, and so does no Handler.
 	Load(ctx context.Context) (Handler[I, O], error)
 }
 
@@ -103,6 +104,9 @@ func (f *runFn[I, O, L]) load(ctx context.Context, loader L, version string) (*s
 	got, err := engines.Get(ctx, f.config+version, func(ctx context.Context) (any, error) {
 		begin := time.Now()
 		handler, err := loader.Load(ctx)
+		if err == nil && handler == nil {
+			err = errors.New("neither a Handler nor an error came; return one")
+		}
 		if err != nil {
 			return nil, fmt.Errorf("inference: load %T: %w", loader, err)
 		}

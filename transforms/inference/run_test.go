@@ -23,7 +23,8 @@ func TestMain(m *testing.M) {
 	ptest.Main(m)
 }
 
-// lineLoader loads a linear model: Slope·x, and no answer for x in [400, 500).
+// lineLoader loads a linear model: Slope·x, and no answer for x in [400, 500). For a
+// Slope of 0 it fails, and for -1 it returns nothing.
 type lineLoader struct {
 	Slope float64
 	Name  string // makes tests' models different
@@ -33,8 +34,11 @@ var lineLoads, unique atomic.Int64
 
 func (l lineLoader) Load(context.Context) (Handler[int, float64], error) {
 	lineLoads.Add(1)
-	if l.Slope == 0 {
+	switch l.Slope {
+	case 0:
 		return nil, errors.New("no model there")
+	case -1:
+		return nil, nil
 	}
 	return line(l), nil
 }
@@ -163,12 +167,14 @@ func metricsOf(res beam.PipelineResult) map[string]metrics.DistributionValue {
 }
 
 func TestRunInferenceLoadFails(t *testing.T) {
-	for _, runner := range []string{"direct", "prism"} {
-		p, s := beam.NewPipelineWithRoot()
-		RunInference[int, float64](s, lineLoader{Name: t.Name()}, Options{}, beam.Create(s, 1))
-		_, err := beam.Run(t.Context(), runner, p)
-		if err == nil || !strings.Contains(err.Error(), "inference: load inference.lineLoader: no model there") {
-			t.Errorf("%s: got %v, want the load's error", runner, err)
+	for slope, want := range map[float64]string{0: "no model there", -1: "neither a Handler nor an error came; return one"} {
+		for _, runner := range []string{"direct", "prism"} {
+			p, s := beam.NewPipelineWithRoot()
+			RunInference[int, float64](s, lineLoader{Slope: slope, Name: t.Name()}, Options{}, beam.Create(s, 1))
+			_, err := beam.Run(t.Context(), runner, p)
+			if err == nil || !strings.Contains(err.Error(), "inference: load inference.lineLoader: "+want) {
+				t.Errorf("%s: got %v, want %q", runner, err, want)
+			}
 		}
 	}
 }

@@ -66,6 +66,17 @@ func TestSharedForgetsFailure(t *testing.T) {
 	}
 }
 
+// TestSharedWithoutHandler makes an Engine of nothing.
+func TestSharedWithoutHandler(t *testing.T) {
+	var s Shared[*Engine[int64, int64]]
+	_, err := s.Get(t.Context(), "a", func(context.Context) (*Engine[int64, int64], error) {
+		return NewEngine[int64, int64](nil, Options{}), nil
+	})
+	if want := "panic: inference: NewEngine without a Handler; load one first"; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
+
 // TestSharedCancelledLoader cancels who loads; one who waits loads instead.
 func TestSharedCancelledLoader(t *testing.T) {
 	var s Shared[int]
