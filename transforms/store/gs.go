@@ -33,7 +33,7 @@ type gs struct {
 	client   *storage.Client
 	attempts int           // of one request, when the answer is 429, 5xx or nothing
 	backoff  gax.Backoff   // between them
-	idle     time.Duration // that Create waits for the storage to take a piece
+	idle     time.Duration // that a write waits for the storage to take a piece, or to answer
 	renew    time.Duration // of a lock
 	stale    time.Duration // when a lock that was not renewed is free
 }
@@ -142,7 +142,7 @@ func errGS(uri string, err error) error {
 	case code == http.StatusUnauthorized:
 		err = fmt.Errorf("%w: %w", fs.ErrPermission, err)
 		return fail("not signed in (401); run `gcloud auth application-default login` or set GOOGLE_APPLICATION_CREDENTIALS")
-	case storage.ShouldRetry(err) || errors.Is(err, os.ErrDeadlineExceeded):
+	case storage.ShouldRetry(err) || errors.Is(err, errIdle):
 		status := ""
 		if code != 0 {
 			status = fmt.Sprintf("status %d: ", code)
@@ -373,6 +373,9 @@ func (g *gs) Create(ctx context.Context, uri string, write func(io.Writer) error
 	return err
 }
 
+// errIdle ends a Create, whose pieces the client has tried again all the while.
+var errIdle = errors.New("nothing could be sent")
+
 // createOnce returns an error of write as failed, too.
 func (g *gs) createOnce(ctx context.Context, o *storage.ObjectHandle, write func(io.Writer) error, generation int64) (failed, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -380,7 +383,7 @@ func (g *gs) createOnce(ctx context.Context, o *storage.ObjectHandle, write func
 	w := o.If(generationIs(generation)).NewWriter(ctx)
 	w.ContentType = "application/octet-stream"
 	// The client tries a piece that fails again without end.
-	in := within{w, g.idle, func() { cancel(fmt.Errorf("nothing could be sent for %v: %w", g.idle, os.ErrDeadlineExceeded)) }}
+	in := within{w, g.idle, func() { cancel(fmt.Errorf("%w for %v", errIdle, g.idle)) }}
 	b := bufio.NewWriterSize(in, 64<<10) // a record each would be a timer and a hand-over each
 	if failed = write(b); failed == nil {
 		err = b.Flush()
@@ -389,7 +392,7 @@ func (g *gs) createOnce(ctx context.Context, o *storage.ObjectHandle, write func
 		cancel(e) // Close alone would store what was sent so far
 	}
 	err = cmp.Or(err, in.Close())
-	if cause := context.Cause(ctx); err != nil && errors.Is(cause, os.ErrDeadlineExceeded) {
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errIdle) {
 		return nil, cause
 	}
 	if failed != nil {
@@ -472,7 +475,7 @@ func (g *gs) again(ctx context.Context, try func() error) error {
 	backoff := g.backoff
 	for attempt := 1; ; attempt++ {
 		err := try()
-		if err == nil || attempt >= g.attempts || !storage.ShouldRetry(err) || errors.Is(err, os.ErrDeadlineExceeded) {
+		if err == nil || attempt >= g.attempts || !storage.ShouldRetry(err) {
 			if statusOf(err) == http.StatusNotFound {
 				err = fmt.Errorf("%w: %w", storage.ErrBucketNotExist, err)
 			}
@@ -485,23 +488,25 @@ func (g *gs) again(ctx context.Context, try func() error) error {
 }
 
 func (g *gs) putOnce(ctx context.Context, o *storage.ObjectHandle, data []byte, generation int64) (written int64, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	// A handle of its own: o.Retryer would change o's retries, too.
 	once := g.client.Bucket(o.BucketName()).Object(o.ObjectName()).Retryer(storage.WithPolicy(storage.RetryNever))
 	w := once.If(generationIs(generation)).NewWriter(ctx)
 	w.ChunkSize = 0 // one request, which is atomic
 	w.ContentType = "application/octet-stream"
 	w.CRC32C, w.SendCRC32C = crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)), true
-	if _, err := w.Write(data); err != nil {
-		cancel() // Close alone would store what was sent so far
-		w.Close()
-		return 0, err
+	in := within{w, g.idle, func() { cancel(fmt.Errorf("no answer for %v: %w", g.idle, os.ErrDeadlineExceeded)) }} // which again tries again
+	if _, err = in.Write(data); err != nil {
+		cancel(err) // Close alone would store what was sent so far
 	}
-	if err := w.Close(); err != nil {
-		return 0, err
+	if err = cmp.Or(err, in.Close()); err == nil {
+		return w.Attrs().Generation, nil
 	}
-	return w.Attrs().Generation, nil
+	if cause := context.Cause(ctx); errors.Is(cause, os.ErrDeadlineExceeded) {
+		err = cause
+	}
+	return 0, err
 }
 
 func (g *gs) Delete(ctx context.Context, uri string) error {

@@ -457,6 +457,46 @@ func TestGSWrite(t *testing.T) {
 	writers.Wait()
 }
 
+// TestGSWriteUnanswered has uploads that come and are never answered: the first,
+// and then all.
+func TestGSWriteUnanswered(t *testing.T) {
+	fake, s := gsStore(t)
+	s.idle = 100 * time.Millisecond
+	over := make(chan struct{})
+	defer close(over)
+	unanswered := func(n int) func(*http.Request) int {
+		hang := times(n, 1, upload)
+		return func(r *http.Request) int {
+			if hang(r) != 0 {
+				io.Copy(io.Discard, r.Body)
+				select {
+				case <-r.Context().Done():
+				case <-over:
+				}
+				panic(http.ErrAbortHandler)
+			}
+			return 0
+		}
+	}
+	fake.set(unanswered(1), nil)
+	done := make(chan error, 1)
+	go func() { done <- s.Write(t.Context(), "gs://lab/x.txt", []byte("text")) }()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("Write waits for an answer without end")
+	}
+	wantContent(t, s, "gs://lab/x.txt", "text")
+	fake.set(unanswered(1e9), nil)
+	wantError(t, s.Write(t.Context(), "gs://lab/x.txt", nil), nil, "gs://lab/x.txt: no answer for 100ms: ", "; storage fails just now, try again later")
+	if got := fake.count(); got != s.attempts {
+		t.Errorf("%d requests, want %d", got, s.attempts)
+	}
+}
+
 // TestGSWriteAborted cancels an upload in its middle: nothing may be there.
 func TestGSWriteAborted(t *testing.T) {
 	fake, s := gsStore(t)
