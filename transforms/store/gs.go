@@ -128,7 +128,7 @@ func errGS(uri string, err error) error {
 	switch code := statusOf(err); {
 	case err == nil:
 		return nil
-	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.Canceled):
 		return fail("%s", oneLine(err))
 	case errors.Is(err, storage.ErrBucketNotExist):
 		err = fmt.Errorf("%w: %w: %w", ErrNotExist, ErrNoBucket, err)

@@ -9,8 +9,10 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -622,7 +624,11 @@ func TestGSErrors(t *testing.T) {
 	all(t, nil, "status 400: ")
 	fake.set(nil, nil)
 
-	_, err := s.Read(t.Context(), "gs://lab/none", 0)
+	late := net.Dialer{Deadline: time.Now().Add(-time.Second)}
+	_, err := late.Dial("tcp", "127.0.0.1:1")
+	wantError(t, errGS(uri, &url.Error{Op: "Post", URL: "x", Err: err}), context.DeadlineExceeded, uri+": ", "i/o timeout; storage fails just now, try again later")
+
+	_, err = s.Read(t.Context(), "gs://lab/none", 0)
 	wantError(t, err, ErrNotExist, "gs://lab/none: there is no such object, or no bucket lab (404)")
 	for _, err := range []error{
 		s.Write(t.Context(), "gs://none/x", nil),
