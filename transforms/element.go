@@ -56,7 +56,7 @@ type Labelled struct {
 // Rejection tells of a document that a stage could not handle.
 type Rejection struct {
 	URI, Name []byte
-	Stage     string // read, predict or write
+	Stage     string // read, featurize, predict or write
 	Reason    string // one line: what is wrong and what to do
 	SHA256    []byte // of the bytes read, if they were
 }
@@ -188,9 +188,6 @@ func decodeLabelled(b []byte) (Labelled, error) {
 		l.Labels = make([]uint16, n)
 		for i := range l.Labels {
 			l.Labels[i] = binary.LittleEndian.Uint16(labels[2*i:])
-			if int(l.Labels[i]) >= len(l.Classes) {
-				return l, fmt.Errorf("transforms: an encoded Labelled: label %d of %d classes; count them from 0", l.Labels[i], len(l.Classes))
-			}
 		}
 	}
 	n = r.count(4)
