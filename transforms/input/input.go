@@ -189,7 +189,7 @@ func Name(base, uri string) string {
 	if base != "" && under(uri, base) && len(uri) > len(base) {
 		rel = uri[len(base):]
 	} else if base == uri { // an object of any name, or a folder: which, nobody knows yet
-		rel = path.Base(uri)
+		rel = path.Base(filepath.ToSlash(uri))
 	} else if _, after, ok := strings.Cut(uri, "://"); ok {
 		rel = after
 	} else {
