@@ -14,6 +14,7 @@ import (
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/log"
+	"github.com/dustin/go-humanize/english"
 
 	"github.com/linnet-ml/linnet/gpuinit"
 	"github.com/linnet-ml/linnet/model"
@@ -420,7 +421,7 @@ func (h scorerHandler) Run(ctx context.Context, items []windowItem) ([]scored, e
 	}
 	took := time.Since(begin)
 	scoringTime.Add(int64(took))
-	logf(ctx, h.verbosity, 3, "batch of %d windows, %d lines in %v", len(items), steps, took.Round(time.Microsecond))
+	logf(ctx, h.verbosity, 3, "batch of %s, %s in %v", english.Plural(len(items), "window", ""), english.Plural(steps, "line", ""), took.Round(time.Microsecond))
 	outs := make([]scored, len(items))
 	for i, it := range items {
 		n := it.window.Len * k

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 	"gorgonia.org/cu"
 
 	"github.com/linnet-ml/linnet/gpuinit"
@@ -312,12 +313,8 @@ func (c *card) noRoom(p *plan, need int64) error {
 	if c.limit > 0 {
 		text += ", gpu_memory_limit is " + size(c.limit)
 	}
-	windows := "one window"
-	if n := len(p.windows); n > 1 {
-		windows = fmt.Sprintf("%d windows", n)
-	}
-	return fmt.Errorf("%w: GPU %d: %s of at most %s lines take %s; %s; lower prediction_batch_size, then window_size, or take a model of smaller hidden_size than %d",
-		model.ErrOutOfMemory, c.device.Index, windows, humanize.Comma(int64(p.windows[0].len)), size(need), text, c.sizes.hidden)
+	return fmt.Errorf("%w: GPU %d: a batch of %s of at most %s takes %s; %s; lower prediction_batch_size, then window_size, or take a model of smaller hidden_size than %d",
+		model.ErrOutOfMemory, c.device.Index, english.Plural(len(p.windows), "window", ""), english.Plural(int(p.windows[0].len), "line", ""), size(need), text, c.sizes.hidden)
 }
 
 func size(n int64) string { return humanize.IBytes(uint64(n)) }

@@ -211,7 +211,7 @@ func TestMemory(t *testing.T) {
 	if !errors.Is(err, model.ErrOutOfMemory) {
 		t.Fatalf("one window of 400 lines: %v, want %v", err, model.ErrOutOfMemory)
 	}
-	if ok, _ := regexp.MatchString(`^model: out of memory: GPU 0: one window of at most 400 lines takes? .*free, other processes hold .*, gpu_memory_limit is .*; lower prediction_batch_size, then window_size, .*hidden_size`, err.Error()); !ok {
+	if ok, _ := regexp.MatchString(`^model: out of memory: GPU 0: a batch of 1 window of at most 400 lines takes .*free, other processes hold .*, gpu_memory_limit is .*; lower prediction_batch_size, then window_size, .*hidden_size`, err.Error()); !ok {
 		t.Errorf("one window of 400 lines: %v", err)
 	}
 	if err := (&card{watched: newWatched()}).failure("making a context", cu.OutOfMemory); !errors.Is(err, model.ErrOutOfMemory) || !strings.Contains(err.Error(), "; end what holds its memory") {

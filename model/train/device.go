@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/linnet-ml/linnet/gpuinit"
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/cuda"
@@ -137,7 +139,7 @@ func (g *gpus) step(t *trainer) (loss float64, err error) {
 		most := min(g.most, (len(places)+n-1)/n)
 		if most <= 1 {
 			// The rows of the whole batch stand beside the window.
-			return 0, fmt.Errorf("train: one window of %d lines does not fit: %w; lower --window_size, --batch_size or --hidden_size", g.steps, err)
+			return 0, fmt.Errorf("train: one window of %s does not fit: %w; lower --window_size, --batch_size or --hidden_size", english.Plural(g.steps, "line", ""), err)
 		}
 		g.most = (most + 1) / 2
 	}
@@ -409,7 +411,7 @@ func LargestBatch(o Options) (batch, epoch int, err error) {
 		if err == nil {
 			err = t.gpus.trainers[0].Fit(steps, 1, steps)
 		}
-		return 0, 0, fmt.Errorf("train: one window of %d lines does not fit: %w; lower --window_size, or --hidden_size", steps, err)
+		return 0, 0, fmt.Errorf("train: one window of %s does not fit: %w; lower --window_size, or --hidden_size", english.Plural(steps, "line", ""), err)
 	}
 	epoch = len(t.epochs[0])
 	most := max(1, epoch/n)

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/cuda"
 	"github.com/linnet-ml/linnet/model/eval"
@@ -211,17 +213,18 @@ func (t *trainer) precision() string { return cmp.Or(t.identity.Precision, cuda.
 
 // device says what takes the steps.
 func (t *trainer) device(o *Options) string {
-	switch {
-	case t.gpus != nil:
-		return fmt.Sprintf("%s, %d shards", describeGPUs(o.GPUs, t.precision()), t.identity.Shards)
-	case o.Round != nil && o.WorkerDevice != "":
-		return fmt.Sprintf("%s, %s, %d workers", o.WorkerDevice, t.precision(), o.Distributed)
+	shards, workers := english.Plural(t.identity.Shards, "shard", ""), t.workers
+	if t.gpus != nil {
+		return describeGPUs(o.GPUs, t.precision()) + ", " + shards
 	}
-	workers := t.workers
+	on := "cpu, " + kernel.ISA() + ", " + shards
 	if o.Round != nil {
 		workers = o.Distributed
+		if o.WorkerDevice != "" {
+			on = o.WorkerDevice + ", " + t.precision()
+		}
 	}
-	return fmt.Sprintf("cpu, %s, %d shards, %d workers", kernel.ISA(), t.identity.Shards, workers)
+	return on + ", " + english.Plural(workers, "worker", "")
 }
 
 // run takes the steps that are left.

@@ -19,6 +19,7 @@ import (
 	"github.com/linnet-ml/linnet/model/cuda"
 	"github.com/linnet-ml/linnet/model/kernel"
 	"github.com/linnet-ml/linnet/model/modeltest"
+	"github.com/linnet-ml/linnet/pipelines/internal/cli"
 )
 
 // answer is what one worker process found.
@@ -58,7 +59,7 @@ func lookAround(ctx context.Context, kind string, sharers int) answer {
 		host = "unknown"
 	}
 	a := answer{ID: rand.Text(), Host: host, PID: os.Getpid()}
-	onCPU := device{Kind: "cpu", Name: fmt.Sprintf("%d cores, %s", runtime.GOMAXPROCS(0), kernel.ISA())}
+	onCPU := device{Kind: "cpu", Name: cli.Plural(int64(runtime.GOMAXPROCS(0)), "core") + ", " + kernel.ISA()}
 	onCPU.judge(checkCPU(&onCPU))
 	a.Devices = append(a.Devices, onCPU)
 	if kind == "cpu" {

@@ -116,8 +116,8 @@ func (o *options) tellPlan(ctx context.Context, opts transforms.Options, set *in
 	if plan.Rejected > 0 {
 		fmt.Printf("%s that would be rejected, such as %s: %s\n", cli.Plural(plan.Rejected, "document"), cli.Printable(string(plan.Example.URI)), cli.Printable(plan.Example.Reason))
 	}
-	fmt.Printf("%s to label into %s: %s lines in about %s on %d cores of this machine\n",
-		cli.Plural(plan.Documents, "document"), o.output, cli.Count(plan.Lines), round(plan.Time), runtime.GOMAXPROCS(0))
+	fmt.Printf("%s to label into %s: %s in about %s on %s of this machine\n",
+		cli.Plural(plan.Documents, "document"), o.output, cli.Plural(plan.Lines, "line"), round(plan.Time), cli.Plural(int64(runtime.GOMAXPROCS(0)), "core"))
 	return nil
 }
 

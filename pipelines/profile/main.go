@@ -23,6 +23,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/linnet-ml/linnet/gpuinit"
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/backend"
@@ -171,7 +173,7 @@ func (o *options) profile(ctx context.Context) error {
 	}
 	settle()
 	r := &report{ramWeights: max(0, cli.Memory()-ram), Time: time.Now().UTC().Truncate(time.Second), Model: cmp.Or(o.modelURI, "bundled"), ModelHash: w.Hash(), Input: o.input,
-		Machine: fmt.Sprintf("%d cores, %s, %s/%s, %s", runtime.GOMAXPROCS(0), kernel.ISA(), runtime.GOOS, runtime.GOARCH, runtime.Version()), WindowSize: o.windowSize, Rounds: o.rounds}
+		Machine: fmt.Sprintf("%s, %s, %s/%s, %s", cli.Plural(int64(runtime.GOMAXPROCS(0)), "core"), kernel.ISA(), runtime.GOOS, runtime.GOARCH, runtime.Version()), WindowSize: o.windowSize, Rounds: o.rounds}
 	documents, err := o.read(ctx, r, w.Config.InputSize)
 	if err != nil {
 		return err
@@ -259,7 +261,7 @@ func (o *options) read(ctx context.Context, r *report, inputSize int) ([]*model.
 		return nil, err
 	}
 	if r.Lines == 0 {
-		return nil, fmt.Errorf("no document of %s has %d lines (--window_size)", strings.Join(o.input, ", "), o.windowSize)
+		return nil, fmt.Errorf("no document of %s has %s (--window_size)", strings.Join(o.input, ", "), cli.Plural(int64(o.windowSize), "line"))
 	}
 	return documents, nil
 }
@@ -443,7 +445,7 @@ func (f *fit) text(rows []measured) string {
 	} else {
 		t += " (two points tell no error; name three or more batch sizes)"
 	}
-	t += fmt.Sprintf(", %s at once", plural(rows[0].AtOnce, "batch", "batches"))
+	t += fmt.Sprintf(", %s at once", english.Plural(rows[0].AtOnce, "batch", "batches"))
 	if f.Budget > 0 {
 		t += fmt.Sprintf("; the largest batch within %s has %s", bytes(float64(f.Budget)), cli.Plural(f.LargestBatch, "sample"))
 		if most := rows[len(rows)-1].BatchSize; f.LargestBatch > int64(most) {
@@ -451,13 +453,6 @@ func (f *fit) text(rows []measured) string {
 		}
 	}
 	return t
-}
-
-func plural(n int, one, more string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return cli.Count(int64(n)) + " " + more
 }
 
 // count works out costs and the plan.

@@ -365,7 +365,7 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 	if err != nil {
 		return at.told(ctx, err)
 	}
-	meta.Data, meta.Commit = cmp.Or(o.comment, fmt.Sprintf("%d documents", len(parts[0]))), commit()
+	meta.Data, meta.Commit = cmp.Or(o.comment, cli.Plural(int64(len(parts[0])), "document")), commit()
 	if err := save(ctx, o.modelOut, w, meta); err != nil {
 		return at.told(ctx, err)
 	}

@@ -12,6 +12,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/dustin/go-humanize/english"
 )
 
 // Handler runs one model, loaded. Its methods are called by several goroutines
@@ -49,7 +51,7 @@ func (e ItemErrors) Error() string {
 		return "no item failed"
 	}
 	first := slices.Min(slices.Collect(maps.Keys(e)))
-	return fmt.Sprintf("%d items failed, number %d: %v", len(e), first, e[first])
+	return fmt.Sprintf("%s failed, number %d: %v", english.Plural(len(e), "item", ""), first, e[first])
 }
 
 // Options bound an Engine.

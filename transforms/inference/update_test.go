@@ -251,6 +251,9 @@ func TestItemErrors(t *testing.T) {
 			t.Errorf("got %v, want %q in it", err, want)
 		}
 	}
+	if err := (ItemErrors{7: errors.New("b")}).Error(); err != "1 item failed, number 7: b" {
+		t.Errorf("an ItemErrors of one says %q", err)
+	}
 	if err := (ItemErrors{7: errors.New("b"), 2: errors.New("a")}).Error(); err != "2 items failed, number 2: a" {
 		t.Errorf("an ItemErrors says %q", err)
 	}
