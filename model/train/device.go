@@ -28,7 +28,7 @@ type Machine struct {
 }
 
 // ErrNoGPU is the error of a training that cannot begin on its GPUs.
-var ErrNoGPU = errors.New("train: no GPU can be used")
+var ErrNoGPU = errors.New("train: a GPU cannot be used")
 
 // gpus takes the steps of a trainer on one or more GPUs. Each has all parameters
 // and computes a part of each batch; their gradients are summed by the host, so

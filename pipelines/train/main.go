@@ -334,7 +334,9 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 	}
 	options.Checkpoint = at.write
 	if o.batchSize.auto {
-		if err := o.largest(&options); err != nil {
+		if err := o.largest(&options); errors.Is(err, train.ErrNoGPU) {
+			return o.fallBack(ctx, err) // an error always, with --batch_size=auto
+		} else if err != nil {
 			return err
 		}
 	}
