@@ -109,7 +109,7 @@ func New(w *model.Weights, o Options) (*Scorer, error) {
 }
 
 // without is what is said of a device that fails while others are left.
-const without = "%v; using the other GPUs"
+const without = "%v; going on without it"
 
 // lose counts a device out, once.
 func (s *Scorer) lose(c *card, err error) {
