@@ -114,9 +114,9 @@ type plan struct {
 	CPUCost  float64  `json:"cpu_cost"`
 	GPUHours float64  `json:"gpu_hours,omitempty"`
 	GPUCost  float64  `json:"gpu_cost,omitempty"`
-	Saving   *float64 `json:"saving,omitempty"` // of the GPU against the CPU; below 0 it costs more; null where a cost is missing
-	// From these numbers of lines on the GPU is cheaper, and sooner done; null
-	// where it never is, and for the first where a cost is missing.
+	Saving   *float64 `json:"saving,omitempty"` // of the GPU against the CPU; below 0 it costs more; absent where a cost is missing
+	// From these numbers of lines on the GPU is cheaper, and sooner done; absent
+	// where it never is, and the first where a cost is missing.
 	CheaperFrom *int64 `json:"gpu_cheaper_from_lines,omitempty"`
 	SoonerFrom  *int64 `json:"gpu_sooner_from_lines,omitempty"`
 }
