@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"path/filepath"
@@ -45,7 +46,7 @@ type Done struct {
 	Model       string           `json:"model"` // its hash
 	Settings    string           `json:"settings"`
 	Outputs     []string         `json:"outputs"`  // below the output folder
-	Sizes       []int            `json:"sizes"`    // of Outputs, in bytes
+	CRC32C      []uint32         `json:"crc32c"`   // of Outputs
 	Lines       int              `json:"lines"`    // that are not blank
 	Labels      map[string]int64 `json:"labels"`   // lines of each label
 	Doubtful    int              `json:"doubtful"` // lines whose label is less than 80 % probable
@@ -165,12 +166,54 @@ func (o *Options) isDone(ctx context.Context, name, hash string) (bool, error) {
 			return false, nil
 		case err != nil:
 			return false, err
-		case obj.Size == 0 && i < len(r.Sizes) && r.Sizes[i] > 0:
+		case obj.Size == 0 && i < len(r.CRC32C) && r.CRC32C[i] != 0: // of nothing it is 0
 			return false, nil
 		}
 	}
 	return true, o.accept(ctx, st, name)
 }
+
+// standing says why the outputs of l must not be written over: somebody has edited
+// one of them, or they are another document's, which is still there. Why is nil
+// where they may be, as with Options.Force.
+func (o *Options) standing(ctx context.Context, st store.Store, l *Labelled) (why, err error) {
+	if o.Force {
+		return nil, nil
+	}
+	name := string(l.Name)
+	data, err := st.Read(ctx, o.donePath(name), recordLimit)
+	if noRecord(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var r Done
+	if json.Unmarshal(data, &r) != nil {
+		return nil, nil
+	}
+	if strings.TrimSuffix(r.Input, ".ann") != strings.TrimSuffix(string(l.URI), ".ann") && r.InputSHA256 != hex.EncodeToString(l.SHA256[:]) {
+		if there, err := exists(ctx, r.Input); there && err == nil {
+			return fmt.Errorf("its outputs would take the place of those of %s; choose another --output, or give both in one --input", r.Input), nil
+		}
+	}
+	for i, out := range r.Outputs {
+		if i >= len(r.CRC32C) || !slices.Contains(o.outputs(name), out) {
+			continue
+		}
+		data, err := st.Read(ctx, store.Join(string(o.Output), out), 0)
+		switch {
+		case noRecord(err):
+		case err != nil:
+			return nil, err
+		case len(data) > 0 && crc32.Checksum(data, castagnoli) != r.CRC32C[i]:
+			return fmt.Errorf("%s was edited since it was written; move it to a folder of its own, or take --force to lose the edits", out), nil
+		}
+	}
+	return nil, nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // holds returns the Done record that data is as JSON, or nil where that is not of
 // these bytes, this model and these settings.

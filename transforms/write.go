@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"strings"
 	"syscall"
@@ -25,7 +26,10 @@ import (
 //
 // A document whose labels are not one a row is rejected. So is one whose text would
 // not come back from YEDDA, because YEDDA's markup stands in it; its other formats
-// are written all the same. A failing output store fails the bundle.
+// are written all the same. With Options.Again outputs that somebody edited since
+// they were written stay, and so do those of another document that is still there:
+// the document is rejected, unless Options.Force. A failing output store fails the
+// bundle.
 func Write(s beam.Scope, opts Options, labelled beam.PCollection) (written, rejected beam.PCollection) {
 	s = s.Scope("linnet.Write")
 	global("Write", labelled)
@@ -139,9 +143,18 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 		}
 		return nil, err
 	}
-	var sizes []int  // of the outputs
-	var bad error    // what to reject the document for
-	again := o.Again // there may be a record of outputs before these
+	if o.Again {
+		why, err := o.standing(ctx, st, &l)
+		if err != nil {
+			return nil, nil, err
+		}
+		if why != nil {
+			return nil, l.reject("write", why), nil
+		}
+	}
+	var sums []uint32 // of the outputs
+	var bad error     // what to reject the document for
+	again := o.Again  // there may be a record of outputs before these
 	for _, format := range f.formats {
 		files, err := format.encode(&l, spans, o.Probabilities)
 		if err != nil {
@@ -160,13 +173,13 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 			if r, err := put(store.Join(string(o.Output), out.Of(name)), files[i]); r != nil || err != nil {
 				return nil, r, err
 			}
-			sizes = append(sizes, len(files[i]))
+			sums = append(sums, crc32.Checksum(files[i], castagnoli))
 		}
 	}
 	if bad != nil {
 		return nil, l.reject("write", bad), nil
 	}
-	record, err := f.record(&l, out.counts, sizes)
+	record, err := f.record(&l, out.counts, sums)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -177,13 +190,13 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 }
 
 // record is the Done record of l with its line break.
-func (f *writeFn) record(l *Labelled, counts []int64, sizes []int) ([]byte, error) {
+func (f *writeFn) record(l *Labelled, counts []int64, sums []uint32) ([]byte, error) {
 	o, name := &f.Options, string(l.Name)
 	record := Done{
 		Document: name, Bytes: base64Name(l.Name),
 		Input: string(l.URI), InputSHA256: hex.EncodeToString(l.SHA256[:]),
 		Model: o.ModelHash, Settings: o.Settings,
-		Outputs: o.outputs(name), Sizes: sizes, Lines: len(l.Rows), Labels: map[string]int64{},
+		Outputs: o.outputs(name), CRC32C: sums, Lines: len(l.Rows), Labels: map[string]int64{},
 		Doubtful: l.doubtful(), Warnings: l.Warnings, Versions: o.Versions, Time: time.Now().UTC().Truncate(time.Millisecond),
 	}
 	for i, n := range counts {

@@ -1,8 +1,10 @@
 package transforms
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -94,11 +96,11 @@ func TestWrite(t *testing.T) {
 	if r.Time.IsZero() {
 		t.Error("the record has no time")
 	}
-	for i, size := range r.Sizes {
-		equal(t, "size of "+r.Outputs[i], size, len(read(t, out, filepath.FromSlash(r.Outputs[i]))))
+	for i, sum := range r.CRC32C {
+		equal(t, "sum of "+r.Outputs[i], sum, crc32.Checksum([]byte(read(t, out, filepath.FromSlash(r.Outputs[i]))), crc32.MakeTable(crc32.Castagnoli)))
 	}
-	equal(t, "sizes", len(r.Sizes), len(r.Outputs))
-	r.Sizes, r.Time = nil, Done{}.Time
+	equal(t, "sums", len(r.CRC32C), len(r.Outputs))
+	r.CRC32C, r.Time = nil, Done{}.Time
 	equal(t, "record", r, Done{
 		Document: "sub/a.txt", Input: "/sub/a.txt", InputSHA256: strings.Repeat("0", 64), Model: "m", Settings: "s", Versions: "v",
 		Outputs: []string{"sub/a.txt.ann", "brat/sub/a.txt", "brat/sub/a.ann", "sub/a.txt.jsonl", "sub/a.txt.csv", "sub/a.txt.tsv", "sub/a.txt.treatments.jsonl", "html/sub/a.txt.html"},
@@ -541,4 +543,85 @@ func TestFeaturize(t *testing.T) {
 		want := Example{Document: d, InputSize: 300, Features: feature.Extract(d.Text, d.Rows, 300, 1)}
 		equal(t, "examples", got, []Example{want})
 	})
+}
+
+// TestStanding labels a document again after something happened to its outputs or
+// to itself: what a curator wrote and what is another document's stays.
+func TestStanding(t *testing.T) {
+	edit := func(file string) func(in, out string, o *Options) {
+		return func(in, out string, o *Options) {
+			os.WriteFile(filepath.Join(out, filepath.FromSlash(file)), []byte("edited"), 0o666)
+		}
+	}
+	other := func(text string, gone bool) func(in, out string, o *Options) {
+		return func(in, out string, o *Options) {
+			elsewhere := write(t, map[string]string{"a.txt": text})
+			o.Base = Path(elsewhere)
+			if gone {
+				os.Remove(filepath.Join(in, "a.txt"))
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		between func(in, out string, o *Options)
+		want    string // of the reason why it is rejected
+	}{
+		"nothing":                {func(in, out string, o *Options) {}, ""},
+		"an edit":                {edit("a.txt.ann"), "a.txt.ann was edited since it was written"},
+		"an edit of brat's":      {edit("brat/a.ann"), "brat/a.ann was edited"},
+		"an edit, and force":     {func(in, out string, o *Options) { edit("a.txt.ann")(in, out, o); o.Force = true }, ""},
+		"an edit of no output":   {edit("a.txt.csv"), ""},
+		"an edit of another's":   {edit("brat/b.ann"), ""},
+		"edited and moved away":  {func(in, out string, o *Options) { os.Remove(filepath.Join(out, "a.txt.ann")) }, ""},
+		"emptied by a power cut": {func(in, out string, o *Options) { os.Truncate(filepath.Join(out, "a.txt.ann"), 0) }, ""},
+		"an edit, without record": {func(in, out string, o *Options) {
+			edit("a.txt.ann")(in, out, o)
+			os.RemoveAll(filepath.Join(out, DoneFolder))
+		}, ""},
+		"another document": {other("y", false), "its outputs would take the place of those of "},
+		"the same, moved":  {other("y", true), ""},
+		"the same, copied": {other("x", false), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in, out := write(t, map[string]string{"a.txt": "x"}), t.TempDir()
+			opts := Options{Base: Path(in), Output: Path(out), Settings: "before", Formats: []string{"yedda", "brat"}}
+			label := func() (reason string) {
+				data, err := os.ReadFile(filepath.Join(string(opts.Base), "a.txt"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				l := labelledOf("a.txt", string(data), "Key")
+				l.URI, l.SHA256 = []byte(filepath.Join(string(opts.Base), "a.txt")), sha256.Sum256(data)
+				w := &writeFn{Options: opts}
+				if err := w.Setup(); err != nil {
+					t.Fatal(err)
+				}
+				_, r, err := w.write(t.Context(), l)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r != nil {
+					reason = r.Reason
+				}
+				return reason
+			}
+			if r := label(); r != "" {
+				t.Fatalf("the first run rejects it: %s", r)
+			}
+			c.between(in, out, &opts)
+			before, _ := os.ReadFile(filepath.Join(out, "a.txt.ann"))
+			opts.Again, opts.Settings = true, "after"
+			r := label()
+			if (r == "") != (c.want == "") || !strings.Contains(r, c.want) {
+				t.Fatalf("rejected with %q, want %q", r, c.want)
+			}
+			after := read(t, out, "a.txt.ann")
+			if c.want != "" && after != string(before) {
+				t.Errorf("it was written over: %q, was %q", after, before)
+			}
+			if c.want == "" && !strings.Contains(after, "#Key*]") {
+				t.Errorf("it was not written: %q", after)
+			}
+		})
+	}
 }

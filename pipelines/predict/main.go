@@ -66,7 +66,7 @@ func define(f *cli.Flags) *options {
 	f.IntVar(&o.batchSize, "prediction_batch_size", 0, "context `windows` in a batch; 0 for the model's choice")
 	f.Var(&o.formats, "format", "`formats` to write, separated by commas: "+strings.Join(transforms.Formats(), ", ")+" (default yedda)")
 	f.BoolVar(&o.probabilities, "probabilities", false, "add every class's probability of each line to jsonl and csv")
-	f.BoolVar(&o.force, "force", false, "label documents again that are done")
+	f.BoolVar(&o.force, "force", false, "label documents again that are done, and write over what somebody edited in the output folder")
 	f.BoolVar(&o.plan, "plan", false, "only say what would be done and how long it would take")
 	f.IntVar(&o.sample, "sample", 0, "label `N` documents only, always the same ones; 0 for all")
 	f.BoolVar(&o.retryRejected, "retry_rejected", false, "take only documents that an earlier run rejected")
