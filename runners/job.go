@@ -3,6 +3,7 @@ package runners
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"net/http"
@@ -37,12 +38,16 @@ func Cancel(ctx context.Context, job string) error {
 	})
 	if name, _ := Name(); err == nil && name == Flink {
 		var id string
-		if id, err = flinkJob(ctx, job); err == nil {
+		id, err = flinkJob(ctx, job)
+		for end := time.Now().Add(3 * time.Second); errors.Is(err, errNoJob) && time.Now().Before(end); id, err = flinkJob(ctx, job) {
+			time.Sleep(100 * time.Millisecond) // the job server is about to submit it
+		}
+		if err == nil {
 			err = flinkCall(ctx, http.MethodPatch, "/jobs/"+url.PathEscape(id)+"?mode=cancel", nil)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("runners: job %s may still run, it cannot be cancelled: %w", job, err)
+		return fmt.Errorf("runners: job %s may still run, it %w: %w", job, ErrNotCancelled, err)
 	}
 	return nil
 }
@@ -103,6 +108,8 @@ func flinkCause(ctx context.Context, job string) string {
 	return Cause(exceptions.Root)
 }
 
+var errNoJob = errors.New("knows no job")
+
 // flinkJob is Flink's own number of a job of the job service: its name is the
 // number's part before the last underscore.
 func flinkJob(ctx context.Context, job string) (string, error) {
@@ -127,7 +134,7 @@ func flinkJob(ctx context.Context, job string) (string, error) {
 		}
 	}
 	if id == "" {
-		return "", fmt.Errorf("--flink_rest=%s knows no job of the name %s", *flinkREST, name)
+		return "", fmt.Errorf("--flink_rest=%s %w of the name %s", *flinkREST, errNoJob, name)
 	}
 	return id, nil
 }

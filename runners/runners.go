@@ -11,6 +11,7 @@ import (
 	"context"
 	"debug/elf"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -28,9 +29,14 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/metrics"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/util/hooks"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/log"
+	jobpb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/jobmanagement_v1"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/gcpopts"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/jobopts"
 	beamrunners "github.com/apache/beam/sdks/v2/go/pkg/beam/runners"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	// Each registers its runner and its flags.
 	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/runners/dataflow"
@@ -86,6 +92,13 @@ func Local() bool {
 	name, err := Name()
 	return err == nil && (name == Direct || name == Prism && *jobopts.Endpoint == "")
 }
+
+// Survives says whether a job of the runner that the flags chose goes on when
+// this process ends: where neither the runner nor its workers are in it.
+func Survives() bool { return !Local() && !strings.EqualFold(*jobopts.EnvironmentType, "loopback") }
+
+// ErrNotCancelled says that a job may still run after an interrupt.
+var ErrNotCancelled = errors.New("cannot be cancelled")
 
 // Init initialises Beam, once, after flags are parsed. In a worker it does not
 // return: a worker's flags come from its runner.
@@ -209,7 +222,7 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 	}
 	service := !local && name != Dataflow // a job service other than prism's in this process
 	if service {
-		if err := reach(*jobopts.Endpoint); err != nil {
+		if err := reach(ctx, *jobopts.Endpoint); err != nil {
 			return nil, err
 		}
 	}
@@ -222,14 +235,27 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 	ctx = context.WithoutCancel(ctx)
 	over := make(chan struct{})
 	var cancelled sync.WaitGroup
+	var notCancelled error
 	if service && !*jobopts.Async {
-		cancelled.Go(func() { cancelAtEnd(interrupted, watch, over) })
+		cancelled.Go(func() { notCancelled = cancelAtEnd(interrupted, watch, over) })
+	}
+	if service {
+		cancelled.Go(func() {
+			select {
+			case <-over:
+			case <-watch.submitted: // the job has the files, and a launcher that leaves it does not come back here
+				done()
+			}
+		})
 	}
 	res, err := beam.Run(ctx, name, p)
 	close(over)
 	cancelled.Wait()
 	log.SetLogger(watch) // an in-process worker put its own there
 	out := &Result{JobID: watch.jobID()}
+	if notCancelled != nil {
+		return nil, fmt.Errorf("%w: %w", context.Cause(interrupted), notCancelled)
+	}
 	if service && out.JobID != "" && interrupted.Err() != nil {
 		return nil, fmt.Errorf("%w: job %s is cancelled; run again to go on", context.Cause(interrupted), out.JobID)
 	}
@@ -240,6 +266,11 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 		if name == Flink && out.JobID != "" {
 			if cause := flinkCause(ctx, out.JobID); cause != "" {
 				return nil, fmt.Errorf("%s", cause)
+			}
+		}
+		if service && out.JobID != "" {
+			if gone := reach(ctx, *jobopts.Endpoint); gone != nil {
+				return nil, fmt.Errorf("%w; job %s may still run", gone, out.JobID)
 			}
 		}
 		return nil, fmt.Errorf("%s", Cause(err.Error()))
@@ -283,31 +314,57 @@ func (r *Result) count(all metrics.QueryResults) {
 	}
 }
 
-// reach says at once what Beam's client takes two minutes to find out.
-func reach(endpoint string) error {
-	conn, err := net.DialTimeout("tcp", endpoint, 10*time.Second)
-	if err != nil {
+// reach says soon what Beam's client takes two minutes to find out, and does not
+// name: that nobody listens, or something that is no job server.
+func reach(ctx context.Context, endpoint string) error {
+	asked, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	conn, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(asked, "tcp", endpoint)
+	if err == nil {
+		conn.Close()
+		err = answers(asked, endpoint)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
 		return fmt.Errorf("runners: no job server at --endpoint=%s: %w", endpoint, err)
 	}
-	return conn.Close()
+	return nil
+}
+
+// answers asks for anything that a job server tells; one that has no answer to
+// it is one as well.
+func answers(ctx context.Context, endpoint string) error {
+	cc, err := grpc.NewClient("passthrough:///"+endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer cc.Close()
+	_, err = jobpb.NewJobServiceClient(cc).DescribePipelineOptions(ctx, &jobpb.DescribePipelineOptionsRequest{})
+	switch said, _ := status.FromError(err); said.Code() {
+	case codes.Unavailable:
+		return errors.New(said.Message())
+	case codes.DeadlineExceeded:
+		return errors.New("what listens there does not answer")
+	}
+	return nil
 }
 
 // cancelAtEnd cancels the job that watch hears of when ctx ends before the run
 // is over.
-func cancelAtEnd(ctx context.Context, watch *watcher, over chan struct{}) {
+func cancelAtEnd(ctx context.Context, watch *watcher, over chan struct{}) error {
 	select {
 	case <-over:
-		return
+		return nil
 	case <-ctx.Done():
 	}
 	select {
 	case <-over:
-		return
+		return nil
 	case <-watch.submitted:
 	}
-	if err := Cancel(context.WithoutCancel(ctx), watch.jobID()); err != nil {
-		fmt.Fprintf(os.Stderr, "linnet: %v\n", err)
-	}
+	return Cancel(context.WithoutCancel(ctx), watch.jobID())
 }
 
 // workerBinary sets --worker_binary where the command line does not, for
@@ -387,7 +444,7 @@ func Cause(text string) string {
 		switch {
 		case said == "" || strings.HasPrefix(line, "\t"):
 		case goFrame.MatchString(said) && !strings.Contains(said, ": "):
-		case !strings.HasSuffix(last, said): // or an outer error says the same and more
+		case !strings.Contains(last, said): // or an outer error says the same and more
 			last = said
 		}
 	}

@@ -95,17 +95,18 @@ func TestCheck(t *testing.T) {
 
 func TestCause(t *testing.T) {
 	cases := map[string]struct{ in, want string }{
-		"of a DoFn":               {"while executing\n\tcaused by:\nDoFn[UID:3, PID:x] failed:\nlinnet: write: no space left\ngoroutine 7 [running]:\nmain.f()\n\t/x/y.go:1", "write: no space left"},
-		"the last one":            {"linnet: a\nlinnet: b\nc", "b"},
-		"escaped":                 {`rpc error: "linnet: read: x\nFull error:\ny"`, "read: x"},
-		"of Beam":                 {"job job-001 failed:\nno such endpoint", "no such endpoint"},
-		"of Beam, with its parts": {"no such endpoint\nFull error:\nwhile dialling\n\tcaused by:\nrefused", "no such endpoint"},
-		"of Java":                 {"org.apache.flink.runtime.JobException: Recovery is suppressed\n\tat org.apache.X.f(X.java:1)\nCaused by: java.lang.Exception: The user defined 'open()' method failed\n\t... 3 more\nCaused by: a.b.UncheckedExecutionException: java.io.IOException: Cannot run program \"/x/y\": error=2, No such file or directory\n\tat a.B.f(B.java:9)\nCaused by: java.io.IOException: error=2, No such file or directory\n\tat a.B.g(B.java:9)\n\t... 16 more", `Cannot run program "/x/y": error=2, No such file or directory`},
-		"an error of Java":        {"java.lang.OutOfMemoryError: Java heap space", "java.lang.OutOfMemoryError: Java heap space"},
-		"of Java, no message":     {"Caused by: java.util.concurrent.TimeoutException", "java.util.concurrent.TimeoutException"},
-		"of a DoFn, of a file":    {"caused by:\nDoFn[UID:1, PID:x] failed:\nno genus in vol/1.txt (line 3)", "no genus in vol/1.txt (line 3)"},
-		"before a stack":          {"no such endpoint\ngithub.com/a/b.(*T).f(0x1, {0x2, 0x3})\n\t/x/y.go:1", "no such endpoint"},
-		"nothing":                 {"", "the run failed without a reason"},
+		"of a DoFn":                {"while executing\n\tcaused by:\nDoFn[UID:3, PID:x] failed:\nlinnet: write: no space left\ngoroutine 7 [running]:\nmain.f()\n\t/x/y.go:1", "write: no space left"},
+		"the last one":             {"linnet: a\nlinnet: b\nc", "b"},
+		"escaped":                  {`rpc error: "linnet: read: x\nFull error:\ny"`, "read: x"},
+		"of Beam":                  {"job job-001 failed:\nno such endpoint", "no such endpoint"},
+		"of Beam, with its parts":  {"no such endpoint\nFull error:\nwhile dialling\n\tcaused by:\nrefused", "no such endpoint"},
+		"of Java":                  {"org.apache.flink.runtime.JobException: Recovery is suppressed\n\tat org.apache.X.f(X.java:1)\nCaused by: java.lang.Exception: The user defined 'open()' method failed\n\t... 3 more\nCaused by: a.b.UncheckedExecutionException: java.io.IOException: Cannot run program \"/x/y\": error=2, No such file or directory\n\tat a.B.f(B.java:9)\nCaused by: java.io.IOException: error=2, No such file or directory\n\tat a.B.g(B.java:9)\n\t... 16 more", `Cannot run program "/x/y": error=2, No such file or directory`},
+		"of Java, with an address": {"Caused by: a.b$AnnotatedConnectException: a.b$AnnotatedConnectException: Connection refused: localhost/127.0.0.1:50000\nCaused by: java.net.ConnectException: Connection refused", "Connection refused: localhost/127.0.0.1:50000"},
+		"an error of Java":         {"java.lang.OutOfMemoryError: Java heap space", "java.lang.OutOfMemoryError: Java heap space"},
+		"of Java, no message":      {"Caused by: java.util.concurrent.TimeoutException", "java.util.concurrent.TimeoutException"},
+		"of a DoFn, of a file":     {"caused by:\nDoFn[UID:1, PID:x] failed:\nno genus in vol/1.txt (line 3)", "no genus in vol/1.txt (line 3)"},
+		"before a stack":           {"no such endpoint\ngithub.com/a/b.(*T).f(0x1, {0x2, 0x3})\n\t/x/y.go:1", "no such endpoint"},
+		"nothing":                  {"", "the run failed without a reason"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -286,6 +287,47 @@ func TestReach(t *testing.T) {
 	_, err := Run(context.Background(), p, "runners_test", 1)
 	if err == nil || !strings.Contains(err.Error(), "no job server at --endpoint=localhost:1") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestReachOther wants it said soon that a web page is no job server.
+func TestReachOther(t *testing.T) {
+	web := httptest.NewServer(http.NotFoundHandler())
+	defer web.Close()
+	endpoint := web.Listener.Addr().String()
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	if err := reach(ctx, endpoint); err == nil || !strings.Contains(err.Error(), "no job server at --endpoint="+endpoint+": ") {
+		t.Errorf("got %v", err)
+	}
+	serveJobs(t, &jobs{}, http.NotFoundHandler())
+	if err := reach(ctx, flag.Lookup("endpoint").Value.String()); err != nil {
+		t.Errorf("a job server: %v", err)
+	}
+}
+
+// TestCancelEarly cancels a job that Flink hears of a moment later.
+func TestCancelEarly(t *testing.T) {
+	var patched []string
+	page, asked := flinkPage(&patched), 0
+	serveJobs(t, &jobs{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked++; asked < 3 {
+			w.Write([]byte(`{"jobs":[]}`))
+			return
+		}
+		page.ServeHTTP(w, r)
+	}))
+	if err := Cancel(t.Context(), "my_job_1-2-3"); err != nil || !slices.Equal(patched, []string{"new?mode=cancel"}) {
+		t.Errorf("got %v, cancelled %q in Flink", err, patched)
+	}
+}
+
+func TestSurvives(t *testing.T) {
+	for env, want := range map[string]bool{"PROCESS": true, "LOOPBACK": false} {
+		set(t, map[string]string{"runner": "flink", "endpoint": "localhost:1", "environment_type": env})
+		if Survives() != want {
+			t.Errorf("%s: got %t", env, !want)
+		}
 	}
 }
 

@@ -404,7 +404,7 @@ func (o *options) run(ctx context.Context, opts transforms.Options, set *input.S
 	if o.watch {
 		defer o.gather(opts)()
 	}
-	return cli.RunJob(ctx, !runners.Local() && !o.cancelOnExit, func(ctx context.Context) (*runners.Result, error) {
+	return cli.RunJob(ctx, runners.Survives() && !o.cancelOnExit, func(ctx context.Context) (*runners.Result, error) {
 		return runners.Run(ctx, p, transforms.Namespace, o.verbosity)
 	})
 }
@@ -415,7 +415,7 @@ func (o *options) finish(ctx context.Context, opts transforms.Options, set *inpu
 	output := string(opts.Output)
 	merge := func() error { return transforms.Merge(context.WithoutCancel(ctx), output) }
 	switch cause := context.Cause(ctx); {
-	case o.watch && cause != nil && errors.Is(err, cause): // a job elsewhere is cancelled
+	case o.watch && cause != nil && errors.Is(err, cause) && !errors.Is(err, runners.ErrNotCancelled): // a job elsewhere is cancelled
 		if err := cmp.Or(o.settle(ctx, opts, set), merge()); err != nil {
 			return nil, err
 		}
