@@ -244,7 +244,7 @@ func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) erro
 	// passed on at once, the other kind waits until all names are known.
 	var waiting []File
 	for _, arg := range s.Args {
-		found, inside := 0, 0
+		found, inside, before := 0, 0, len(s.passed)
 		err := s.list(ctx, string(arg), func(file File) error {
 			if slices.ContainsFunc(s.Not, func(dir []byte) bool { return under(file.URI, string(dir)) }) || n.links.toNot(file) {
 				inside++
@@ -261,7 +261,7 @@ func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) erro
 			return err
 		}
 		if found == 0 {
-			if err := bad(none(string(arg), inside > 0)); err != nil {
+			if err := bad(none(string(arg), inside > 0, s.passed[before:])); err != nil {
 				return err
 			}
 		}
@@ -280,11 +280,13 @@ func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) erro
 }
 
 // none is the ErrNone of an argument, all of whose files, if it has any, lie in a
-// folder of Not.
-func none(arg string, inside bool) error {
+// folder of Not or were passed over for their names.
+func none(arg string, inside bool, passed []string) error {
 	hint := "name a file, a folder with *.txt or *.txt.ann in it, or a pattern"
 	if inside {
 		hint = "what there is lies in the output folder, where nothing is read"
+	} else if len(passed) > 0 {
+		hint = passedOver(passed)
 	}
 	err := fmt.Errorf("input: %w in %s; %s", ErrNone, arg, hint)
 	if _, missing := os.Stat(arg); missing != nil && !remote(arg) && !pattern(arg) {
@@ -350,14 +352,16 @@ func (n *names) take(ctx context.Context, file File) (bool, error) {
 // Passed says in one line which annotations the last Walk did not take for their
 // names, "" where there were none. A browser that saves a document again calls
 // it "X.txt (1).ann".
-func (s *Set) Passed() string {
-	switch n := len(s.passed); n {
+func (s *Set) Passed() string { return passedOver(s.passed) }
+
+func passedOver(uris []string) string {
+	switch n := len(uris); n {
 	case 0:
 		return ""
 	case 1:
-		return fmt.Sprintf("%q ends in .ann and not in .txt.ann: not read in a folder; name it by --input, or rename it", s.passed[0])
+		return fmt.Sprintf("%q ends in .ann and not in .txt.ann: not read in a folder; name it by --input, or rename it", uris[0])
 	default:
-		return fmt.Sprintf("%d files such as %q end in .ann and not in .txt.ann: not read in a folder; name them by --input, or rename them", n, s.passed[0])
+		return fmt.Sprintf("%d files such as %q end in .ann and not in .txt.ann: not read in a folder; name them by --input, or rename them", n, uris[0])
 	}
 }
 

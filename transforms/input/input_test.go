@@ -312,6 +312,17 @@ func TestPassed(t *testing.T) {
 			t.Errorf("%q: got %q, want %q", c.args, got, c.want)
 		}
 	}
+
+	// The same where the folder holds nothing else.
+	dir = tree(t, "in/a.txt (1).ann", "other/b.txt.ann")
+	s, err := New([]string{filepath.Join(dir, "other"), filepath.Join(dir, "in")}, "", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.Walk(t.Context(), func(File) error { return nil })
+	if !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), `a.txt (1).ann" ends in .ann`) {
+		t.Errorf("got %v, want no document, and why", err)
+	}
 }
 
 // TestOutputByAnotherName has the output folder under a link and the input
