@@ -579,7 +579,7 @@ func TestHTMLInBrowser(t *testing.T) {
 	b.wait(`!document.getElementById("keys").open && document.activeElement === document.getElementById("list")`)
 
 	b.press("e")
-	saved := filepath.Join(dir, "long.txt.ann")
+	saved := filepath.Join(dir, "journals_long.txt.ann")
 	want := Format(c.table.Text, SpansOf(c.table.Text, c.lines, labels))
 	exported(t, saved, want)
 	said := command(t, "train")(append([]string{"--input=" + saved, "--model_out=" + filepath.Join(dir, "model")}, small...)...)
@@ -691,5 +691,66 @@ func TestHTMLInBrowser(t *testing.T) {
 	}
 	if len(b.events) > 0 {
 		t.Errorf("the page complains: %s", b.events)
+	}
+}
+
+// What filters hide comes back with the line that was the current one, unless
+// somebody went to another or did something meanwhile.
+func TestHTMLFilterInBrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a browser")
+	}
+	table := &Table{URI: "short.txt", Classes: []string{"A", "B"}}
+	for i := range 40 {
+		table.Text = fmt.Appendf(table.Text, "line %d\n", i)
+		table.Labels = append(table.Labels, "A")
+		p := float32(.9)
+		if i == 20 || i == 30 {
+			p = .6
+		}
+		table.Probs = append(table.Probs, p, 1-p)
+	}
+	table.Rows = Rows(table.Text)
+	file := filepath.Join(t.TempDir(), "short.txt.html")
+	if err := os.WriteFile(file, WriteHTML(table, table.Rows, table.Labels), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := openBrowser(t, "", t.TempDir())
+	const none = "No doubtful line; f shows all."
+	for i, c := range []struct {
+		at, below int // the line to begin at, and the slider's value
+		keys      string
+		want      int
+		status    string
+	}{
+		{5, 80, "f", 20, ""},
+		{5, 80, "f f", 5, ""},
+		{35, 80, "f f", 35, ""},
+		{5, 80, "f j f", 30, ""},
+		{5, 80, "f 1 a", 20, ""},
+		{5, 80, "f Shift+1 a", 5, ""},
+		{5, 0, "f", -1, none},
+		{5, 0, "f f", 5, ""},
+		{5, 0, "f 1 u j G Enter Escape f", 5, ""},
+		{5, 0, "Shift+1 f f", -1, "No such line; a shows all."},
+		{5, 0, "Shift+1 a", 5, ""},
+	} {
+		b.open(fmt.Sprintf("%s?%d", file, i))
+		var n, at int
+		b.eval(fmt.Sprintf(`(() => {
+  const limit = document.getElementById("limit");
+  limit.value = %d;
+  limit.dispatchEvent(new Event("change"));
+  document.getElementById("line%d").click();
+  return 0;
+})()`, c.below, c.at), &n)
+		b.press(strings.Fields(c.keys)...)
+		var status string
+		b.eval(`document.getElementById("status").textContent`, &status)
+		b.eval(`(() => { const id = document.getElementById("list").getAttribute("aria-activedescendant"); return id ? Number(id.slice(4)) : -1; })()`, &at)
+		if at != c.want || status != c.status {
+			t.Errorf("from line %d, doubtful below %d %%, %s: line %d, %q; want %d, %q", c.at, c.below, c.keys, at, status, c.want, c.status)
+		}
+		b.press("e") // or the browser would ask whether to leave
 	}
 }

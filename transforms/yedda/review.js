@@ -176,7 +176,7 @@ function review(doc) {
   const checked = new Uint8Array(total), rows = new Array(total).fill(null);
   const chunks = [], chunkSize = 100, hiddenLabels = new Set(), history = [];
   const isRow = (i) => i >= 0 && i < total && doc.labels[i] >= 0;
-  let current = -1, anchor = -1, limit = 800, saved = true, changed = 0, doubts = 0;
+  let current = -1, anchor = -1, home = -1, limit = 800, saved = true, changed = 0, doubts = 0;
 
   const title = (k) => doc.names[k] === "" ? "no label" : doc.names[k];
   const hue = (k) => String((25 + 137.5 * (k - 1)) % 360);
@@ -265,15 +265,12 @@ function review(doc) {
     });
     list.replaceChildren(...chunks);
     count();
-    if (current >= 0 && !shown(current)) {
-      const to = step(current, 1, shown);
-      go(to >= 0 ? to : step(current, -1, shown), false, "center");
-    } else if (current < 0) {
-      go(step(-1, 1, shown));
-    } else {
-      select(true);
-      rows[current].scrollIntoView({block: "center"});
-    }
+    const from = home >= 0 ? home : current;
+    let to = from >= 0 && shown(from) ? from : step(from, 1, shown);
+    if (to < 0) to = step(from, -1, shown);
+    go(to, false, "center");
+    if (to !== from) home = from; // when it is shown again, back to it
+    say(to >= 0 ? "" : only && hiddenLabels.size === 0 ? "No doubtful line; f shows all." : "No such line; a shows all.");
   }
 
   // step is the next line in a direction that is wanted, or -1.
@@ -311,6 +308,7 @@ function review(doc) {
       list.removeAttribute("aria-activedescendant");
       return;
     }
+    home = -1;
     select(true);
     rows[to].classList.add("current");
     list.setAttribute("aria-activedescendant", rows[to].id);
@@ -341,6 +339,7 @@ function review(doc) {
   // change does something to lines in a way that undo takes back.
   function change(lines, what) {
     if (lines.length === 0) return;
+    home = -1;
     history.push(lines.map((i) => [i, doc.labels[i], checked[i]]));
     for (const i of lines) {
       what(i);
@@ -408,7 +407,7 @@ function review(doc) {
   }
 
   function save() {
-    const file = doc.name.split("/").pop() + ".ann";
+    const file = doc.name.replaceAll("/", "_") + ".ann"; // one a document, whatever its folder
     const url = URL.createObjectURL(new Blob([linnet.yedda(doc)], {type: "application/octet-stream"}));
     const link = make("a");
     link.href = url;
