@@ -4,8 +4,8 @@
 //	predict --input=journals --output=annotated
 //	predict --input=journals --output=annotated --runner=prism --watch
 //
-// Exit statuses: 0 done; 1 failed; 2 wrong use; --rejected_exit_status (3) done,
-// but some documents were rejected.
+// Exit statuses: 0 done; 1 failed, or all documents were rejected; 2 wrong use;
+// --rejected_exit_status (3) done, but some documents were rejected.
 package main
 
 import (
@@ -72,7 +72,7 @@ func define(f *cli.Flags) *options {
 	f.BoolVar(&o.retryRejected, "retry_rejected", false, "take only documents that an earlier run rejected")
 	f.BoolVar(&o.watch, "watch", false, "go on until interrupted: label documents as they come and as they change (needs a runner that streams, such as prism)")
 	f.DurationVar(&o.watchInterval, "watch_interval", 5*time.Second, "`time` between two looks at the input; a document is taken when it stood still for so long")
-	f.Float64Var(&o.maxRejected, "max_rejected", 0.1, "`share` of rejected documents above which the run fails, from 100 documents on")
+	f.Float64Var(&o.maxRejected, "max_rejected", 0.1, "`share` of rejected documents above which the run fails, from 100 documents on; where all are, it fails in any case, but with --watch")
 	f.IntVar(&o.rejectedStatus, "rejected_exit_status", 3, "exit `status` when some documents were rejected")
 	f.CancelOnExit(&o.cancelOnExit)
 	f.Var(&o.maxDocumentBytes, "max_document_bytes", "largest document that is read, in `bytes`")

@@ -324,6 +324,11 @@ func (f *Flags) help(w io.Writer) {
 		}
 		fmt.Fprintf(w, "  --%s%s\n        %s%s\n", g.Name, kind, strings.ReplaceAll(usage, "\n", "\n        "), def)
 	})
+	status := ""
+	if rejected := f.Lookup("rejected_exit_status"); rejected != nil {
+		status = "; " + rejected.DefValue + " done, but some documents were rejected (all of them: 1)"
+	}
+	fmt.Fprintf(w, "\nExit statuses: 0 done; %d failed; %d wrong use%s.\n", Failed, Usage, status)
 	if !f.before["endpoint"] {
 		return
 	}
