@@ -138,6 +138,18 @@ func Check() error {
 	if *jobopts.Async && Local() {
 		return fmt.Errorf("runners: --async is for a job elsewhere; --runner=%s works in this program, which would end before it; leave it out", name)
 	}
+	var elsewhere []string // what would be passed over without a word
+	switch {
+	case name == Direct:
+		elsewhere = []string{"endpoint", "environment_type", "environment_config", "parallelism"}
+	case Local():
+		elsewhere = []string{"parallelism"}
+	}
+	for _, of := range elsewhere {
+		if f := flag.Lookup(of); f.Value.String() != f.DefValue {
+			return fmt.Errorf("runners: --%s is for a job elsewhere; --runner=%s works in this program, on all cores; leave it out, or name the runner it is for", of, name)
+		}
+	}
 	switch name {
 	case Flink, Universal:
 		if *jobopts.Endpoint == "" {
