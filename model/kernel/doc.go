@@ -6,8 +6,8 @@
 // versions for instruction sets of x86 and, of what takes most of labelling's time,
 // for arm64's NEON, chosen once at start: the best that the machine has, or the best up to
 // the one that the environment variable LINNET_ISA names (generic, neon, avx2,
-// avx512, amx24, amx or amx8, in this order; an unknown name counts for nothing).
-// The build tag noasm leaves the portable form alone.
+// avx512, amx24, amx or amx8, in this order; an unknown name counts for nothing
+// here, and the programs refuse it). The build tag noasm leaves the portable form alone.
 //
 // The last three multiply on matrix tiles, which take bfloat16, numbers of 8
 // bits. amx24 splits a float32 into three of them, which hold all its bits, and

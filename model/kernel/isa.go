@@ -1,6 +1,9 @@
 package kernel
 
-import "os"
+import (
+	"os"
+	"slices"
+)
 
 // isa is an instruction set, in rising order.
 type isa int
@@ -21,7 +24,8 @@ var isaNames = [...]string{isaGeneric: "generic", isaNEON: "neon", isaAVX2: "avx
 var active = choose(os.Getenv("LINNET_ISA"))
 
 // choose is the best supported instruction set that is not above the one named;
-// an empty or unknown name means the best that keeps 16 bits or more.
+// an empty or unknown name means the best that keeps 16 bits or more: nothing can
+// be told yet, and a worker has nobody to tell.
 func choose(name string) isa {
 	limit := isaAMX
 	for i, n := range isaNames {
@@ -47,6 +51,9 @@ func AVX512() bool { return active >= isaAVX512 }
 func Precision() string {
 	return [...]string{"float32", "bfloat16", "float32 in 16 bits", "float32"}[active.parts()]
 }
+
+// Names are the names there are, whatever the machine, slowest first.
+func Names() []string { return slices.Clone(isaNames[:]) }
 
 // ISAs are the names of those that this machine and build have, slowest first.
 func ISAs() []string {

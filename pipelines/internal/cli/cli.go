@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/linnet-ml/linnet/gpuinit"
 	"github.com/linnet-ml/linnet/model/cuda"
+	"github.com/linnet-ml/linnet/model/kernel"
 )
 
 // Exit statuses.
@@ -232,8 +234,27 @@ func NewFlags(name, summary string, show ...string) *Flags {
 	return f
 }
 
-// Parse parses args; an error is one of wrong use, or flag.ErrHelp after
-// --help.
+// badValue is an error of package flag about a value, up to its end or its reason.
+var badValue = regexp.MustCompile(`^(invalid (?:boolean )?value "(?:[^"\\]|\\.)*" for (?:flag )?|flag needs an argument: )-(\w+)(: parse error)?`)
+
+// reword has the flag in an error of package flag with two dashes, and says what a
+// time looks like.
+func (f *Flags) reword(text string) string {
+	m := badValue.FindStringSubmatch(text)
+	if m == nil {
+		return strings.Replace(text, "flag provided but not defined: -", "there is no flag --", 1)
+	}
+	reason := m[3]
+	if g, ok := f.Lookup(m[2]).Value.(flag.Getter); ok && reason != "" {
+		if _, ok := g.Get().(time.Duration); ok {
+			reason = ": a time has a unit, such as 5s"
+		}
+	}
+	return m[1] + "--" + m[2] + reason + text[len(m[0]):]
+}
+
+// Parse parses args, and judges LINNET_ISA; an error is one of wrong use, or
+// flag.ErrHelp after --help.
 func (f *Flags) Parse(args []string) error {
 	f.Init(f.name, flag.ContinueOnError)
 	f.SetOutput(io.Discard)
@@ -244,11 +265,27 @@ func (f *Flags) Parse(args []string) error {
 		f.help(os.Stdout)
 		return err
 	case err != nil:
-		text := strings.Replace(err.Error(), "flag provided but not defined: -", "there is no flag --", 1)
-		return Usagef("%s; --help lists the flags", strings.TrimPrefix(text, "linnet: "))
+		return Usagef("%s; --help lists the flags", f.reword(err.Error()))
 	}
 	if f.NArg() > 0 {
 		return Usagef("%q is no flag; input is named by --input", f.Arg(0))
+	}
+	if f.Worker() || f.Given("provision_endpoint") { // whose environment is not the user's
+		return nil
+	}
+	return f.checkISA(os.Stderr)
+}
+
+// checkISA refuses a LINNET_ISA that is none, and says on w where this machine
+// has not the one named.
+func (f *Flags) checkISA(w io.Writer) error {
+	name := os.Getenv("LINNET_ISA")
+	switch {
+	case name == "" || slices.Contains(kernel.ISAs(), name):
+	case !slices.Contains(kernel.Names(), name):
+		return Usagef("LINNET_ISA=%s is none; it must be one of %s", name, strings.Join(kernel.Names(), ", "))
+	case f.Lookup("verbosity") == nil || f.Lookup("verbosity").Value.String() != "0":
+		fmt.Fprintf(w, "linnet: LINNET_ISA=%s: this machine or build does not have it; %s is used\n", name, kernel.ISA())
 	}
 	return nil
 }

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/linnet-ml/linnet/gpuinit"
+	"github.com/linnet-ml/linnet/model/kernel"
 )
 
 func TestReport(t *testing.T) {
@@ -51,6 +53,9 @@ func parse(args ...string) (*Flags, error) {
 	f := &Flags{FlagSet: flag.NewFlagSet("test", flag.PanicOnError), name: "test", before: map[string]bool{}}
 	f.Int("sample", 0, "")
 	f.Bool("worker", false, "")
+	f.Duration("timeout", 0, "")
+	f.Int("verbosity", 1, "")
+	f.String("provision_endpoint", "", "")
 	return f, f.Parse(args)
 }
 
@@ -61,7 +66,10 @@ func TestParse(t *testing.T) {
 	}{
 		{[]string{"--sample=1"}, ""},
 		{[]string{"--bogus=1"}, "there is no flag --bogus; --help lists the flags"},
-		{[]string{"--sample=x"}, "sample"},
+		{[]string{"--sample=x"}, `invalid value "x" for flag --sample: parse error; --help`},
+		{[]string{"--sample"}, "flag needs an argument: --sample;"},
+		{[]string{"--worker=\" for flag -x"}, `invalid boolean value "\" for flag -x" for --worker: parse error;`},
+		{[]string{"--timeout=5"}, `invalid value "5" for flag --timeout: a time has a unit, such as 5s; --help`},
 		{[]string{"file"}, `"file" is no flag; input is named by --input`},
 	} {
 		_, err := parse(c.args...)
@@ -79,6 +87,41 @@ func TestParse(t *testing.T) {
 	f, _ = parse()
 	if f.Given("sample") || f.Worker() {
 		t.Errorf("without flags: given sample %t; worker %t", f.Given("sample"), f.Worker())
+	}
+}
+
+// TestISA wants a mistyped LINNET_ISA refused, except in a worker, and one that
+// the machine lacks told.
+func TestISA(t *testing.T) {
+	t.Setenv("LINNET_ISA", "avx51")
+	for _, args := range [][]string{{"--worker"}, {"--provision_endpoint=localhost:1"}} {
+		if _, err := parse(args...); err != nil {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+	want := "LINNET_ISA=avx51 is none; it must be one of generic, neon, avx2, avx512, amx24, amx, amx8"
+	if _, err := parse(); err == nil || err.Error() != want || Report(&bytes.Buffer{}, err) != Usage {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	lacks := ""
+	for _, name := range kernel.Names() {
+		if !slices.Contains(kernel.ISAs(), name) {
+			lacks = name // NEON or AVX, if nothing else
+		}
+	}
+	for _, c := range []struct {
+		name, verbosity string
+		told            bool
+	}{{"", "1", false}, {kernel.ISA(), "1", false}, {lacks, "1", true}, {lacks, "0", false}} {
+		t.Setenv("LINNET_ISA", c.name)
+		f, err := parse("--worker", "--verbosity="+c.verbosity)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		if err := f.checkISA(&b); err != nil || (b.String() != "") != c.told || c.told && !strings.HasSuffix(b.String(), "; "+kernel.ISA()+" is used\n") {
+			t.Errorf("%+v: %v, told %q", c, err, &b)
+		}
 	}
 }
 
