@@ -18,10 +18,16 @@ import (
 // X.ann beside it that is brat standoff, and where uri is such an X.ann, the
 // text is that of X.txt. At is where the text stands. An X.ann is read up to
 // limit bytes, 0 for no limit. Without annotated brat standoff is an error, and
-// so are UTF-16 and UTF-32, for text and markup would be mistaken for other bytes.
+// so are UTF-16 and UTF-32, for text and markup would be mistaken for other bytes,
+// and, by their first bytes, files that are known to be no text.
 func Parse(ctx context.Context, uri string, data []byte, annotated bool, limit int64) (d *yedda.Document, at string, err error) {
 	if encoding := wide(data); encoding != "" {
 		return nil, uri, fmt.Errorf("%s, which is not read; convert it with: iconv -f %[1]s -t UTF-8", encoding)
+	}
+	for _, b := range binaries {
+		if bytes.HasPrefix(data, []byte(b.begin)) {
+			return nil, uri, errors.New(b.reason)
+		}
 	}
 	stem, text := strings.CutSuffix(uri, ".txt")
 	switch {
@@ -56,6 +62,14 @@ func Parse(ctx context.Context, uri string, data []byte, annotated bool, limit i
 		}
 	}
 	return &yedda.Document{Text: data}, uri, nil
+}
+
+// binaries are what people have beside their texts, and now and then call .txt.
+var binaries = []struct{ begin, reason string }{
+	{"%PDF-", "PDF, which is not read; make text of it with: pdftotext -layout"},
+	{"\x1f\x8b", "gzip, which is not read; unpack it with: gunzip"},
+	{"PK\x03\x04", "a zip archive or a document such as .docx, which is not read; unpack it, or save it as plain text"},
+	{"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Office document such as .doc, which is not read; save it as plain text"},
 }
 
 // wide names the encoding of data where that is UTF-16 or UTF-32: it begins with

@@ -32,6 +32,11 @@ func TestParse(t *testing.T) {
 		"utf32be.txt":     "\x00\x00\xfe\xff\x00\x00\x00A",
 		"utf16.txt.ann":   "A\x00g\x00a\x00r\x00i\x00c\x00u\x00s\x00",
 		"utf16be.txt.ann": "\x00A\x00g\x00a\x00r\x00i\x00c\x00u\x00s",
+		"pdf.txt":         "%PDF-1.4\n%\xe2\xe3\xcf\xd3\n",
+		"gzip.txt.ann":    "\x1f\x8b\x08\x00",
+		"zip.txt":         "PK\x03\x04\x14\x00",
+		"doc.txt":         "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\x00",
+		"pk.txt":          "PK 3, see %PDF-\n",
 		"zeros.txt":       "A\x00\x00\x00\x00\x00\x00\x00",
 		"latin1.txt":      "\xff\xfe\xe9",
 	} {
@@ -59,6 +64,11 @@ func TestParse(t *testing.T) {
 		{"utf16be.txt", "UTF-16BE, which is not read; convert it with: iconv -f UTF-16BE", ""},
 		{"utf16.txt.ann", "UTF-16LE, which is not read; convert it with: iconv -f UTF-16LE", ""},
 		{"utf16be.txt.ann", "UTF-16BE, which is not read; convert it with: iconv -f UTF-16BE", ""},
+		{"pdf.txt", "PDF, which is not read; make text of it with: pdftotext -layout", ""},
+		{"gzip.txt.ann", "gzip, which is not read; unpack it with: gunzip", ""},
+		{"zip.txt", "a zip archive or a document such as .docx, which is not read; ", ""},
+		{"doc.txt", "an old Office document such as .doc, which is not read; save it as plain text", ""},
+		{"pk.txt", "pk.txt []", ""},
 		{"zeros.txt", "zeros.txt []", ""},
 		{"latin1.txt", "latin1.txt []", ""},
 	} {
