@@ -141,7 +141,7 @@ func TestGSNames(t *testing.T) {
 		input string
 		want  []string // below the output folder, or what is told
 	}{
-		{"gs://in/twins", []string{"two inputs, one output: a/x.txt.ann of "}},
+		{"gs://in/twins", []string{"two inputs, one output: a/x.txt.ann of gs://in/twins/a/", " and of gs://in/twins/a/"}},
 		{"gs://none/x", []string{"there is no bucket none (404)"}},
 		{"gs://in/both", []string{"both.ann", "y.txt.ann"}},
 		{"gs://in/notes.md", []string{"notes.md.ann"}},

@@ -203,10 +203,16 @@ func Name(base, uri string) string {
 // an error that wraps ErrNone where an argument matches none, and ErrTwins where
 // two inputs would have one name.
 func (s *Set) Walk(ctx context.Context, f func(File) error) error {
+	var err error
 	if s.Sample > 0 {
-		return s.sample(ctx, f)
+		err = s.sample(ctx, f)
+	} else {
+		err = s.walk(ctx, f, func(err error) error { return err })
 	}
-	return s.walk(ctx, f, func(err error) error { return err })
+	if t, ok := errors.AsType[*clash](err); ok {
+		t.other = s.other(ctx, t)
+	}
+	return err
 }
 
 // WalkOn is Walk where more is to come: a folder or pattern that has none yet is
@@ -332,7 +338,7 @@ func (n *names) take(ctx context.Context, file File) (bool, error) {
 		path := o.Of(file.Name)
 		h := n.hash(path)
 		if other, ok := n.written[h]; ok && other != name {
-			return false, fmt.Errorf("input: %w: %s of %s and its twin; leave one of them out", ErrTwins, path, file.URI)
+			return false, &clash{path, file, n.outputs, ""}
 		}
 		n.written[h] = name
 	}
@@ -346,7 +352,48 @@ func (n *names) take(ctx context.Context, file File) (bool, error) {
 	case strings.HasSuffix(file.Name, ".txt") && other == n.hash(otherOf(file.URI)):
 		return false, nil // X.txt and X.txt.ann, and not a//X.txt of gs://
 	}
-	return false, fmt.Errorf("input: %w: %s.ann of %s and its twin; leave one of them out", ErrTwins, file.Name, file.URI)
+	return false, &clash{file.Name + ".ann", file, nil, ""}
+}
+
+// clash is an ErrTwins of a file and another, whose name other has found.
+type clash struct {
+	path    string // below the output folder
+	file    File
+	outputs []Output // one of which is path; nil where the names are equal
+	other   string   // "" is unknown
+}
+
+func (t *clash) Error() string {
+	other := t.other
+	if other == "" {
+		other = "another"
+	}
+	return fmt.Sprintf("input: %v: %s of %s and of %s; leave one of them out", ErrTwins, t.path, t.file.URI, other)
+}
+
+func (t *clash) Is(target error) bool { return target == ErrTwins }
+
+// other lists anew, as names keeps hashes, and is the URI of the file that t
+// clashes with, "" where it is not found.
+func (s *Set) other(ctx context.Context, t *clash) (uri string) {
+	found, links := errors.New("found"), s.links()
+	for _, arg := range s.Args {
+		err := s.list(ctx, string(arg), func(f File) error {
+			twin := f.Name == t.file.Name && f.URI != t.file.URI && !(strings.HasSuffix(f.Name, ".txt") && f.URI == otherOf(t.file.URI))
+			if t.outputs != nil {
+				twin = f.Name != t.file.Name && slices.ContainsFunc(t.outputs, func(o Output) bool { return o.Of(f.Name) == t.path })
+			}
+			if !twin || slices.ContainsFunc(s.Not, func(dir []byte) bool { return under(f.URI, string(dir)) }) || links.toNot(f) {
+				return nil
+			}
+			uri = f.URI
+			return found
+		})
+		if err != nil {
+			break
+		}
+	}
+	return uri
 }
 
 // Passed says in one line which annotations the last Walk did not take for their

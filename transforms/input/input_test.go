@@ -230,7 +230,7 @@ func TestWalkErrors(t *testing.T) {
 		"no text":            {[]string{"empty"}, "", true, "empty; name a file"},
 		"output alone":       {[]string{"only"}, "only/out", true, "only; what there is lies in the output folder"},
 		"one of two":         {[]string{"in/a.md", "in/zzz*"}, "", true, "zzz"},
-		"two with one name":  {[]string{"in/a.md", "in/a.md.ann"}, "", false, "one output"},
+		"two with one name":  {[]string{"in/a.md", "in/a.md.ann"}, "", false, "in/a.md.ann and of "},
 		"output is input":    {[]string{"out"}, "out", false, "--output"},
 		"input below output": {[]string{"out/b.txt"}, "out", false, "--output"},
 	}
