@@ -32,8 +32,11 @@ func (o *options) summary(w io.Writer, c *model.Config, result *runners.Result, 
 		fmt.Fprintf(w, "%s: nothing to do, %s done before (--force labels them again)\n", o.output, cli.Plural(n["skipped"], "document"))
 		return
 	}
-	fmt.Fprintf(w, "%s: %s, %s labelled in %s (%s lines/s)\n", o.output,
-		cli.Plural(n["documents"], "document"), cli.Plural(lines, "line"), round(took), cli.Rate(lines, took))
+	rate := ""
+	if lines > 0 {
+		rate = fmt.Sprintf(" (%s lines/s)", cli.Rate(lines, took))
+	}
+	fmt.Fprintf(w, "%s: %s, %s labelled in %s%s\n", o.output, cli.Plural(n["documents"], "document"), cli.Plural(lines, "line"), round(took), rate)
 	_, classes, _ := c.Head(o.labelSet)
 	width := 0
 	for _, class := range classes {
@@ -56,7 +59,7 @@ func (o *options) summary(w io.Writer, c *model.Config, result *runners.Result, 
 		fmt.Fprintf(w, "%s of broken markup in the inputs (--force --verbosity=3 says where)\n", cli.Plural(n["warnings"], "place"))
 	}
 	if runners.Local() {
-		fmt.Fprintf(w, "reading %v, features %v, model %v, writing %v, all cores and waits together; peak memory %s MB\n",
+		fmt.Fprintf(w, "reading %v, features %v, model %v, writing %v, summed over all workers, waiting included; peak memory %s MB\n",
 			round(p.Spent("read")), round(p.Spent("featurize")), round(p.Spent("predict")), round(p.Spent("write")), cli.Count(cli.PeakMemory()/1e6))
 	}
 	if onGPU := n[transforms.LinesCUDACounter]; onGPU > 0 {
