@@ -381,18 +381,22 @@ func fastest(rows []measured) *measured {
 	return &m
 }
 
+// wild is how far rounds of one batch size may be apart, as a share of their
+// median, before their speeds tell nothing.
+const wild = .5
+
 // advise works out what the rows say.
 func (o *options) advise(r *report) {
 	say := func(format string, args ...any) { r.Advice = append(r.Advice, fmt.Sprintf(format, args...)) }
 	for _, m := range r.Rows {
 		r.Noise = max(r.Noise, m.spread())
 		if m.Failed != "" {
-			say("%s: a batch of %d does not fit: %s", m.Device, m.BatchSize, m.Failed)
+			say("%s: a batch of %s does not fit: %s", m.Device, cli.Count(int64(m.BatchSize)), m.Failed)
 		}
 	}
 	if rows := r.rows(backend.CPU); len(rows) > 0 {
 		r.FastestCPU = fastest(rows)
-		say("CPU: fastest with batches of %d, %s lines/s", r.FastestCPU.BatchSize, cli.Count(int64(math.Round(r.FastestCPU.PerSecond))))
+		say("CPU: fastest with batches of %s, %s lines/s", cli.Count(int64(r.FastestCPU.BatchSize)), cli.Count(int64(math.Round(r.FastestCPU.PerSecond))))
 		r.CPUFit = line(rows, func(m *measured) int64 { return m.RAMPeak })
 		if o.budget > 0 && r.GPU == "" {
 			r.CPUFit.fits(int64(o.budget))
@@ -401,7 +405,7 @@ func (o *options) advise(r *report) {
 	}
 	if rows := r.rows(backend.CUDA); len(rows) > 0 {
 		r.FastestGPU = fastest(rows)
-		say("GPU: fastest with batches of %d, %s lines/s in %s, %.3g times the CPU", r.FastestGPU.BatchSize, cli.Count(int64(math.Round(r.FastestGPU.PerSecond))), r.Precision, r.FastestGPU.PerSecond/r.FastestCPU.PerSecond)
+		say("GPU: fastest with batches of %s, %s lines/s in %s, %.3g times the CPU", cli.Count(int64(r.FastestGPU.BatchSize)), cli.Count(int64(math.Round(r.FastestGPU.PerSecond))), r.Precision, r.FastestGPU.PerSecond/r.FastestCPU.PerSecond)
 		if slices.ContainsFunc(rows, func(m measured) bool { return m.GPUPeak < 0 }) {
 			say("GPU memory: the driver does not tell it (NVML)")
 		} else {
@@ -409,7 +413,7 @@ func (o *options) advise(r *report) {
 			r.GPUFit = line(rows, func(m *measured) int64 { return m.GPUPeak })
 			r.GPUFit.fits(o.cardBudget(r))
 			say("GPU memory: %s", r.GPUFit.text(rows))
-			say("GPU memory cannot be read off RAM: with batches of %d the card had %s in use, and the process %s of RAM", most.BatchSize, bytes(float64(most.GPUPeak)), bytes(float64(most.RAMPeak)))
+			say("GPU memory cannot be read off RAM: with batches of %s the card had %s in use, and the process %s of RAM", cli.Count(int64(most.BatchSize)), bytes(float64(most.GPUPeak)), bytes(float64(most.RAMPeak)))
 		}
 		for i := range r.gpuUsage {
 			if text := r.gpuUsage[i].Advice(); text != "" {
@@ -421,7 +425,10 @@ func (o *options) advise(r *report) {
 		say("no GPU: %s", r.NoGPU)
 	}
 	o.count(r, say)
-	if o.rounds > 1 {
+	switch {
+	case r.Noise > wild:
+		say("rounds of one batch size were up to %.0f %% apart, too far to go by: give more documents than these %s, or more --rounds", 100*r.Noise, cli.Plural(r.Lines, "line"))
+	case o.rounds > 1:
 		say("rounds of one batch size were up to %.1f %% apart: what else runs on the machine counts; lines a CPU second count it least", 100*r.Noise)
 	}
 }
@@ -439,9 +446,9 @@ func (f *fit) text(rows []measured) string {
 	if f.Refused != "" {
 		return "no slope: " + f.Refused
 	}
-	t := fmt.Sprintf("%.6f GiB a sample", f.SlopeGiB)
+	t := bytes(f.Slope) + " a sample"
 	if f.SlopeError != nil {
-		t += fmt.Sprintf(" (± %.6f, R² %.4f)", *f.SlopeError, f.R2)
+		t += fmt.Sprintf(" (± %s, R² %.4f)", bytes(math.Round(*f.SlopeError*(1<<30))), f.R2)
 	} else {
 		t += " (two points tell no error; name three or more batch sizes)"
 	}
@@ -472,11 +479,11 @@ func (o *options) count(r *report, say func(string, ...any)) {
 	}
 	if o.cpuCost > 0 {
 		r.CPUPerMega = r.cpuWork.perMillion()
-		say("CPU: %.4g per million lines", r.CPUPerMega)
+		say("CPU: %s per million lines", decimal(r.CPUPerMega))
 	}
 	if o.gpuCost > 0 && r.gpu != nil {
 		r.GPUPerMega = r.gpu.perMillion()
-		say("GPU: %.4g per million lines", r.GPUPerMega)
+		say("GPU: %s per million lines", decimal(r.GPUPerMega))
 	}
 	if o.planLines == 0 {
 		return
@@ -488,17 +495,17 @@ func (o *options) count(r *report, say func(string, ...any)) {
 		if cost == 0 { // nobody said what an hour costs
 			return ""
 		}
-		return fmt.Sprintf(", cost %.4g", cost)
+		return ", cost " + decimal(cost)
 	}
-	say("%s: CPU %.4g h%s (scoring alone; reading and features come on top)", whole, p.CPUHours, cost(p.CPUCost))
+	say("%s: CPU %s h%s (scoring alone; reading and features come on top)", whole, decimal(p.CPUHours), cost(p.CPUCost))
 	if r.gpu == nil {
 		return
 	}
 	saving := ""
 	if p.Saving != nil {
-		saving = fmt.Sprintf(", saving %.4g", *p.Saving)
+		saving = ", saving " + decimal(*p.Saving)
 	}
-	say("%s: GPU %.4g h%s%s", whole, p.GPUHours, cost(p.GPUCost), saving)
+	say("%s: GPU %s h%s%s", whole, decimal(p.GPUHours), cost(p.GPUCost), saving)
 	if p.SoonerFrom != nil {
 		say("the GPU is sooner done from %s on, start-up included", cli.Plural(*p.SoonerFrom, "line"))
 	} else {
@@ -512,6 +519,15 @@ func (o *options) count(r *report, say func(string, ...any)) {
 	default:
 		say("the GPU never pays at these costs, however many lines there are")
 	}
+}
+
+// decimal is a number for people, in four figures and without an exponent.
+func decimal(x float64) string {
+	if math.Abs(x) >= 1000 {
+		return cli.Count(int64(math.Round(x)))
+	}
+	x, _ = strconv.ParseFloat(fmt.Sprintf("%.4g", x), 64)
+	return strconv.FormatFloat(x, 'f', -1, 64)
 }
 
 // bytes is a number of bytes for people, in four figures.

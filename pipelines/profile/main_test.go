@@ -162,6 +162,27 @@ func TestAdvise(t *testing.T) {
 	if strings.Contains(all, "RAM: with batches") || r.GPUFit != nil {
 		t.Errorf("GPU memory that nobody told:\n%s", all)
 	}
+	three := &report{Rows: []measured{
+		{Device: "cpu", BatchSize: 1000, AtOnce: 2, RAMPeak: 30_000_000, PerSecond: 1e6, Slowest: 1e5, Fastest: 1.6e6},
+		{Device: "cpu", BatchSize: 2000, AtOnce: 2, RAMPeak: 60_000_000, PerSecond: 1153929, Slowest: 1153929, Fastest: 1153929},
+		{Device: "cpu", BatchSize: 3000, AtOnce: 2, RAMPeak: 90_000_000, PerSecond: 1e6, Slowest: 1e6, Fastest: 1e6},
+	}, Lines: 300}
+	(&options{rounds: 3, cpuCost: .2}).advise(three)
+	var table strings.Builder
+	if err := three.table(&table); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"CPU: fastest with batches of 2,000, 1,153,929 lines/s\n", "RAM: 29.3 KiB a sample (± 0 B, R² 1.0000), 2 batches at once\n", "CPU: 0.00004814 per million lines\n",
+		"up to 150 % apart, too far to go by: give more documents than these 300 lines, or more --rounds\n", "  1,153,929  1,153,929  1,153,929  "} {
+		if !strings.Contains(table.String(), want) {
+			t.Errorf("nothing like %q in:\n%s", want, &table)
+		}
+	}
+	for x, want := range map[float64]string{0: "0", 6.371e-5: "0.00006371", 7.0 / 6: "1.167", -12345.6: "-12,346"} {
+		if got := decimal(x); got != want {
+			t.Errorf("decimal(%g) = %q, want %q", x, got, want)
+		}
+	}
 	if _, text := bytesColumn(func(m *measured) int64 { return m.GPUPeak })(&r.Rows[1]); text != "N/A" {
 		t.Errorf("memory that the card does not tell is %s, want N/A", text)
 	}

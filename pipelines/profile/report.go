@@ -48,9 +48,13 @@ func bytesColumn(v func(*measured) int64) func(*measured) (string, string) {
 }
 
 func numberColumn(format string, v func(*measured) float64) func(*measured) (string, string) {
-	return func(m *measured) (string, string) {
-		return strconv.FormatFloat(v(m), 'g', -1, 64), fmt.Sprintf(format, v(m))
-	}
+	return func(m *measured) (string, string) { return raw(v(m)), fmt.Sprintf(format, v(m)) }
+}
+
+func raw(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
+
+func rateColumn(v func(*measured) float64) func(*measured) (string, string) {
+	return func(m *measured) (string, string) { return raw(v(m)), cli.Count(int64(math.Round(v(m)))) }
 }
 
 func percentColumn(v func(*measured) float64) func(*measured) (string, string) {
@@ -79,10 +83,10 @@ var columns = []column{
 	{"lines", "lines", false, countColumn(func(m *measured) int64 { return m.Lines })},
 	{"seconds", "time", false, numberColumn("%.2f s", func(m *measured) float64 { return m.Seconds })},
 	{"mean_batch_seconds", "a batch", false, numberColumn("%.4f s", func(m *measured) float64 { return m.BatchSeconds })},
-	{"lines_per_second", "lines/s", false, numberColumn("%.0f", func(m *measured) float64 { return m.PerSecond })},
-	{"lines_per_second_slowest", "slowest", false, numberColumn("%.0f", func(m *measured) float64 { return m.Slowest })},
-	{"lines_per_second_fastest", "fastest", false, numberColumn("%.0f", func(m *measured) float64 { return m.Fastest })},
-	{"lines_per_cpu_second", "lines/CPU s", false, numberColumn("%.0f", func(m *measured) float64 { return m.PerCPUSecond })},
+	{"lines_per_second", "lines/s", false, rateColumn(func(m *measured) float64 { return m.PerSecond })},
+	{"lines_per_second_slowest", "slowest", false, rateColumn(func(m *measured) float64 { return m.Slowest })},
+	{"lines_per_second_fastest", "fastest", false, rateColumn(func(m *measured) float64 { return m.Fastest })},
+	{"lines_per_cpu_second", "lines/CPU s", false, rateColumn(func(m *measured) float64 { return m.PerCPUSecond })},
 	{"cpu_utilisation_percent", "CPU", false, percentColumn(func(m *measured) float64 { return m.Utilisation })},
 	{"gpu_utilisation_percent", "GPU", true, percentColumn(func(m *measured) float64 { return m.GPUBusy })},
 }
@@ -179,11 +183,13 @@ var pageText string
 
 // page is profile.html: one file that loads nothing.
 var page = template.Must(template.New("report").Funcs(template.FuncMap{
-	"count":  cli.Count,
-	"plural": cli.Plural,
-	"join":   func(s []string) string { return cli.Printable(strings.Join(s, ", ")) },
-	"text":   cli.Printable,
-	"rate":   func(m *measured) string { return cli.Count(int64(math.Round(m.PerSecond))) },
+	"count":   cli.Count,
+	"decimal": decimal,
+	"plural":  cli.Plural,
+	"whole":   func(n int) string { return cli.Count(int64(n)) },
+	"join":    func(s []string) string { return cli.Printable(strings.Join(s, ", ")) },
+	"text":    cli.Printable,
+	"rate":    func(m *measured) string { return cli.Count(int64(math.Round(m.PerSecond))) },
 }).Parse(pageText))
 
 // cell is a number in the page: as in profile.tsv and for people.
