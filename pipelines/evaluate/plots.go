@@ -62,7 +62,6 @@ func scoresPlot(r *report) (picture.Picture, error) {
 	}
 	p.Y.Max = 1.4 // room for the legend
 	p.Y.Tick.Marker = fifths
-	p.Legend.Top = true
 	p.NominalX(names...)
 	if len(names) > 4 {
 		height += 3 * vg.Centimeter
@@ -117,8 +116,6 @@ func calibrationPlot(r *report) (picture.Picture, error) {
 	p.Legend.Add("model", line, dots)
 	p.Legend.Add("calibrated", even)
 	p.Legend.Add("share of lines", bars)
-	p.Legend.Top, p.Legend.Left = true, true
-	p.Legend.XOffs, p.Legend.YOffs = 4, -4
 	return picture.Render(p, picture.Width, picture.Height,
 		fmt.Sprintf("Share of right labels by probability; expected calibration error %.4f", r.Calibration.Error),
 		fmt.Sprintf("Calibration: expected error %.4f in %d bins", r.Calibration.Error, eval.CalibrationBins))
@@ -140,19 +137,6 @@ func documentsPlot(r *report) (picture.Picture, error) {
 	p := picture.New("accuracy", "documents")
 	p.Add(bars)
 	p.X.Min, p.X.Max, p.Y.Min = 0, 1, 0
-	p.X.Tick.Marker, p.Y.Tick.Marker = fifths, plot.TickerFunc(wholeTicks)
+	p.X.Tick.Marker, p.Y.Tick.Marker = fifths, plot.TickerFunc(picture.WholeTicks)
 	return picture.Render(p, picture.Width, picture.Height, "Number of documents by accuracy; the table has the worst", "Documents by accuracy of their lines")
-}
-
-// wholeTicks are a few ticks at whole numbers.
-func wholeTicks(low, high float64) []plot.Tick {
-	step := 1.0
-	for i := 0; high-low > 5*step; i++ {
-		step *= []float64{2, 2.5, 2}[i%3] // 1, 2, 5, 10, …
-	}
-	var ticks []plot.Tick
-	for v := 0.0; v <= high; v += step {
-		ticks = append(ticks, plot.Tick{Value: v, Label: fmt.Sprintf("%.0f", v)})
-	}
-	return ticks
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -8,6 +9,7 @@ import (
 	"html/template"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -248,11 +250,14 @@ func (r *report) pictures() (all []picture.Picture, err error) {
 }
 
 func memoryPlot(what string, rows []measured, f *fit, memory func(*measured) int64) (picture.Picture, error) {
-	const gib = 1 << 30
-	p := picture.New("samples in a batch", what+", GiB")
+	unit, name := float64(1<<30), "GiB"
+	if most := slices.MaxFunc(rows, func(a, b measured) int { return cmp.Compare(memory(&a), memory(&b)) }); float64(memory(&most)) < unit {
+		unit, name = 1<<20, "MiB"
+	}
+	p := picture.New("samples in a batch", what+", "+name)
 	var points plotter.XYs
 	for i := range rows {
-		points = append(points, plotter.XY{X: float64(rows[i].BatchSize), Y: float64(memory(&rows[i])) / gib})
+		points = append(points, plotter.XY{X: float64(rows[i].BatchSize), Y: float64(memory(&rows[i])) / unit})
 	}
 	dots, err := plotter.NewScatter(points)
 	if err != nil {
@@ -263,7 +268,7 @@ func memoryPlot(what string, rows []measured, f *fit, memory func(*measured) int
 	p.Legend.Add("measured", dots)
 	caption := what + " by batch size, most in use"
 	if f.Refused == "" {
-		at := func(x float64) plotter.XY { return plotter.XY{X: x, Y: (f.Intercept + f.Slope*x) / gib} }
+		at := func(x float64) plotter.XY { return plotter.XY{X: x, Y: (f.Intercept + f.Slope*x) / unit} }
 		line, err := plotter.NewLine(plotter.XYs{at(points[0].X), at(points[len(points)-1].X)})
 		if err != nil {
 			return picture.Picture{}, err
@@ -275,7 +280,6 @@ func memoryPlot(what string, rows []measured, f *fit, memory func(*measured) int
 		caption += "; no line fits"
 	}
 	p.X.Min, p.Y.Min, p.Y.Max = 0, 0, 1.35*p.Y.Max // room for the legend
-	p.Legend.Top, p.Legend.Left = true, true
 	return picture.Render(p, picture.Width, picture.Height, caption+"; the table has the numbers", caption)
 }
 

@@ -2,7 +2,6 @@
 package curve
 
 import (
-	"bytes"
 	"image/color"
 
 	"gonum.org/v1/plot"
@@ -46,19 +45,21 @@ func SVG(epochs []model.EpochStats) ([]byte, error) {
 	canvas.SetColor(color.White)
 	canvas.Fill(whole.Rectangle.Path())
 	tiles := draw.Tiles{Rows: 1, Cols: 2, PadX: .5 * vg.Centimeter, PadLeft: 6, PadRight: 6, PadTop: 6, PadBottom: 6}
-	loss.Draw(tiles.At(whole, 0, 0))
-	score.Draw(tiles.At(whole, 1, 0))
-	var b bytes.Buffer
-	if _, err := canvas.WriteTo(&b); err != nil {
-		return nil, err
+	for i, p := range []*plot.Plot{loss, score} {
+		c := picture.Inside(tiles.At(whole, i, 0))
+		// The right is where no line goes: losses fall and scores rise.
+		all, legend := p.DataCanvas(c), p.Legend.Rectangle(c)
+		const room = 1.25 // for a wider font
+		p.Legend.XOffs = max(p.Legend.XOffs, all.Max.X-all.Min.X-room*(legend.Max.X-legend.Min.X))
+		p.Draw(c)
 	}
-	return b.Bytes(), nil
+	return picture.SVG(canvas)
 }
 
 func newPlot(y string, epochs []model.EpochStats, lines []line) (*plot.Plot, error) {
 	p := picture.New("epoch", y)
 	p.BackgroundColor = color.White
-	p.Legend.Top = true
+	p.X.Tick.Marker = plot.TickerFunc(picture.WholeTicks)
 	p.Add(plotter.NewGrid())
 	for _, l := range lines {
 		var xys plotter.XYs

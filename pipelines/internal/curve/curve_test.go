@@ -18,7 +18,7 @@ func TestSVG(t *testing.T) {
 		epochs    []model.EpochStats
 		has, hasn []string
 	}{
-		{"training alone", alone, []string{"training", "training accuracy", "epoch", "loss"}, []string{"validation", "macro-F1"}},
+		{"training alone", alone, []string{"training", "training accuracy", "epoch", "loss", "1", "2"}, []string{"validation", "macro-F1"}},
 		{"one epoch", judged, []string{"validation", "validation accuracy", "validation macro-F1"}, nil},
 	} {
 		b, err := SVG(c.epochs)

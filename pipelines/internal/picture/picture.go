@@ -4,8 +4,10 @@ package picture
 import (
 	"bytes"
 	"encoding/base64"
+	"fmt"
 	"html/template"
 	"image/color"
+	"math"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -37,7 +39,9 @@ const (
 	Height = 7.5 * vg.Centimeter
 )
 
-// New is an empty plot in the report's style, with the names of its axes.
+// New is an empty plot in the report's style, with the names of its axes and room
+// for a legend at its top left, where a text that is wider than it was reckoned
+// runs into nothing.
 func New(x, y string) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = color.Transparent
@@ -47,17 +51,44 @@ func New(x, y string) *plot.Plot {
 		&p.X.Tick.Label.Font, &p.Y.Tick.Label.Font, &p.Legend.TextStyle.Font} {
 		*style = sans
 	}
+	p.Legend.Top, p.Legend.Left, p.Legend.XOffs, p.Legend.Padding = true, true, 4, 3
 	return p
+}
+
+// WholeTicks are a few ticks at whole numbers.
+func WholeTicks(low, high float64) []plot.Tick {
+	step := 1.0
+	for i := 0; high-low > 5*step; i++ {
+		step *= []float64{2, 2.5, 2}[i%3] // 1, 2, 5, 10, …
+	}
+	var ticks []plot.Tick
+	for v := math.Ceil(low/step) * step; v <= high; v += step {
+		ticks = append(ticks, plot.Tick{Value: v, Label: fmt.Sprintf("%.0f", v)})
+	}
+	return ticks
+}
+
+// Inside is c less what the labels of axes stick out by.
+func Inside(c draw.Canvas) draw.Canvas { return draw.Crop(c, 6, -14, 2, -6) }
+
+// SVG is what was drawn. Where there is no Liberation Sans fonts of its widths take its place.
+func SVG(canvas *vgsvg.Canvas) ([]byte, error) {
+	var b bytes.Buffer
+	if _, err := canvas.WriteTo(&b); err != nil {
+		return nil, err
+	}
+	const family = "font-family:Liberation Sans"
+	return bytes.ReplaceAll(b.Bytes(), []byte(family+";"), []byte(family+",Arimo,Arial,Helvetica,sans-serif;")), nil
 }
 
 // Render draws p.
 func Render(p *plot.Plot, width, height vg.Length, alt, caption string) (Picture, error) {
 	canvas := vgsvg.New(width, height)
-	p.Draw(draw.New(canvas))
-	var b bytes.Buffer
-	if _, err := canvas.WriteTo(&b); err != nil {
+	p.Draw(Inside(draw.New(canvas)))
+	svg, err := SVG(canvas)
+	if err != nil {
 		return Picture{}, err
 	}
-	source := "data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(b.Bytes())
+	source := "data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(svg)
 	return Picture{template.URL(source), alt, caption}, nil //nolint:gosec // made here
 }
