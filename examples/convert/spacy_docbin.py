@@ -6,8 +6,13 @@ as Python does. A border inside a token goes to the token's end or begin.
 import json
 import sys
 
-import spacy
-from spacy.tokens import DocBin
+if len(sys.argv) < 3 or sys.argv[1].startswith("-"):
+    sys.exit("usage: python spacy_docbin.py OUT.spacy DOCUMENT.jsonl ...")
+try:
+    import spacy
+    from spacy.tokens import DocBin
+except ImportError as e:
+    sys.exit(f"{e}; pip install spacy")
 
 nlp = spacy.blank("en")
 docs = DocBin()
