@@ -261,7 +261,7 @@ func (o *options) read(ctx context.Context, r *report, inputSize int) ([]*model.
 		return nil, err
 	}
 	if r.Lines == 0 {
-		return nil, fmt.Errorf("no document of %s has %s (--window_size)", strings.Join(o.input, ", "), cli.Plural(int64(o.windowSize), "line"))
+		return nil, fmt.Errorf("no document of %s has %s (--window_size); lower it, or name longer documents", strings.Join(o.input, ", "), cli.Plural(int64(o.windowSize), "line"))
 	}
 	return documents, nil
 }

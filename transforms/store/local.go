@@ -42,7 +42,7 @@ func WriteError(uri string, err error) error {
 	switch {
 	case diskFull(err):
 		return fmt.Errorf("%w; free some space, or choose a folder on another disk, and run again", err)
-	case readOnly(err), errors.Is(err, ErrNotExist), errors.Is(err, fs.ErrPermission):
+	case readOnly(err), errors.Is(err, ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.ENOTDIR):
 		return fmt.Errorf("%w; %s", err, otherFolder)
 	}
 	return err
