@@ -47,6 +47,7 @@ type Set struct {
 	// Records are files that a run has for itself beside the Outputs of a document.
 	Records []Output
 	earlier map[string]bool // folders with an earlier run's output, seen by Walk
+	output  string          // an argument that is such a folder itself
 	passed  []string        // with Annotated, *.ann of folders that the last Walk did not take
 	// Sample, where not 0, takes only as many documents, spread by a hash of
 	// their names and so always the same ones.
@@ -529,8 +530,8 @@ func (s *Set) list(ctx context.Context, arg string, f func(File) error) error {
 	return err
 }
 
-// notice keeps in mind that a file shows its folder, below arg, to be the output
-// of a run.
+// notice keeps in mind that a file shows its folder, arg or one below it, to be the
+// output of a run.
 func (s *Set) notice(arg, file string) {
 	file = filepath.ToSlash(file)
 	dir, record, ok := strings.Cut(file, "/_done/")
@@ -543,7 +544,11 @@ func (s *Set) notice(arg, file string) {
 	if remote(arg) {
 		dir = filepath.ToSlash(dir)
 	}
-	if dir == strings.TrimRight(arg, "/") || slices.ContainsFunc(s.Not, func(not []byte) bool { return under(dir, string(not)) }) {
+	if slices.ContainsFunc(s.Args, func(arg []byte) bool { return dir == strings.TrimRight(string(arg), "/") }) {
+		s.output = dir
+		return
+	}
+	if slices.ContainsFunc(s.Not, func(not []byte) bool { return under(dir, string(not)) }) {
 		return
 	}
 	if s.earlier == nil {
@@ -572,6 +577,16 @@ func (s *Set) LeaveOut() string {
 		more = fmt.Sprintf(" and %d more folders", len(dirs)-1)
 	}
 	return fmt.Sprintf("%q%s below --input: output of an earlier run, not read; name it by --input to read it", dirs[0], more)
+}
+
+// Predicted says in one line which argument is itself the output of an earlier
+// run, as the last Walk saw it, "" where none is: who wants annotation finds what
+// a model said there.
+func (s *Set) Predicted() string {
+	if s.output == "" {
+		return ""
+	}
+	return fmt.Sprintf("%q is the output of an earlier run: what nobody has corrected there are a model's labels, not annotation", s.output)
 }
 
 // sample passes on the Sample files whose names have the smallest hashes.

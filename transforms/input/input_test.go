@@ -370,6 +370,34 @@ func TestLeaveOut(t *testing.T) {
 	}
 }
 
+// TestPredicted names a folder that a run wrote to, alone and beside the one that
+// it lies in.
+func TestPredicted(t *testing.T) {
+	dir := tree(t, "a.txt.ann", "old/_done/b.txt.json", "old/b.txt.ann")
+	old := filepath.Join(dir, "old")
+	for _, c := range []struct {
+		args      []string
+		documents int
+		want      string
+	}{{[]string{dir}, 2, ""}, {[]string{old}, 1, old}, {[]string{dir, old}, 2, old}, {[]string{old + string(filepath.Separator), dir}, 2, old}} {
+		set, err := New(c.args, "", true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		if err := set.Walk(t.Context(), func(File) error { n++; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		said := set.Predicted()
+		if n != c.documents || (c.want == "") != (said == "") || !strings.HasPrefix(said, fmt.Sprintf("%q is the output", c.want)) && said != "" {
+			t.Errorf("%q: %d documents, %q; want %d, %s", c.args, n, said, c.documents, c.want)
+		}
+		if left := set.LeaveOut(); (left == "") != (c.want != "") {
+			t.Errorf("%q: left out: %q", c.args, left)
+		}
+	}
+}
+
 // TestLinks has links from the input into the output folder, and the other way
 // round, made after the Set.
 func TestLinks(t *testing.T) {
