@@ -2,6 +2,8 @@ package bundled
 
 import (
 	"io/fs"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/linnet-ml/linnet/model"
@@ -41,5 +43,30 @@ func TestBundled(t *testing.T) {
 	}
 	if meta.Validation == nil || meta.Validation.MacroF1 < .92 {
 		t.Errorf("the recorded development score is %v, want a macro-F1 of at least 0.92", meta.Validation)
+	}
+}
+
+// TestKnown has models of the bundled one's words and of others.
+func TestKnown(t *testing.T) {
+	for _, c := range []struct {
+		classes, full []string
+		labels        map[string]string
+		want          string // of Nomenclature, Figure, Helix, Key and Shell, those known
+	}{
+		{[]string{model.Nomenclature}, nil, nil, "Nomenclature Figure Key"},
+		{[]string{model.Nomenclature}, []string{"Helix"}, nil, "Nomenclature Figure Helix Key"},
+		{[]string{model.Nomenclature}, nil, map[string]string{"Helix": model.Nomenclature}, "Nomenclature Helix"},
+		{[]string{"Shell", model.MiscExposition}, []string{"Key"}, nil, "Key Shell"},
+	} {
+		known := Known(&model.Config{Classes: c.classes, FullClasses: c.full, LabelMap: c.labels})
+		var got []string
+		for _, l := range []string{"Nomenclature", "Figure", "Helix", "Key", "Shell"} {
+			if slices.Contains(known, l) {
+				got = append(got, l)
+			}
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%v, %v, %v: knows %v, want %s", c.classes, c.full, c.labels, got, c.want)
+		}
 	}
 }
