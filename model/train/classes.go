@@ -11,9 +11,9 @@ import (
 	"github.com/linnet-ml/linnet/model"
 )
 
-// minLines is how many lines a label of the annotation needs in the training
+// MinLines is how many lines a label of the annotation needs in the training
 // documents to be a class of its own in the full set.
-const minLines = 20
+const MinLines = 20
 
 // Classes settles what cfg leaves open about labels, from the lines of docs:
 //
@@ -44,7 +44,7 @@ func Classes(docs []Document, cfg model.Config, init *model.Weights) (model.Conf
 	}
 	var common []string
 	for l, n := range raw {
-		if n >= minLines {
+		if n >= MinLines {
 			common = append(common, l)
 		}
 	}

@@ -112,8 +112,8 @@ func TestResumeDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, m := resume(t, o, killed(t, o, 8))
-	if one, two, ok := strings.Cut(m.Device, "; then "); !ok || !strings.HasSuffix(one, ", 1 worker") || !strings.HasSuffix(two, ", 2 workers") || strings.Contains(two, "; then ") {
-		t.Errorf("device %q, want 1 worker and then 2", m.Device)
+	if one, two, ok := strings.Cut(m.Device, "; then "); !ok || !strings.HasSuffix(one, ", 1 thread") || !strings.HasSuffix(two, ", 2 threads") || strings.Contains(two, "; then ") {
+		t.Errorf("device %q, want 1 thread and then 2", m.Device)
 	}
 }
 

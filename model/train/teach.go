@@ -73,12 +73,13 @@ func (t *trainer) engage(o *Options) error {
 	}
 	for i, w := range o.Teachers {
 		c, have := &t.config, &w.Config
+		others := otherClasses(have, c)
 		switch {
 		case have.FeatureVersion != c.FeatureVersion || have.InputSize != c.InputSize || have.LayoutSize != c.LayoutSize:
 			return fmt.Errorf("train: teacher %d: its feature_version, input_size and layout_size are %d, %d and %d, not %d, %d and %d; train it with the same",
 				i+1, have.FeatureVersion, have.InputSize, have.LayoutSize, c.FeatureVersion, c.InputSize, c.LayoutSize)
-		case !slices.Equal(columns(have), columns(c)) || len(have.Classes) != len(c.Classes):
-			return fmt.Errorf("train: teacher %d: its classes are %v, not %v; train it on the same documents, with the same label_set and label_map", i+1, columns(have), columns(c))
+		case others != "":
+			return fmt.Errorf("train: teacher %d: its %s; train it on the same documents, with the same label_set and label_map", i+1, others)
 		}
 		scorer, err := cpu.New(w)
 		if err != nil {

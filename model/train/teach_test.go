@@ -196,7 +196,7 @@ func TestTeachersThatDoNotFit(t *testing.T) {
 		name, want string
 		change     func(*Options)
 	}{
-		{"classes", "its classes are", func(o *Options) { o.Config.LabelSet = model.Full }},
+		{"classes", "its classes lack", func(o *Options) { o.Config.LabelSet = model.Full }},
 		{"rows", "input_size", func(o *Options) { o.Config.InputSize = 1 << 12 }},
 		{"workers", "one process", func(o *Options) {
 			o.Distributed, o.Round = 2, func(context.Context, Round) error { return fmt.Errorf("a round") }

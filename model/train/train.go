@@ -103,6 +103,9 @@ type Progress struct {
 	// MacroF1 is that of the validation documents after the last whole epoch,
 	// 0 before there is one.
 	MacroF1 float64
+	// ValidationLoss is the loss on them then: of equal macro-F1, the lower is the
+	// better.
+	ValidationLoss float64
 }
 
 const (
@@ -213,18 +216,18 @@ func (t *trainer) precision() string { return cmp.Or(t.identity.Precision, cuda.
 
 // device says what takes the steps.
 func (t *trainer) device(o *Options) string {
-	shards, workers := english.Plural(t.identity.Shards, "shard", ""), t.workers
-	if t.gpus != nil {
+	shards := english.Plural(t.identity.Shards, "shard", "")
+	switch {
+	case t.gpus != nil:
 		return describeGPUs(o.GPUs, t.precision()) + ", " + shards
+	case o.Round == nil:
+		return "cpu, " + kernel.ISA() + ", " + shards + ", " + english.Plural(t.workers, "thread", "")
 	}
 	on := "cpu, " + kernel.ISA() + ", " + shards
-	if o.Round != nil {
-		workers = o.Distributed
-		if o.WorkerDevice != "" {
-			on = o.WorkerDevice + ", " + t.precision()
-		}
+	if o.WorkerDevice != "" {
+		on = o.WorkerDevice + ", " + t.precision()
 	}
-	return on + ", " + english.Plural(workers, "worker", "")
+	return on + ", " + english.Plural(o.Distributed, "worker", "")
 }
 
 // run takes the steps that are left.
@@ -316,7 +319,7 @@ func (t *trainer) progress(epoch int) Progress {
 		}
 	}
 	if n := len(p.Epochs); n > 0 {
-		s.MacroF1 = p.Epochs[n-1].ValidationMacroF1
+		s.MacroF1, s.ValidationLoss = p.Epochs[n-1].ValidationMacroF1, p.Epochs[n-1].ValidationLoss
 	}
 	return s
 }

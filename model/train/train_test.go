@@ -244,7 +244,7 @@ func TestInit(t *testing.T) {
 	}
 	o.Config.HiddenSize = 8
 	o.Config.NumClasses = 2
-	if _, _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), "classes are") {
+	if _, _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), "its classes have Nomenclature besides") {
 		t.Errorf("other classes: %v", err)
 	}
 }

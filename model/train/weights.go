@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"github.com/linnet-ml/linnet/model"
 )
@@ -181,8 +182,34 @@ func sameSizes(init, cfg *model.Config) error {
 			return fmt.Errorf("train: init_model: its %s is %d, not %d; train with its sizes or without it", f.name, f.have, f.ask)
 		}
 	}
-	if !slices.Equal(columns(init), columns(cfg)) || len(init.Classes) != len(cfg.Classes) {
-		return fmt.Errorf("train: init_model: its classes are %v, not %v; train with its classes or without it", columns(init), columns(cfg))
+	if others := otherClasses(init, cfg); others != "" {
+		return fmt.Errorf("train: init_model: its %s; train with its classes or without it", others)
 	}
 	return nil
+}
+
+// otherClasses says in what the classes of have are not those of want, "" where
+// they are the same.
+func otherClasses(have, want *model.Config) string {
+	for _, head := range []struct {
+		name       string
+		have, want []string
+	}{{"classes", have.Classes, want.Classes}, {"full_classes", have.FullClasses, want.FullClasses}} {
+		without := func(a, b []string) string {
+			return strings.Join(slices.DeleteFunc(slices.Clone(a), func(c string) bool { return slices.Contains(b, c) }), ", ")
+		}
+		lack, more := without(head.want, head.have), without(head.have, head.want)
+		switch {
+		case slices.Equal(head.have, head.want):
+			continue
+		case lack == "" && more == "":
+			return head.name + " are in another order"
+		case more == "":
+			return fmt.Sprintf("%s lack %s", head.name, lack)
+		case lack == "":
+			return fmt.Sprintf("%s have %s besides", head.name, more)
+		}
+		return fmt.Sprintf("%s lack %s and have %s besides", head.name, lack, more)
+	}
+	return ""
 }
