@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/bundled"
 	"github.com/linnet-ml/linnet/model/train"
 	"github.com/linnet-ml/linnet/pipelines/internal/cli"
 	"github.com/linnet-ml/linnet/transforms"
@@ -99,8 +100,10 @@ func (o *options) list(ctx context.Context, i int, args []string, taken map[stri
 	if len(left) > 0 && o.verbosity > 0 {
 		warnf("%s: left out as %s too: %s", partFlags[i], [3]string{"--validation or --test name them", "--test names them"}[i], some(left))
 	}
-	if passed := set.Passed(); passed != "" && o.verbosity > 0 {
-		warnf("%s: %s", partFlags[i], passed)
+	for _, warning := range []string{set.Passed(), set.Predicted()} {
+		if warning != "" && o.verbosity > 0 {
+			warnf("%s: %s", partFlags[i], warning)
+		}
 	}
 	return uris, nil
 }
@@ -167,8 +170,8 @@ func (o *options) warnLabels(docs []train.Document, c *model.Config) {
 		}
 	}
 	slices.Sort(unseen)
-	if len(o.labelMap) > 0 && len(rest) > 0 {
-		warnf("--label_map does not name %s: %s", some(rest), map[bool]string{true: "they are left out", false: "they become " + c.OtherClass}[c.OtherClass == ""])
+	if len(o.labelMap) > 0 && !o.restNamed && len(rest) > 0 {
+		warnf("--label_map does not name %s: %s", some(rest), become(c))
 	}
 	if len(o.labelMap) > 0 && len(unseen) > 0 {
 		warnf("--label_map: no line of --input has the label %s", some(unseen))
@@ -176,6 +179,63 @@ func (o *options) warnLabels(docs []train.Document, c *model.Config) {
 	if len(empty) > 0 {
 		warnf("--input: no line is of class %s", some(empty))
 	}
+}
+
+// warnUnknown tells of labels that nobody has named, neither --label_map nor the
+// models there are, so that they become the class of the rest, and in a new full
+// set of those that have too few lines for a class.
+func (o *options) warnUnknown(parts [3][]train.Document, t *train.Options) {
+	if len(o.labelMap) > 0 { // warnLabels tells
+		return
+	}
+	c := t.Config
+	become := become(&c)
+	fresh := t.Init == nil
+	if fresh {
+		c.FullClasses = nil // of these very labels
+	}
+	known := bundled.Known(&c)
+	for i, docs := range parts {
+		lines, first := map[string]int{}, map[string]string{}
+		for _, d := range docs {
+			for _, l := range d.Labels {
+				if l == "" {
+					continue
+				}
+				if lines[l] == 0 {
+					first[l] = d.Name
+				}
+				lines[l]++
+			}
+		}
+		var few, unknown []string
+		for _, l := range slices.Sorted(maps.Keys(lines)) {
+			n := cli.Plural(int64(lines[l]), "line")
+			switch {
+			case slices.Contains(c.Classes, l):
+			case fresh && c.LabelSet == model.Full:
+				if i == 0 && lines[l] < train.MinLines {
+					few = append(few, fmt.Sprintf("%s (%s)", l, n))
+				}
+			case !slices.Contains(known, l):
+				unknown = append(unknown, fmt.Sprintf("%s (%s, such as in %s)", l, n, first[l]))
+			}
+		}
+		if len(few) > 0 {
+			warnf("%s: fewer than %d lines have the label %s: %s", partFlags[i], train.MinLines, some(few), become)
+		}
+		if len(unknown) > 0 {
+			warnf("%s: none of the known labels: %s: %s; correct what is misspelt, or name it in --label_map", partFlags[i], some(unknown), become)
+		}
+	}
+}
+
+// become says what becomes of lines whose label is no class.
+func become(c *model.Config) string {
+	if c.OtherClass == "" {
+		return "they are left out"
+	}
+	return "they become " + c.OtherClass
 }
 
 // some names the first few.

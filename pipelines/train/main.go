@@ -55,6 +55,7 @@ type options struct {
 	gpuMemory                         cli.Bytes
 	batchSize                         batchSize
 
+	restNamed bool                 // by --label_map, as *
 	documents []averaging.Document // of --input, as read
 }
 
@@ -110,8 +111,8 @@ func define(f *cli.Flags) *options {
 	f.StringVar(&c.ClassWeights, "class_weights", c.ClassWeights, "`none`, balanced, or Label=weight,… for the loss")
 	f.StringVar(&c.FocalLabels, "focal_labels", c.FocalLabels, "`labels` trained with focal loss, separated by commas")
 	f.Int64Var(&c.Seed, "seed", c.Seed, "`seed` of weights, order and dropout")
-	f.IntVar(&o.earlyStopping, "early_stopping", 0, "stop after so many `epochs` without a better macro-F1 on --validation; 0 for never")
-	f.StringVar(&o.keep, "keep", "best", "`best` keeps the epoch with the highest macro-F1 on --validation, last the last one")
+	f.IntVar(&o.earlyStopping, "early_stopping", 0, "stop after so many `epochs` without a better macro-F1 on --validation, or an equal one with a lower loss; 0 for never")
+	f.StringVar(&o.keep, "keep", "best", "`best` keeps the epoch with the highest macro-F1 on --validation, of equal ones that with the lowest loss; last the last one")
 	f.BoolVar(&o.resume, "resume", false, "go on from the checkpoint in --model_out, where there is one; all other flags as before")
 	f.IntVar(&o.checkpointSteps, "checkpoint_steps", 200, "`steps` from one checkpoint to the next, beside that of each epoch; 0 for these alone")
 	f.IntVar(&o.workers, "workers", 0, "`workers` that share each batch as a Beam pipeline a round, their weights averaged after it;\n0 trains in this process, or by one worker with a --runner given")
@@ -231,7 +232,7 @@ func (o *options) checkConfig() error {
 			return err
 		}
 		if other, ok := labels["*"]; ok {
-			c.OtherClass = other
+			c.OtherClass, o.restNamed = other, true
 			delete(labels, "*")
 		}
 		if len(labels) == 0 && c.LabelSet != model.Full {
@@ -268,10 +269,7 @@ func parseLabelMap(values []string) (map[string]string, error) {
 			if err != nil {
 				return nil, cli.Usagef("--label_map: %w", err)
 			}
-			if err = json.Unmarshal(data, &labels); err == nil && labels == nil {
-				err = errors.New("it is null")
-			}
-			if err != nil {
+			if err := addLabels(labels, data); err != nil {
 				return nil, cli.Usagef("--label_map: %s: %w; it must hold one object of \"Label\": \"Class\"", v, err)
 			}
 			continue
@@ -286,6 +284,26 @@ func parseLabelMap(values []string) (map[string]string, error) {
 		return nil, cli.Usagef("--label_map is empty; name Label=Class pairs, or leave it out")
 	}
 	return labels, nil
+}
+
+// addLabels adds the object of "Label": "Class" that a file holds to labels.
+func addLabels(labels map[string]string, file []byte) error {
+	var object map[string]any
+	err := json.Unmarshal(file, &object)
+	if _, other := errors.AsType[*json.UnmarshalTypeError](err); other || err == nil && object == nil {
+		return errors.New("it is no object")
+	}
+	if err != nil {
+		return err
+	}
+	for _, label := range slices.Sorted(maps.Keys(object)) {
+		class, ok := object[label].(string)
+		if !ok {
+			return fmt.Errorf("what %q stands for is no string", label)
+		}
+		labels[label] = class
+	}
+	return nil
 }
 
 // train reads the documents, trains and saves.
@@ -343,7 +361,9 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 	if o.verbosity > 0 {
 		warnDocuments(parts)
 		o.warnLabels(parts[0], &options.Config)
+		o.warnUnknown(parts, &options)
 		o.say(&options.Config)
+		sayReplaced(ctx, o.modelOut)
 	}
 	if o.workers > 0 {
 		if err := o.distribute(ctx, job, &options); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/train"
 	"github.com/linnet-ml/linnet/pipelines/internal/cli"
+	"github.com/linnet-ml/linnet/transforms/input"
 )
 
 // say prints the configuration as flags.
@@ -21,8 +22,24 @@ func (o *options) say(c *model.Config) {
 			fmt.Fprintf(&b, " --%s=%s", configFlags[i], value)
 		}
 	}
-	fmt.Fprintf(os.Stderr, "configuration:%s --label_set=%s --keep=%s --early_stopping=%d --workers=%d --device=%s --mixed_precision=%s --world_size=%d\n",
-		b.String(), c.LabelSet, o.keep, o.earlyStopping, o.workers, o.device, o.precision, o.worldSize)
+	fmt.Fprintf(&b, " --label_set=%s --keep=%s --early_stopping=%d --workers=%d --device=%s --mixed_precision=%s --world_size=%d",
+		c.LabelSet, o.keep, o.earlyStopping, o.workers, o.device, o.precision, o.worldSize)
+	for _, list := range []struct {
+		flag   string
+		values []string
+	}{{"input", o.input}, {"validation", o.validation}, {"test", o.test}, {"teachers", o.teachers}, {"label_map", input.Split(o.labelMap...)}} {
+		for i, v := range list.values {
+			sep := ","
+			if i == 0 {
+				sep = " --" + list.flag + "="
+			}
+			b.WriteString(sep + strings.ReplaceAll(v, ",", `\,`))
+		}
+	}
+	if o.initModel != "" {
+		fmt.Fprintf(&b, " --init_model=%s", o.initModel)
+	}
+	fmt.Fprintf(os.Stderr, "configuration:%s\n", b.String())
 	fmt.Fprintf(os.Stderr, "classes: %s; %s parameters\n", strings.Join(c.Classes, ", "), cli.Count(int64(c.NumParameters())))
 }
 
@@ -50,7 +67,7 @@ func (p *progress) show(s train.Progress) {
 	}
 	if s.EpochEnd {
 		if p.validated {
-			f1 = fmt.Sprintf(", dev macro-F1 %.4f", s.MacroF1)
+			f1 = fmt.Sprintf(", dev macro-F1 %.4f, dev loss %.4f", s.MacroF1, s.ValidationLoss)
 		}
 		if s.Skipped > 0 {
 			gpu += fmt.Sprintf(", %s skipped", cli.Plural(int64(s.Skipped), "step"))
@@ -81,8 +98,11 @@ func (o *options) summary(w *model.Weights, meta *model.Metadata) {
 	last := meta.Epochs[len(meta.Epochs)-1]
 	fmt.Printf("%s: %s parameters, hash %.12s, %s in %s, loss %.4f\n", o.modelOut,
 		cli.Count(int64(meta.Parameters)), w.Hash(), cli.Plural(int64(len(meta.Epochs)), "epoch"), time.Duration(meta.Seconds*float64(time.Second)).Round(time.Second), last.Loss)
-	fmt.Printf("%s parameters in all, %s of them trained; on %s, %s, world size %d", cli.Count(int64(meta.Parameters+len(w.LayoutMean)+len(w.LayoutInvStd))),
-		cli.Count(int64(meta.Parameters)), meta.Device, meta.Precision, meta.WorldSize)
+	fmt.Printf("%s parameters in all, %s of them trained; on %s, %s", cli.Count(int64(meta.Parameters+len(w.LayoutMean)+len(w.LayoutInvStd))),
+		cli.Count(int64(meta.Parameters)), meta.Device, meta.Precision)
+	if o.workers == 0 {
+		fmt.Printf(", world size %d", meta.WorldSize)
+	}
 	if meta.GPUMemory > 0 {
 		fmt.Printf("; GPU memory %s allocated, %s at most", humanize.IBytes(uint64(meta.GPUMemory)), humanize.IBytes(uint64(meta.GPUPeak)))
 	}

@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/pipelines/internal/curve"
@@ -28,6 +31,22 @@ func writable(ctx context.Context, to string) error {
 		return err
 	}
 	return st.Delete(ctx, to)
+}
+
+// sayReplaced tells of the model that the new one will replace, where there is one.
+func sayReplaced(ctx context.Context, to string) {
+	fsys, err := store.Sub(ctx, to)
+	if err != nil {
+		return
+	}
+	if _, err := fs.Stat(fsys, "config.json"); err != nil {
+		return
+	}
+	of := ""
+	if meta, err := model.LoadMetadata(fsys); err == nil {
+		of = " of " + meta.Time.Local().Format(time.DateTime)
+	}
+	fmt.Fprintf(os.Stderr, "the model%s in %s is replaced at the end\n", of, to)
 }
 
 // plotFile shows how the training went.
