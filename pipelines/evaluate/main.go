@@ -18,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -27,6 +28,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/jobopts"
 
 	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/bundled"
 	"github.com/linnet-ml/linnet/pipelines/internal/cli"
 	"github.com/linnet-ml/linnet/runners"
 	"github.com/linnet-ml/linnet/transforms"
@@ -158,6 +160,9 @@ func (o *options) evaluate(ctx context.Context) error {
 	}
 	score.LabelSet = cmp.Or(score.LabelSet, score.Config.LabelSet)
 	result.LabelSet = score.LabelSet
+	if score.LabelSet == score.Config.LabelSet { // a label of the other set is judged as itself
+		score.Known = bundled.Known(&score.Config)
+	}
 	if err := o.list(ctx, set); err != nil {
 		return err
 	}
@@ -235,6 +240,9 @@ func (o *options) list(ctx context.Context, set *input.Set) (err error) {
 		if passed := set.Passed(); err == nil && passed != "" && o.verbosity > 0 {
 			fmt.Fprintf(os.Stderr, "linnet: %s\n", passed)
 		}
+		if predicted := set.Predicted(); err == nil && predicted != "" && o.verbosity > 0 {
+			warnf("--input: %s", predicted)
+		}
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -249,6 +257,9 @@ func (o *options) list(ctx context.Context, set *input.Set) (err error) {
 func (o *options) tell(ctx context.Context, r *report, score *scoreFn, counters map[string]int64) error {
 	if r.Report.Lines == 0 && r.Rejected == 0 {
 		return fmt.Errorf("%s: no line has a label; name files with YEDDA annotation (*.txt.ann)", strings.Join(o.input, ", "))
+	}
+	if o.verbosity > 0 {
+		warnOdd(counters, &score.Config)
 	}
 	if r.Documents > 0 {
 		table(os.Stdout, r)
@@ -266,6 +277,49 @@ func (o *options) tell(ctx context.Context, r *report, score *scoreFn, counters 
 		return err
 	}
 	return &cli.Status{Code: o.status, Err: err}
+}
+
+// warnOdd tells of labels that no one has named, and of documents without any.
+func warnOdd(counters map[string]int64, c *model.Config) {
+	type odd struct {
+		n     int64
+		first string
+	}
+	labels := map[string]odd{}
+	for name, n := range counters {
+		if pair, ok := namesOf(oddPrefix, name); ok {
+			o := labels[pair[0]]
+			if o.n == 0 || pair[1] < o.first {
+				o.first = pair[1]
+			}
+			o.n += n
+			labels[pair[0]] = o
+		}
+	}
+	if bare, ok := labels[""]; ok {
+		warnf("--input: %s without a label, such as %s", cli.Plural(bare.n, "document"), bare.first)
+		delete(labels, "")
+	}
+	if len(labels) == 0 {
+		return
+	}
+	var unknown []string
+	for _, l := range slices.Sorted(maps.Keys(labels)) {
+		unknown = append(unknown, fmt.Sprintf("%s (%s, such as in %s)", l, cli.Plural(labels[l].n, "line"), labels[l].first))
+	}
+	const few = 3
+	if more := len(unknown) - few; more > 0 {
+		unknown = append(unknown[:few], fmt.Sprintf("%d more", more))
+	}
+	become := "they count as " + c.OtherClass
+	if c.OtherClass == "" {
+		become = "they are left out"
+	}
+	warnf("--input: none of the known labels: %s: %s; correct what is misspelt", strings.Join(unknown, ", "), become)
+}
+
+func warnf(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "linnet: warning: "+format+"\n", args...)
 }
 
 // pipeline judges every document of set.

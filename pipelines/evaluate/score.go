@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
@@ -24,6 +25,7 @@ type scoreFn struct {
 	LabelSet    string
 	Predictions transforms.Path
 	Parts       transforms.Path // folder of the parts; "" for none
+	Known       []string        // labels that are no news as the class of the rest; nil for all
 }
 
 func (f *scoreFn) ProcessElement(ctx context.Context, l transforms.Labelled) error {
@@ -48,8 +50,13 @@ func (f *scoreFn) ProcessElement(ctx context.Context, l transforms.Labelled) err
 // document's part where a report wants it.
 func (f *scoreFn) judge(ctx context.Context, j *judged) error {
 	j.gold = (&yedda.Document{Text: j.doc.Text, Spans: j.doc.Spans}).LineLabels(j.lines)
-	counts := map[[2]string]int64{}
+	counts, odd := map[[2]string]int64{}, map[string]int64{}
+	labelled := false
 	for i, g := range j.gold {
+		labelled = labelled || g != ""
+		if g != "" && f.Known != nil && !slices.Contains(f.Known, g) {
+			odd[g]++
+		}
 		j.gold[i], j.predicted[i] = f.class(g), f.given(j.predicted[i])
 		if j.gold[i] != "" {
 			counts[[2]string{j.gold[i], j.predicted[i]}]++
@@ -57,6 +64,13 @@ func (f *scoreFn) judge(ctx context.Context, j *judged) error {
 	}
 	for pair, n := range counts {
 		beam.NewCounter(transforms.Namespace, pairCounter(pair)).Inc(ctx, n)
+	}
+	if !labelled {
+		odd[""]++
+	}
+	for label, n := range odd {
+		first, _ := firstOdd.LoadOrStore([2]string{f.Run, label}, text(j.doc.Name))
+		beam.NewCounter(transforms.Namespace, nameCounter(oddPrefix, [2]string{label, first.(string)})).Inc(ctx, n)
 	}
 	beam.NewCounter(transforms.Namespace, "judged").Inc(ctx, 1)
 	if f.Parts == "" {
@@ -154,17 +168,31 @@ func firstReason(run string, counters map[string]int64) string {
 }
 
 // pairPrefix begins the name of a counter of lines by gold and predicted label,
-// and of no other.
-const pairPrefix = "lines: "
+// and of no other; oddPrefix that of a counter of lines by a label that is none of
+// Known, or of documents without a label by "", and by the name of the first
+// document of the process that has them.
+const (
+	pairPrefix = "lines: "
+	oddPrefix  = "unknown: "
+)
+
+// firstOdd has the first document that this process met, by run and label: a
+// counter for each document would be too many.
+var firstOdd sync.Map
 
 // pairCounter is "lines: gold/predicted", with the labels escaped as in a URL.
-func pairCounter(pair [2]string) string {
-	return pairPrefix + url.PathEscape(pair[0]) + "/" + url.PathEscape(pair[1])
+func pairCounter(pair [2]string) string { return nameCounter(pairPrefix, pair) }
+
+func nameCounter(prefix string, pair [2]string) string {
+	return prefix + url.PathEscape(pair[0]) + "/" + url.PathEscape(pair[1])
 }
 
 // pairOf is the pair of a counter, if it is one of pairCounter's.
-func pairOf(counter string) (pair [2]string, ok bool) {
-	name, ok := strings.CutPrefix(counter, pairPrefix)
+func pairOf(counter string) (pair [2]string, ok bool) { return namesOf(pairPrefix, counter) }
+
+// namesOf is the pair of a counter, if it is one of nameCounter's with that prefix.
+func namesOf(prefix, counter string) (pair [2]string, ok bool) {
+	name, ok := strings.CutPrefix(counter, prefix)
 	gold, predicted, slash := strings.Cut(name, "/")
 	g, errGold := url.PathUnescape(gold)
 	p, errPredicted := url.PathUnescape(predicted)
