@@ -312,7 +312,7 @@ func (p *part) write(ctx context.Context, folder string) error {
 const marker = "_run"
 
 func beginParts(ctx context.Context, folder string) error {
-	return store.Write(ctx, store.Join(folder, marker), nil)
+	return store.FolderError(store.Write(ctx, store.Join(folder, marker), nil))
 }
 
 // readers is the number of parts that are read at a time: on gs:// each waits.

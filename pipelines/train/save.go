@@ -25,7 +25,7 @@ func writable(ctx context.Context, to string) error {
 	_, there := os.Stat(to)
 	probe := store.Join(to, ".linnet")
 	if err := st.Write(ctx, probe, nil); err != nil {
-		return err
+		return store.FolderError(err)
 	}
 	if err := st.Delete(ctx, probe); err != nil || there == nil {
 		return err

@@ -42,7 +42,16 @@ func WriteError(uri string, err error) error {
 	switch {
 	case diskFull(err):
 		return fmt.Errorf("%w; free some space, or choose a folder on another disk, and run again", err)
-	case readOnly(err), errors.Is(err, ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.ENOTDIR):
+	case readOnly(err), errors.Is(err, ErrNotExist), errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w; %s", err, otherFolder)
+	}
+	return err
+}
+
+// FolderError is err, of the first write to a folder, with what to do where that
+// lies below a file.
+func FolderError(err error) error {
+	if errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("%w; %s", err, otherFolder)
 	}
 	return err
@@ -505,11 +514,8 @@ func (local) Lock(_ context.Context, uri string) (func() error, error) {
 		ok, err = lock.TryLock()
 		return err
 	})
-	if errors.Is(err, syscall.ENOTDIR) {
-		return nil, fmt.Errorf("%w; %s", localError(uri, err), otherFolder)
-	}
 	if err != nil {
-		return nil, WriteError(uri, err)
+		return nil, FolderError(WriteError(uri, err))
 	}
 	if !ok {
 		holder, _ := os.ReadFile(uri)

@@ -57,7 +57,7 @@ func TestLocalPermissions(t *testing.T) {
 	wantError(t, s.List(t.Context(), dir+"/closed/b.txt", nil), fs.ErrPermission)
 	wantError(t, s.List(t.Context(), dir+"/closed/x/*.txt", nil), fs.ErrPermission)
 	wantError(t, s.Write(t.Context(), dir+"/readonly/x/y.txt", nil), fs.ErrPermission, dir+"/readonly/x/y.txt: permission denied; choose a folder that can be written to")
-	wantError(t, s.Write(t.Context(), dir+"/secret.txt/x/y.txt", nil), syscall.ENOTDIR, dir+"/secret.txt/x/y.txt: not a directory; choose a folder that can be written to")
+	wantError(t, FolderError(s.Write(t.Context(), dir+"/secret.txt/x/y.txt", nil)), syscall.ENOTDIR, dir+"/secret.txt/x/y.txt: not a directory; choose a folder that can be written to")
 	_, err = s.Lock(t.Context(), dir+"/readonly/_lock")
 	wantError(t, err, fs.ErrPermission, dir+"/readonly/_lock: permission denied; choose a folder that can be written to")
 	wantError(t, s.Write(t.Context(), "/proc/x/y.txt", nil), ErrNotExist, "/proc/x/y.txt: no such file or directory; choose a folder that can be written to")
