@@ -38,6 +38,7 @@ const (
 	streamWeights = iota << 56
 	streamWindows
 	streamDropout
+	streamCrops
 )
 
 // Dropout beside that of x and the states, as shares of Config.Dropout: 0.3 of

@@ -36,7 +36,10 @@ type Options struct {
 	// above 0 is also the size of the windows in training, 80 otherwise.
 	Config model.Config
 
-	Train      []Document
+	Train []Document
+	// Crops are parts of Train as documents of their own, learnt from beside it:
+	// classes, Split and scores are those of Train alone.
+	Crops      []Document
 	Validation []Document // judged after each epoch; may be empty
 	Test       []Document // judged at the end; may be empty
 
@@ -149,16 +152,20 @@ func Run(ctx context.Context, o Options) (*model.Weights, *model.Metadata, error
 	if err := w.Validate(); err != nil {
 		return nil, nil, fmt.Errorf("train: training diverged, lower learning_rate: %w", err)
 	}
+	trained, err := newCorpus("training", o.Train, &t.config)
+	if err != nil {
+		return nil, nil, err
+	}
 	meta := t.metadata(&o)
 	meta.Split = model.Split{
 		Train: names(o.Train), Validation: names(o.Validation), Test: names(o.Test),
-		TrainLines: t.corpus.lines, ValidationLines: validation.lines, TestLines: test.lines,
+		TrainLines: trained.lines, ValidationLines: validation.lines, TestLines: test.lines,
 	}
 	began := time.Now()
 	for _, part := range []struct {
 		corpus *corpus
 		into   **model.Accuracy
-	}{{t.corpus, &meta.Training}, {validation, &meta.Validation}, {test, &meta.Test}} {
+	}{{trained, &meta.Training}, {validation, &meta.Validation}, {test, &meta.Test}} {
 		if len(part.corpus.docs) == 0 {
 			continue
 		}

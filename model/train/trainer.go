@@ -62,8 +62,9 @@ func newTrainer(o *Options) (*trainer, error) {
 	if shards <= 0 {
 		shards = defaultShards
 	}
+	docs := slices.Concat(o.Train, o.Crops)
 	t := &trainer{config: cfg, identity: identity{
-		Config: cfg, Train: digest(o.Train), Shards: min(shards, cfg.BatchSize),
+		Config: cfg, Train: digest(docs), Shards: min(shards, cfg.BatchSize),
 		Best: o.Best, EarlyStopping: o.EarlyStopping,
 	}}
 	if o.Precision != cuda.Float32 {
@@ -86,7 +87,7 @@ func newTrainer(o *Options) (*trainer, error) {
 	if err := t.engage(o); err != nil {
 		return nil, err
 	}
-	if err := t.prepare(o.Train, &machine); err != nil {
+	if err := t.prepare(docs, &machine); err != nil {
 		return nil, err
 	}
 	if o.Init != nil {

@@ -67,6 +67,21 @@ func (o *options) read(ctx context.Context) (parts [3][]train.Document, err erro
 	return parts, nil
 }
 
+// crop reads parts of the training documents as documents of their own.
+func (o *options) crop(ctx context.Context, t *train.Options) error {
+	for _, c := range train.Crops(t.Train, &t.Config, o.cropShare) {
+		where := o.documents[c.Document]
+		where.First, where.End = c.First, c.End
+		d, err := averaging.Read(ctx, where, t.Config.InputSize)
+		if err != nil {
+			return err
+		}
+		o.documents = append(o.documents, where)
+		t.Crops = append(t.Crops, d)
+	}
+	return nil
+}
+
 // list lists the documents of part i, less those that the parts behind it have
 // taken, and takes them.
 func (o *options) list(ctx context.Context, i int, args []string, taken map[string]bool) (uris []string, err error) {

@@ -49,6 +49,7 @@ type options struct {
 	earlyStopping, checkpointSteps    int
 	workers, roundSteps, cores, index int
 	resume                            bool
+	cropShare                         float64
 	verbosity                         int
 	precision                         string
 	worldSize                         int
@@ -111,6 +112,7 @@ func define(f *cli.Flags) *options {
 	f.StringVar(&c.ClassWeights, "class_weights", c.ClassWeights, "`none`, balanced, or Label=weight,… for the loss")
 	f.StringVar(&c.FocalLabels, "focal_labels", c.FocalLabels, "`labels` trained with focal loss, separated by commas")
 	f.Int64Var(&c.Seed, "seed", c.Seed, "`seed` of weights, order and dropout")
+	f.Float64Var(&o.cropShare, "crop_share", 0.1, "`share` of the lines that is learnt from once more in parts that are documents of their own,\nso that any class may stand first in one; 0 for none")
 	f.IntVar(&o.earlyStopping, "early_stopping", 0, "stop after so many `epochs` without a better macro-F1 on --validation, or an equal one with a lower loss; 0 for never")
 	f.StringVar(&o.keep, "keep", "best", "`best` keeps the epoch with the highest macro-F1 on --validation, of equal ones that with the lowest loss; last the last one")
 	f.BoolVar(&o.resume, "resume", false, "go on from the checkpoint in --model_out, where there is one; all other flags as before")
@@ -186,6 +188,8 @@ func (o *options) check(f *cli.Flags) error {
 		return cli.Usagef("no --input: name annotated files, folders or patterns")
 	case o.modelOut == "":
 		return cli.Usagef("no --model_out: name the folder that the model is written to")
+	case !(o.cropShare >= 0 && o.cropShare <= 1):
+		return cli.Usagef("--crop_share=%g: it must be from 0 to 1", o.cropShare)
 	case o.earlyStopping < 0:
 		return cli.Usagef("--early_stopping=%d: it must be 0 or more", o.earlyStopping)
 	case o.earlyStopping > 0 && len(o.validation) == 0:
@@ -346,6 +350,9 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 	if options.Config, err = train.Classes(parts[0], o.config, options.Init); err != nil {
 		return err
 	}
+	if err := o.crop(ctx, &options); err != nil {
+		return told(ctx, err)
+	}
 	at := checkpoint{path: store.Join(folder, checkpointFile)}
 	if options.Resume, err = at.find(ctx, o.resume, o.verbosity); err != nil {
 		return told(ctx, err)
@@ -403,7 +410,7 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 // distribute hands the rounds of the training t to workers.
 func (o *options) distribute(ctx context.Context, job *averaging.Job, t *train.Options) error {
 	job.InputSize = t.Config.InputSize
-	if err := job.Begin(ctx, o.documents, t.Train); err != nil {
+	if err := job.Begin(ctx, o.documents, slices.Concat(t.Train, t.Crops)); err != nil {
 		return err
 	}
 	t.Distributed, t.RoundSteps = o.workers, o.roundSteps

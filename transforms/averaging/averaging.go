@@ -51,10 +51,12 @@ type Job struct {
 	Verbosity int
 }
 
-// Document is one annotated document of the training.
+// Document is one annotated document of the training, or lines of it as one, from
+// First on and before End, where that is above 0.
 type Document struct {
-	URI  transforms.Path // where it is read
-	Name transforms.Path
+	URI        transforms.Path // where it is read
+	Name       transforms.Path
+	First, End int
 }
 
 // File names below Job.Folder.
@@ -254,7 +256,8 @@ func (j *Job) documents(ctx context.Context) ([]train.Document, error) {
 	return kept.docs, nil
 }
 
-// Read reads an annotated document and extracts its features.
+// Read reads an annotated document, or the lines of it that d says, and extracts
+// its features.
 func Read(ctx context.Context, d Document, inputSize int) (train.Document, error) {
 	uri := string(d.URI)
 	data, err := store.Read(ctx, uri, 0)
@@ -265,11 +268,19 @@ func Read(ctx context.Context, d Document, inputSize int) (train.Document, error
 	if err != nil {
 		return train.Document{}, fmt.Errorf("%s: %w", uri, err)
 	}
-	rows := yedda.Rows(parsed.Text)
+	text, rows := parsed.Text, yedda.Rows(parsed.Text)
+	labels := parsed.LineLabels(rows)
+	if d.End > 0 {
+		if d.First < 0 || d.First >= d.End || d.End > len(rows) {
+			return train.Document{}, fmt.Errorf("%s: it has %d lines, and not line %d; leave documents as they are while a training goes on", uri, len(rows), d.End)
+		}
+		text, labels = text[rows[d.First].Start:rows[d.End-1].End], labels[d.First:d.End]
+		rows = yedda.Rows(text)
+	}
 	return train.Document{
 		Name:     string(d.Name),
-		Features: feature.Extract(parsed.Text, rows, inputSize, runtime.GOMAXPROCS(0)),
-		Labels:   parsed.LineLabels(rows),
+		Features: feature.Extract(text, rows, inputSize, runtime.GOMAXPROCS(0)),
+		Labels:   labels,
 	}, nil
 }
 

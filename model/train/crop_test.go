@@ -1,0 +1,59 @@
+package train
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/linnet-ml/linnet/model"
+)
+
+// TestCrops checks where crops begin, how long they are and how many there are.
+func TestCrops(t *testing.T) {
+	c := model.DefaultConfig()
+	runs := func(names ...string) (labels []string) { // of 30 lines
+		for _, name := range names {
+			labels = append(labels, slices.Repeat([]string{name}, 30)...)
+		}
+		return labels
+	}
+	docs := []Document{
+		{Labels: runs("Misc-exposition", "Nomenclature", "Description", "Key", "", "Description", "Misc-exposition")},
+		{Labels: runs("Nomenclature", "Description", "Nomenclature")[:80]},
+		{Labels: runs("", "")},
+		{},
+	}
+	const lines, share = 7*30 + 80 + 60, 3
+	crops := Crops(docs, &c, share)
+	taken, first := 0, make([]int, len(c.Classes))
+	for i, crop := range crops {
+		labels := docs[crop.Document].Labels
+		n := crop.End - crop.First
+		if crop.First < 1 || crop.End > len(labels) || n > 79 || n < 20 && crop.End < len(labels) {
+			t.Fatalf("crop %+v of %d lines", crop, len(labels))
+		}
+		class := c.Class(labels[crop.First])
+		if class != i%len(c.Classes) || class == c.Class(labels[crop.First-1]) {
+			t.Fatalf("crop %d, %+v, begins with class %d behind class %d", i, crop, class, c.Class(labels[crop.First-1]))
+		}
+		first[class]++
+		taken += n
+	}
+	if taken < share*lines || taken-79 >= share*lines {
+		t.Errorf("%d lines, want %d and at most a crop more", taken, share*lines)
+	}
+	if !slices.Equal(crops, Crops(docs, &c, share)) {
+		t.Error("the same seed gives other crops")
+	}
+	c.Seed++
+	if slices.Equal(crops, Crops(docs, &c, share)) {
+		t.Error("another seed gives the same crops")
+	}
+	for name, docs := range map[string][]Document{"no change": {{Labels: runs("Key")}, {Labels: runs("")}}, "no document": nil} {
+		if got := Crops(docs, &c, share); got != nil {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if got := Crops(docs, &c, 0); len(got) != 0 {
+		t.Errorf("a share of 0: %v", got)
+	}
+}
