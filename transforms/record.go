@@ -173,13 +173,9 @@ func (o *Options) isDone(ctx context.Context, name, hash string) (bool, error) {
 	return true, o.accept(ctx, st, name)
 }
 
-// standing says why the outputs of l must not be written over: somebody has edited
-// one of them, or they are another document's, which is still there. Why is nil
-// where they may be, as with Options.Force.
-func (o *Options) standing(ctx context.Context, st store.Store, l *Labelled) (why, err error) {
-	if o.Force {
-		return nil, nil
-	}
+// standing rejects l where its outputs must not be written over: somebody has
+// edited one of them, or they are another document's, which is still there.
+func (o *Options) standing(ctx context.Context, st store.Store, l *Labelled) (*Rejection, error) {
 	name := string(l.Name)
 	data, err := st.Read(ctx, o.donePath(name), recordLimit)
 	if noRecord(err) {
@@ -194,11 +190,12 @@ func (o *Options) standing(ctx context.Context, st store.Store, l *Labelled) (wh
 	}
 	if strings.TrimSuffix(r.Input, ".ann") != strings.TrimSuffix(string(l.URI), ".ann") && r.InputSHA256 != hex.EncodeToString(l.SHA256[:]) {
 		if there, err := exists(ctx, r.Input); there && err == nil {
-			return fmt.Errorf("its outputs would take the place of those of %s; choose another --output, or give both in one --input", r.Input), nil
+			return l.reject("write", fmt.Errorf("its outputs would take the place of those of %s; choose another --output, or give both in one --input", r.Input)), nil
 		}
 	}
-	for i, out := range r.Outputs {
-		if i >= len(r.CRC32C) || !slices.Contains(o.outputs(name), out) {
+	for _, out := range o.outputs(name) {
+		i := slices.Index(r.Outputs, string([]rune(out))) // as JSON has what is no UTF-8
+		if i < 0 || i >= len(r.CRC32C) {
 			continue
 		}
 		data, err := st.Read(ctx, store.Join(string(o.Output), out), 0)
@@ -207,7 +204,7 @@ func (o *Options) standing(ctx context.Context, st store.Store, l *Labelled) (wh
 		case err != nil:
 			return nil, err
 		case len(data) > 0 && crc32.Checksum(data, castagnoli) != r.CRC32C[i]:
-			return fmt.Errorf("%s was edited since it was written; move it to a folder of its own, or take --force to lose the edits", out), nil
+			return l.reject("write", fmt.Errorf("%s was edited since it was written; move it to a folder of its own, or take --force to lose the edits", out)), nil
 		}
 	}
 	return nil, nil

@@ -143,13 +143,9 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 		}
 		return nil, err
 	}
-	if o.Again {
-		why, err := o.standing(ctx, st, &l)
-		if err != nil {
-			return nil, nil, err
-		}
-		if why != nil {
-			return nil, l.reject("write", why), nil
+	if o.Again && !o.Force {
+		if r, err := o.standing(ctx, st, &l); r != nil || err != nil {
+			return nil, r, err
 		}
 	}
 	var sums []uint32 // of the outputs

@@ -625,3 +625,25 @@ func TestStanding(t *testing.T) {
 		})
 	}
 }
+
+// TestStandingBytes has a name that JSON cannot hold.
+func TestStandingBytes(t *testing.T) {
+	const name = "a\xff.txt"
+	out := t.TempDir()
+	w := &writeFn{Options: Options{Output: Path(out), Again: true}}
+	if err := w.Setup(); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"", "was edited"} {
+		_, r, err := w.write(t.Context(), labelledOf(name, "x", "Key"))
+		if err != nil {
+			t.Skipf("this disk holds no such name: %v", err)
+		}
+		if (r == nil) != (want == "") || r != nil && !strings.Contains(r.Reason, want) {
+			t.Fatalf("rejected: %+v, want %q", r, want)
+		}
+		if err := os.WriteFile(filepath.Join(out, name+".ann"), []byte("edited"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

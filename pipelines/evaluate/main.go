@@ -241,7 +241,7 @@ func (o *options) list(ctx context.Context, set *input.Set) (err error) {
 			fmt.Fprintf(os.Stderr, "linnet: %s\n", passed)
 		}
 		if predicted := set.Predicted(); err == nil && predicted != "" && o.verbosity > 0 {
-			warnf("--input: %s", predicted)
+			cli.Warnf("--input: %s", predicted)
 		}
 	}
 	switch {
@@ -297,7 +297,7 @@ func warnOdd(counters map[string]int64, c *model.Config) {
 		}
 	}
 	if bare, ok := labels[""]; ok {
-		warnf("--input: %s without a label, such as %s", cli.Plural(bare.n, "document"), bare.first)
+		cli.Warnf("--input: %s without a label, such as %s", cli.Plural(bare.n, "document"), bare.first)
 		delete(labels, "")
 	}
 	if len(labels) == 0 {
@@ -307,19 +307,11 @@ func warnOdd(counters map[string]int64, c *model.Config) {
 	for _, l := range slices.Sorted(maps.Keys(labels)) {
 		unknown = append(unknown, fmt.Sprintf("%s (%s, such as in %s)", l, cli.Plural(labels[l].n, "line"), labels[l].first))
 	}
-	const few = 3
-	if more := len(unknown) - few; more > 0 {
-		unknown = append(unknown[:few], fmt.Sprintf("%d more", more))
-	}
 	become := "they count as " + c.OtherClass
 	if c.OtherClass == "" {
 		become = "they are left out"
 	}
-	warnf("--input: none of the known labels: %s: %s; correct what is misspelt", strings.Join(unknown, ", "), become)
-}
-
-func warnf(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "linnet: warning: "+format+"\n", args...)
+	cli.Warnf("--input: none of the known labels: %s: %s; correct what is misspelt", cli.Some(unknown), become)
 }
 
 // pipeline judges every document of set.

@@ -34,7 +34,7 @@ func (c *checkpoint) find(ctx context.Context, resume bool, verbosity int) (*tra
 	}
 	if !resume {
 		if _, err := st.Stat(ctx, c.path); err == nil && verbosity > 0 {
-			warnf("%s is of an earlier training, which --resume would go on with; this one begins anew", c.path)
+			cli.Warnf("%s is of an earlier training, which --resume would go on with; this one begins anew", c.path)
 		}
 		return nil, nil
 	}

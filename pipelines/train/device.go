@@ -128,7 +128,7 @@ func (o *options) largest(t *train.Options) error {
 		steps := (epoch + n - 1) / n
 		fmt.Fprintf(os.Stderr, "--batch_size=auto: room for %s; an epoch is %s\n", cli.Plural(int64(n), "window"), cli.Plural(int64(steps), "step"))
 		if steps < 20 {
-			warnf("--batch_size=%d leaves few steps to learn in; raise --epochs or name a smaller one", n)
+			cli.Warnf("--batch_size=%d leaves few steps to learn in; raise --epochs or name a smaller one", n)
 		}
 	}
 	return nil

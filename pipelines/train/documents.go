@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/bundled"
@@ -31,6 +30,7 @@ func (o *options) read(ctx context.Context) (parts [3][]train.Document, err erro
 	if err != nil {
 		return parts, cli.Usagef("%w", err)
 	}
+	o.reader.InputSize = o.config.InputSize
 	taken := map[string]bool{} // by validation and test
 	for i := len(parts) - 1; i >= 0; i-- {
 		if len(args[i]) == 0 {
@@ -43,7 +43,7 @@ func (o *options) read(ctx context.Context) (parts [3][]train.Document, err erro
 		labelled := 0
 		for _, uri := range uris {
 			where := averaging.Document{URI: transforms.Path(uri), Name: transforms.Path(all.Name(uri))}
-			d, err := averaging.Read(ctx, where, o.config.InputSize)
+			d, err := o.reader.Read(ctx, where)
 			if err != nil {
 				return parts, err
 			}
@@ -58,7 +58,7 @@ func (o *options) read(ctx context.Context) (parts [3][]train.Document, err erro
 			parts[i] = append(parts[i], d)
 		}
 		if labelled == 0 {
-			return parts, fmt.Errorf("%s has no annotated line in %s; name files with YEDDA annotation (*.txt.ann)", partFlags[i], some(uris))
+			return parts, fmt.Errorf("%s has no annotated line in %s; name files with YEDDA annotation (*.txt.ann)", partFlags[i], cli.Some(uris))
 		}
 		if o.verbosity > 0 {
 			fmt.Fprintf(os.Stderr, "%s: %s, %s with a label\n", partFlags[i], cli.Plural(int64(len(uris)), "document"), cli.Plural(int64(labelled), "line"))
@@ -72,13 +72,14 @@ func (o *options) crop(ctx context.Context, t *train.Options) error {
 	for _, c := range train.Crops(t.Train, &t.Config, o.cropShare) {
 		where := o.documents[c.Document]
 		where.First, where.End = c.First, c.End
-		d, err := averaging.Read(ctx, where, t.Config.InputSize)
+		d, err := o.reader.Read(ctx, where)
 		if err != nil {
 			return err
 		}
 		o.documents = append(o.documents, where)
 		t.Crops = append(t.Crops, d)
 	}
+	o.reader = averaging.Reader{} // texts are needed no more
 	return nil
 }
 
@@ -113,11 +114,11 @@ func (o *options) list(ctx context.Context, i int, args []string, taken map[stri
 		return nil, cli.Usagef("%s: all that it names is in %s too, so nothing is left; name other documents", partFlags[i], [3]string{"--validation or --test", "--test"}[i])
 	}
 	if len(left) > 0 && o.verbosity > 0 {
-		warnf("%s: left out as %s too: %s", partFlags[i], [3]string{"--validation or --test name them", "--test names them"}[i], some(left))
+		cli.Warnf("%s: left out as %s too: %s", partFlags[i], [3]string{"--validation or --test name them", "--test names them"}[i], cli.Some(left))
 	}
 	for _, warning := range []string{set.Passed(), set.Predicted()} {
 		if warning != "" && o.verbosity > 0 {
-			warnf("%s: %s", partFlags[i], warning)
+			cli.Warnf("%s: %s", partFlags[i], warning)
 		}
 	}
 	return uris, nil
@@ -142,12 +143,12 @@ func warnDocuments(parts [3][]train.Document) {
 			}
 		}
 		if len(bare) > 0 {
-			warnf("%s: no line has a label in %s", partFlags[i], some(bare))
+			cli.Warnf("%s: no line has a label in %s", partFlags[i], cli.Some(bare))
 		}
 		if len(twice) > 0 && i == 0 {
-			warnf("--input: the same text twice, such as in YEDDA and in brat: %s", some(twice))
+			cli.Warnf("--input: the same text twice, such as in YEDDA and in brat: %s", cli.Some(twice))
 		} else if len(twice) > 0 {
-			warnf("%s: the same text is trained on in --input: %s", partFlags[i], some(twice))
+			cli.Warnf("%s: the same text is trained on in --input: %s", partFlags[i], cli.Some(twice))
 		}
 	}
 }
@@ -186,13 +187,13 @@ func (o *options) warnLabels(docs []train.Document, c *model.Config) {
 	}
 	slices.Sort(unseen)
 	if len(o.labelMap) > 0 && !o.restNamed && len(rest) > 0 {
-		warnf("--label_map does not name %s: %s", some(rest), become(c))
+		cli.Warnf("--label_map does not name %s: %s", cli.Some(rest), become(c))
 	}
 	if len(o.labelMap) > 0 && len(unseen) > 0 {
-		warnf("--label_map: no line of --input has the label %s", some(unseen))
+		cli.Warnf("--label_map: no line of --input has the label %s", cli.Some(unseen))
 	}
 	if len(empty) > 0 {
-		warnf("--input: no line is of class %s", some(empty))
+		cli.Warnf("--input: no line is of class %s", cli.Some(empty))
 	}
 }
 
@@ -237,10 +238,10 @@ func (o *options) warnUnknown(parts [3][]train.Document, t *train.Options) {
 			}
 		}
 		if len(few) > 0 {
-			warnf("%s: fewer than %d lines have the label %s: %s", partFlags[i], train.MinLines, some(few), become)
+			cli.Warnf("%s: fewer than %d lines have the label %s: %s", partFlags[i], train.MinLines, cli.Some(few), become)
 		}
 		if len(unknown) > 0 {
-			warnf("%s: none of the known labels: %s: %s; correct what is misspelt, or name it in --label_map", partFlags[i], some(unknown), become)
+			cli.Warnf("%s: none of the known labels: %s: %s; correct what is misspelt, or name it in --label_map", partFlags[i], cli.Some(unknown), become)
 		}
 	}
 }
@@ -251,17 +252,4 @@ func become(c *model.Config) string {
 		return "they are left out"
 	}
 	return "they become " + c.OtherClass
-}
-
-// some names the first few.
-func some(names []string) string {
-	const few = 3
-	if len(names) <= few {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
-}
-
-func warnf(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "linnet: warning: "+format+"\n", args...)
 }

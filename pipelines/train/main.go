@@ -58,6 +58,7 @@ type options struct {
 
 	restNamed bool                 // by --label_map, as *
 	documents []averaging.Document // of --input, as read
+	reader    averaging.Reader
 }
 
 // configFlags are the fields of model.Config that are flags, by the same name.

@@ -244,8 +244,9 @@ func (j *Job) documents(ctx context.Context) ([]train.Document, error) {
 		}
 		kept.docs = nil
 		var docs []train.Document
+		reader := Reader{InputSize: j.InputSize}
 		for _, d := range list {
-			doc, err := Read(ctx, d, j.InputSize)
+			doc, err := reader.Read(ctx, d)
 			if err != nil {
 				return nil, err
 			}
@@ -256,20 +257,40 @@ func (j *Job) documents(ctx context.Context) ([]train.Document, error) {
 	return kept.docs, nil
 }
 
-// Read reads an annotated document, or the lines of it that d says, and extracts
-// its features.
-func Read(ctx context.Context, d Document, inputSize int) (train.Document, error) {
+// Reader reads annotated documents and extracts their features. It keeps their
+// texts, for one may come again, in parts.
+type Reader struct {
+	InputSize int
+	parsed    map[transforms.Path]annotated
+}
+
+type annotated struct {
+	text   []byte
+	rows   []yedda.Line
+	labels []string // of rows
+}
+
+// Read reads a document, or the lines of it that d says.
+func (r *Reader) Read(ctx context.Context, d Document) (train.Document, error) {
 	uri := string(d.URI)
-	data, err := store.Read(ctx, uri, 0)
-	if err != nil {
-		return train.Document{}, err
+	whole, ok := r.parsed[d.URI]
+	if !ok {
+		data, err := store.Read(ctx, uri, 0)
+		if err != nil {
+			return train.Document{}, err
+		}
+		parsed, _, err := input.Parse(ctx, uri, data, true, 0)
+		if err != nil {
+			return train.Document{}, fmt.Errorf("%s: %w", uri, err)
+		}
+		rows := yedda.Rows(parsed.Text)
+		whole = annotated{parsed.Text, rows, parsed.LineLabels(rows)}
+		if r.parsed == nil {
+			r.parsed = map[transforms.Path]annotated{}
+		}
+		r.parsed[d.URI] = whole
 	}
-	parsed, _, err := input.Parse(ctx, uri, data, true, 0)
-	if err != nil {
-		return train.Document{}, fmt.Errorf("%s: %w", uri, err)
-	}
-	text, rows := parsed.Text, yedda.Rows(parsed.Text)
-	labels := parsed.LineLabels(rows)
+	text, rows, labels := whole.text, whole.rows, whole.labels
 	if d.End > 0 {
 		if d.First < 0 || d.First >= d.End || d.End > len(rows) {
 			return train.Document{}, fmt.Errorf("%s: it has %d lines, and not line %d; leave documents as they are while a training goes on", uri, len(rows), d.End)
@@ -279,7 +300,7 @@ func Read(ctx context.Context, d Document, inputSize int) (train.Document, error
 	}
 	return train.Document{
 		Name:     string(d.Name),
-		Features: feature.Extract(text, rows, inputSize, runtime.GOMAXPROCS(0)),
+		Features: feature.Extract(text, rows, r.InputSize, runtime.GOMAXPROCS(0)),
 		Labels:   labels,
 	}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,7 +37,7 @@ func corpus(t *testing.T) (list []Document, docs []train.Document) {
 			t.Fatal(err)
 		}
 		d := Document{URI: transforms.Path(path), Name: transforms.Path(fmt.Sprintf("%d.txt", i))}
-		doc, err := Read(t.Context(), d, 256)
+		doc, err := (&Reader{InputSize: 256}).Read(t.Context(), d)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,4 +180,24 @@ func glob(dir, pattern string) []string {
 		panic(err)
 	}
 	return files
+}
+
+// TestReadPart reads lines of a document as one of their own.
+func TestReadPart(t *testing.T) {
+	list, docs := corpus(t)
+	r := Reader{InputSize: 256}
+	for _, c := range []struct {
+		first, end int
+		ok         bool
+	}{{3, 9, true}, {0, 1, true}, {40, 48, true}, {40, 49, false}, {9, 3, false}, {-1, 2, false}} {
+		d := list[1]
+		d.First, d.End = c.first, c.end
+		got, err := r.Read(t.Context(), d)
+		if (err == nil) != c.ok {
+			t.Fatalf("lines %d to %d: error %v", c.first, c.end, err)
+		}
+		if c.ok && (!slices.Equal(got.Labels, docs[1].Labels[c.first:c.end]) || got.Features.NumLines() != c.end-c.first) {
+			t.Errorf("lines %d to %d: labels %v of %d lines", c.first, c.end, got.Labels, got.Features.NumLines())
+		}
+	}
 }

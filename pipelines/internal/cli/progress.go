@@ -16,6 +16,20 @@ import (
 // Count writes n with commas between the thousands.
 func Count(n int64) string { return humanize.Comma(n) }
 
+// Warnf prints a warning.
+func Warnf(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "linnet: warning: "+format+"\n", args...)
+}
+
+// Some names the first few of names.
+func Some(names []string) string {
+	const few = 3
+	if len(names) <= few {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+}
+
 // Plural is n of what: "1 document", "2,000 documents".
 func Plural(n int64, what string) string {
 	if n == 1 {
