@@ -2,6 +2,7 @@ package transforms
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -356,6 +357,65 @@ func HasRecords(ctx context.Context, output, folder string) (bool, error) {
 	return false, err
 }
 
+// ErrForeign says that an output folder holds what no run wrote.
+var ErrForeign = errors.New("no run of predict wrote it")
+
+// Begin makes the output folder one of predict's, by a manifest. Where it was none
+// yet and has a file in the place of an output of set, it changes nothing and
+// fails with ErrForeign, unless Options.Force: that file may be somebody's own
+// annotation.
+func (o *Options) Begin(ctx context.Context, set *input.Set) error {
+	manifest := store.Join(string(o.Output), ManifestFile)
+	if begun, err := exists(ctx, manifest); begun || err != nil && !noRecord(err) {
+		return err
+	}
+	foreign := !o.Force
+	for _, folder := range []string{DoneFolder, RejectedFolder} { // of a run that never came to its manifest
+		found, err := HasRecords(ctx, string(o.Output), folder)
+		if err != nil {
+			return err
+		}
+		foreign = foreign && !found
+	}
+	st, err := o.outputStore(ctx)
+	if err != nil {
+		return err
+	}
+	if foreign {
+		if err := o.foreign(ctx, st, set); err != nil {
+			return err
+		}
+	}
+	return st.Write(ctx, manifest, nil)
+}
+
+// foreign fails with ErrForeign where there is a file in the place of an output of
+// set.
+func (o *Options) foreign(ctx context.Context, st store.Store, set *input.Set) error {
+	found := errors.New("found")
+	err := st.List(ctx, string(o.Output)+"/", func(obj store.Object) error {
+		if reserved(input.Name(string(o.Output), obj.Path)) {
+			return nil
+		}
+		return found
+	})
+	if err == nil || errors.Is(err, store.ErrNotExist) {
+		return nil // as almost always, and no document needs to be asked for
+	}
+	if !errors.Is(err, found) {
+		return err
+	}
+	return set.WalkOn(ctx, func(f input.File) error {
+		for _, out := range o.outputs(set.Name(f.URI)) {
+			path := store.Join(string(o.Output), out)
+			if there, err := exists(ctx, path); there || err != nil {
+				return cmp.Or(err, fmt.Errorf("%s is there already, and %w; choose another --output, or take --force to write over it", path, ErrForeign))
+			}
+		}
+		return nil
+	}, func(error) {})
+}
+
 // errEmpty says that there was nothing to write.
 var errEmpty = errors.New("empty")
 
@@ -403,6 +463,8 @@ func (o *Options) gather(ctx context.Context, folder, file string, index *index)
 		return err
 	})
 	switch {
+	case errors.Is(err, errEmpty) && index != nil: // it says that a run began here
+		return st.Write(ctx, path, nil)
 	case errors.Is(err, errEmpty):
 		return st.Delete(ctx, path)
 	case err != nil:

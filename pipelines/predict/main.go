@@ -259,6 +259,11 @@ func (o *options) label(ctx context.Context) (err error) {
 			fmt.Fprintf(os.Stderr, "linnet: %v; the lock stays, and is free in 5 minutes\n", kept)
 		}
 	}()
+	if err := opts.Begin(ctx, set); errors.Is(err, transforms.ErrForeign) {
+		return cli.Usagef("%w", err)
+	} else if err != nil {
+		return err
+	}
 	if opts.Again, err = transforms.HasRecords(ctx, output, transforms.DoneFolder); err != nil {
 		return err
 	}
