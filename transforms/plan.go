@@ -14,7 +14,7 @@ import (
 // Planned is what a run would do.
 type Planned struct {
 	Done      int64 // documents
-	Rejected  int64 // documents that cannot be read
+	Rejected  int64 // documents that cannot be read, or not written over
 	Documents int64 // to label
 	Lines     int64 // of these
 	Time      time.Duration
@@ -26,6 +26,14 @@ type Planned struct {
 // of this machine. It writes nothing.
 func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration) (*Planned, error) {
 	m, err := LoadModel(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	st, err := opts.outputStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	again, err := HasRecords(ctx, string(opts.Output), DoneFolder)
 	if err != nil {
 		return nil, err
 	}
@@ -54,6 +62,13 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 		if e := opts.misplaced(string(d.Name)); e != nil && opts.Output != "" {
 			reject(mtime.ZeroTimestamp, *d.reject("write", e))
 			return
+		}
+		if again && !opts.Force && err == nil {
+			var r *Rejection
+			if r, err = opts.standing(ctx, st, d); r != nil {
+				reject(mtime.ZeroTimestamp, *r)
+				return
+			}
 		}
 		plan.Documents++
 		plan.Lines += int64(len(d.Rows))

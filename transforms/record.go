@@ -174,10 +174,10 @@ func (o *Options) isDone(ctx context.Context, name, hash string) (bool, error) {
 	return true, o.accept(ctx, st, name)
 }
 
-// standing rejects l where its outputs must not be written over: somebody has
+// standing rejects d where its outputs must not be written over: somebody has
 // edited one of them, or they are another document's, which is still there.
-func (o *Options) standing(ctx context.Context, st store.Store, l *Labelled) (*Rejection, error) {
-	name := string(l.Name)
+func (o *Options) standing(ctx context.Context, st store.Store, d *Document) (*Rejection, error) {
+	name := string(d.Name)
 	data, err := st.Read(ctx, o.donePath(name), recordLimit)
 	if noRecord(err) {
 		return nil, nil
@@ -189,9 +189,9 @@ func (o *Options) standing(ctx context.Context, st store.Store, l *Labelled) (*R
 	if json.Unmarshal(data, &r) != nil {
 		return nil, nil
 	}
-	if strings.TrimSuffix(r.Input, ".ann") != strings.TrimSuffix(string(l.URI), ".ann") && r.InputSHA256 != hex.EncodeToString(l.SHA256[:]) {
+	if strings.TrimSuffix(r.Input, ".ann") != strings.TrimSuffix(string(d.URI), ".ann") && r.InputSHA256 != hex.EncodeToString(d.SHA256[:]) {
 		if there, err := exists(ctx, r.Input); there && err == nil {
-			return l.reject("write", fmt.Errorf("its outputs would take the place of those of %s; choose another --output, or give both in one --input", r.Input)), nil
+			return d.reject("write", fmt.Errorf("its outputs would take the place of those of %s; choose another --output, or give both in one --input", r.Input)), nil
 		}
 	}
 	for _, out := range o.outputs(name) {
@@ -205,7 +205,7 @@ func (o *Options) standing(ctx context.Context, st store.Store, l *Labelled) (*R
 		case err != nil:
 			return nil, err
 		case len(data) > 0 && crc32.Checksum(data, castagnoli) != r.CRC32C[i]:
-			return l.reject("write", fmt.Errorf("%s was edited since it was written; move it to a folder of its own, or take --force to lose the edits", out)), nil
+			return d.reject("write", fmt.Errorf("%s was edited since it was written; move it to a folder of its own, or take --force to lose the edits", out)), nil
 		}
 	}
 	return nil, nil

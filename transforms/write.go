@@ -144,7 +144,7 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 		return nil, err
 	}
 	if o.Again && !o.Force {
-		if r, err := o.standing(ctx, st, &l); r != nil || err != nil {
+		if r, err := o.standing(ctx, st, &l.Document); r != nil || err != nil {
 			return nil, r, err
 		}
 	}
