@@ -255,8 +255,16 @@ func (o *options) list(ctx context.Context, set *input.Set) (err error) {
 
 // tell prints the table, writes the report and judges the end of the run.
 func (o *options) tell(ctx context.Context, r *report, score *scoreFn, counters map[string]int64) error {
-	if r.Report.Lines == 0 && r.Rejected == 0 {
-		return fmt.Errorf("%s: no line has a label; name files with YEDDA annotation (*.txt.ann)", strings.Join(o.input, ", "))
+	var rejected error
+	if r.Rejected > 0 {
+		rejected = fmt.Errorf("%s could not be judged, such as %s", cli.Plural(r.Rejected, "document"), firstReason(score.Run, counters))
+	}
+	if r.Report.Lines == 0 && (r.Documents > 0 || rejected == nil) {
+		err := fmt.Errorf("%s: no line has a label; name files with YEDDA annotation (*.txt.ann)", strings.Join(o.input, ", "))
+		if rejected != nil {
+			err = fmt.Errorf("%w; %w", err, rejected)
+		}
+		return err
 	}
 	if o.verbosity > 0 {
 		warnOdd(counters, &score.Config)
@@ -269,14 +277,10 @@ func (o *options) tell(ctx context.Context, r *report, score *scoreFn, counters 
 			return err
 		}
 	}
-	if r.Rejected == 0 {
-		return nil
+	if rejected == nil || r.Documents == 0 {
+		return rejected
 	}
-	err := fmt.Errorf("%s could not be judged, such as %s", cli.Plural(r.Rejected, "document"), firstReason(score.Run, counters))
-	if r.Documents == 0 {
-		return err
-	}
-	return &cli.Status{Code: o.status, Err: err}
+	return &cli.Status{Code: o.status, Err: rejected}
 }
 
 // warnOdd tells of labels that no one has named, and of documents without any.
