@@ -19,7 +19,8 @@ import (
 // text is that of X.txt. At is where the text stands. An X.ann is read up to
 // limit bytes, 0 for no limit. Without annotated brat standoff is an error, and
 // so are UTF-16 and UTF-32, for text and markup would be mistaken for other bytes,
-// and, by their first bytes, files that are known to be no text.
+// lines that end in CR alone, for all of them would be one, and, by their first
+// bytes, files that are known to be no text.
 func Parse(ctx context.Context, uri string, data []byte, annotated bool, limit int64) (d *yedda.Document, at string, err error) {
 	if encoding := wide(data); encoding != "" {
 		return nil, uri, fmt.Errorf("%s, which is not read; convert it with: iconv -f %[1]s -t UTF-8", encoding)
@@ -28,6 +29,9 @@ func Parse(ctx context.Context, uri string, data []byte, annotated bool, limit i
 		if bytes.HasPrefix(data, []byte(b.begin)) {
 			return nil, uri, errors.New(b.reason)
 		}
+	}
+	if bytes.IndexByte(data, '\n') < 0 && bytes.Count(data, []byte("\r")) > 1 {
+		return nil, uri, errors.New("lines that end in CR alone, which are not read; convert them with: mac2unix")
 	}
 	stem, text := strings.CutSuffix(uri, ".txt")
 	switch {

@@ -39,6 +39,10 @@ func TestParse(t *testing.T) {
 		"pk.txt":          "PK 3, see %PDF-\n",
 		"zeros.txt":       "A\x00\x00\x00\x00\x00\x00\x00",
 		"latin1.txt":      "\xff\xfe\xe9",
+		"cr.txt":          "Agaricus\rPileus\r",
+		"cr.txt.ann":      "[@Agaricus\rPileus\r#N*]",
+		"crlf.txt":        "Agaricus\rPileus\r\n",
+		"line.txt":        "Agaricus\r",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -67,6 +71,10 @@ func TestParse(t *testing.T) {
 		{"pdf.txt", "PDF, which is not read; make text of it with: pdftotext -layout", ""},
 		{"gzip.txt.ann", "gzip, which is not read; unpack it with: gunzip", ""},
 		{"zip.txt", "a zip archive or a document such as .docx, which is not read; ", ""},
+		{"cr.txt", "lines that end in CR alone, which are not read; convert them with: mac2unix", ""},
+		{"cr.txt.ann", "lines that end in CR alone", ""},
+		{"crlf.txt", "crlf.txt []", ""},
+		{"line.txt", "line.txt []", ""},
 		{"doc.txt", "an old Office document such as .doc, which is not read; save it as plain text", ""},
 		{"pk.txt", "pk.txt []", ""},
 		{"zeros.txt", "zeros.txt []", ""},
