@@ -335,6 +335,9 @@ func (o *options) loadModel(ctx context.Context, opts *transforms.Options) (*tra
 	if err != nil {
 		return nil, err
 	}
+	if _, classes, err := m.Config.Head(o.labelSet); err == nil && slices.Contains(o.formats, "treatments") && !slices.Contains(classes, model.Nomenclature) {
+		return nil, cli.Usagef("--format=treatments: this model has no label Nomenclature but %s; leave treatments out", strings.Join(classes, ", "))
+	}
 	if m.Reason != "" && o.verbosity > 0 {
 		fmt.Fprintf(os.Stderr, "linnet: %s\n", m.Reason)
 	}

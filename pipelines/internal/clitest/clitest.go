@@ -32,7 +32,7 @@ type Command = func(ts *testscript.TestScript, neg bool, args []string)
 //	status 2 predict --format=pdf    runs it and wants that exit status
 //	job FILE                         writes the job that --dry_run printed to FILE,
 //	                                 less what changes from run to run
-//	onehead FOLDER                   writes the bundled model without full labels
+//	onehead FOLDER [LABEL…]          writes the bundled model without full labels, with these classes
 func Scripts(t *testing.T, firstWords string, setup func(*testscript.Env) error, own map[string]Command) {
 	commands := map[string]Command{
 		"status":  func(ts *testscript.TestScript, _ bool, args []string) { status(ts, firstWords, args) },
@@ -87,6 +87,9 @@ func oneHead(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	head, err := w.Head("")
 	ts.Check(err)
+	if len(args) > 1 {
+		head.Config.Classes = args[1:]
+	}
 	ts.Check(model.Save(ts.MkAbs(args[0]), head, new(model.Metadata)))
 }
 
