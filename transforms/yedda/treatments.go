@@ -69,8 +69,8 @@ func (p *probability) mean() *prob {
 //
 // Offsets are in bytes of the text, from the first passage's start to the last
 // one's end in the treatment itself. name is the first line of the run without
-// the white space around it, and line its number, counted from 1 among all
-// lines. page counts the form feeds before the start, from 1. confidence is the
+// a byte order mark and the white space around it, and line its number, counted
+// from 1 among all lines. page counts the form feeds before the start, from 1. confidence is the
 // mean probability of the label over the rows that the passages touch, null
 // where there is none. A passage that is not UTF-8 has U+FFFD for each byte
 // that is none, and its exact bytes in text_base64.
@@ -123,7 +123,7 @@ func WriteTreatments(t *Table, spans []Span) []byte {
 		if s.Label == nomenclature && before != nomenclature {
 			flush()
 			n++
-			name, _, _ := bytes.Cut(text, newline)
+			name, _, _ := bytes.Cut(bytes.TrimPrefix(text, []byte("\ufeff")), newline)
 			now = &treatment{
 				URI: t.URI, Treatment: n, Name: string(bytes.TrimSpace(name)),
 				Line: numbers.of(s.Start), Page: page, Start: s.Start,

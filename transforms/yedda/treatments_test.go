@@ -219,6 +219,11 @@ func TestWriteTreatments(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
 	}
+	// A byte order mark is no part of the name.
+	text := []byte("\ufeffa b\n")
+	if got := readTreatments(t, tableOf("u", text, Rows(text), []string{N})); len(got) != 1 || got[0].Name != "a b" || got[0].Start != 0 {
+		t.Errorf("with a byte order mark: %+v", got)
+	}
 	// Without probabilities there is no confidence.
 	table := &Table{Text: []byte("a\n"), Rows: []Line{{0, 1}}, Labels: []string{N}}
 	if got := readTreatments(t, table); len(got) != 1 || got[0].Confidence != nil || got[0].Descriptions == nil {
