@@ -89,7 +89,8 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 		tried += int64(len(d.Rows))
 	}
 	walked := set.Walk(ctx, func(f input.File) error {
-		if e := read.stage.push(ctx, mtime.ZeroTimestamp, []byte(f.URI), max(f.Size, 1), emit, reject); e != nil {
+		w := &wanted{[]byte(f.URI), max(f.Size, 1)}
+		if e := read.stage.push(ctx, mtime.ZeroTimestamp, w, w.size, emit, reject); e != nil {
 			return e
 		}
 		return err

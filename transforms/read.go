@@ -36,9 +36,15 @@ func Read(s beam.Scope, opts Options, paths beam.PCollection) (docs, rejected be
 	return beam.ParDo2(s, &readFn{Options: opts}, paths)
 }
 
+// wanted is a document to read, and the bytes that it counts for.
+type wanted struct {
+	uri  []byte
+	size int64
+}
+
 type readFn struct {
 	Options  Options
-	stage    stage[[]byte, Document]
+	stage    stage[*wanted, Document]
 	progress *Progress
 }
 
@@ -60,7 +66,8 @@ func (f *readFn) StartBundle(emit func(beam.EventTime, Document), reject func(be
 }
 
 func (f *readFn) ProcessElement(ctx context.Context, t beam.EventTime, uri []byte, emit func(beam.EventTime, Document), reject func(beam.EventTime, Rejection)) error {
-	return f.stage.push(ctx, t, bytes.Clone(uri), f.size(string(uri)), f.emitter(ctx, emit), f.rejecter(reject))
+	w := &wanted{bytes.Clone(uri), f.size(string(uri))}
+	return f.stage.push(ctx, t, w, w.size, f.emitter(ctx, emit), f.rejecter(reject))
 }
 
 func (f *readFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, Document), reject func(beam.EventTime, Rejection)) error {
@@ -72,7 +79,7 @@ func (f *readFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, Doc
 const textShare = 8
 
 // size is what a document counts for while it is in flight: its bytes where a
-// look at the file tells them, and otherwise a guess.
+// look at the file tells them, and otherwise a guess, which read puts right.
 func (f *readFn) size(uri string) int64 {
 	const unknown, least = 256 << 10, 4 << 10
 	info, err := os.Stat(uri) // fails at once for gs://
@@ -107,8 +114,10 @@ func (f *readFn) rejecter(reject func(beam.EventTime, Rejection)) func(beam.Even
 var done = new(Document)
 
 // read reads one document. Where its record says so it returns done; where the
-// run is to stop, or another run's rejections are wanted, nothing at all.
-func (f *readFn) read(ctx context.Context, uri []byte) (*Document, *Rejection, error) {
+// run is to stop, or another run's rejections are wanted, nothing at all. One that
+// is larger than it counts for is left for when there is room.
+func (f *readFn) read(ctx context.Context, w *wanted) (*Document, *Rejection, error) {
+	uri := w.uri
 	o := &f.Options
 	if f.progress.Stopped() {
 		return nil, nil, nil
@@ -120,7 +129,15 @@ func (f *readFn) read(ctx context.Context, uri []byte) (*Document, *Rejection, e
 			return nil, nil, err
 		}
 	}
-	data, err := f.readTries(ctx, string(uri))
+	limit := o.maxDocumentBytes()
+	data, err := f.readTries(ctx, string(uri), min(w.size, limit))
+	if large, ok := errors.AsType[*store.TooLarge](err); ok && w.size < limit {
+		w.size = limit
+		if large.Size >= 0 {
+			w.size = min(large.Size, limit)
+		}
+		return nil, nil, pipe.Larger(w.size)
+	}
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, nil, ctx.Err()
@@ -155,8 +172,9 @@ func (f *readFn) read(ctx context.Context, uri []byte) (*Document, *Rejection, e
 	return d, nil, nil
 }
 
-// readTries reads a document, again after a pause where that may help.
-func (f *readFn) readTries(ctx context.Context, uri string) (data []byte, err error) {
+// readTries reads a document of at most limit bytes, again after a pause where
+// that may help.
+func (f *readFn) readTries(ctx context.Context, uri string, limit int64) (data []byte, err error) {
 	tries, pause := f.Options.Tries, f.Options.Pause
 	if tries <= 0 {
 		tries = 3
@@ -176,7 +194,7 @@ func (f *readFn) readTries(ctx context.Context, uri string) (data []byte, err er
 				return nil, ctx.Err()
 			}
 		}
-		data, err = st.Read(ctx, uri, f.Options.maxDocumentBytes())
+		data, err = st.Read(ctx, uri, limit)
 		if err == nil || hopeless(err) || ctx.Err() != nil {
 			break
 		}

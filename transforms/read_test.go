@@ -1,17 +1,24 @@
 package transforms
 
 import (
+	"bytes"
+	"compress/gzip"
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
+	"github.com/fsouza/fake-gcs-server/fakestorage"
 
 	"github.com/linnet-ml/linnet/transforms/yedda"
 )
@@ -89,11 +96,72 @@ func TestReadTries(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "late.txt")
 			time.AfterFunc(c.after, func() { os.WriteFile(file, []byte("x"), 0o666) })
 			f := &readFn{Options: Options{Tries: c.tries, Pause: c.pause}}
-			data, err := f.readTries(t.Context(), file)
+			data, err := f.readTries(t.Context(), file, 0)
 			if !errors.Is(err, c.want) || err == nil && string(data) != "x" {
 				t.Errorf("%d tries, pauses from %v: got %q, %v, want %v", c.tries, c.pause, data, err, c.want)
 			}
 		})
+	}
+}
+
+// TestReadLarge reads from gs://, where nobody knows beforehand how large a document
+// is, or how large one that is stored as gzip: no more are held than have room.
+func TestReadLarge(t *testing.T) {
+	const size, count = 1 << 20, 6
+	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener := httptest.NewServer(server.HTTPHandler())
+	defer listener.Close()
+	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(listener.URL, "http://"))
+	text := bytes.Repeat([]byte("Agaricus nov.\n"), size/14)
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	z.Write(text)
+	z.Close()
+	for _, encoding := range []string{"", "gzip"} {
+		for i := range count {
+			o := fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "in", Name: fmt.Sprintf("%s%d.txt", encoding, i)}, Content: text}
+			if encoding != "" {
+				o.ContentEncoding, o.Content = encoding, packed.Bytes()
+			}
+			server.CreateObject(o)
+		}
+		f := &readFn{Options: Options{Run: t.Name(), InFlight: 2 * size * textShare, MaxDocumentBytes: 2 * size}}
+		defer ForgetProgress(t.Name())
+		f.Setup()
+		var held, most atomic.Int64
+		f.stage.do = func(ctx context.Context, w *wanted) (*Document, *Rejection, error) {
+			d, r, err := f.read(ctx, w)
+			if d != nil {
+				n := held.Add(1)
+				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+				}
+			}
+			return d, r, err
+		}
+		emitted := 0
+		emit := func(_ beam.EventTime, d Document) {
+			if !bytes.Equal(d.Text, text) {
+				t.Errorf("%s: %d bytes, want %d", d.URI, len(d.Text), len(text))
+			}
+			emitted++
+			held.Add(-1)
+		}
+		reject := func(_ beam.EventTime, r Rejection) { t.Error(r.Reason) }
+		f.StartBundle(emit, reject)
+		for i := range count {
+			if err := f.ProcessElement(t.Context(), mtime.ZeroTimestamp, fmt.Appendf(nil, "gs://in/%s%d.txt", encoding, i), emit, reject); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := f.FinishBundle(t.Context(), emit, reject); err != nil {
+			t.Fatal(err)
+		}
+		if emitted != count || most.Load() > 2 {
+			t.Errorf("%q: %d documents, at most %d at once; want %d, 2", encoding, emitted, most.Load(), count)
+		}
 	}
 }
 

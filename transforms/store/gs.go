@@ -283,7 +283,7 @@ func (g *gs) Read(ctx context.Context, uri string, limit int64) ([]byte, error) 
 	defer r.Close()
 	size := r.Attrs.Size // -1 where a gzip object is unpacked on the way
 	if limit > 0 && size > limit {
-		return nil, tooLarge(uri, size, limit)
+		return nil, &TooLarge{uri, size, limit}
 	}
 	var content io.Reader = r
 	if limit > 0 {
@@ -297,7 +297,7 @@ func (g *gs) Read(ctx context.Context, uri string, limit int64) ([]byte, error) 
 		return nil, errGS(uri, err)
 	}
 	if limit > 0 && int64(b.Len()) > limit {
-		return nil, tooLarge(uri, int64(b.Len()), limit)
+		return nil, &TooLarge{uri, -1, limit}
 	}
 	return b.Bytes(), nil
 }

@@ -177,6 +177,11 @@ func TestGSSubGzip(t *testing.T) {
 	if err != nil || string(data) != content {
 		t.Errorf("%q, %v", data, err)
 	}
+	_, err = Read(t.Context(), "gs://lab/m/x", 100)
+	if large, ok := errors.AsType[*TooLarge](err); !ok || large.Size != -1 || large.Limit != 100 {
+		t.Errorf("got %v, want TooLarge of unknown size", err)
+	}
+	wantError(t, err, ErrTooLarge, "gs://lab/m/x: more, the limit is 100: too large")
 	info, err := fs.Stat(fsys, "x")
 	if err != nil || info.Size() != int64(len(content)) {
 		t.Errorf("%v, %v; want %d bytes", info, err, len(content))

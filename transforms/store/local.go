@@ -377,7 +377,7 @@ func (local) Read(ctx context.Context, uri string, limit int64) ([]byte, error) 
 		return nil, unreadable(uri, before)
 	}
 	if limit > 0 && before.Size() > limit {
-		return nil, tooLarge(uri, before.Size(), limit)
+		return nil, &TooLarge{uri, before.Size(), limit}
 	}
 	f, err := os.Open(uri)
 	if err != nil {

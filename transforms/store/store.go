@@ -75,8 +75,8 @@ type Store interface {
 	// read, ErrFolder of a folder that can be listed, and its Link that it is one,
 	// be it to nothing.
 	Look(ctx context.Context, uri string) (Object, error)
-	// Read returns the whole content. One of more than limit bytes is
-	// ErrTooLarge, and is not read; limit 0 is no limit.
+	// Read returns the whole content. One of more than limit bytes is a
+	// *TooLarge, and is not read; limit 0 is no limit.
 	Read(ctx context.Context, uri string, limit int64) ([]byte, error)
 	// Write makes uri hold data, all or nothing, with the folders above.
 	Write(ctx context.Context, uri string, data []byte) error
@@ -190,6 +190,19 @@ func quote(uri string) string {
 	return q
 }
 
-func tooLarge(uri string, size, limit int64) error {
-	return fmt.Errorf("store: %s: %d bytes, the limit is %d: %w", quote(uri), size, limit, ErrTooLarge)
+// TooLarge is an ErrTooLarge of Read.
+type TooLarge struct {
+	URI   string
+	Size  int64 // bytes; -1 where they are counted while they come, as of gzip on gs://
+	Limit int64
 }
+
+func (e *TooLarge) Error() string {
+	size := "more"
+	if e.Size >= 0 {
+		size = fmt.Sprintf("%d bytes", e.Size)
+	}
+	return fmt.Sprintf("store: %s: %s, the limit is %d: %v", quote(e.URI), size, e.Limit, ErrTooLarge)
+}
+
+func (e *TooLarge) Unwrap() error { return ErrTooLarge }

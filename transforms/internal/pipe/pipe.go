@@ -2,6 +2,7 @@ package pipe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -14,13 +15,15 @@ type Pipe[I, O any] struct {
 	limit int64
 	pool  *pool
 
-	queue    []*item[O] // pushed and not yet emitted, in order
-	inFlight int64      // their sizes together
-	pushed   int        // since New or Reset
+	queue    []*item[I, O] // pushed and not yet emitted, in order
+	inFlight int64         // their sizes together
+	pushed   int           // since New or Reset
 }
 
-type item[O any] struct {
+type item[I, O any] struct {
 	size   int64
+	larger Larger // and in, for another call; else 0
+	in     I
 	out    O
 	err    error
 	done   chan struct{} // closed when out and err are set
@@ -40,9 +43,16 @@ func NewIO[I, O any](limit int64, f func(context.Context, I) (O, error)) *Pipe[I
 	return &Pipe[I, O]{f: f, limit: limit, pool: ioPool}
 }
 
+// Larger is the error of an f that needs more than its element counts, in bytes.
+// Nothing of it is emitted; f is called again when there is room for so many,
+// behind what was pushed meanwhile.
+type Larger int64
+
+func (l Larger) Error() string { return fmt.Sprintf("pipe: it takes %d bytes", int64(l)) }
+
 // Push starts f(ctx, in), which counts size bytes, and emits what is ready. It
 // waits for the oldest element, and emits it, as long as there is no room.
-// Results are emitted in the order of Push, on the caller's goroutine, an error
+// Results are emitted in the order of Push (see Larger), on the caller's goroutine, an error
 // of f with whatever f returned beside it. A panic of f is emitted as an error
 // that wraps *Panic and tells the element's number; an f that must say more of
 // its element calls Catch.
@@ -92,7 +102,7 @@ func (p *Pipe[I, O]) Reset() {
 
 func (p *Pipe[I, O]) start(ctx context.Context, in I, size int64) {
 	ctx, cancel := context.WithCancel(ctx)
-	it := &item[O]{size: size, done: make(chan struct{}), cancel: cancel}
+	it := &item[I, O]{size: size, done: make(chan struct{}), cancel: cancel}
 	number := p.pushed
 	p.pushed++
 	p.inFlight += size
@@ -107,10 +117,13 @@ func (p *Pipe[I, O]) start(ctx context.Context, in I, size int64) {
 		if caught != nil {
 			it.err = fmt.Errorf("pipe: element %d: %w", number, caught)
 		}
+		if larger, ok := errors.AsType[Larger](it.err); ok {
+			it.larger, it.in = larger, in
+		}
 	})
 }
 
-func (it *item[O]) ready() bool {
+func (it *item[I, O]) ready() bool {
 	select {
 	case <-it.done:
 		return true
@@ -131,5 +144,8 @@ func (p *Pipe[I, O]) emitOldest(ctx context.Context, emit func(O, error) error) 
 	p.queue[0] = nil
 	p.queue = p.queue[1:]
 	p.inFlight -= it.size
+	if it.larger > 0 {
+		return p.Push(ctx, it.in, int64(it.larger), emit)
+	}
 	return emit(it.out, it.err)
 }

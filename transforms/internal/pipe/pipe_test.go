@@ -82,6 +82,48 @@ func TestOrder(t *testing.T) {
 	})
 }
 
+// TestLarger has elements that count for too little at first: each comes once, and
+// no more is in flight than the limit, or one alone, by what they then count for.
+func TestLarger(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.Int64Range(0, 100).Draw(t, "limit")
+		sizes := rapid.SliceOfN(rapid.Int64Range(1, 120), 0, 60).Draw(t, "sizes")
+		room := make([]int64, len(sizes))
+		var held, alone atomic.Int64 // what f returned and was not emitted
+		p := NewIO(limit, func(_ context.Context, i int) (int, error) {
+			if room[i] < sizes[i] {
+				room[i] = sizes[i]
+				return 0, Larger(sizes[i])
+			}
+			if n := held.Add(sizes[i]); n > limit && n != sizes[i] {
+				alone.Add(1)
+			}
+			return i, nil
+		})
+		seen := map[int]bool{}
+		emit := func(i int, err error) error {
+			if err != nil || seen[i] {
+				t.Fatalf("element %d, seen %t, %v", i, seen[i], err)
+			}
+			seen[i] = true
+			held.Add(-sizes[i])
+			return nil
+		}
+		for i := range sizes {
+			room[i] = min(sizes[i], 10)
+			if err := p.Push(t.Context(), i, room[i], emit); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := p.Drain(t.Context(), emit); err != nil {
+			t.Fatal(err)
+		}
+		if len(seen) != len(sizes) || p.inFlight != 0 || alone.Load() != 0 {
+			t.Fatalf("%d of %d emitted, %d bytes in flight at the end, %d times beyond the limit", len(seen), len(sizes), p.inFlight, alone.Load())
+		}
+	})
+}
+
 // TestParallel shows that a Pipe uses all workers, and no more.
 func TestParallel(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
