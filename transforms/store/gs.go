@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"os"
 	"path"
 	"slices"
@@ -26,6 +27,9 @@ import (
 	"github.com/googleapis/gax-go/v2"
 	"google.golang.org/api/googleapi"
 	"google.golang.org/api/iterator"
+	"google.golang.org/api/option"
+	"google.golang.org/api/option/internaloption"
+	htransport "google.golang.org/api/transport/http"
 )
 
 // gs is Google Cloud Storage.
@@ -33,7 +37,7 @@ type gs struct {
 	client   *storage.Client
 	attempts int           // of one request, when the answer is 429, 5xx or nothing
 	backoff  gax.Backoff   // between them
-	idle     time.Duration // that a write waits for the storage to take a piece, or to answer
+	idle     time.Duration // that a write waits for the storage to take a piece, or to answer; answered has that of the rest
 	renew    time.Duration // of a lock
 	stale    time.Duration // when a lock that was not renewed is free
 }
@@ -58,13 +62,90 @@ func forGS(ctx context.Context, uri string) (Store, error) {
 	host := os.Getenv("STORAGE_EMULATOR_HOST")
 	if c.client == nil || c.host != host {
 		// The client outlives ctx, and takes its credentials when it is used.
-		client, err := storage.NewClient(context.WithoutCancel(ctx), storage.WithJSONReads(), storage.WithDisabledClientMetrics())
+		client, err := newClient(context.WithoutCancel(ctx), host)
 		if err != nil {
 			return nil, &gsError{fmt.Sprintf("store: %s: no access to Google Cloud Storage: %s; run `gcloud auth application-default login` or set GOOGLE_APPLICATION_CREDENTIALS", quote(uri), oneLine(err)), err}
 		}
 		c.client, c.host = client, host
 	}
 	return newGS(c.client), nil
+}
+
+// newClient has the client's own transport, with a bound on waiting.
+func newClient(ctx context.Context, emulator string) (*storage.Client, error) {
+	access := option.WithScopes(storage.ScopeFullControl, "https://www.googleapis.com/auth/cloud-platform")
+	if emulator != "" {
+		access = option.WithoutAuthentication()
+	}
+	web, _, err := htransport.NewClient(ctx, access, internaloption.EnableNewAuthLibrary())
+	if err != nil {
+		return nil, err
+	}
+	web.Transport = answered{web.Transport, gsIdle}
+	return storage.NewClient(ctx, option.WithHTTPClient(web), storage.WithJSONReads(), storage.WithDisabledClientMetrics())
+}
+
+// gsIdle is how long storage may be silent.
+var gsIdle = time.Minute
+
+// answered ends a request, and the answer to it, of which nothing comes for limit.
+// The client tries it again. A request with a body is a write, which within ends.
+type answered struct {
+	http.RoundTripper
+	limit time.Duration
+}
+
+func (a answered) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Body != nil {
+		return a.RoundTripper.RoundTrip(req)
+	}
+	ctx, cancel := context.WithCancelCause(req.Context())
+	timer := time.AfterFunc(a.limit, func() { cancel(unanswered(a.limit)) })
+	res, err := a.RoundTripper.RoundTrip(req.WithContext(ctx))
+	timer.Stop()
+	if err != nil {
+		defer cancel(nil)
+		return nil, silence(ctx, err)
+	}
+	res.Body = &answer{res.Body, ctx, cancel, timer, a.limit}
+	return res, nil
+}
+
+// answer is the body of an answer. The time runs while a piece of it is waited for.
+type answer struct {
+	io.ReadCloser
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+	limit  time.Duration
+}
+
+func (a *answer) Read(p []byte) (int, error) {
+	a.timer.Reset(a.limit)
+	n, err := a.ReadCloser.Read(p)
+	a.timer.Stop()
+	if err != nil && err != io.EOF {
+		err = silence(a.ctx, err)
+	}
+	return n, err
+}
+
+func (a *answer) Close() error {
+	defer a.cancel(nil)
+	return a.ReadCloser.Close()
+}
+
+// unanswered is an error that is worth another try.
+func unanswered(limit time.Duration) error {
+	return fmt.Errorf("no answer for %v: %w", limit, os.ErrDeadlineExceeded)
+}
+
+// silence is the error that ended ctx where that is unanswered's, else err.
+func silence(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); errors.Is(cause, os.ErrDeadlineExceeded) {
+		return cause
+	}
+	return err
 }
 
 func newGS(client *storage.Client) *gs {
@@ -74,7 +155,7 @@ func newGS(client *storage.Client) *gs {
 		backoff:  gax.Backoff{Initial: 250 * time.Millisecond, Max: 16 * time.Second, Multiplier: 2},
 		renew:    30 * time.Second,
 		stale:    5 * time.Minute,
-		idle:     time.Minute,
+		idle:     gsIdle,
 	}
 }
 
@@ -142,7 +223,7 @@ func errGS(uri string, err error) error {
 	case code == http.StatusUnauthorized:
 		err = fmt.Errorf("%w: %w", fs.ErrPermission, err)
 		return fail("not signed in (401); run `gcloud auth application-default login` or set GOOGLE_APPLICATION_CREDENTIALS")
-	case storage.ShouldRetry(err) || errors.Is(err, errIdle):
+	case storage.ShouldRetry(err) || errors.Is(err, errIdle) || err == errBroken:
 		status := ""
 		if code != 0 {
 			status = fmt.Sprintf("status %d: ", code)
@@ -162,8 +243,12 @@ func statusOf(err error) int {
 	return 0
 }
 
-// oneLine shortens an error to one line.
+// oneLine shortens an error to one line, without the request's address, which is
+// as long as that.
 func oneLine(err error) string {
+	if request, ok := errors.AsType[*url.Error](err); ok {
+		err = request.Err
+	}
 	s := strings.Join(strings.Fields(err.Error()), " ")
 	if len(s) > 300 {
 		s = strings.ToValidUTF8(s[:300], "") + "…"
@@ -496,17 +581,14 @@ func (g *gs) putOnce(ctx context.Context, o *storage.ObjectHandle, data []byte, 
 	w.ChunkSize = 0 // one request, which is atomic
 	w.ContentType = "application/octet-stream"
 	w.CRC32C, w.SendCRC32C = crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)), true
-	in := within{w, g.idle, func() { cancel(fmt.Errorf("no answer for %v: %w", g.idle, os.ErrDeadlineExceeded)) }} // which again tries again
+	in := within{w, g.idle, func() { cancel(unanswered(g.idle)) }} // which again tries again
 	if _, err = in.Write(data); err != nil {
 		cancel(err) // Close alone would store what was sent so far
 	}
 	if err = cmp.Or(err, in.Close()); err == nil {
 		return w.Attrs().Generation, nil
 	}
-	if cause := context.Cause(ctx); errors.Is(cause, os.ErrDeadlineExceeded) {
-		err = cause
-	}
-	return 0, err
+	return 0, silence(ctx, err)
 }
 
 func (g *gs) Delete(ctx context.Context, uri string) error {

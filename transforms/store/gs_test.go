@@ -504,6 +504,100 @@ func TestGSWriteUnanswered(t *testing.T) {
 	}
 }
 
+// TestGSUnanswered has requests that come and are never answered, and answers of
+// which nothing more comes: the first, and then all. What comes slowly is waited for.
+func TestGSUnanswered(t *testing.T) {
+	defer func(idle time.Duration) { gsIdle = idle }(gsIdle)
+	gsIdle = 100 * time.Millisecond
+	fake, s := gsStore(t)
+	uri := "gs://lab/x.txt"
+	over := make(chan struct{})
+	var silent, begin, slow atomic.Int64 // requests to come; bytes before the silence, -1 without headers; pieces of an answer
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		hang := silent.Add(-1) >= 0
+		if !hang || begin.Load() >= 0 {
+			answer := httptest.NewRecorder()
+			fake.ServeHTTP(answer, r)
+			maps.Copy(w.Header(), answer.Header())
+			w.Header().Set("Content-Length", strconv.Itoa(answer.Body.Len()))
+			w.WriteHeader(answer.Code)
+			w.(http.Flusher).Flush()
+			rest := answer.Body.Bytes()
+			if hang {
+				rest = rest[:begin.Load()]
+			}
+			for n := len(rest)/int(slow.Load()) + 1; len(rest) > n; rest = rest[n:] {
+				w.Write(rest[:n])
+				w.(http.Flusher).Flush()
+				time.Sleep(gsIdle / 4)
+			}
+			w.Write(rest)
+			w.(http.Flusher).Flush()
+		}
+		if hang {
+			select {
+			case <-r.Context().Done():
+			case <-over:
+			}
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	defer proxy.Close()
+	defer close(over)
+	mustWrite(t, s, uri, strings.Repeat("content ", 100))
+	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(proxy.URL, "http://"))
+	other, err := For(t.Context(), uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := other.(*gs)
+	g.backoff = s.backoff
+	g.attempts = 3
+	calls := map[string]func() error{
+		"Read":   func() error { _, err := g.Read(t.Context(), uri, 0); return err },
+		"Stat":   func() error { _, err := g.Stat(t.Context(), uri); return err },
+		"List":   func() error { return g.List(t.Context(), "gs://lab/", func(Object) error { return nil }) },
+		"Delete": func() error { return g.Delete(t.Context(), "gs://lab/none") },
+	}
+	call := func(name string) error {
+		done := make(chan error, 1)
+		go func() { done <- calls[name]() }()
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%s waits for an answer without end", name)
+			return nil
+		}
+	}
+	for name := range calls {
+		slow.Store(1)
+		for n := range int64(3) {
+			if begin.Store(n - 1); n > 0 && name == "Delete" {
+				break // its answer is empty
+			}
+			silent.Store(1)
+			if err := call(name); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if n == 2 {
+				break // always some more
+			}
+			silent.Store(1e9)
+			want := "no answer for 100ms: i/o timeout"
+			if name == "Read" && n == 1 {
+				want = errBroken.Error()
+			}
+			wantError(t, call(name), nil, "gs://lab/", ": "+want+"; storage fails just now, try again later")
+		}
+		silent.Store(0)
+		slow.Store(10)
+		if err := call(name); err != nil {
+			t.Errorf("%s of a slow answer: %v", name, err)
+		}
+	}
+}
+
 // TestGSWriteAborted cancels an upload in its middle: nothing may be there.
 func TestGSWriteAborted(t *testing.T) {
 	fake, s := gsStore(t)
@@ -589,7 +683,7 @@ func TestGSBroken(t *testing.T) {
 	}
 	fake.set(nil, nil)
 	_, err = other.Read(t.Context(), "gs://lab/x", 0)
-	wantError(t, err, nil, "gs://lab/x: one answer after the other broke off")
+	wantError(t, err, nil, "gs://lab/x: one answer after the other broke off; storage fails just now, try again later")
 	if got := fake.count(); got > s.attempts+1 {
 		t.Errorf("%d requests", got)
 	}
