@@ -181,7 +181,7 @@ func TestGSSubGzip(t *testing.T) {
 	if large, ok := errors.AsType[*TooLarge](err); !ok || large.Size != -1 || large.Limit != 100 {
 		t.Errorf("got %v, want TooLarge of unknown size", err)
 	}
-	wantError(t, err, ErrTooLarge, "gs://lab/m/x: more, the limit is 100: too large")
+	wantError(t, err, ErrTooLarge, "gs://lab/m/x: more than 100 bytes, the limit is 100: too large")
 	info, err := fs.Stat(fsys, "x")
 	if err != nil || info.Size() != int64(len(content)) {
 		t.Errorf("%v, %v; want %d bytes", info, err, len(content))

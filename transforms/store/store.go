@@ -198,9 +198,9 @@ type TooLarge struct {
 }
 
 func (e *TooLarge) Error() string {
-	size := "more"
-	if e.Size >= 0 {
-		size = fmt.Sprintf("%d bytes", e.Size)
+	size := fmt.Sprintf("%d bytes", e.Size)
+	if e.Size < 0 {
+		size = fmt.Sprintf("more than %d bytes", e.Limit)
 	}
 	return fmt.Sprintf("store: %s: %s, the limit is %d: %v", quote(e.URI), size, e.Limit, ErrTooLarge)
 }
