@@ -5,6 +5,7 @@ go 1.26.0
 toolchain go1.26.11
 
 require (
+	cloud.google.com/go/auth v0.23.2
 	cloud.google.com/go/storage v1.67.1
 	github.com/NVIDIA/go-nvml v0.13.3-0
 	github.com/apache/beam/sdks/v2 v2.77.0
@@ -33,7 +34,6 @@ require (
 require (
 	cel.dev/expr v0.25.2 // indirect
 	cloud.google.com/go v0.123.0 // indirect
-	cloud.google.com/go/auth v0.23.2 // indirect
 	cloud.google.com/go/auth/oauth2adapt v0.2.8 // indirect
 	cloud.google.com/go/compute/metadata v0.9.0 // indirect
 	cloud.google.com/go/iam v1.12.0 // indirect

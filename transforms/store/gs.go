@@ -23,6 +23,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"cloud.google.com/go/auth"
 	"cloud.google.com/go/storage"
 	"github.com/googleapis/gax-go/v2"
 	"google.golang.org/api/googleapi"
@@ -231,6 +232,11 @@ func errGS(uri string, err error) error {
 		return fail("%s%s; storage fails just now, try again later", status, oneLine(err))
 	case code != 0:
 		return fail("status %d: %s", code, oneLine(err))
+	}
+	if _, ok := errors.AsType[*auth.Error](err); ok { // the credentials have expired, or were withdrawn
+		why := oneLine(err)
+		err = fmt.Errorf("%w: %w", fs.ErrPermission, err)
+		return fail("not signed in (%s); run `gcloud auth application-default login` or set GOOGLE_APPLICATION_CREDENTIALS", why)
 	}
 	return fail("%s", oneLine(err))
 }

@@ -24,6 +24,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"cloud.google.com/go/auth"
 	"github.com/fsouza/fake-gcs-server/fakestorage"
 )
 
@@ -726,6 +727,9 @@ func TestGSErrors(t *testing.T) {
 	late := net.Dialer{Deadline: time.Now().Add(-time.Second)}
 	_, err := late.Dial("tcp", "127.0.0.1:1")
 	wantError(t, errGS(uri, &url.Error{Op: "Post", URL: "x", Err: err}), context.DeadlineExceeded, uri+": ", "i/o timeout; storage fails just now, try again later")
+
+	revoked := &auth.Error{Response: &http.Response{StatusCode: 400}, Body: []byte(`{"error":"invalid_grant"}`)}
+	wantError(t, errGS(uri, &url.Error{Op: "Get", URL: "x", Err: revoked}), fs.ErrPermission, uri+": not signed in (auth: cannot fetch token: 400 Response: ", "run `gcloud auth application-default login`")
 
 	_, err = s.Read(t.Context(), "gs://lab/none", 0)
 	wantError(t, err, ErrNotExist, "gs://lab/none: there is no such object, or no bucket lab (404)")
