@@ -133,18 +133,10 @@ type corpus struct {
 func newCorpus(what string, docs []Document, cfg *model.Config) (*corpus, error) {
 	c := &corpus{what: what, docs: docs}
 	for _, d := range docs {
+		if err := checkFeatures(&d, cfg); err != nil {
+			return nil, fmt.Errorf("train: %s document %s: %w", what, d.Name, err)
+		}
 		rows := d.Features.NumLines()
-		switch {
-		case len(d.Labels) != rows:
-			return nil, fmt.Errorf("train: %s document %s: %d labels for %d lines; give one a line", what, d.Name, len(d.Labels), rows)
-		case len(d.Features.Layout) != rows*cfg.LayoutSize:
-			return nil, fmt.Errorf("train: %s document %s: %d layout numbers for %d lines of %d; extract its features again", what, d.Name, len(d.Features.Layout), rows, cfg.LayoutSize)
-		}
-		for _, id := range d.Features.IDs {
-			if int(id) >= cfg.InputSize {
-				return nil, fmt.Errorf("train: %s document %s: id %d, but input_size is %d; extract its features again", what, d.Name, id, cfg.InputSize)
-			}
-		}
 		main, full, labelled := make([]int, rows), make([]int, rows), make([]int, rows+1)
 		for r, l := range d.Labels {
 			main[r], full[r] = cfg.Class(l), -1
@@ -161,6 +153,41 @@ func newCorpus(what string, docs []Document, cfg *model.Config) (*corpus, error)
 		c.labelled = append(c.labelled, labelled)
 	}
 	return c, nil
+}
+
+// checkFeatures tells of features that are none of d's lines, which would end the
+// program where a step reads them on a goroutine of its own, or not finite.
+func checkFeatures(d *Document, cfg *model.Config) error {
+	f := *d.Features
+	f.Windows = nil
+	rows := f.NumLines()
+	if len(d.Labels) != rows {
+		return fmt.Errorf("%d labels for %d lines; give one a line", len(d.Labels), rows)
+	}
+	if err := f.Check(cfg.LayoutSize); err != nil {
+		return err
+	}
+	at := uint32(0)
+	for g, end := range f.GroupEnd {
+		if end < at || int64(end) > int64(len(f.IDs)) {
+			return fmt.Errorf("line %d: a group of ids ends at %d; it must be from %d to %d", g/model.Groups+1, end, at, len(f.IDs))
+		}
+		at = end
+		if v := f.GroupScale[g]; v-v != 0 {
+			return fmt.Errorf("line %d: the scale of a group is %v; it must be finite", g/model.Groups+1, v)
+		}
+	}
+	for _, id := range f.IDs {
+		if int64(id) >= int64(cfg.InputSize) {
+			return fmt.Errorf("id %d, but input_size is %d; extract its features again", id, cfg.InputSize)
+		}
+	}
+	for i, v := range f.Layout {
+		if v-v != 0 {
+			return fmt.Errorf("line %d: layout number %d is %v; it must be finite", i/cfg.LayoutSize+1, i%cfg.LayoutSize+1, v)
+		}
+	}
+	return nil
 }
 
 // columnWeights is the weight of each column's rows in the loss: those that

@@ -69,9 +69,9 @@ type Options struct {
 	// Resume is where to go on, a State of a training with the same options;
 	// nil begins anew.
 	Resume *State
-	// Checkpoint, where not nil, is given a State after each epoch, and after
-	// each CheckpointSteps steps of it where that is above 0. Its error ends
-	// the training.
+	// Checkpoint, where not nil, is given a State, its to keep, after each epoch but
+	// the last, after each Round, and after each CheckpointSteps steps where that is
+	// above 0. Its error ends the training.
 	Checkpoint      func(ctx context.Context, s *State) error
 	CheckpointSteps int
 	// Round, where not nil, takes the steps: so many of the epoch at a time,

@@ -327,6 +327,11 @@ func TestRunErrors(t *testing.T) {
 	clear(unlabelled[0].Labels)
 	short := annotated(1, 1<<10, 1)
 	short[0].Labels = short[0].Labels[1:]
+	damaged := func(damage func(f *model.Batch)) []Document {
+		d := annotated(1, 1<<10, 1)
+		damage(d[0].Features)
+		return d
+	}
 	for _, c := range []struct {
 		name   string
 		change func(*Options)
@@ -340,6 +345,21 @@ func TestRunErrors(t *testing.T) {
 		{"test without a class", func(o *Options) { o.Test = unlabelled }, "no line of the test documents"},
 		{"input_size", func(o *Options) { o.Config.InputSize = 100 }, "but input_size is 100"},
 		{"layout_size", func(o *Options) { o.Config.LayoutSize = 7 }, "layout numbers"},
+		{"groups beyond the ids", func(o *Options) {
+			o.Train = damaged(func(f *model.Batch) { f.GroupEnd[9] = 1 << 20 })
+		}, "training document 0.txt: line 3: a group of ids ends at 1048576"},
+		{"groups backwards", func(o *Options) {
+			o.Validation = damaged(func(f *model.Batch) { f.GroupEnd[9] = 0 })
+		}, "validation document 0.txt: line 3: a group of ids ends at 0"},
+		{"scales of groups", func(o *Options) {
+			o.Train = damaged(func(f *model.Batch) { f.GroupScale = f.GroupScale[:7] })
+		}, "7 scales of groups"},
+		{"a scale that is no number", func(o *Options) {
+			o.Train = damaged(func(f *model.Batch) { f.GroupScale[4] = float32(math.NaN()) })
+		}, "line 2: the scale of a group is NaN"},
+		{"layout that is no number", func(o *Options) {
+			o.Test = damaged(func(f *model.Batch) { f.Layout[7] = float32(math.Inf(1)) })
+		}, "test document 0.txt: line 2: layout number 2 is +Inf"},
 		{"hidden_size", func(o *Options) { o.Config.HiddenSize = 0 }, "hidden_size"},
 		{"class_weights", func(o *Options) { o.Config.ClassWeights = "Nobody=2" }, "class_weights"},
 		{"focal_labels", func(o *Options) { o.Config.FocalLabels = "Nobody" }, "focal_labels"},
@@ -441,7 +461,7 @@ func TestClasses(t *testing.T) {
 func TestColumnWeights(t *testing.T) {
 	cfg := model.DefaultConfig()
 	docs := labelled("Nomenclature", "Description", "Description", "Description", "", "Figure", "Description", "Figure", "Figure")
-	docs[0].Features = &model.Batch{GroupEnd: make([]uint32, 9*model.Groups), Layout: make([]float32, 9*cfg.LayoutSize)}
+	docs[0].Features = &model.Batch{GroupEnd: make([]uint32, 9*model.Groups), GroupScale: make([]float32, 9*model.Groups), Layout: make([]float32, 9*cfg.LayoutSize)}
 	cfg.FullClasses = []string{"Figure", "Description"}
 	for _, c := range []struct{ weights, want string }{
 		{"none", "[1 1 1 1 1]"},
