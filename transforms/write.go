@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
@@ -24,9 +25,9 @@ import (
 // of each document and, when all are there, its record, and emits the
 // document's name. Every file is whole or absent.
 //
-// A document whose labels are not one a row is rejected. So is one whose text would
-// not come back from YEDDA, because YEDDA's markup stands in it; its other formats
-// are written all the same. With Options.Again outputs that somebody edited since
+// A document whose labels are not one a row is rejected. So is one with a label
+// that YEDDA cannot hold, or brat where that is asked for; its other formats are
+// written all the same. With Options.Again outputs that somebody edited since
 // they were written stay, and so do those of another document that is still there:
 // the document is rejected, unless Options.Force. A failing output store fails the
 // bundle.
@@ -220,6 +221,11 @@ type format struct {
 var formats = []format{
 	{"yedda", beside(".ann"), encodeYedda},
 	{"brat", []input.Output{{Folder: "brat", Trim: ".txt", Suffix: ".txt"}, {Folder: "brat", Trim: ".txt", Suffix: ".ann"}}, func(l *Labelled, spans []yedda.Span, _ bool) ([][]byte, error) {
+		for _, span := range spans {
+			if strings.ContainsFunc(span.Label, unicode.IsSpace) {
+				return nil, fmt.Errorf("label %q has white space, which ends a label in brat; rename the class, or choose another --format", span.Label)
+			}
+		}
 		return [][]byte{l.Text, yedda.WriteBrat(l.Text, spans)}, nil
 	}},
 	{"jsonl", beside(".jsonl"), func(l *Labelled, spans []yedda.Span, probabilities bool) ([][]byte, error) {
@@ -241,11 +247,18 @@ var formats = []format{
 }
 
 // encodeYedda marks neighbouring lines with one label as one span, and reads
-// the result again before it gives it away.
+// the result again before it gives it away: labels of someone else's may be none
+// of YEDDA.
 func encodeYedda(l *Labelled, spans []yedda.Span, _ bool) ([][]byte, error) {
 	out := yedda.Format(l.Text, spans)
 	if !yedda.Recovers(out, l.Text) {
-		return nil, errors.New("its text would not come back from YEDDA, whose markup stands in it; choose another --format")
+		for _, span := range spans {
+			x := []byte("x")
+			if one := []yedda.Span{{End: 1, Label: span.Label}}; !yedda.Recovers(yedda.Format(x, one), x) {
+				return nil, fmt.Errorf("label %q is none of YEDDA, which takes a letter and up to 49 letters, digits, - and _; rename the class, or choose another --format", span.Label)
+			}
+		}
+		return nil, errors.New("its text would not come back from YEDDA; choose another --format")
 	}
 	return [][]byte{out}, nil
 }

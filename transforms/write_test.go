@@ -229,7 +229,7 @@ func TestWriteRejects(t *testing.T) {
 	out := t.TempDir()
 	opts := Options{Output: Path(out), Formats: []string{"yedda", "csv"}}
 	long := strings.Repeat("n", 300) + ".txt"
-	res, err := writeAll(opts, []Labelled{labelledOf("bad.txt", "x\n", "no label"), labelledOf(long, "x\n", "Key"), labelledOf("good.txt", "x\n", "Key")})
+	res, err := writeAll(opts, []Labelled{labelledOf("bad.txt", "x #Key*]\n", "no label"), labelledOf(long, "x\n", "Key"), labelledOf("good.txt", "x\n", "Key")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,14 +254,30 @@ func TestWriteRejects(t *testing.T) {
 		}
 		reasons[r.Document] = r.Stage + ": " + r.Reason
 	}
-	for name, want := range map[string]string{"bad.txt": "YEDDA", long: "rename"} {
-		if !strings.HasPrefix(reasons[name], "write: ") || !strings.Contains(reasons[name], want) {
-			t.Errorf("%.10s is rejected with %q, want %q in it", name, reasons[name], want)
+	for name, want := range map[string]string{"bad.txt": `write: label "no label" is none of YEDDA`, long: "write: "} {
+		if !strings.HasPrefix(reasons[name], want) || !strings.Contains(reasons[name], "rename") {
+			t.Errorf("%.10s is rejected with %q, want %q and what to rename", name, reasons[name], want)
 		}
 	}
 	equal(t, "manifest", strings.Count(read(t, out, ManifestFile), "\n"), 1)
 	if _, err := os.Stat(filepath.Join(out, TempFolder)); err == nil {
 		t.Errorf("%s is still there", TempFolder)
+	}
+}
+
+// TestWriteLabelsOfBrat rejects a label that brat would read as another and an
+// offset.
+func TestWriteLabelsOfBrat(t *testing.T) {
+	out := t.TempDir()
+	res, err := writeAll(Options{Output: Path(out), Formats: []string{"brat", "tsv"}}, []Labelled{labelledOf("a.txt", "x\n", "no label"), labelledOf("b.txt", "x\n", "Écologie")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "rejected", counters(res, Namespace)["rejected"], int64(1))
+	equal(t, "brat", read(t, out, "brat/b.ann"), "T1\tÉcologie 0 1\tx\n")
+	read(t, out, "a.txt.tsv")
+	if _, err := os.Stat(filepath.Join(out, "brat/a.ann")); err == nil {
+		t.Error("brat/a.ann is there")
 	}
 }
 
