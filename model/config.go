@@ -48,7 +48,7 @@ type Config struct {
 
 	InputSize     int `json:"input_size"`     // rows of the embedding table
 	EmbeddingSize int `json:"embedding_size"` // D
-	LayoutSize    int `json:"layout_size"`    // layout and document numbers of a line
+	LayoutSize    int `json:"layout_size"`    // layout and document numbers of a line; Load takes FeatureLayout alone
 	HiddenSize    int `json:"hidden_size"`    // H, of one direction
 	NumLayers     int `json:"num_layers"`
 	NumClasses    int `json:"num_classes"` // len(Classes)

@@ -1,7 +1,7 @@
 package model
 
-// Where windows are whole documents, one of more rows than longDocument is cut
-// into equal parts of LongWindow rows and more.
+// Where windows are whole documents, one of more than 2,000 rows is cut into equal
+// parts of LongWindow rows and more.
 const (
 	longDocument = 2000
 	LongWindow   = 1000
@@ -10,8 +10,11 @@ const (
 // Windows cuts n rows into windows of size rows, stride apart (0: size apart).
 // The last one ends with the document, so it may begin closer to the one before
 // it. Size 0 makes the whole document one window, or equal parts of 1,000 rows
-// and more where it has more than 2,000.
+// and more where it has more than 2,000. It panics where n or size is negative.
 func Windows(n, size, stride int) []ContextWindow {
+	if n < 0 || size < 0 {
+		panic("model: Windows: negative size")
+	}
 	if n == 0 {
 		return nil
 	}

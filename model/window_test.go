@@ -6,6 +6,20 @@ import (
 	"testing"
 )
 
+// A negative size asked for windows until the memory was gone.
+func TestWindowsOfNegativeSize(t *testing.T) {
+	for _, c := range [][2]int{{10, -1}, {-1, 0}} {
+		func() {
+			defer func() {
+				if recover() != "model: Windows: negative size" {
+					t.Errorf("%d rows in windows of %d: no panic", c[0], c[1])
+				}
+			}()
+			Windows(c[0], c[1], 0)
+		}()
+	}
+}
+
 func TestWindows(t *testing.T) {
 	type w = [2]int // First, Len
 	cases := map[string]struct {

@@ -26,10 +26,13 @@ func NewCounts(classes []string) *Counts {
 }
 
 // Add counts one line. A line without gold (gold < 0) is not counted; one
-// without a prediction (pred < 0) is counted as missed.
+// without a prediction (pred < 0) is counted as missed. It panics on an index
+// beyond Classes.
 func (c *Counts) Add(gold, pred int) {
 	switch {
 	case gold < 0:
+	case pred >= len(c.Classes):
+		panic("eval: prediction beyond the classes") // it would count for another pair
 	case pred < 0:
 		c.Missed[gold]++
 	default:

@@ -116,6 +116,17 @@ func TestMerge(t *testing.T) {
 	merged.Merge(NewCounts([]string{"a"}))
 }
 
+// A prediction of a class too many counted as one of the next gold class.
+func TestAddBeyondClasses(t *testing.T) {
+	c := NewCounts([]string{"a", "b"})
+	defer func() {
+		if recover() == nil {
+			t.Errorf("prediction 2 of 2 classes did not panic; counts %v", c.N)
+		}
+	}()
+	c.Add(0, 2)
+}
+
 func TestReportJSON(t *testing.T) {
 	b, err := json.Marshal(counted().Report())
 	if err != nil {
