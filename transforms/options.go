@@ -25,8 +25,9 @@ func (p *Path) UnmarshalText(text []byte) error {
 // Options configure the transforms; each uses the fields that its comment
 // names. The zero value labels with the bundled model and skips nothing.
 type Options struct {
-	// Run, where not empty, names the Progress that the transforms report to
-	// in this process.
+	// Run names the Progress that the transforms report to in this process. A process
+	// of several pipelines gives each its own: those of one Run, "" too, share what
+	// MaxRejected judges.
 	Run string
 	// Verbosity of what workers log: 2 adds the device, 3 each batch.
 	Verbosity int
@@ -110,8 +111,9 @@ type Options struct {
 	// Versions tells of the device, precision and instruction set in records.
 	// They make nothing stale.
 	Versions string
-	// MaxRejected is the share of rejected documents above which a run fails,
-	// judged in each process once 100 documents were tried; 0 for no limit.
+	// MaxRejected is the share of rejected documents above which a Run fails,
+	// judged in each process once 100 documents were tried, of those that Read
+	// or Write counts; 0 for no limit (WriteRejected).
 	MaxRejected float64
 }
 

@@ -33,6 +33,10 @@ type Loader[I, O any] interface {
 // Results come out when their batch is done, so the items are in the global window,
 // which is checked when the pipeline is built; window the results instead.
 //
+// The model stays loaded, for later pipelines too, until the process ends or an
+// Updater takes another; the end of a pipeline, or its context's, ends no batch, but
+// Options.Timeout does.
+//
 // Where MaxInFlight is 0 it is 64 MiB.
 func RunInference[I, O any, L Loader[I, O]](s beam.Scope, loader L, options Options, items beam.PCollection) (results, failed beam.PCollection) {
 	fn := &runFn[I, O, L]{Loader: loader, Options: options}
