@@ -384,10 +384,14 @@ func bitsOf(words []uint32, at int, mask []float32) {
 }
 
 // LargestBatch is the largest batch, in windows, whose parts fit on o.GPUs at
-// once, at most those of an epoch, which it returns too.
+// once, at most those of an epoch, which it returns too. Its error is ErrNoGPU where
+// there are none.
 func LargestBatch(o Options) (batch, epoch int, err error) {
 	n := len(o.GPUs)
-	o.Config.BatchSize = max(1, n)
+	if n == 0 {
+		return 0, 0, fmt.Errorf("%w: none is named; set batch_size", ErrNoGPU)
+	}
+	o.Config.BatchSize = n
 	t, err := newTrainer(&o)
 	if err != nil {
 		return 0, 0, err

@@ -395,6 +395,12 @@ func TestRunErrors(t *testing.T) {
 	}
 }
 
+func TestLargestBatchWithoutGPU(t *testing.T) {
+	if _, _, err := LargestBatch(Options{Config: smallConfig(), Train: annotated(3, 1<<10, 1)}); !errors.Is(err, ErrNoGPU) {
+		t.Errorf("got %v, want ErrNoGPU", err)
+	}
+}
+
 func labelled(labels ...string) []Document {
 	return []Document{{Labels: labels}}
 }
