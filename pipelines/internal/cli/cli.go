@@ -237,8 +237,8 @@ func NewFlags(name, summary string, show ...string) *Flags {
 // badValue is an error of package flag about a value, up to its end or its reason.
 var badValue = regexp.MustCompile(`^(invalid (?:boolean )?value "(?:[^"\\]|\\.)*" for (?:flag )?|flag needs an argument: )-(\w+)(: parse error)?`)
 
-// reword has the flag in an error of package flag with two dashes, and says what a
-// time looks like.
+// reword has the flag in an error of package flag with two dashes, and says what it
+// takes.
 func (f *Flags) reword(text string) string {
 	m := badValue.FindStringSubmatch(text)
 	if m == nil {
@@ -246,8 +246,15 @@ func (f *Flags) reword(text string) string {
 	}
 	reason := m[3]
 	if g, ok := f.Lookup(m[2]).Value.(flag.Getter); ok && reason != "" {
-		if _, ok := g.Get().(time.Duration); ok {
+		switch g.Get().(type) {
+		case time.Duration:
 			reason = ": a time has a unit, such as 5s"
+		case int, int64, uint, uint64:
+			reason = ": it must be a whole number, such as 1000"
+		case float64:
+			reason = ": it must be a number, such as 0.5"
+		case bool:
+			reason = ": it must be true or false"
 		}
 	}
 	return m[1] + "--" + m[2] + reason + text[len(m[0]):]

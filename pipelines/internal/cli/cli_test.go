@@ -52,6 +52,8 @@ func TestGuard(t *testing.T) {
 func parse(args ...string) (*Flags, error) {
 	f := &Flags{FlagSet: flag.NewFlagSet("test", flag.PanicOnError), name: "test", before: map[string]bool{}}
 	f.Int("sample", 0, "")
+	f.Int64("seed", 0, "")
+	f.Float64("share", 0, "")
 	f.Bool("worker", false, "")
 	f.Duration("timeout", 0, "")
 	f.Int("verbosity", 1, "")
@@ -66,9 +68,12 @@ func TestParse(t *testing.T) {
 	}{
 		{[]string{"--sample=1"}, ""},
 		{[]string{"--bogus=1"}, "there is no flag --bogus; --help lists the flags"},
-		{[]string{"--sample=x"}, `invalid value "x" for flag --sample: parse error; --help`},
+		{[]string{"--sample=1e3"}, `invalid value "1e3" for flag --sample: it must be a whole number, such as 1000; --help`},
+		{[]string{"--seed=1,000"}, `invalid value "1,000" for flag --seed: it must be a whole number, such as 1000; --help`},
+		{[]string{"--sample=99999999999999999999"}, `invalid value "99999999999999999999" for flag --sample: value out of range; --help`},
+		{[]string{"--share=1,5"}, `invalid value "1,5" for flag --share: it must be a number, such as 0.5; --help`},
 		{[]string{"--sample"}, "flag needs an argument: --sample;"},
-		{[]string{"--worker=\" for flag -x"}, `invalid boolean value "\" for flag -x" for --worker: parse error;`},
+		{[]string{"--worker=\" for flag -x"}, `invalid boolean value "\" for flag -x" for --worker: it must be true or false;`},
 		{[]string{"--timeout=5"}, `invalid value "5" for flag --timeout: a time has a unit, such as 5s; --help`},
 		{[]string{"file"}, `"file" is no flag; input is named by --input`},
 	} {
