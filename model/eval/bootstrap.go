@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -25,16 +26,25 @@ type Intervals struct {
 	Seed      uint64   `json:"seed"`
 	MacroF1   Interval `json:"macro_f1"`
 	Accuracy  Interval `json:"accuracy"`
+	Caution   string   `json:"caution,omitempty"` // where documents are too few
 }
+
+// enoughDocuments is the number from which on Intervals hold what they say: of
+// normal figures those of 3 documents have the true mean in 76 of 100 cases, of 5
+// in 85, of 10 in 91.
+const enoughDocuments = 10
 
 // Bootstrap draws as many documents as there are, with replacement, resamples
 // times, and reports the percentiles 2.5 and 97.5 of the figures (Efron's
 // percentile interval). Lines of one document are alike, so that lines, drawn
 // one by one, would give intervals that are too narrow. documents[i] are the
 // cells of document i over classes. The result depends on its order, and on
-// the seed, alone.
+// the seed, alone. Of 2 to 9 documents it has a caution.
 func Bootstrap(classes []string, documents [][]Cell, resamples int, seed uint64) *Intervals {
 	r := &Intervals{Resamples: resamples, Seed: seed}
+	if n := len(documents); n > 1 && n < enoughDocuments {
+		r.Caution = fmt.Sprintf("intervals of %d documents are too narrow; judge %d or more to go by them", n, enoughDocuments)
+	}
 	if len(documents) == 0 || resamples == 0 {
 		return r
 	}

@@ -216,6 +216,12 @@ func TestBootstrap(t *testing.T) {
 	if want := (Interval{0, 1}); r.Accuracy != want || r.MacroF1 != want {
 		t.Errorf("two documents: got %+v", r)
 	}
+	if want := "intervals of 2 documents are too narrow; judge 10 or more to go by them"; r.Caution != want {
+		t.Errorf("two documents: got caution %q, want %q", r.Caution, want)
+	}
+	if r = Bootstrap(classes, make([][]Cell, 10), 1, 1); r.Caution != "" {
+		t.Errorf("10 documents: got caution %q", r.Caution)
+	}
 	documents := [][]Cell{b}
 	for range 40 {
 		documents = append(documents, a)

@@ -79,8 +79,12 @@ func (o *options) writeReport(ctx context.Context, parts string, r *report) erro
 		return err
 	}
 	if i := r.Intervals; i != nil {
-		fmt.Printf("95 %% of resamples of the documents: accuracy %.4f to %.4f, macro-F1 %.4f to %.4f\n",
-			i.Accuracy.Low, i.Accuracy.High, i.MacroF1.Low, i.MacroF1.High)
+		caution := ""
+		if i.Caution != "" {
+			caution = "; " + i.Caution
+		}
+		fmt.Printf("95 %% of resamples of the documents: accuracy %.4f to %.4f, macro-F1 %.4f to %.4f%s\n",
+			i.Accuracy.Low, i.Accuracy.High, i.MacroF1.Low, i.MacroF1.High, caution)
 	}
 	fmt.Printf("F1 of spans %.4f exact, %.4f overlap; macro-F1 of characters %.4f\n",
 		r.Spans.Exact.MicroF1, r.Spans.Overlap.MicroF1, r.Characters.MacroF1)
