@@ -18,6 +18,7 @@ const MinLines = 20
 // Classes settles what cfg leaves open about labels, from the lines of docs:
 //
 //   - Classes of the full label set are the raw labels with at least 20 lines,
+//     those in LabelMap counted as what it maps them to, what else it maps to,
 //     and OtherClass, by name. Those of the collapsed set are cfg.Classes; where
 //     that is empty, those that LabelMap maps to, and OtherClass
 //     unless LabelMap leaves no label of docs to it: then there is none.
@@ -34,26 +35,24 @@ func Classes(docs []Document, cfg model.Config, init *model.Weights) (model.Conf
 		cfg.Classes, cfg.FullClasses, cfg.NumClasses = init.Config.Classes, init.Config.FullClasses, init.Config.NumClasses
 		return cfg, cfg.Validate()
 	}
-	raw := map[string]int{}
+	raw, mapped := map[string]int{}, map[string]int{}
 	for _, d := range docs {
 		for _, l := range d.Labels {
 			if l != "" {
 				raw[l]++
+				mapped[cmp.Or(cfg.LabelMap[l], l)]++
 			}
 		}
 	}
-	var common []string
-	for l, n := range raw {
-		if n >= MinLines {
-			common = append(common, l)
-		}
-	}
-	slices.Sort(common)
+	common := commonLabels(raw)
 
 	classes := slices.Clone(cfg.Classes)
 	switch {
 	case cfg.LabelSet == model.Full:
-		classes = common
+		for _, l := range cfg.LabelMap {
+			mapped[l] += MinLines
+		}
+		classes = commonLabels(mapped)
 		cfg.FullClasses = nil
 	case len(classes) == 0:
 		classes = slices.Compact(slices.Sorted(maps.Values(cfg.LabelMap)))
@@ -83,6 +82,16 @@ func Classes(docs []Document, cfg model.Config, init *model.Weights) (model.Conf
 		cfg.FullClasses = common
 	}
 	return cfg, cfg.Validate()
+}
+
+// commonLabels are the labels that have at least MinLines lines, in order.
+func commonLabels(lines map[string]int) (labels []string) {
+	for _, l := range slices.Sorted(maps.Keys(lines)) {
+		if lines[l] >= MinLines {
+			labels = append(labels, l)
+		}
+	}
+	return labels
 }
 
 // continues reports whether cfg asks for the classes of init.

@@ -424,6 +424,14 @@ func TestClasses(t *testing.T) {
 		{"named second head", func(c *model.Config) { c.FullClasses = []string{"Figure", "Rare"} }, "Nomenclature Description Misc-exposition", "Figure Rare", "0 1 2 2"},
 		{"full", func(c *model.Config) { c.LabelSet, c.NumClasses = model.Full, 0 }, strings.Join(all, " "), "", "3 0 1 2"},
 		{"three of full", func(c *model.Config) { c.LabelSet = model.Full }, "Description Figure Misc-exposition", "", "2 0 1 2"},
+		{"map of full", func(c *model.Config) {
+			c.LabelSet, c.NumClasses = model.Full, 0
+			c.LabelMap = map[string]string{"Figure": "Plate", "Rare": "Description"}
+		}, "Description Misc-exposition Nomenclature Plate", "", "2 0 3 0"},
+		{"map of full to few lines", func(c *model.Config) {
+			c.LabelSet, c.NumClasses = model.Full, 0
+			c.LabelMap = map[string]string{"Rare": "Rarest"}
+		}, strings.Join(all, " ") + " Rarest", "", "3 0 1 4"},
 		{"map", func(c *model.Config) {
 			c.Classes, c.NumClasses = nil, 0
 			c.LabelMap = map[string]string{"Figure": "Plate", "Rare": "Description"}

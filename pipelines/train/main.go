@@ -94,7 +94,7 @@ func define(f *cli.Flags) *options {
 	f.Var(&o.teachers, "teachers", "`folders` or gs://bucket/prefixes of models, or bundled, separated by commas or repeated: what they say on average is\nlearnt instead of the labels; they need the same classes and --input_size, and twice the --epochs are worth it")
 	f.StringVar(&o.comment, "description", "", "what the documents are, with source and licence, for the model's metadata")
 	f.StringVar(&c.LabelSet, "label_set", model.Collapsed, "`collapsed` (Nomenclature, Description, Misc-exposition) or full (every label with 20 lines)")
-	f.Var(&o.labelMap, "label_map", "`Label=Class` pairs, separated by commas or repeated, or a .json file with an object of them;\nwhat it does not name becomes what it has for *, or Misc-exposition")
+	f.Var(&o.labelMap, "label_map", "`Label=Class` pairs, separated by commas or repeated, or a .json file with an object of them;\nwhat it does not name, and --label_set=full does not keep, becomes what it has for *, or Misc-exposition")
 	f.IntVar(&c.InputSize, "input_size", c.InputSize, "`rows` of the embedding table")
 	f.IntVar(&c.EmbeddingSize, "embedding_size", c.EmbeddingSize, "`numbers` a row")
 	f.IntVar(&c.HiddenSize, "hidden_size", c.HiddenSize, "`units` of an LSTM in one direction")
@@ -246,9 +246,7 @@ func (o *options) checkConfig() error {
 		c.LabelMap, c.Classes = labels, nil
 	}
 	stand := *c
-	if c.LabelSet == model.Full {
-		stand.Classes, stand.ClassWeights, stand.FocalLabels = []string{stand.OtherClass}, "none", ""
-	} else if len(stand.Classes) == 0 {
+	if c.LabelSet == model.Full || len(stand.Classes) == 0 {
 		stand.Classes = slices.Compact(slices.Sorted(maps.Values(stand.LabelMap)))
 		if !slices.Contains(stand.Classes, stand.OtherClass) {
 			stand.Classes = append(stand.Classes, stand.OtherClass)
