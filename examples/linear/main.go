@@ -69,6 +69,9 @@ func run(ctx context.Context) error {
 	if err := runners.Check(); err != nil {
 		return err
 	}
+	if found, err := filepath.Glob(*input); err != nil || len(found) == 0 { // textio reads nothing, and says nothing
+		return fmt.Errorf("no file matches --input=%s; name one", *input)
+	}
 	p, s := beam.NewPipelineWithRoot()
 	pipeline(s, *input, *output, Linear{Pattern: *model})
 	result, err := runners.Run(ctx, p, namespace, 0)

@@ -123,3 +123,13 @@ func TestRunners(t *testing.T) {
 		})
 	}
 }
+
+// An input that is not there is told: Beam's textio passes it over.
+func TestMissing(t *testing.T) {
+	dir := t.TempDir()
+	cmd := exec.Command(os.Args[0], "--input="+filepath.Join(dir, "rows.csv"), "--output="+dir, "--model="+filepath.Join(dir, "*.json"))
+	cmd.Env = append(os.Environ(), "LINEAR=main")
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.HasPrefix(string(out), "linear: no file matches --input="+dir) {
+		t.Errorf("got %v\n%s", err, out)
+	}
+}
