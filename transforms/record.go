@@ -130,6 +130,38 @@ func (o *Options) misplaced(name string) error {
 	return nil
 }
 
+// CheckOutput says which of the run's own folders in Options.Output is none, and
+// which of its files is a folder: every document, or the end of the run, would fail.
+func CheckOutput(ctx context.Context, opts Options) error {
+	if strings.Contains(string(opts.Output), "://") { // a name may be both
+		return nil
+	}
+	st, err := opts.outputStore(ctx)
+	if err != nil {
+		return err
+	}
+	folders := []string{DoneFolder, RejectedFolder, TempFolder}
+	for _, out := range opts.Outputs() {
+		if out.Folder != "" {
+			folders = append(folders, out.Folder)
+		}
+	}
+	for i, name := range append(folders, ManifestFile, RejectedFile, IndexFile) {
+		path := store.Join(string(opts.Output), name)
+		there, err := st.Look(ctx, path)
+		folder := errors.Is(there.Err, store.ErrFolder)
+		file := there.Err == nil || errors.Is(there.Err, store.ErrNotFile) || errors.Is(there.Err, store.ErrNotExist) // a link to nothing
+		switch {
+		case err != nil: // it is not there
+		case i < len(folders) && file && !folder:
+			return fmt.Errorf("transforms: %s: is no folder; move it away, or choose another --output", path)
+		case i >= len(folders) && folder:
+			return fmt.Errorf("%w; move it away", there.Err)
+		}
+	}
+	return nil
+}
+
 func hashed(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return hex.EncodeToString(sum[:])
