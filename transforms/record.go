@@ -43,6 +43,7 @@ type Done struct {
 	Document    string           `json:"document"` // its Name
 	Bytes       string           `json:"document_base64,omitempty"`
 	Input       string           `json:"input"` // where it was read
+	InputBytes  string           `json:"input_base64,omitempty"`
 	InputSHA256 string           `json:"input_sha256"`
 	Model       string           `json:"model"` // its hash
 	Settings    string           `json:"settings"`
@@ -221,9 +222,10 @@ func (o *Options) standing(ctx context.Context, st store.Store, d *Document) (*R
 	if json.Unmarshal(data, &r) != nil {
 		return nil, nil
 	}
-	if strings.TrimSuffix(r.Input, ".ann") != strings.TrimSuffix(string(d.URI), ".ann") && r.InputSHA256 != hex.EncodeToString(d.SHA256[:]) {
-		if there, err := exists(ctx, r.Input); there && err == nil {
-			return d.reject("write", fmt.Errorf("its outputs would take the place of those of %s; choose another --output, or give both in one --input", r.Input)), nil
+	input := nameOf(r.Input, r.InputBytes)
+	if strings.TrimSuffix(input, ".ann") != strings.TrimSuffix(string(d.URI), ".ann") && r.InputSHA256 != hex.EncodeToString(d.SHA256[:]) {
+		if there, err := exists(ctx, input); there && err == nil {
+			return d.reject("write", fmt.Errorf("its outputs would take the place of those of %s; choose another --output, or give both in one --input", input)), nil
 		}
 	}
 	for _, out := range o.outputs(name) {

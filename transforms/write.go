@@ -191,7 +191,7 @@ func (f *writeFn) record(l *Labelled, counts []int64, sums []uint32) ([]byte, er
 	o, name := &f.Options, string(l.Name)
 	record := Done{
 		Document: name, Bytes: base64Name(l.Name),
-		Input: string(l.URI), InputSHA256: hex.EncodeToString(l.SHA256[:]),
+		Input: string(l.URI), InputBytes: base64Name(l.URI), InputSHA256: hex.EncodeToString(l.SHA256[:]),
 		Model: o.ModelHash, Settings: o.Settings,
 		Outputs: o.outputs(name), CRC32C: sums, Lines: len(l.Rows), Labels: map[string]int64{},
 		Doubtful: l.doubtful(), Warnings: l.Warnings, Versions: o.Versions, Time: time.Now().UTC().Truncate(time.Millisecond),

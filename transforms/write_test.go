@@ -595,11 +595,13 @@ func TestStanding(t *testing.T) {
 			os.RemoveAll(filepath.Join(out, DoneFolder))
 		}, ""},
 		"another document": {other("y", false), "its outputs would take the place of those of "},
+		"another \xe9":     {other("y", false), "its outputs would take the place of those of "},
 		"the same, moved":  {other("y", true), ""},
 		"the same, copied": {other("x", false), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in, out := write(t, map[string]string{"a.txt": "x"}), t.TempDir()
+			// The folder's name may be no UTF-8.
+			in, out := filepath.Join(write(t, map[string]string{name + "/a.txt": "x"}), name), t.TempDir()
 			opts := Options{Base: Path(in), Output: Path(out), Settings: "before", Formats: []string{"yedda", "brat"}}
 			label := func() (reason string) {
 				data, err := os.ReadFile(filepath.Join(string(opts.Base), "a.txt"))
