@@ -9,6 +9,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
 
 	"github.com/linnet-ml/linnet/transforms/input"
+	"github.com/linnet-ml/linnet/transforms/yedda"
 )
 
 // Planned is what a run would do.
@@ -71,7 +72,7 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 			}
 		}
 		plan.Documents++
-		plan.Lines += int64(len(d.Rows))
+		plan.Lines += int64(len(yedda.Inked(d.Text, d.Rows)))
 		if took >= trial || err != nil || len(d.Rows) == 0 {
 			return
 		}

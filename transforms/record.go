@@ -49,7 +49,7 @@ type Done struct {
 	Settings    string           `json:"settings"`
 	Outputs     []string         `json:"outputs"`  // below the output folder
 	CRC32C      []uint32         `json:"crc32c"`   // of Outputs
-	Lines       int              `json:"lines"`    // that are not blank
+	Lines       int              `json:"lines"`    // with ink
 	Labels      map[string]int64 `json:"labels"`   // lines of each label
 	Doubtful    int              `json:"doubtful"` // lines whose label is less than 80 % probable
 	Warnings    int              `json:"warnings,omitempty"`

@@ -135,6 +135,9 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 		out.counts[c]++
 	}
 	lines, labels := l.Inked()
+	if other := slices.Index(l.Classes, l.Other); other >= 0 { // of lines that nobody can read
+		out.counts[other] += int64(len(lines) - len(l.Rows))
+	}
 	spans := yedda.SpansOf(l.Text, lines, labels)
 	name := string(l.Name)
 	put := func(path string, data []byte) (*Rejection, error) {
@@ -176,7 +179,7 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 	if bad != nil {
 		return nil, l.reject("write", bad), nil
 	}
-	record, err := f.record(&l, out.counts, sums)
+	record, err := f.record(&l, len(lines), out.counts, sums)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -186,14 +189,15 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 	return out, nil, o.accept(ctx, st, name)
 }
 
-// record is the Done record of l with its line break.
-func (f *writeFn) record(l *Labelled, counts []int64, sums []uint32) ([]byte, error) {
+// record is the Done record of l, which has so many lines with ink, with its line
+// break.
+func (f *writeFn) record(l *Labelled, lines int, counts []int64, sums []uint32) ([]byte, error) {
 	o, name := &f.Options, string(l.Name)
 	record := Done{
 		Document: name, Bytes: base64Name(l.Name),
 		Input: string(l.URI), InputBytes: base64Name(l.URI), InputSHA256: hex.EncodeToString(l.SHA256[:]),
 		Model: o.ModelHash, Settings: o.Settings,
-		Outputs: o.outputs(name), CRC32C: sums, Lines: len(l.Rows), Labels: map[string]int64{},
+		Outputs: o.outputs(name), CRC32C: sums, Lines: lines, Labels: map[string]int64{},
 		Doubtful: l.doubtful(), Warnings: l.Warnings, Versions: o.Versions, Time: time.Now().UTC().Truncate(time.Millisecond),
 	}
 	for i, n := range counts {

@@ -50,7 +50,8 @@ func writeAll(opts Options, docs []Labelled) (beam.PipelineResult, error) {
 }
 
 // A line that nobody can read joins the spans of its neighbours where they
-// have its label, and stays outside where it has none.
+// have its label, and stays outside where it has none. It is a line of the record,
+// as of the review page, in either case.
 func TestWriteUnreadable(t *testing.T) {
 	for other, want := range map[string]string{
 		"Other": "[@one\n\ufffd\ufffd\n\xff#Other*]\n[@two#Key*]\n[@\ufffd#Other*]\n",
@@ -63,6 +64,16 @@ func TestWriteUnreadable(t *testing.T) {
 			t.Fatal(err)
 		}
 		equal(t, "output with Other="+other, read(t, out, "a.txt.ann"), want)
+		var d Done
+		if err := json.Unmarshal([]byte(read(t, out, "_done/a.txt.json")), &d); err != nil {
+			t.Fatal(err)
+		}
+		labels := map[string]int64{"Other": 1, "Key": 1}
+		if other != "" {
+			labels["Other"] = 4
+		}
+		equal(t, "lines of the record with Other="+other, d.Lines, 5)
+		equal(t, "labels of the record with Other="+other, d.Labels, labels)
 	}
 }
 
