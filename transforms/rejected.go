@@ -147,6 +147,22 @@ func Settle(ctx context.Context, opts Options, set *input.Set) error {
 	return records.Drain(ctx, keep)
 }
 
+// CountRejected counts the records of rejections that the run left.
+func CountRejected(ctx context.Context, opts Options) (n int64, err error) {
+	st, err := opts.outputStore(ctx)
+	if err != nil {
+		return 0, err
+	}
+	err = opts.records(ctx, st, RejectedFolder, func(_ string, data []byte) error {
+		var r Reject
+		if json.Unmarshal(data, &r) == nil && r.Run == opts.Run {
+			n++
+		}
+		return nil
+	})
+	return n, err
+}
+
 // stillBad says that a rejected input is there, as far as can be told, and, where
 // folders or links were tried again and it is one, that it cannot be read.
 func stillBad(ctx context.Context, uri string, folders, links bool) bool {

@@ -454,13 +454,11 @@ func (o *options) finish(ctx context.Context, opts transforms.Options, set *inpu
 		return nil, fmt.Errorf("%w: %s labelled and kept; run again to go on", cause, cli.Plural(result.Counters["documents"], "document"))
 	}
 	if o.watch { // rejections may be over by now
-		has, err := transforms.HasRecords(context.WithoutCancel(ctx), output, transforms.RejectedFolder)
+		left, err := transforms.CountRejected(context.WithoutCancel(ctx), opts)
 		if err != nil {
 			return nil, err
 		}
-		if !has {
-			delete(result.Counters, "rejected")
-		}
+		result.Counters["rejected"] = left
 	}
 	return result, nil
 }
