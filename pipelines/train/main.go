@@ -210,13 +210,11 @@ func (o *options) check(f *cli.Flags) error {
 			return cli.Usagef("--model_out: %w", err)
 		}
 	}
-	if o.workers > 0 && o.index < 0 {
-		if err := runners.Check(); err != nil {
-			return cli.Usagef("%w", err)
-		}
-		if err := runners.CheckPaths(append(slices.Concat(o.input, o.validation, o.test), o.modelOut)...); err != nil {
-			return cli.Usagef("%w", err)
-		}
+	if err := runners.Check(); err != nil {
+		return cli.Usagef("%w", err)
+	}
+	if err := runners.CheckPaths(append(slices.Concat(o.input, o.validation, o.test), o.modelOut)...); err != nil {
+		return cli.Usagef("%w", err)
 	}
 	if err := cli.CheckVerbosity(o.verbosity); err != nil {
 		return err
