@@ -93,9 +93,6 @@ func run(ctx context.Context) error {
 
 // check finds wrong use.
 func (o *options) check() error {
-	if _, err := runners.Name(); err != nil {
-		return cli.Usagef("%w", err)
-	}
 	o.input = input.Split(o.input...)
 	switch {
 	case len(o.input) == 0:

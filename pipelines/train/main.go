@@ -161,9 +161,6 @@ func (o *options) check(f *cli.Flags) error {
 	if o.workers == 0 && f.Given("runner") {
 		o.workers = 1
 	}
-	if _, err := runners.Name(); err != nil {
-		return cli.Usagef("%w", err)
-	}
 	switch {
 	case o.workers < 0:
 		return cli.Usagef("--workers=%d: it must be 0 or more", o.workers)
