@@ -178,6 +178,11 @@ func (o *options) profile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if o.report != "" {
+		if err := store.Writable(ctx, o.report); err != nil {
+			return err
+		}
+	}
 	kinds := []string{backend.CPU}
 	if o.device != backend.CPU {
 		kinds = append(kinds, backend.CUDA)

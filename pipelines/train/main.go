@@ -338,7 +338,7 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 		return told(ctx, err)
 	}
 	options.Train, options.Validation, options.Test = parts[0], parts[1], parts[2]
-	if err := writable(ctx, o.modelOut); err != nil {
+	if err := store.Writable(ctx, o.modelOut); err != nil {
 		return told(ctx, err)
 	}
 	if options.Config, err = train.Classes(parts[0], o.config, options.Init); err != nil {

@@ -15,24 +15,6 @@ import (
 	"github.com/linnet-ml/linnet/transforms/store"
 )
 
-// writable finds out before the training whether a local model can be written
-// after it. It leaves nothing but folders above.
-func writable(ctx context.Context, to string) error {
-	st, err := store.For(ctx, to)
-	if err != nil || strings.Contains(to, "://") {
-		return err
-	}
-	_, there := os.Stat(to)
-	probe := store.Join(to, ".linnet")
-	if err := st.Write(ctx, probe, nil); err != nil {
-		return store.FolderError(err)
-	}
-	if err := st.Delete(ctx, probe); err != nil || there == nil {
-		return err
-	}
-	return st.Delete(ctx, to)
-}
-
 // sayReplaced tells of the model that the new one will replace, where there is one.
 func sayReplaced(ctx context.Context, to string) {
 	fsys, err := store.Sub(ctx, to)

@@ -57,6 +57,24 @@ func FolderError(err error) error {
 	return err
 }
 
+// Writable finds out before long work whether its result can be written to a local
+// folder. It leaves nothing but folders above.
+func Writable(ctx context.Context, to string) error {
+	st, err := For(ctx, to)
+	if err != nil || strings.Contains(to, "://") {
+		return err
+	}
+	_, there := os.Stat(to)
+	probe := Join(to, ".linnet")
+	if err := st.Write(ctx, probe, nil); err != nil {
+		return FolderError(err)
+	}
+	if err := st.Delete(ctx, probe); err != nil || there == nil {
+		return err
+	}
+	return st.Delete(ctx, to)
+}
+
 const otherFolder = "choose a folder that can be written to"
 
 func (local) List(ctx context.Context, uri string, fn func(Object) error) error {
