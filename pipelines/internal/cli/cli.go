@@ -277,6 +277,11 @@ func (f *Flags) Parse(args []string) error {
 	if f.NArg() > 0 {
 		return Usagef("%q is no flag; input is named by --input", f.Arg(0))
 	}
+	for _, name := range []string{"model_uri", "predictions", "init_model", "report"} { // a variable that is not set
+		if f.Given(name) && f.Lookup(name).Value.String() == "" {
+			return Usagef("--%s is empty; name a folder, or leave it out", name)
+		}
+	}
 	if f.Worker() || f.Given("provision_endpoint") { // whose environment is not the user's
 		return nil
 	}

@@ -53,6 +53,7 @@ func parse(args ...string) (*Flags, error) {
 	f := &Flags{FlagSet: flag.NewFlagSet("test", flag.PanicOnError), name: "test", before: map[string]bool{}}
 	f.Int("sample", 0, "")
 	f.Int64("seed", 0, "")
+	f.String("model_uri", "", "")
 	f.Float64("share", 0, "")
 	f.Bool("worker", false, "")
 	f.Duration("timeout", 0, "")
@@ -75,6 +76,8 @@ func TestParse(t *testing.T) {
 		{[]string{"--sample"}, "flag needs an argument: --sample;"},
 		{[]string{"--worker=\" for flag -x"}, `invalid boolean value "\" for flag -x" for --worker: it must be true or false;`},
 		{[]string{"--timeout=5"}, `invalid value "5" for flag --timeout: a time has a unit, such as 5s; --help`},
+		{[]string{"--model_uri="}, "--model_uri is empty; name a folder, or leave it out"},
+		{[]string{"--model_uri=m"}, ""},
 		{[]string{"file"}, `"file" is no flag; input is named by --input`},
 	} {
 		_, err := parse(c.args...)
