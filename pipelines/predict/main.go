@@ -138,7 +138,7 @@ func (o *options) check(f *cli.Flags) error {
 	case o.maxDocumentBytes == 0:
 		return cli.Usagef("--max_document_bytes: it must be above 0")
 	case o.memoryLimit > 0 && o.memoryLimit < 128<<20:
-		return cli.Usagef("--memory_limit=%s: it must be 128MiB or more", &o.memoryLimit)
+		return cli.Usagef("--memory_limit: it must be 128MiB or more")
 	case o.output == "":
 		return cli.Usagef("--output: name a folder to write to")
 	case o.watchInterval <= 0:
