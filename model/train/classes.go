@@ -29,7 +29,7 @@ const MinLines = 20
 //   - Where init is the model to begin with, not nil, and cfg has its label set,
 //     map and classes, all are as init has them, whatever lines docs have.
 //
-// The returned Config has NumClasses set and passes model's Validate.
+// One class is an error. The returned Config has NumClasses set and passes model's Validate.
 func Classes(docs []Document, cfg model.Config, init *model.Weights) (model.Config, error) {
 	if init != nil && continues(&cfg, &init.Config) {
 		cfg.Classes, cfg.FullClasses, cfg.NumClasses = init.Config.Classes, init.Config.FullClasses, init.Config.NumClasses
@@ -76,6 +76,9 @@ func Classes(docs []Document, cfg model.Config, init *model.Weights) (model.Conf
 			return cfg, fmt.Errorf("train: num_classes: %d, but there are %d labels and no other_class for the rest; set it, or num_classes=0", n, len(classes))
 		}
 		fold(&cfg, raw, n)
+	}
+	if len(cfg.Classes) == 1 {
+		return cfg, fmt.Errorf("train: classes: %s would be the only class, and right everywhere; give more documents, or another label_set, label_map or num_classes", cfg.Classes[0])
 	}
 	cfg.NumClasses = len(cfg.Classes)
 	if cfg.LabelSet == model.Collapsed && len(cfg.FullClasses) == 0 && len(common) > 1 {

@@ -465,6 +465,18 @@ func TestClasses(t *testing.T) {
 	if _, err := Classes(docs, cfg, nil); err == nil || !strings.Contains(err.Error(), "num_classes") {
 		t.Errorf("nothing to fold into: %v", err)
 	}
+	for name, change := range map[string]func(*model.Config){
+		"no label with enough lines":  func(c *model.Config) { c.LabelSet = model.Full },
+		"one class kept":              func(c *model.Config) { c.NumClasses = 1 },
+		"all labels mapped to one":    func(c *model.Config) { c.Classes, c.LabelMap = nil, map[string]string{"Rare": c.OtherClass} },
+		"all labels mapped, no other": func(c *model.Config) { c.Classes, c.LabelMap = nil, map[string]string{"Rare": "Rarest"} },
+	} {
+		cfg := model.DefaultConfig()
+		change(&cfg)
+		if _, err := Classes(labelled("Rare"), cfg, nil); err == nil || !strings.Contains(err.Error(), "the only class") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 	cfg = model.DefaultConfig()
 	cfg.LabelSet, cfg.OtherClass = model.Full, ""
 	if _, err := Classes(labelled("Rare"), cfg, nil); err == nil || !strings.Contains(err.Error(), "20 lines") {

@@ -196,8 +196,8 @@ func (o *options) check(f *cli.Flags) error {
 		return cli.Usagef("--validation is empty; name annotated files, folders or patterns, or leave it out")
 	case f.Given("test") && len(o.test) == 0:
 		return cli.Usagef("--test is empty; name annotated files, folders or patterns, or leave it out")
-	case f.Given("num_classes") && o.config.NumClasses < 1:
-		return cli.Usagef("--num_classes=%d: it must be 1 or more", o.config.NumClasses)
+	case o.config.NumClasses < 0 || o.config.NumClasses == 1:
+		return cli.Usagef("--num_classes=%d: it must be 2 or more, or 0 for all", o.config.NumClasses)
 	}
 	if err := o.checkDevice(f); err != nil {
 		return err
