@@ -86,6 +86,9 @@ func (o *options) writeReport(ctx context.Context, parts string, r *report) erro
 		fmt.Printf("95 %% of resamples of the documents: accuracy %.4f to %.4f, macro-F1 %.4f to %.4f%s\n",
 			i.Accuracy.Low, i.Accuracy.High, i.MacroF1.Low, i.MacroF1.High, caution)
 	}
+	if r.Documents == 0 { // it has no figures
+		return nil
+	}
 	fmt.Printf("F1 of spans %.4f exact, %.4f overlap; macro-F1 of characters %.4f\n",
 		r.Spans.Exact.MicroF1, r.Spans.Overlap.MicroF1, r.Characters.MacroF1)
 	return nil

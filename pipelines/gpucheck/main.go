@@ -219,7 +219,7 @@ func (f *checkFn) answer(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := st.Write(ctx, store.Join(string(f.Folder), a.ID+".json"), data); err != nil {
+	if err := store.FolderError(st.Write(ctx, store.Join(string(f.Folder), a.ID+".json"), data)); err != nil {
 		return "", err
 	}
 	if f.Workers <= 1 {
