@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -37,13 +38,13 @@ func Cancel(ctx context.Context, job string) error {
 		return err
 	})
 	if name, _ := Name(); err == nil && name == Flink {
-		var id string
-		id, err = flinkJob(ctx, job)
-		for end := time.Now().Add(3 * time.Second); errors.Is(err, errNoJob) && time.Now().Before(end); id, err = flinkJob(ctx, job) {
+		var j flinkState
+		j, err = flinkJob(ctx, job)
+		for end := time.Now().Add(3 * time.Second); errors.Is(err, errNoJob) && time.Now().Before(end); j, err = flinkJob(ctx, job) {
 			time.Sleep(100 * time.Millisecond) // the job server is about to submit it
 		}
 		if err == nil {
-			err = flinkCall(ctx, http.MethodPatch, "/jobs/"+url.PathEscape(id)+"?mode=cancel", nil)
+			err = flinkCall(ctx, http.MethodPatch, "/jobs/"+url.PathEscape(j.ID)+"?mode=cancel", nil)
 		}
 	}
 	if err != nil {
@@ -79,9 +80,12 @@ func judge(ctx context.Context, name, job string) error {
 // flinkCause is why Flink says that a job failed, in one line; "" where it does
 // not say.
 func flinkCause(ctx context.Context, job string) string {
-	id, err := flinkJob(ctx, job)
-	if err != nil {
+	j, err := flinkJob(ctx, job)
+	switch {
+	case err != nil:
 		return ""
+	case j.State == "CANCELED" || j.State == "CANCELLING": // whatever it survived before
+		return "the job was cancelled in Flink, and not by this program"
 	}
 	var exceptions struct {
 		Root    string `json:"root-exception"`
@@ -89,7 +93,7 @@ func flinkCause(ctx context.Context, job string) string {
 			Entries []struct{ Stacktrace string }
 		} `json:"exceptionHistory"`
 	}
-	if err := flinkCall(ctx, http.MethodGet, "/jobs/"+url.PathEscape(id)+"/exceptions", &exceptions); err != nil {
+	if err := flinkCall(ctx, http.MethodGet, "/jobs/"+url.PathEscape(j.ID)+"/exceptions", &exceptions); err != nil {
 		return ""
 	}
 	// The last failure comes first; of a lost connection an older one may know more.
@@ -105,38 +109,91 @@ func flinkCause(ctx context.Context, job string) string {
 	if exceptions.Root == "" {
 		return ""
 	}
-	return Cause(exceptions.Root)
+	cause := Cause(exceptions.Root)
+	for _, r := range remedies {
+		if strings.Contains(cause, r.of) {
+			cause += "; " + r.is
+		}
+	}
+	return cause
+}
+
+const moreSlots = "lower --parallelism, start more TaskManagers, or wait for other jobs to end"
+
+// remedies are what to do about errors that do not say it.
+var remedies = []struct{ of, is string }{
+	{"Could not acquire the minimum required resources", "Flink has too few free slots: " + moreSlots},
+	{"Cannot run program ", "the program of --environment_config must lie there on every TaskManager's machine, and be executable"},
+	{"Process died with exit code ", "the program of --environment_config must be this one, built for the TaskManagers' machines; a TaskManager's log has what it said"},
+}
+
+// slotsPause is from one look at a job to the next; a test has another.
+var slotsPause = 5 * time.Second
+
+// tellWaiting says that the job that watch hears of waits for slots, when it has
+// done so at two looks: a batch job does for ever, and Flink without a word.
+func tellWaiting(ctx context.Context, watch *watcher, over chan struct{}) {
+	select {
+	case <-over:
+		return
+	case <-watch.submitted:
+	}
+	for waited := 0; ; {
+		select {
+		case <-over:
+			return
+		case <-time.After(slotsPause):
+		}
+		j, err := flinkJob(ctx, watch.jobID())
+		if t := j.Tasks; err != nil || t.Scheduled == 0 || t.Deploying+t.Initializing+t.Running > 0 {
+			waited = 0
+			continue
+		}
+		if waited++; waited != 2 {
+			continue
+		}
+		var cluster struct {
+			Slots int `json:"slots-total"`
+		}
+		if err := flinkCall(ctx, http.MethodGet, "/overview", &cluster); err != nil {
+			waited = 0
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "linnet: the job waits, Flink has too few free slots for it, of %d in all: %s\n", cluster.Slots, moreSlots)
+	}
 }
 
 var errNoJob = errors.New("knows no job")
 
-// flinkJob is Flink's own number of a job of the job service: its name is the
-// number's part before the last underscore.
-func flinkJob(ctx context.Context, job string) (string, error) {
+// flinkState is what Flink tells of a job.
+type flinkState struct {
+	ID          string `json:"jid"`
+	Name, State string
+	Start       int64 `json:"start-time"`
+	Tasks       struct{ Scheduled, Deploying, Initializing, Running int }
+}
+
+// flinkJob is Flink's own of a job of the job service: its name is the number's
+// part before the last underscore.
+func flinkJob(ctx context.Context, job string) (flinkState, error) {
 	name := job
 	if i := strings.LastIndex(job, "_"); i >= 0 {
 		name = job[:i]
 	}
-	var all struct {
-		Jobs []struct {
-			ID    string `json:"jid"`
-			Name  string
-			Start int64 `json:"start-time"`
-		}
-	}
+	var all struct{ Jobs []flinkState }
 	if err := flinkCall(ctx, http.MethodGet, "/jobs/overview", &all); err != nil {
-		return "", err
+		return flinkState{}, err
 	}
-	id, start := "", int64(-1)
+	last := flinkState{Start: -1}
 	for _, j := range all.Jobs {
-		if j.Name == name && j.Start > start {
-			id, start = j.ID, j.Start
+		if j.Name == name && j.Start > last.Start {
+			last = j
 		}
 	}
-	if id == "" {
-		return "", fmt.Errorf("--flink_rest=%s %w of the name %s", *flinkREST, errNoJob, name)
+	if last.ID == "" {
+		return last, fmt.Errorf("--flink_rest=%s %w of the name %s", *flinkREST, errNoJob, name)
 	}
-	return id, nil
+	return last, nil
 }
 
 // flinkCall calls Flink's REST interface; into may be nil.

@@ -8,6 +8,7 @@
 package runners
 
 import (
+	"cmp"
 	"context"
 	"debug/elf"
 	"encoding/json"
@@ -251,6 +252,9 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 	if service && !*jobopts.Async {
 		cancelled.Go(func() { notCancelled = cancelAtEnd(interrupted, watch, over) })
 	}
+	if name == Flink && watch.announce && !*jobopts.Async {
+		cancelled.Go(func() { tellWaiting(ctx, watch, over) })
+	}
 	if service {
 		cancelled.Go(func() {
 			select {
@@ -412,7 +416,12 @@ func workerBinary(dir string) error {
 func ownTempDir() (string, func(), error) {
 	before, was := os.LookupEnv("TMPDIR")
 	dir, err := os.MkdirTemp("", "linnet-")
+	if err == nil { // Beam makes a file there, and panics where it cannot
+		probe := filepath.Join(dir, "worker")
+		err = cmp.Or(os.WriteFile(probe, nil, 0o666), os.Remove(probe))
+	}
 	if err != nil {
+		os.RemoveAll(dir)
 		return "", func() {}, fmt.Errorf("runners: no folder for temporary files: %w; set TMPDIR to a folder that can be written to", err)
 	}
 	os.Setenv("TMPDIR", dir)
@@ -431,7 +440,7 @@ func ownTempDir() (string, func(), error) {
 const mark = "linnet: "
 
 // javaClass is what Java puts before what an exception says. Errors keep theirs.
-var javaClass = regexp.MustCompile(`^(Caused by: )?([\w.$]+Exception: )*`)
+var javaClass = regexp.MustCompile(`^(Caused by: )?([\w.$]+Exception: |The user defined 'open\(\)' method caused an exception: )*`)
 
 // goFrame is a function of a Go stack: its path has no blank before the arguments.
 var goFrame = regexp.MustCompile(`^\S+/\S*\(.*\)$`)

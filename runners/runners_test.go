@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -107,6 +108,7 @@ func TestCause(t *testing.T) {
 		"of Beam":                  {"job job-001 failed:\nno such endpoint", "no such endpoint"},
 		"of Beam, with its parts":  {"no such endpoint\nFull error:\nwhile dialling\n\tcaused by:\nrefused", "no such endpoint"},
 		"of Java":                  {"org.apache.flink.runtime.JobException: Recovery is suppressed\n\tat org.apache.X.f(X.java:1)\nCaused by: java.lang.Exception: The user defined 'open()' method failed\n\t... 3 more\nCaused by: a.b.UncheckedExecutionException: java.io.IOException: Cannot run program \"/x/y\": error=2, No such file or directory\n\tat a.B.f(B.java:9)\nCaused by: java.io.IOException: error=2, No such file or directory\n\tat a.B.g(B.java:9)\n\t... 16 more", `Cannot run program "/x/y": error=2, No such file or directory`},
+		"of Java, as it began":     {"java.lang.Exception: The user defined 'open()' method caused an exception: java.lang.IllegalStateException: Process died with exit code 2\n\tat a.B.f(B.java:9)", "Process died with exit code 2"},
 		"of Java, with an address": {"Caused by: a.b$AnnotatedConnectException: a.b$AnnotatedConnectException: Connection refused: localhost/127.0.0.1:50000\nCaused by: java.net.ConnectException: Connection refused", "Connection refused: localhost/127.0.0.1:50000"},
 		"an error of Java":         {"java.lang.OutOfMemoryError: Java heap space", "java.lang.OutOfMemoryError: Java heap space"},
 		"of Java, no message":      {"Caused by: java.util.concurrent.TimeoutException", "java.util.concurrent.TimeoutException"},
@@ -267,6 +269,54 @@ func TestJudge(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestFlinkCause wants what to do where Flink does not say it, and no failure
+// that a job survived before somebody cancelled it.
+func TestFlinkCause(t *testing.T) {
+	for _, c := range []struct{ state, root, want string }{
+		{"FAILED", "x.Y: java.lang.Exception: z\nCaused by: a.b.NoResourceAvailableException: Could not acquire the minimum required resources.\n", "Could not acquire the minimum required resources.; Flink has too few free slots: lower --parallelism"},
+		{"FAILED", `Caused by: java.io.IOException: Cannot run program "/x/y": error=13, Permission denied`, `Cannot run program "/x/y": error=13, Permission denied; the program of --environment_config must lie there`},
+		{"FAILED", "Caused by: java.lang.IllegalStateException: Process died with exit code 2", "Process died with exit code 2; the program of --environment_config must be this one"},
+		{"CANCELED", "a.bException: TaskManager with id localhost:1-2 is no longer reachable.", "the job was cancelled in Flink, and not by this program"},
+	} {
+		mux := http.NewServeMux()
+		mux.HandleFunc("GET /jobs/overview", func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprintf(w, `{"jobs":[{"jid":"a","name":"my_job","state":%q,"start-time":1}]}`, c.state)
+		})
+		mux.HandleFunc("GET /jobs/a/exceptions", func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprintf(w, `{"root-exception":%q}`, c.root)
+		})
+		serveJobs(t, &jobs{}, mux)
+		if got := flinkCause(t.Context(), "my_job_1-2"); !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s, %s: got %q, want %q", c.state, c.root, got, c.want)
+		}
+	}
+}
+
+// TestTellWaiting wants it said once that a job waits for slots, and again after
+// it ran meanwhile; not of one that has only begun.
+func TestTellWaiting(t *testing.T) {
+	defer func(before time.Duration) { slotsPause = before }(slotsPause)
+	slotsPause = time.Millisecond
+	looks := []string{"scheduled", "running", "scheduled", "scheduled", "scheduled", "running", "scheduled", "scheduled", "finished"}
+	over, n := make(chan struct{}), 0
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /jobs/overview", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, `{"jobs":[{"jid":"a","name":"my_job","state":"RUNNING","start-time":1,"tasks":{%q:5}}]}`, looks[min(n, len(looks)-1)])
+		if n++; n == len(looks) {
+			close(over)
+		}
+	})
+	mux.HandleFunc("GET /overview", func(w http.ResponseWriter, r *http.Request) { w.Write([]byte(`{"slots-total":2}`)) })
+	serveJobs(t, &jobs{}, mux)
+	watch := &watcher{job: "my_job_1-2", submitted: make(chan struct{})}
+	close(watch.submitted)
+	said := capture(t, func() { tellWaiting(t.Context(), watch, over) })
+	want := "linnet: the job waits, Flink has too few free slots for it, of 2 in all: " + moreSlots + "\n"
+	if said != want+want {
+		t.Errorf("it says %q", said)
 	}
 }
 
