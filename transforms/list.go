@@ -3,6 +3,8 @@ package transforms
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
@@ -30,12 +32,16 @@ func (f *listFn) ProcessElement(ctx context.Context, encoded []byte, emit func([
 	if err := json.Unmarshal(encoded, set); err != nil {
 		return p.fail("list", err)
 	}
-	return p.fail("list", set.Walk(ctx, func(file input.File) error {
+	err := set.Walk(ctx, func(file input.File) error {
 		if !p.Stopped() {
 			emit([]byte(file.URI))
 		}
 		return nil
-	}))
+	})
+	if errors.Is(err, input.ErrNone) { // who began the run may see some
+		err = fmt.Errorf("%w; a worker elsewhere must reach it by the same name, on a shared disk or gs://", err)
+	}
+	return p.fail("list", err)
 }
 
 func init() { beam.RegisterDoFn(&listFn{}) }

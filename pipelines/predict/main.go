@@ -446,8 +446,9 @@ func (o *options) finish(ctx context.Context, opts transforms.Options, set *inpu
 		fmt.Printf("job %s is submitted; it writes to %s\n", result.JobID, o.output)
 		return nil, nil
 	}
+	reached := o.reached(ctx, output, result.Counters)
 	settled := o.settle(ctx, opts, set)
-	if err := cmp.Or(merge(), settled); err != nil {
+	if err := cmp.Or(merge(), settled, reached); err != nil {
 		return nil, err
 	}
 	if cause := context.Cause(ctx); cause != nil && !o.watch { // which an interrupt ends in order
@@ -461,6 +462,28 @@ func (o *options) finish(ctx context.Context, opts transforms.Options, set *inpu
 		result.Counters["rejected"] = left
 	}
 	return result, nil
+}
+
+// late is how long a network disk may take to show what another machine wrote;
+// a test has another.
+var late = time.Minute
+
+// reached waits for the records of documents that workers elsewhere labelled. It
+// is an error where they do not come: the folder of that name is another one to
+// the workers, on their own disks.
+func (o *options) reached(ctx context.Context, output string, counters map[string]int64) error {
+	if !runners.Survives() || o.watch { // which counts a document as often as it changes
+		return nil
+	}
+	done := counters["documents"] + counters["skipped"]
+	for begin := time.Now(); ; time.Sleep(time.Second) {
+		switch n, _, err := transforms.CountDone(context.WithoutCancel(ctx), output, time.Time{}); {
+		case err != nil || n >= done:
+			return err
+		case ctx.Err() != nil || time.Since(begin) >= late:
+			return fmt.Errorf("%s: workers labelled %s, and %s of their records lie there; --output must name what the workers and this program share", output, cli.Plural(done, "document"), cli.Count(n))
+		}
+	}
 }
 
 // settle drops earlier records of rejections that this run showed to be over. A

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -462,6 +463,42 @@ func TestJudge(t *testing.T) {
 		err := o.judge(map[string]int64{"documents": c.others, "rejected": c.rejected}, "")
 		if got := cli.Report(io.Discard, err); got != c.status {
 			t.Errorf("%d of %d rejected, at most %g allowed: exit status %d, want %d", c.rejected, c.rejected+c.others, c.limit, got, c.status)
+		}
+	}
+}
+
+// TestReached wants an error where workers elsewhere wrote into another folder
+// of that name, for some or for all documents.
+func TestReached(t *testing.T) {
+	for name, value := range map[string]string{"runner": "flink", "endpoint": "localhost:1", "environment_type": "PROCESS"} {
+		f := flag.Lookup(name)
+		defer f.Value.Set(f.Value.String())
+		if err := f.Value.Set(value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer func(before time.Duration) { late = before }(late)
+	late = 0
+	output := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(output, transforms.DoneFolder, "sub"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a.txt.json", "sub/b.txt.json"} {
+		if err := os.WriteFile(filepath.Join(output, transforms.DoneFolder, filepath.FromSlash(name)), nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		output           string
+		labelled, before int64
+		ok               bool
+	}{
+		{output, 1, 1, true}, {output, 1, 0, true}, {output, 2, 1, false}, {output, 0, 3, false},
+		{filepath.Join(output, "none"), 1, 0, false}, {filepath.Join(output, "none"), 0, 0, true},
+	} {
+		err := new(options).reached(t.Context(), c.output, map[string]int64{"documents": c.labelled, "skipped": c.before})
+		if (err == nil) != c.ok {
+			t.Errorf("%+v: got %v", c, err)
 		}
 	}
 }
