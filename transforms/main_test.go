@@ -10,17 +10,13 @@ import (
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/metrics"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/log"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/ptest"
 
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/modeltest"
+	"github.com/linnet-ml/linnet/transforms/internal/beamtest"
 )
 
-func TestMain(m *testing.M) {
-	log.LogLevel = "error" // Beam's plans are long
-	ptest.Main(m)
-}
+func TestMain(m *testing.M) { beamtest.Main(m) }
 
 // testModel writes a small model of made-up numbers and returns its folder. It
 // has both label sets, and enough in its recurrent weights that a window's

@@ -14,14 +14,14 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	//lint:ignore SA1019 it fuses a pipeline without gRPC
 	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/runners/direct"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/ptest"
 
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/train"
 	"github.com/linnet-ml/linnet/transforms"
+	"github.com/linnet-ml/linnet/transforms/internal/beamtest"
 )
 
-func TestMain(m *testing.M) { ptest.Main(m) }
+func TestMain(m *testing.M) { beamtest.Main(m) }
 
 // corpus writes and reads a few documents.
 func corpus(t *testing.T) (list []Document, docs []train.Document) {
@@ -163,6 +163,10 @@ func TestRoundErrors(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, "worker 0: checkpoint of another training: its documents are others than the launcher's"},
+		{"a document the worker does not see", func(dir string) {
+			kept.key = [sha256.Size]byte{}
+			os.Remove(string(list[2].URI))
+		}, "no such file or directory; workers must reach documents and model by the same names"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			j := &Job{Folder: transforms.Path(t.TempDir()), InputSize: 256}

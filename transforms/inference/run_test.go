@@ -14,14 +14,11 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/window"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/metrics"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/log"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/ptest"
+
+	"github.com/linnet-ml/linnet/transforms/internal/beamtest"
 )
 
-func TestMain(m *testing.M) {
-	log.LogLevel = "error" // Beam's plans are long
-	ptest.Main(m)
-}
+func TestMain(m *testing.M) { beamtest.Main(m) }
 
 // lineLoader loads a linear model: Slope·x, and no answer for x in [400, 500). For a
 // Slope of 0 it fails, and for -1 it returns nothing.
