@@ -309,7 +309,7 @@ func (o *options) judge(answers []answer) error {
 		}
 	}
 	if n := len(answers); n < o.workers {
-		return fmt.Errorf("gpucheck: %d of %d worker processes answered within %v; has the cluster free slots for the others?", n, o.workers, o.timeout)
+		return fmt.Errorf("gpucheck: %d of %d worker processes answered within %v; has the cluster free slots for the others, and is --parallelism high enough?", n, o.workers, o.timeout)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/linnet-ml/linnet/model/train"
 	"github.com/linnet-ml/linnet/pipelines/internal/cli"
+	"github.com/linnet-ml/linnet/runners"
 	"github.com/linnet-ml/linnet/transforms/store"
 )
 
@@ -83,14 +84,18 @@ func (c *checkpoint) remove(ctx context.Context, folder string) error {
 // told is err, with what an interrupted training left behind.
 func (c *checkpoint) told(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), cli.ErrInterrupted) && c.written {
-		return fmt.Errorf("%w: no model was written; the same command with --resume goes on from %s", cli.ErrInterrupted, c.path)
+		return fmt.Errorf("%w; the same command with --resume goes on from %s", told(ctx, err), c.path)
 	}
 	return told(ctx, err)
 }
 
-// told is err, or the interrupt where that was its cause.
+// told is err, or the interrupt where that was its cause; with a job that could
+// not be cancelled, both.
 func told(ctx context.Context, err error) error {
-	if errors.Is(context.Cause(ctx), cli.ErrInterrupted) {
+	switch {
+	case errors.Is(err, runners.ErrNotCancelled):
+		return fmt.Errorf("%w; no model was written", err)
+	case errors.Is(context.Cause(ctx), cli.ErrInterrupted):
 		return fmt.Errorf("%w: no model was written", cli.ErrInterrupted)
 	}
 	return err

@@ -416,6 +416,9 @@ func (o *options) distribute(ctx context.Context, job *averaging.Job, t *train.O
 		t.Round = func(ctx context.Context, r train.Round) error {
 			return job.Round(ctx, r, func(p *beam.Pipeline) error {
 				_, err := runners.Run(ctx, p, transforms.Namespace, o.verbosity)
+				if errors.Is(err, runners.ErrNotCancelled) {
+					return err
+				}
 				return cmp.Or(context.Cause(ctx), err)
 			})
 		}

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/linnet-ml/linnet/pipelines/internal/cli"
+	"github.com/linnet-ml/linnet/runners"
+)
+
+// An interrupt says what it left: no model, a checkpoint, and a job that could
+// not be cancelled.
+func TestTold(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cli.ErrInterrupted)
+	left := fmt.Errorf("%w: job 1 %w", cli.ErrInterrupted, runners.ErrNotCancelled)
+	for _, c := range []struct {
+		written bool
+		err     error
+		want    string
+	}{
+		{false, context.Canceled, "interrupted: no model was written"},
+		{true, context.Canceled, "interrupted: no model was written; the same command with --resume goes on from x"},
+		{false, left, "interrupted: job 1 cannot be cancelled; no model was written"},
+		{true, left, "interrupted: job 1 cannot be cancelled; no model was written; the same command with --resume goes on from x"},
+	} {
+		at := checkpoint{path: "x", written: c.written}
+		if got := at.told(ctx, c.err); got.Error() != c.want {
+			t.Errorf("got %v, want %s", got, c.want)
+		}
+	}
+}
