@@ -133,7 +133,11 @@ func (o *options) ask(ctx context.Context) error {
 	p, s := beam.NewPipelineWithRoot()
 	pipeline(s, &checkFn{Folder: transforms.Path(folder), Workers: o.workers, Timeout: o.timeout, Device: o.device})
 	result, err := runners.Run(ctx, p, namespace, o.verbosity)
-	if err != nil || runners.DryRun() {
+	if runners.DryRun() {
+		return err
+	}
+	defer remove(context.WithoutCancel(ctx), folder) // of a job that failed or was cancelled, too
+	if err != nil {
 		return err
 	}
 	answers, err := read(ctx, folder)
@@ -141,7 +145,6 @@ func (o *options) ask(ctx context.Context) error {
 		return err
 	}
 	answers = current(answers, result.Counters)
-	remove(context.WithoutCancel(ctx), folder)
 	failure := o.judge(answers)
 	if o.json {
 		err = writeJSON(os.Stdout, o.workers, answers, failure)
