@@ -177,7 +177,7 @@ var sharesCounter = beam.NewCounter(transforms.Namespace, "shares")
 func (f *shareFn) ProcessElement(ctx context.Context, worker int) error {
 	s, err := f.Job.take(ctx, worker, f.Workers, f.Steps)
 	if errors.Is(err, store.ErrNotExist) { // the launcher has it
-		err = fmt.Errorf("%w; workers must reach documents and model by the same names as this program, on a shared disk or gs://", err)
+		err = fmt.Errorf("%w; workers must reach documents and model by the same names as the launcher, on a shared disk or gs://", err)
 	}
 	if err == nil {
 		err = store.Write(ctx, f.Job.shareFile(s.Step(), worker), s.Encode())
