@@ -414,6 +414,67 @@ func TestPredictRefuses(t *testing.T) {
 	}
 }
 
+// TestPredictByHand has examples, as another program may make them, whose features
+// are not those of their rows: each label would stand on another line.
+func TestPredictByHand(t *testing.T) {
+	f := &predictFn{Options: Options{ModelURI: Path(testModel(t)), Run: t.Name()}}
+	defer ForgetProgress(t.Name())
+	if err := f.Setup(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	labelled, rejected := map[string]bool{}, map[string]string{}
+	emit := func(_ beam.EventTime, l Labelled) { labelled[string(l.Name)] = true }
+	reject := func(_ beam.EventTime, r Rejection) { rejected[string(r.Name)] = r.Reason }
+	f.StartBundle(emit, reject)
+	more, fewer, none, right := exampleOf("more", "a\nb\n", 256), exampleOf("fewer", "a\nb\n", 256), exampleOf("none", "a\n", 256), exampleOf("right", "a\nb\n", 256)
+	more.Features = exampleOf("", "a\nb\nc\n", 256).Features
+	fewer.Features = exampleOf("", "a\n", 256).Features
+	none.Features = nil
+	for _, e := range []Example{more, fewer, none, right} {
+		if err := f.ProcessElement(t.Context(), 0, e, emit, reject); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.FinishBundle(t.Context(), emit, reject); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "labelled", labelled, map[string]bool{"right": true})
+	for _, name := range []string{"more", "fewer", "none"} {
+		if !strings.Contains(rejected[name], "not one line of features a row") {
+			t.Errorf("%s is rejected with %q", name, rejected[name])
+		}
+	}
+}
+
+// TestPredictOther has a model whose class of what nobody can read is one of the
+// collapsed labels alone: no line may be given a label that is not of its set.
+func TestPredictOther(t *testing.T) {
+	w, err := model.Load(os.DirFS(testModel(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := w.Config.OtherClass
+	w.Config.FullClasses[slices.Index(w.Config.FullClasses, other)] = "Ecology"
+	dir := t.TempDir()
+	if err := model.Save(dir, w, nil); err != nil {
+		t.Fatal(err)
+	}
+	direct := func(build func(beam.Scope)) beam.PipelineResult {
+		res, err := runOn("direct", build)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	for set, want := range map[string]string{"": other, model.Full: ""} {
+		got, _ := predictAll(t, direct, Options{ModelURI: Path(dir), LabelSet: set}, []Example{exampleOf("a.txt", "one\n\ufffd\n", 256)})
+		l := got["a.txt"]
+		if _, labels := l.Inked(); len(labels) != 2 || labels[1] != want {
+			t.Errorf("label_set=%s: labels %q, want %q for the line that nobody can read", set, labels, want)
+		}
+	}
+}
+
 // TestModelFromAnywhere has models that load, and whose numbers would end in
 // labels without a meaning or take all memory.
 func TestModelFromAnywhere(t *testing.T) {

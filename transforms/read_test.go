@@ -165,6 +165,52 @@ func TestReadLarge(t *testing.T) {
 	}
 }
 
+// TestReadHopeless has what another try cannot mend: it is not waited for.
+func TestReadHopeless(t *testing.T) {
+	dir := write(t, map[string]string{"large.txt": strings.Repeat("x", 101), "folder.txt/x": ""})
+	f := &readFn{Options: Options{Pause: time.Hour, MaxDocumentBytes: 100}}
+	for _, name := range []string{"large.txt", "folder.txt", strings.Repeat("n", 300) + ".txt", "nul\x00.txt"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		if _, err := f.readTries(ctx, filepath.Join(dir, name)); err == nil || ctx.Err() != nil {
+			t.Errorf("%.20q: got %v, want an error at once", name, err)
+		}
+		cancel()
+	}
+}
+
+// TestReadBrat names the annotation of a pair: the document is called by its text.
+func TestReadBrat(t *testing.T) {
+	dir := write(t, map[string]string{"sub/a.txt": "abc", "sub/a.ann": "T1\tKey 0 3\tabc\n"})
+	if _, err := runOn("direct", func(s beam.Scope) {
+		readAll(s, Options{Base: Path(dir), Annotated: true}, t.Name(), paths(dir, "sub/a.ann"))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	docs := gather[Document](t.Name())
+	equal(t, "documents", len(docs), 1)
+	equal(t, "name", string(docs[0].Name), "sub/a.txt")
+	equal(t, "spans", docs[0].Spans, []yedda.Span{{Start: 0, End: 3, Label: "Key"}})
+}
+
+// TestRetryOfLongName has a document whose record cannot be called by its name, which
+// the store takes for the document alone: it is found and tried again.
+func TestRetryOfLongName(t *testing.T) {
+	in, out := write(t, map[string]string{strings.Repeat("n", 250) + ".a": "x"}), t.TempDir()
+	opts := Options{Base: Path(in), Output: Path(out)}
+	uri := paths(in, strings.Repeat("n", 250)+".a")
+	d := Document{URI: uri[0], Name: uri[0][len(in)+1:]}
+	if _, err := runOn("direct", func(s beam.Scope) {
+		WriteRejected(s, opts, beam.CreateList(s, []Rejection{*d.reject("read", fs.ErrPermission)}))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	opts.RetryRejected = true
+	if _, err := runOn("direct", func(s beam.Scope) { readAll(s, opts, t.Name(), uri) }); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "documents", len(gather[Document](t.Name())), 1)
+}
+
 func TestReadDone(t *testing.T) {
 	model := testModel(t)
 	m, err := LoadModel(t.Context(), Options{ModelURI: Path(model)})

@@ -115,6 +115,20 @@ func TestWatchGoesOn(t *testing.T) {
 			t.Fatalf("failure %d: %v, %v", i+1, failed, err)
 		}
 	}
+
+	// Failures count in a row: over days there are more than the watch's patience.
+	w = newWatched()
+	ignore := func(input.File) {}
+	for i := range 2 * patience {
+		set.Args = [][]byte{[]byte(dir + "/gone")}
+		if failed, err := w.look(t.Context(), set, 2, 0, ignore); failed == nil || err != nil {
+			t.Fatalf("failure %d, each after a look that went well: %v, %v", i+1, failed, err)
+		}
+		set.Args = [][]byte{[]byte(dir)}
+		if _, err := w.look(t.Context(), set, 2, 0, ignore); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // TestLookTracker checks the splits: only where the DoFn hands back, and all of

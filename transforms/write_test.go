@@ -3,8 +3,10 @@ package transforms
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -21,6 +23,7 @@ import (
 
 	"github.com/linnet-ml/linnet/transforms/feature"
 	"github.com/linnet-ml/linnet/transforms/input"
+	"github.com/linnet-ml/linnet/transforms/store"
 	"github.com/linnet-ml/linnet/transforms/yedda"
 )
 
@@ -483,6 +486,33 @@ func TestWriteFails(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "linnet: write: store: ") {
 		t.Errorf("got %v, want an error of write", err)
 	}
+}
+
+// TestMergeCleans has what a run that was killed left in the folder of temporary
+// files, and what somebody put there: the first goes, the second stays.
+func TestMergeCleans(t *testing.T) {
+	theirs := TempFolder + "/notes.txt"
+	out := write(t, map[string]string{theirs: "keep"})
+	st, err := store.For(t.Context(), out, store.TempDir(filepath.Join(out, TempFolder)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var temporary []string
+	err = st.Create(t.Context(), filepath.Join(out, "x"), func(io.Writer) error { // here it is killed
+		temporary, err = filepath.Glob(filepath.Join(out, TempFolder, ".*"))
+		for _, file := range temporary {
+			err = errors.Join(err, os.Link(file, filepath.Join(filepath.Dir(file), ".copy"+filepath.Base(file))))
+		}
+		return err
+	})
+	if err != nil || len(temporary) != 1 {
+		t.Fatal(temporary, err)
+	}
+	if err := Merge(t.Context(), out); err != nil {
+		t.Fatal(err)
+	}
+	left, _ := filepath.Glob(filepath.Join(out, TempFolder, "*"))
+	equal(t, "left", left, []string{filepath.Join(out, filepath.FromSlash(theirs))})
 }
 
 // TestMergeFails has a folder where one of Merge's files should be.

@@ -242,12 +242,19 @@ func TestPanic(t *testing.T) {
 
 var errTest = errors.New("test")
 
-// TestEmitFails has emit fail where Push waits for room, where Push finds an
-// element ready, and in Drain.
+// TestEmitFails has emit fail, once, where Push waits for room, where Push finds
+// an element ready, and in Drain.
 func TestEmitFails(t *testing.T) {
 	p := New(1, func(_ context.Context, i int) (int, error) { return i, nil })
 	pass := func(int, error) error { return nil }
-	fail := func(int, error) error { return errTest }
+	failed := false
+	fail := func(int, error) error {
+		if failed {
+			return nil
+		}
+		failed = true
+		return errTest
+	}
 	push := func() error { return p.Push(t.Context(), 0, 1, fail) }
 	for where, f := range map[string]func() error{
 		"no room": func() error { p.limit = 1; return push() },
@@ -260,6 +267,7 @@ func TestEmitFails(t *testing.T) {
 			}
 		}
 		<-p.queue[0].done
+		failed = false
 		if err := f(); !errors.Is(err, errTest) {
 			t.Errorf("%s: got %v, want emit's error", where, err)
 		}
@@ -301,6 +309,42 @@ func TestCancel(t *testing.T) {
 	}
 	if err := p.Drain(t.Context(), func(int, error) error { return errTest }); err != nil {
 		t.Errorf("Reset left results behind")
+	}
+}
+
+// TestResetWaits has a call that goes on for a while after its context ended: it
+// has ended too when Reset returns, or it would write into the next bundle.
+func TestResetWaits(t *testing.T) {
+	begun := make(chan struct{})
+	var ended atomic.Bool
+	p := New(10, func(ctx context.Context, _ int) (int, error) {
+		close(begun)
+		<-ctx.Done()
+		time.Sleep(20 * time.Millisecond)
+		ended.Store(true)
+		return 0, nil
+	})
+	if err := p.Push(t.Context(), 0, 1, func(int, error) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	p.Reset()
+	if !ended.Load() {
+		t.Error("Reset returned while a call of f went on")
+	}
+}
+
+// TestContextsEnd shows that the context of a call ends with it: those of a bundle
+// of a million documents would otherwise stay until the bundle's own ends.
+func TestContextsEnd(t *testing.T) {
+	var ctx context.Context
+	p := New(10, func(c context.Context, _ int) (int, error) { ctx = c; return 0, nil })
+	emit := func(int, error) error { return nil }
+	if err := errors.Join(p.Push(t.Context(), 0, 1, emit), p.Drain(t.Context(), emit)); err != nil {
+		t.Fatal(err)
+	}
+	if ctx.Err() == nil {
+		t.Error("the context of a call that returned goes on")
 	}
 }
 
