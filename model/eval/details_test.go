@@ -181,6 +181,74 @@ func TestSpansOfTheSame(t *testing.T) {
 	}
 }
 
+// TestSpansByDefinition counts the spans of random lines by what they are: all
+// from and to between which lines are neighbours of one label, and which no line
+// before or behind could join.
+func TestSpansByDefinition(t *testing.T) {
+	type span struct{ from, to, label int }
+	const classes = 3
+	rnd := rand.New(rand.NewPCG(7, 8))
+	for range 300 {
+		n := rnd.IntN(12)
+		gold, pred, judged, starts := make([]int, n), make([]int, n), make([]int, n), make([]bool, n)
+		for i := range n {
+			gold[i], pred[i], starts[i] = rnd.IntN(classes+1)-1, rnd.IntN(classes+1)-1, rnd.IntN(4) == 0
+			judged[i] = pred[i]
+			if gold[i] < 0 {
+				judged[i] = -1
+			}
+		}
+		all := func(labels []int) map[span]bool {
+			joined := func(i int) bool { // with the line before
+				return i > 0 && i < n && labels[i] == labels[i-1] && !starts[i]
+			}
+			found := map[span]bool{}
+			for from := range n {
+				for to := from + 1; to <= n; to++ {
+					one := labels[from] >= 0 && !joined(from) && !joined(to)
+					for i := from + 1; i < to; i++ {
+						one = one && joined(i)
+					}
+					if one {
+						found[span{from, to, labels[from]}] = true
+					}
+				}
+			}
+			return found
+		}
+		want := NewSpans([]string{"A", "B", "C"})
+		inGold, inPred := all(gold), all(judged)
+		share := func(s span, others map[span]bool) bool {
+			for o := range others {
+				if o.label == s.label && o.from < s.to && s.from < o.to {
+					return true
+				}
+			}
+			return false
+		}
+		for s := range inGold {
+			want.Gold[s.label]++
+			if inPred[s] {
+				want.Exact[s.label]++
+			}
+			if share(s, inPred) {
+				want.Found[s.label]++
+			}
+		}
+		for s := range inPred {
+			want.Predicted[s.label]++
+			if share(s, inGold) {
+				want.Touching[s.label]++
+			}
+		}
+		got := NewSpans(want.Classes)
+		got.Add(gold, pred, starts)
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("gold %v, predicted %v, starts %v:\ngot  %+v\nwant %+v", gold, pred, starts, got, want)
+		}
+	}
+}
+
 // A class without gold spans has no part in the macro averages, one with a single
 // one a whole part; nothing at all gives zeros, never NaN.
 func TestSpansWithoutGold(t *testing.T) {
