@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"math"
@@ -281,6 +282,29 @@ func TestLoadErrors(t *testing.T) {
 			}
 		})
 	}
+}
+
+// shrinking is a folder whose weights lose their end once their size is known.
+type shrinking struct{ fstest.MapFS }
+
+func (s shrinking) Open(name string) (fs.File, error) {
+	f, err := s.MapFS.Open(name)
+	if name == weightsFile {
+		short := *s.MapFS[name]
+		short.Data = short.Data[:len(short.Data)-4]
+		return fstest.MapFS{name: &short}.Open(name)
+	}
+	return f, err
+}
+
+func (s shrinking) Stat(name string) (fs.FileInfo, error) { return s.MapFS.Stat(name) }
+
+// TestLoadShrinking must not take zeros for what is missing.
+func TestLoadShrinking(t *testing.T) {
+	files := saved(t, testWeights(testConfig()))
+	size := len(files[weightsFile].Data)
+	_, err := Load(shrinking{files})
+	checkError(t, err, fmt.Sprintf("model: weights.safetensors: %s of %s bytes; it changed while it was read", comma(size-4), comma(size)))
 }
 
 // TestLoadUnaligned loads what other programs write: no padding, a header of

@@ -3,6 +3,7 @@ package model
 import (
 	"math"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -56,7 +57,7 @@ func TestConfigValidate(t *testing.T) {
 		"feature_hash":          {func(c *Config) { c.FeatureHash = "md5" }, `model: feature_hash: "md5"`},
 		"input_size":            {func(c *Config) { c.InputSize = 0 }, "model: input_size: 0; it must be from 1 to 16,777,216"},
 		"input_size large":      {func(c *Config) { c.InputSize = 1<<24 + 1 }, "model: input_size: 16,777,217;"},
-		"embedding_size":        {func(c *Config) { c.EmbeddingSize = -1 }, "model: embedding_size: -1;"},
+		"embedding_size":        {func(c *Config) { c.EmbeddingSize = -100 }, "model: embedding_size: -100;"},
 		"layout_size":           {func(c *Config) { c.LayoutSize = 0 }, "model: layout_size: 0;"},
 		"hidden_size":           {func(c *Config) { c.HiddenSize = 4097 }, "model: hidden_size: 4,097; it must be from 1 to 4,096"},
 		"num_layers":            {func(c *Config) { c.NumLayers = 17 }, "model: num_layers: 17;"},
@@ -88,7 +89,9 @@ func TestConfigValidate(t *testing.T) {
 		"class_weights number":  {func(c *Config) { c.ClassWeights = "Description=x" }, `model: class_weights: Description="x"; a weight must be from 0`},
 		"class_weights NaN":     {func(c *Config) { c.ClassWeights = "Description=NaN" }, `model: class_weights: Description="NaN";`},
 		"class_weights twice":   {func(c *Config) { c.ClassWeights = "Description=1,Description=2" }, "model: class_weights: Description stands there twice"},
+		"class_weights long":    {func(c *Config) { c.ClassWeights = "Description=" + strings.Repeat("0", 1<<14) }, "model: class_weights: 16,396 bytes; at most 16,384"},
 		"focal_labels":          {func(c *Config) { c.FocalLabels = "Description,Foo" }, `model: focal_labels: "Foo" is not in classes`},
+		"focal_labels long":     {func(c *Config) { c.FocalLabels = strings.Repeat("Key,", 1<<12+1) }, "model: focal_labels: 16,388 bytes; at most 16,384"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -97,6 +100,47 @@ func TestConfigValidate(t *testing.T) {
 			tc.change(&c)
 			checkError(t, c.Validate(), tc.want)
 		})
+	}
+}
+
+// TestConfigAtBounds has the ends of what is allowed.
+func TestConfigAtBounds(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"dropout 0":           func(c *Config) { c.Dropout = 0 },
+		"dropout":             func(c *Config) { c.Dropout = .95 },
+		"learning_rate":       func(c *Config) { c.LearningRate = 10 },
+		"weight_decay 0":      func(c *Config) { c.WeightDecay = 0 },
+		"weight_decay":        func(c *Config) { c.WeightDecay = 10 },
+		"prediction_stride":   func(c *Config) { c.WindowSize, c.PredictionStride = 80, 80 },
+		"prediction_stride 0": func(c *Config) { c.WindowSize, c.PredictionStride = 80, 0 },
+		"ones":                func(c *Config) { c.InputSize, c.EmbeddingSize, c.HiddenSize, c.NumLayers = 1, 1, 1, 1 },
+		"num_layers":          func(c *Config) { c.NumLayers = 16 },
+		"class_weights":       func(c *Config) { c.ClassWeights = "Description=0,Key=1e6" },
+		"focal_labels":        func(c *Config) { c.FocalLabels = strings.Repeat("Key,", 1<<12) },
+		"label of 50":         func(c *Config) { c.Classes[0], c.LabelMap = strings.Repeat("a", 50), nil },
+	} {
+		c := testConfig()
+		change(&c)
+		if err := c.Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestIsLabel compares with a regular expression, byte by byte of the alphabet.
+func TestIsLabel(t *testing.T) {
+	rule := regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,49}\z`)
+	for b := range 256 {
+		for _, s := range []string{string([]byte{byte(b)}), string([]byte{'a', byte(b)}), string([]byte{'a', byte(b), 'a'})} {
+			if got, want := isLabel(s), rule.MatchString(s); got != want {
+				t.Errorf("isLabel(%q) = %t, want %t", s, got, want)
+			}
+		}
+	}
+	for _, n := range []int{0, 50, 51} {
+		if s := strings.Repeat("Z", n); isLabel(s) != rule.MatchString(s) {
+			t.Errorf("isLabel of %d letters = %t", n, isLabel(s))
+		}
 	}
 }
 
@@ -153,6 +197,12 @@ func TestClass(t *testing.T) {
 	} {
 		if got := c.Class(label); got != want {
 			t.Errorf("Class(%q) = %d, want %d", label, got, want)
+		}
+	}
+	c.LabelMap = nil
+	for i, label := range c.Classes {
+		if got := c.Class(label); got != i {
+			t.Errorf("Class(%q) = %d, want %d", label, got, i)
 		}
 	}
 	c.OtherClass = ""

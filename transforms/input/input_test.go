@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -230,7 +231,7 @@ func TestWalkErrors(t *testing.T) {
 		"no text":            {[]string{"empty"}, "", true, "empty; name a file"},
 		"output alone":       {[]string{"only"}, "only/out", true, "only; what there is lies in the output folder"},
 		"one of two":         {[]string{"in/a.md", "in/zzz*"}, "", true, "zzz"},
-		"two with one name":  {[]string{"in/a.md", "in/a.md.ann"}, "", false, "in/a.md.ann and of "},
+		"two with one name":  {[]string{"in/a.md", "in/a.md.ann"}, "", false, "in/a.md.ann and of " + filepath.Join(dir, "in/a.md") + ";"},
 		"output is input":    {[]string{"out"}, "out", false, "--output"},
 		"input below output": {[]string{"out/b.txt"}, "out", false, "--output"},
 	}
@@ -256,6 +257,45 @@ func TestWalkErrors(t *testing.T) {
 	}
 	if _, err := New([]string{"gs://b/x/*.txt", "gs://c"}, "", false); err == nil {
 		t.Error("two buckets together are no error")
+	}
+}
+
+// TestTwinsAreNamed has two documents with one output: the error names both and the
+// output, and none that the run does not read.
+func TestTwinsAreNamed(t *testing.T) {
+	dir := tree(t, "a.txt", "a.txt.notes", "out/a.txt.notes", "z.txt")
+	set, err := New([]string{dir, filepath.Join(dir, "*.notes")}, filepath.Join(dir, "out"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set.Outputs = []Output{{Suffix: ".notes.html"}, {Suffix: ".html"}}
+	err = set.Walk(t.Context(), func(File) error { return nil })
+	want := fmt.Sprintf("a.txt.notes.html of %s and of %s;", filepath.Join(dir, "a.txt.notes"), filepath.Join(dir, "a.txt"))
+	if !errors.Is(err, ErrTwins) || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q in it", err, want)
+	}
+}
+
+// TestTwinsOfSlashes has objects of gs:// whose names differ where paths do not: no
+// one of them may be passed over for the other.
+func TestTwinsOfSlashes(t *testing.T) {
+	set, err := New([]string{"gs://b/in"}, "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &names{set: set, links: set.links(), seed: maphash.MakeSeed(), taken: map[uint64]uint64{}, written: map[uint64]uint64{}, pairs: map[uint64]bool{}}
+	for _, c := range []struct {
+		uri   string
+		taken bool
+		want  error
+	}{
+		{"gs://b/in/a/x.txt", true, nil}, {"gs://b/in/a/x.txt", false, nil}, {"gs://b/in/a/x.txt.ann", false, nil},
+		{"gs://b/in/a//x.txt", false, ErrTwins}, {"gs://b/in/a//x.txt.ann", false, ErrTwins}, {"gs://b/in/b/x.txt", true, nil},
+	} {
+		ok, err := n.take(t.Context(), File{URI: c.uri, Name: set.Name(c.uri)})
+		if ok != c.taken || !errors.Is(err, c.want) {
+			t.Errorf("%s: taken: %t, %v; want %t, %v", c.uri, ok, err, c.taken, c.want)
+		}
 	}
 }
 
@@ -456,6 +496,11 @@ func TestLinks(t *testing.T) {
 	link("else", "in/z")
 	link("else", "out/z")
 	check("the same link in both", ErrTwins, 1, "a.txt", "sub/b.txt")
+	if err := errors.Join(os.Remove(at("out/z")), os.MkdirAll(at("in/empty"), 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	link("in/empty", "out/z")
+	check("a link to another folder of the inputs", ErrTwins, 1, "a.txt", "sub/b.txt")
 	if err := os.Remove(at("out/z")); err != nil {
 		t.Fatal(err)
 	}
