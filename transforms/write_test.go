@@ -491,15 +491,15 @@ func TestWriteFails(t *testing.T) {
 // TestMergeCleans has what a run that was killed left in the folder of temporary
 // files, and what somebody put there: the first goes, the second stays.
 func TestMergeCleans(t *testing.T) {
-	theirs := TempFolder + "/notes.txt"
-	out := write(t, map[string]string{theirs: "keep"})
+	theirs := []string{".notes", "notes.tmp", "notes.txt"}
+	out := write(t, map[string]string{TempFolder + "/.notes": "", TempFolder + "/notes.tmp": "", TempFolder + "/notes.txt": ""})
 	st, err := store.For(t.Context(), out, store.TempDir(filepath.Join(out, TempFolder)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var temporary []string
 	err = st.Create(t.Context(), filepath.Join(out, "x"), func(io.Writer) error { // here it is killed
-		temporary, err = filepath.Glob(filepath.Join(out, TempFolder, ".*"))
+		temporary, err = filepath.Glob(filepath.Join(out, TempFolder, ".*.tmp"))
 		for _, file := range temporary {
 			err = errors.Join(err, os.Link(file, filepath.Join(filepath.Dir(file), ".copy"+filepath.Base(file))))
 		}
@@ -511,8 +511,15 @@ func TestMergeCleans(t *testing.T) {
 	if err := Merge(t.Context(), out); err != nil {
 		t.Fatal(err)
 	}
-	left, _ := filepath.Glob(filepath.Join(out, TempFolder, "*"))
-	equal(t, "left", left, []string{filepath.Join(out, filepath.FromSlash(theirs))})
+	entries, err := os.ReadDir(filepath.Join(out, TempFolder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	equal(t, "left", left, theirs)
 }
 
 // TestMergeFails has a folder where one of Merge's files should be.

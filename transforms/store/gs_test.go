@@ -204,6 +204,22 @@ func TestGSTooLarge(t *testing.T) {
 	}
 }
 
+// TestGSTooLargeUnpacked has a small object that unpacks to a large one: no more than
+// the limit is taken.
+func TestGSTooLargeUnpacked(t *testing.T) {
+	fake, s := gsStore(t)
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	z.Write(make([]byte, 1<<20))
+	z.Close()
+	fake.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "lab", Name: "bomb", ContentEncoding: "gzip"}, Content: packed.Bytes()})
+	_, err := s.Read(t.Context(), "gs://lab/bomb", 1<<20-1)
+	wantError(t, err, ErrTooLarge)
+	if data, err := s.Read(t.Context(), "gs://lab/bomb", 1<<20); err != nil || len(data) != 1<<20 {
+		t.Errorf("at the limit: %d bytes, %v", len(data), err)
+	}
+}
+
 // TestGSOneClient shows that For makes one client a process.
 func TestGSOneClient(t *testing.T) {
 	_, g := gsStore(t)
@@ -856,6 +872,29 @@ func TestGSLockStale(t *testing.T) {
 	}
 	if err := unlocks[0](); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestGSLockRenewedUnheard releases a lock that was renewed by a request whose answer
+// came too late: it is this run's still, and goes.
+func TestGSLockRenewedUnheard(t *testing.T) {
+	fake, s := gsStore(t)
+	uri := "gs://lab/_lock"
+	s.renew = time.Hour
+	unlock, err := s.Lock(t.Context(), uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := s.Read(t.Context(), uri, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lockOf(fake, strings.TrimSuffix(string(content), "\n"), 0)
+	if err := unlock(); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Read(t.Context(), uri, 0); !errors.Is(err, ErrNotExist) {
+		t.Errorf("after unlock: %v", err)
 	}
 }
 

@@ -179,6 +179,7 @@ func TestLocalLinks(t *testing.T) {
 	dir := t.TempDir()
 	files(t, dir, "in/a/1.txt", "in/b/2.txt", "out/3.txt", "out/d/4.txt")
 	link(t, "../out", dir+"/in/aa")            // elsewhere
+	link(t, "../out", dir+"/in/az")            // the same once more
 	link(t, "..", dir+"/in/b/up")              // a loop
 	link(t, "b", dir+"/in/bb")                 // a folder that is listed anyway
 	link(t, "../../in", dir+"/out/d/back")     // a loop over two links

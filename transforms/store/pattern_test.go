@@ -23,6 +23,7 @@ func TestPattern(t *testing.T) {
 		{"a[]b]", []string{"a]", "ab"}, []string{"a"}},
 		{"a[b-]", []string{"ab", "a-"}, []string{"ac"}},
 		{"a[1", []string{"a[1"}, []string{"a1"}},
+		{"?\\", []string{"a\\"}, []string{"a", "\\"}}, // nothing is escaped
 		{"a[é]", []string{"aé"}, []string{"a\xc3", "ae"}},
 		{"\xff*", []string{"\xff", "\xffa"}, []string{"\xfe", "ÿ", "\uFFFD"}},
 		{"\uFFFD", []string{"\uFFFD"}, []string{"\xff"}},
