@@ -174,12 +174,25 @@ func TestUpdate(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("the old model was not closed")
 	}
-	// Neither does a pattern that matches nothing any more.
+	// The newest goes, and the one before, which was closed, comes back.
+	closed[3] = make(chan struct{})
+	fileCloses.Store(3., closed[3])
+	if err := os.Remove(filepath.Join(dir, "c.json")); err != nil {
+		t.Fatal(err)
+	}
+	run(a, 30)
+	run(b, 30)
+	select {
+	case <-closed[4]:
+	case <-time.After(time.Minute):
+		t.Fatal("the model that is gone was not closed")
+	}
+	// A pattern that matches nothing any more does not stop the work either.
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	run(a, 40)
-	if isClosed(4) {
+	run(a, 30)
+	if isClosed(3) {
 		t.Error("the last model was closed")
 	}
 }
