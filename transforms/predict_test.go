@@ -2,6 +2,7 @@ package transforms
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -310,6 +311,54 @@ func (h *holder) ScoreAll(ctx context.Context, batches []*model.Batch, probs []f
 		<-h.until
 	}
 	return h.MultiScorer.ScoreAll(ctx, batches, probs)
+}
+
+// failing is a Scorer that fails batches of so many lines.
+type failing struct {
+	model.MultiScorer
+	lines int
+}
+
+func (f failing) ScoreAll(ctx context.Context, batches []*model.Batch, probs []float32) error {
+	if batches[0].NumSteps() == f.lines {
+		return errors.New("the device is gone")
+	}
+	return f.MultiScorer.ScoreAll(ctx, batches, probs)
+}
+
+// TestPredictFails has a batch that fails: so does the bundle, and no document comes
+// out without its labels.
+func TestPredictFails(t *testing.T) {
+	opts := Options{ModelURI: Path(testModel(t)), PredictionBatchSize: 1, Run: t.Name()}
+	defer ForgetProgress(t.Name())
+	m, err := LoadModel(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.scorer = failing{m.scorer, 30}
+	f := &predictFn{Options: opts}
+	if err := f.Setup(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	emit := func(_ beam.EventTime, l Labelled) {
+		names = append(names, string(l.Name))
+		equal(t, "labels", len(l.Labels), len(l.Rows))
+	}
+	f.StartBundle(emit, nil)
+	for i, lines := range []int{20, 30, 20} {
+		err = f.ProcessElement(t.Context(), 0, exampleOf(fmt.Sprintf("%d.txt", i), manyLines(i, lines), 256), emit, nil)
+		if err != nil {
+			break
+		}
+	}
+	if err == nil {
+		err = f.FinishBundle(t.Context(), emit, nil)
+	}
+	if err == nil || !strings.Contains(err.Error(), "linnet: predict: /1.txt: the device is gone") {
+		t.Errorf("got %v, want the device's error about 1.txt", err)
+	}
+	equal(t, "documents", names, []string{"0.txt"})
 }
 
 // TestFeaturesGo shows that a document which is scored, and waits for the one
