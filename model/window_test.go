@@ -36,6 +36,7 @@ func TestWindows(t *testing.T) {
 		"the last begins earlier":       {7, 3, 0, []w{{0, 3}, {3, 3}, {4, 3}}},
 		"overlapping":                   {6, 4, 2, []w{{0, 4}, {2, 4}}},
 		"overlapping, the last closer":  {7, 4, 2, []w{{0, 4}, {2, 4}, {3, 4}}},
+		"one apart":                     {5, 3, 1, []w{{0, 3}, {1, 3}, {2, 3}}},
 		"a window longer than the text": {3, 10, 5, []w{{0, 3}}},
 		"a window of one line":          {2, 1, 1, []w{{0, 1}, {1, 1}}},
 	}

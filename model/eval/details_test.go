@@ -304,6 +304,16 @@ func TestBootstrap(t *testing.T) {
 	if r = Bootstrap(classes, [][]Cell{a, a, a}, 100, 1); r.MacroF1 != (Interval{1, 1}) {
 		t.Errorf("documents alike: got %+v", r)
 	}
+	// Where nothing but A is there and predicted, its F1 is 2r/(1+r) of the accuracy
+	// r, resample by resample; of 1,001, both ends of an interval are resamples.
+	documents = nil
+	for i := range int64(30) {
+		documents = append(documents, []Cell{{0, 0, i}, {0, -1, 30 - i}})
+	}
+	r = Bootstrap([]string{"A"}, documents, 1001, 1)
+	f1 := func(r float64) float64 { return 2 * r / (1 + r) }
+	near(t, "low F1", r.MacroF1.Low, f1(r.Accuracy.Low))
+	near(t, "high F1", r.MacroF1.High, f1(r.Accuracy.High))
 	if r = Bootstrap(classes, nil, 100, 1); r.MacroF1 != (Interval{}) {
 		t.Errorf("no documents: got %+v", r)
 	}
