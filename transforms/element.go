@@ -1,6 +1,7 @@
 package transforms
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -66,8 +67,9 @@ func (d *Document) reject(stage string, err error) *Rejection {
 	return &Rejection{URI: d.URI, Name: d.Name, Stage: stage, Reason: oneLine(err), SHA256: d.SHA256[:]}
 }
 
-// check makes the rows of a document that came without, and tells of some that do
-// not lie in its text one behind the other.
+// check makes the rows of a document that came without, and tells of some that are
+// no lines of its text one behind the other, or blank: the formats would leave their
+// labels out.
 func (d *Document) check() error {
 	if len(d.Rows) == 0 {
 		d.Rows = yedda.Rows(d.Text)
@@ -76,6 +78,10 @@ func (d *Document) check() error {
 	for i, r := range d.Rows {
 		if r.Start < end || r.End < r.Start || r.End > len(d.Text) {
 			return fmt.Errorf("row %d is from byte %d to %d, of %d bytes and behind byte %d; take yedda.Rows of its text", i+1, r.Start, r.End, len(d.Text), end)
+		}
+		line := d.Text[r.Start:r.End]
+		if r.Start > 0 && d.Text[r.Start-1] != '\n' || r.End < len(d.Text) && d.Text[r.End] != '\n' || bytes.IndexByte(line, '\n') >= 0 || yedda.Blank(line) {
+			return fmt.Errorf("row %d, from byte %d to %d, is no line that can be read; take yedda.Rows of its text", i+1, r.Start, r.End)
 		}
 		end = r.End
 	}

@@ -16,7 +16,8 @@ import (
 
 // Featurize is PCollection<Document> to PCollection<Example>: the features of
 // every row, for a model with Options.InputSize rows in its table. It rejects
-// a document whose Rows do not lie in its text, one behind the other.
+// a document whose Rows are no lines of its text, one behind the other, that can
+// be read.
 func Featurize(s beam.Scope, opts Options, docs beam.PCollection) (examples, rejected beam.PCollection) {
 	s = s.Scope("linnet.Featurize")
 	global("Featurize", docs)

@@ -303,10 +303,14 @@ var byHand = []struct {
 	want string
 }{
 	{"none", nil, ""},
-	{"behind", []yedda.Line{{Start: 0, End: 15}, {Start: 19, End: 100}}, "row 2 is from byte 19 to 100"},
+	{"behind", []yedda.Line{{Start: 0, End: 17}, {Start: 19, End: 100}}, "row 2 is from byte 19 to 100"},
 	{"before", []yedda.Line{{Start: -1, End: 15}}, "row 1 is from byte -1 to 15"},
 	{"back", []yedda.Line{{Start: 15, End: 1}}, "row 1 is from byte 15 to 1"},
-	{"over", []yedda.Line{{Start: 0, End: 15}, {Start: 14, End: 20}}, "row 2 is from byte 14 to 20"},
+	{"over", []yedda.Line{{Start: 0, End: 17}, {Start: 14, End: 20}}, "row 2 is from byte 14 to 20"},
+	{"begins late", []yedda.Line{{Start: 1, End: 17}, {Start: 19, End: 37}}, "row 1, from byte 1 to 17, is no line that can be read"},
+	{"ends early", []yedda.Line{{Start: 0, End: 17}, {Start: 19, End: 30}}, "row 2, from byte 19 to 30, is no line that can be read"},
+	{"two lines", []yedda.Line{{Start: 0, End: 37}}, "row 1, from byte 0 to 37, is no line that can be read"},
+	{"blank", []yedda.Line{{Start: 0, End: 17}, {Start: 18, End: 18}}, "row 2, from byte 18 to 18, is no line that can be read"},
 	{"turned", []yedda.Line{{Start: 19, End: 37}, {Start: 0, End: 15}}, "row 2 is from byte 0 to 15"},
 }
 
