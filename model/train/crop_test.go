@@ -53,6 +53,16 @@ func TestCrops(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
+	// A class that nothing begins with has no turn.
+	two := Crops([]Document{{Labels: runs("Key", "Description", "Key")}}, &c, share)
+	for i, crop := range two {
+		if want := []int{30, 60}[i%2]; crop.First != want {
+			t.Fatalf("crop %d of two classes, %+v, begins with line %d, want %d", i, crop, crop.First, want)
+		}
+	}
+	if len(two) == 0 {
+		t.Error("no crop of two classes")
+	}
 	if got := Crops(docs, &c, 0); len(got) != 0 {
 		t.Errorf("a share of 0: %v", got)
 	}
