@@ -42,7 +42,8 @@ type document struct {
 // merger gathers parts, in any order. Of each document it holds some numbers,
 // of the texts only what the report shows.
 type merger struct {
-	classes    []string // those of head, then others as they come
+	classes    []string // head of them from the start, then others as they come
+	head       int
 	documents  []scored
 	characters sums
 	spans      *eval.Spans
@@ -57,7 +58,7 @@ type scored struct {
 
 func newMerger(classes []string) *merger {
 	classes = slices.Clone(classes)
-	return &merger{classes: classes, characters: sums{}, spans: eval.NewSpans(classes)}
+	return &merger{classes: classes, head: len(classes), characters: sums{}, spans: eval.NewSpans(classes)}
 }
 
 // index is index in m.classes, with room for the class in m.spans.
@@ -124,9 +125,13 @@ func (m *merger) details() *details {
 	m.cutWrong()
 	// By name, so that one seed draws the same documents in every run.
 	slices.SortFunc(m.documents, func(a, b scored) int { return strings.Compare(a.Name, b.Name) })
+	classes := slices.Clone(m.classes)
+	slices.Sort(classes[m.head:]) // that came in any order
+	spans := eval.NewSpans(classes)
+	spans.Merge(m.spans, func(c int) int { return slices.Index(classes, m.classes[c]) })
 	d := &details{
-		Spans:      m.spans.Report(),
-		Characters: m.characters.counts(m.classes).Report(),
+		Spans:      spans.Report(),
+		Characters: m.characters.counts(classes).Report(),
 		Wrong:      m.wrong,
 	}
 	if m.calibrated != nil {

@@ -268,6 +268,41 @@ func TestWrongLines(t *testing.T) {
 	}
 }
 
+// TestOrderOfParts merges parts in both orders. Each has a class of its own that the
+// lines with gold do not have, as labels of another program's on lines without.
+func TestOrderOfParts(t *testing.T) {
+	var parts []*part
+	for _, own := range []string{"X", "Y"} {
+		text := []byte("one\ntwo\nthree\n")
+		j := judged{
+			doc:   &transforms.Document{Name: []byte(own), Text: text, Spans: []yedda.Span{{Start: 0, End: 3, Label: "A"}, {Start: 8, End: 9, Label: own + "z"}}},
+			lines: yedda.Rows(text), gold: []string{"A", "", ""}, predicted: []string{"A", own, ""},
+		}
+		j.ink = [][]stretch{{{"A", 3}}, {{own, 3}}, {{own + "p", 5}}}
+		same := func(label string) string { return label }
+		parts = append(parts, j.part(same, same))
+	}
+	var reports []string
+	for range 2 {
+		m := newMerger([]string{"B", "A"})
+		for _, p := range parts {
+			m.add(p)
+		}
+		data, err := json.Marshal(m.details())
+		if err != nil {
+			t.Fatal(err)
+		}
+		reports = append(reports, string(data))
+		slices.Reverse(parts)
+	}
+	if reports[0] != reports[1] {
+		t.Errorf("in one order\n%s\nin the other\n%s", reports[0], reports[1])
+	}
+	if !strings.Contains(reports[0], `"class":"Xz"`) || !strings.Contains(reports[0], `"class":"Y"`) {
+		t.Errorf("classes are missing: %s", reports[0])
+	}
+}
+
 // Parts that workers left on disks of their own are missed, not passed over.
 func TestMissingParts(t *testing.T) {
 	ctx, o := t.Context(), &options{report: t.TempDir()}
