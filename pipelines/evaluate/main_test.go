@@ -12,6 +12,7 @@ import (
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
 	"github.com/linnet-ml/linnet/transforms"
+	"github.com/linnet-ml/linnet/transforms/yedda"
 )
 
 // TestMain lets the test's own binary be the command evaluate.
@@ -77,6 +78,30 @@ func TestClass(t *testing.T) {
 
 // TestGather has labels and other counters with every character of the pairs'
 // names.
+// TestUnlabelled has documents of which the first line, the last or none has a label:
+// of the last alone it is told that it has none.
+func TestUnlabelled(t *testing.T) {
+	text := []byte("one\ntwo\n")
+	for _, c := range []struct {
+		name  string
+		spans []yedda.Span
+		want  bool
+	}{
+		{"first", []yedda.Span{{Start: 0, End: 3, Label: "Key"}}, false},
+		{"last", []yedda.Span{{Start: 4, End: 7, Label: "Key"}}, false},
+		{"none", nil, true},
+	} {
+		f := &scoreFn{Run: t.Name() + c.name, Config: model.DefaultConfig(), LabelSet: model.Collapsed}
+		j := judged{doc: &transforms.Document{Name: []byte(c.name), Text: text, Spans: c.spans}, lines: yedda.Rows(text), predicted: []string{"", ""}}
+		if err := f.judge(t.Context(), &j); err != nil {
+			t.Fatal(err)
+		}
+		if _, told := firstOdd.Load([2]string{f.Run, ""}); told != c.want {
+			t.Errorf("%s: told to be without a label: %t, want %t", c.name, told, c.want)
+		}
+	}
+}
+
 func TestGather(t *testing.T) {
 	counters := map[string]int64{
 		transforms.ReasonCounter + "no GPU; run scripts/cuda-env or https://x/y": 1, reasonCounter + "/in/a.txt: no": 1, "a/b": 9, pairPrefix: 9, pairPrefix + "%/x": 9,
