@@ -335,6 +335,29 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// TestCancelRefused has a Flink that refuses to cancel, and one that cannot be
+// asked: the job may still run, and the error says so.
+func TestCancelRefused(t *testing.T) {
+	page := flinkPage(nil)
+	serveJobs(t, &jobs{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPatch {
+			http.Error(w, "no", http.StatusForbidden)
+			return
+		}
+		page.ServeHTTP(w, r)
+	}))
+	for _, want := range []string{"403", "localhost:1"} {
+		err := Cancel(t.Context(), "my_job_1-2-3")
+		if !errors.Is(err, ErrNotCancelled) || !strings.Contains(err.Error(), "job my_job_1-2-3 may still run") || !strings.Contains(err.Error(), "--flink_rest") || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want that the job may still run: %s", err, want)
+		}
+		if cause := flinkCause(t.Context(), "none_1"); cause != "" {
+			t.Errorf("a cause of what is not known: %q", cause)
+		}
+		set(t, map[string]string{"flink_rest": "http://localhost:1/"})
+	}
+}
+
 // TestReach wants an error at once where no job server listens.
 func TestReach(t *testing.T) {
 	set(t, map[string]string{"runner": "flink", "endpoint": "localhost:1", "environment_type": "loopback"})
@@ -521,12 +544,22 @@ func TestPool(t *testing.T) {
 }
 
 func TestWatcher(t *testing.T) {
-	w := &watcher{quiet: true, announce: true}
+	w := &watcher{quiet: true, announce: true, submitted: make(chan struct{})}
+	select {
+	case <-w.submitted:
+		t.Error("submitted before it is")
+	default:
+	}
 	said := capture(t, func() {
 		w.Log(context.Background(), 0, 0, "Pipeline: a dump")
 		w.Log(context.Background(), 0, 0, "Submitted job: job-7")
 	})
 	if said != "Submitted job: job-7\n" || w.jobID() != "job-7" {
 		t.Errorf("it says %q of job %q", said, w.jobID())
+	}
+	select {
+	case <-w.submitted: // who cancels waits for it
+	default:
+		t.Error("nobody hears that the job is submitted")
 	}
 }
