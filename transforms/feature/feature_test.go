@@ -277,8 +277,12 @@ func TestPatterns(t *testing.T) {
 	var l line
 	norms, texts := map[string]uint64{}, map[uint64]string{}
 	found := [6]int{}
-	for range 12000 {
+	rare := []string{"Poria cf. minor", "Poria cf.\tminor", "Poria aff.\vminor", "Poria cf.  minor", "Poria cf.-minor", "Poria cf.minor", "Poria cf. Minor", "Poria cf."}
+	for i := range 12000 {
 		text := strings.TrimSpace(strings.ReplaceAll(string(randomText(r, 1+r.IntN(12), 0)), "\n", "\v"))
+		if i < len(rare) {
+			text = rare[i]
+		}
 		l.read([]byte(text))
 		var m marks
 		_, genera := l.find(&m, nil, nil)
