@@ -492,6 +492,26 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
+// TestWriteFailsOfOutput has an output that cannot be written though its record could:
+// there must be no record of it.
+func TestWriteFailsOfOutput(t *testing.T) {
+	out := t.TempDir()
+	if err := os.Symlink("sub", filepath.Join(out, "sub")); err != nil { // a loop
+		t.Skip(err)
+	}
+	w := &writeFn{Options: Options{Output: Path(out), Run: t.Name()}}
+	defer ForgetProgress(t.Name())
+	if err := w.Setup(); err != nil {
+		t.Fatal(err)
+	}
+	if o, r, err := w.write(t.Context(), labelledOf("sub/a.txt", "x\n", "Key")); err == nil {
+		t.Errorf("got %v, %v, want an error", o, r)
+	}
+	if _, err := os.Stat(filepath.Join(out, DoneFolder, "sub", "a.txt.json")); err == nil {
+		t.Error("there is a record")
+	}
+}
+
 // TestMergeCleans has what a run that was killed left in the folder of temporary
 // files, and what somebody put there: the first goes, the second stays.
 func TestMergeCleans(t *testing.T) {
@@ -694,6 +714,21 @@ func TestStanding(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStandingWithoutSums has a record that names an output and no checksum of it: none
+// can tell whether it was edited.
+func TestStandingWithoutSums(t *testing.T) {
+	out := write(t, map[string]string{"a.txt.ann": "old", DoneFolder + "/a.txt.json": `{"input":"/a.txt","outputs":["a.txt.ann"]}`})
+	w := &writeFn{Options: Options{Output: Path(out), Again: true, Run: t.Name()}}
+	defer ForgetProgress(t.Name())
+	if err := w.Setup(); err != nil {
+		t.Fatal(err)
+	}
+	if _, r, err := w.write(t.Context(), labelledOf("a.txt", "x\n", "Key")); r != nil || err != nil {
+		t.Fatal(r, err)
+	}
+	equal(t, "output", read(t, out, "a.txt.ann"), "[@x#Key*]\n")
 }
 
 // TestStandingBytes has a name that JSON cannot hold.
