@@ -168,10 +168,10 @@ func TestReadLarge(t *testing.T) {
 // TestReadHopeless has what another try cannot mend: it is not waited for.
 func TestReadHopeless(t *testing.T) {
 	dir := write(t, map[string]string{"large.txt": strings.Repeat("x", 101), "folder.txt/x": ""})
-	f := &readFn{Options: Options{Pause: time.Hour, MaxDocumentBytes: 100}}
+	f := &readFn{Options: Options{Pause: time.Hour}}
 	for _, name := range []string{"large.txt", "folder.txt", strings.Repeat("n", 300) + ".txt", "nul\x00.txt"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		if _, err := f.readTries(ctx, filepath.Join(dir, name)); err == nil || ctx.Err() != nil {
+		if _, err := f.readTries(ctx, filepath.Join(dir, name), 100); err == nil || ctx.Err() != nil {
 			t.Errorf("%.20q: got %v, want an error at once", name, err)
 		}
 		cancel()

@@ -131,38 +131,6 @@ func (o *Options) misplaced(name string) error {
 	return nil
 }
 
-// CheckOutput says which of the run's own folders in Options.Output is none, and
-// which of its files is a folder: every document, or the end of the run, would fail.
-func CheckOutput(ctx context.Context, opts Options) error {
-	if strings.Contains(string(opts.Output), "://") { // a name may be both
-		return nil
-	}
-	st, err := opts.outputStore(ctx)
-	if err != nil {
-		return err
-	}
-	folders := []string{DoneFolder, RejectedFolder, TempFolder}
-	for _, out := range opts.Outputs() {
-		if out.Folder != "" {
-			folders = append(folders, out.Folder)
-		}
-	}
-	for i, name := range append(folders, ManifestFile, RejectedFile, IndexFile) {
-		path := store.Join(string(opts.Output), name)
-		there, err := st.Look(ctx, path)
-		folder := errors.Is(there.Err, store.ErrFolder)
-		file := there.Err == nil || errors.Is(there.Err, store.ErrNotFile) || errors.Is(there.Err, store.ErrNotExist) // a link to nothing
-		switch {
-		case err != nil: // it is not there
-		case i < len(folders) && file && !folder:
-			return fmt.Errorf("transforms: %s: is no folder; move it away, or choose another --output", path)
-		case i >= len(folders) && folder:
-			return fmt.Errorf("%w; move it away", there.Err)
-		}
-	}
-	return nil
-}
-
 func hashed(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return hex.EncodeToString(sum[:])
@@ -394,11 +362,15 @@ func HasRecords(ctx context.Context, output, folder string) (bool, error) {
 // ErrForeign says that an output folder holds what no run wrote.
 var ErrForeign = errors.New("no run of predict wrote it")
 
-// Begin makes the output folder one of predict's, by a manifest. Where it was none
-// yet and has a file in the place of an output of set, it changes nothing and
-// fails with ErrForeign, unless Options.Force: that file may be somebody's own
+// Begin makes the output folder one of predict's, by a manifest. It changes nothing
+// and fails where something lies in the place of a run's own folders and files;
+// and with ErrForeign where the folder was none of predict's yet and has a file in
+// the place of an output of set, unless Options.Force: that may be somebody's own
 // annotation.
 func (o *Options) Begin(ctx context.Context, set *input.Set) error {
+	if err := o.checkPlaces(ctx); err != nil {
+		return err
+	}
 	manifest := store.Join(string(o.Output), ManifestFile)
 	if begun, err := exists(ctx, manifest); begun || err != nil && !noRecord(err) {
 		return err
@@ -421,6 +393,38 @@ func (o *Options) Begin(ctx context.Context, set *input.Set) error {
 		}
 	}
 	return st.Write(ctx, manifest, nil)
+}
+
+// checkPlaces says which of the run's own folders in Options.Output is none, and
+// which of its files is a folder: every document, or the end of the run, would fail.
+func (o *Options) checkPlaces(ctx context.Context) error {
+	if strings.Contains(string(o.Output), "://") { // a name may be both
+		return nil
+	}
+	st, err := o.outputStore(ctx)
+	if err != nil {
+		return err
+	}
+	folders := []string{DoneFolder, RejectedFolder, TempFolder}
+	for _, out := range o.Outputs() {
+		if out.Folder != "" {
+			folders = append(folders, out.Folder)
+		}
+	}
+	for i, name := range append(folders, ManifestFile, RejectedFile, IndexFile) {
+		path := store.Join(string(o.Output), name)
+		there, err := st.Look(ctx, path)
+		folder := errors.Is(there.Err, store.ErrFolder)
+		file := there.Err == nil || errors.Is(there.Err, store.ErrNotFile) || errors.Is(there.Err, store.ErrNotExist) // a link to nothing
+		switch {
+		case err != nil: // it is not there
+		case i < len(folders) && file && !folder:
+			return fmt.Errorf("transforms: %s: is no folder; move it away, or choose another --output", path)
+		case i >= len(folders) && folder:
+			return fmt.Errorf("%w; move it away", there.Err)
+		}
+	}
+	return nil
 }
 
 // foreign fails with ErrForeign where there is a file in the place of an output of

@@ -245,9 +245,6 @@ func (o *options) label(ctx context.Context) (err error) {
 	if err != nil {
 		return cli.Usagef("%w", err)
 	}
-	if err := transforms.CheckOutput(ctx, opts); err != nil {
-		return err
-	}
 	unlock, err := st.Lock(ctx, store.Join(output, transforms.LockFile))
 	if err != nil {
 		return err
