@@ -7,8 +7,12 @@ import (
 	"github.com/linnet-ml/linnet/model"
 )
 
-// Crop is the lines [First, End) of a document, by its number.
-type Crop struct{ Document, First, End int }
+// Crop is the lines [First, End) of a document, by its number, and the seed of the
+// setting in which they are learnt from.
+type Crop struct {
+	Document, First, End int
+	Setting              uint64
+}
 
 // Lines of a crop: from cropLeast on and before cropMost, less where the document ends.
 const cropLeast, cropMost = 20, 80
@@ -27,7 +31,7 @@ func Crops(docs []Document, c *model.Config, share float64) (crops []Crop) {
 		for r, l := range doc.Labels {
 			class := c.Class(l)
 			if class >= 0 && class != before && r > 0 { // the document itself begins with line 0
-				starts[class] = append(starts[class], Crop{d, r, len(doc.Labels)})
+				starts[class] = append(starts[class], Crop{Document: d, First: r, End: len(doc.Labels)})
 			}
 			before = class
 		}
@@ -43,6 +47,7 @@ func Crops(docs []Document, c *model.Config, share float64) (crops []Crop) {
 		}
 		crop := of[rnd.IntN(len(of))]
 		crop.End = min(crop.End, crop.First+cropLeast+rnd.IntN(cropMost-cropLeast))
+		crop.Setting = rnd.Uint64()
 		taken += crop.End - crop.First
 		crops = append(crops, crop)
 	}

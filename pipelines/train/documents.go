@@ -71,7 +71,7 @@ func (o *options) read(ctx context.Context) (parts [3][]train.Document, err erro
 func (o *options) crop(ctx context.Context, t *train.Options) error {
 	for _, c := range train.Crops(t.Train, &t.Config, o.cropShare) {
 		where := o.documents[c.Document]
-		where.First, where.End = c.First, c.End
+		where.First, where.End, where.Setting = c.First, c.End, c.Setting
 		d, err := o.reader.Read(ctx, where)
 		if err != nil {
 			return err

@@ -30,6 +30,7 @@ import (
 	"github.com/linnet-ml/linnet/transforms/feature"
 	"github.com/linnet-ml/linnet/transforms/input"
 	"github.com/linnet-ml/linnet/transforms/store"
+	"github.com/linnet-ml/linnet/transforms/typeset"
 	"github.com/linnet-ml/linnet/transforms/yedda"
 )
 
@@ -52,11 +53,12 @@ type Job struct {
 }
 
 // Document is one annotated document of the training, or lines of it as one, from
-// First on and before End, where that is above 0.
+// First on and before End, where that is above 0, set anew (typeset.Vary) by Setting, unless that is 0.
 type Document struct {
 	URI        transforms.Path // where it is read
 	Name       transforms.Path
 	First, End int
+	Setting    uint64
 }
 
 // File names below Job.Folder.
@@ -299,7 +301,10 @@ func (r *Reader) Read(ctx context.Context, d Document) (train.Document, error) {
 			return train.Document{}, fmt.Errorf("%s: it has %d lines, and not line %d; leave documents as they are while a training goes on", uri, len(rows), d.End)
 		}
 		text, labels = text[rows[d.First].Start:rows[d.End-1].End], labels[d.First:d.End]
-		rows = yedda.Rows(text)
+		if rows = yedda.Rows(text); d.Setting != 0 {
+			text, labels = typeset.Vary(text, rows, labels, d.Setting)
+			rows = yedda.Rows(text)
+		}
 	}
 	return train.Document{
 		Name:     string(d.Name),

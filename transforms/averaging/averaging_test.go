@@ -204,4 +204,17 @@ func TestReadPart(t *testing.T) {
 			t.Errorf("lines %d to %d: labels %v of %d lines", c.first, c.end, got.Labels, got.Features.NumLines())
 		}
 	}
+	settings := map[int]bool{} // their numbers of lines
+	for seed := range uint64(20) {
+		d := list[1]
+		d.First, d.End, d.Setting = 3, 40, seed
+		got, err := r.Read(t.Context(), d)
+		if err != nil || got.Features.NumLines() != len(got.Labels) {
+			t.Fatalf("setting %d: %d lines, %d labels, error %v", seed, got.Features.NumLines(), len(got.Labels), err)
+		}
+		settings[len(got.Labels)] = true
+	}
+	if len(settings) < 5 {
+		t.Errorf("20 settings have lines by number %v", settings)
+	}
 }

@@ -1,0 +1,200 @@
+// Package typeset sets an annotated text anew, as another journal might have it:
+// in lines of another length or a line a paragraph, with names in capitals, without
+// blank lines or with one after each line, with the mistakes of a scanner, or with
+// names and descriptions that break off. Trained on that beside the text as it
+// stands, a model knows a label by what a line says more than by how one publisher
+// prints it.
+package typeset
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/linnet-ml/linnet/transforms/yedda"
+)
+
+// line is a row of the text.
+type line struct {
+	before []byte // from the end of the row before, line breaks included
+	text   []byte
+	label  string
+}
+
+// Vary returns rows of text, with a label each, in a setting drawn by seed, and a
+// label for each of yedda.Rows of it. About one in seven is left as it stands. Equal
+// arguments give equal results; text is not changed.
+func Vary(text []byte, rows []yedda.Line, labels []string, seed uint64) ([]byte, []string) {
+	lines, end := make([]line, len(rows)), 0
+	for i, r := range rows {
+		lines[i] = line{text[end:r.Start], text[r.Start:r.End], labels[i]}
+		end = r.End
+	}
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	if rnd.Float64() < 0.15 {
+		lines = abridge(lines, rnd)
+	}
+	if rnd.Float64() < 0.6 {
+		lines = fill(lines, width(rnd))
+	}
+	switch u := rnd.Float64(); {
+	case u < 0.2:
+		capitals(lines, rnd)
+	case u < 0.3:
+		for i := range lines {
+			lines[i].text = bytes.ToLower(lines[i].text)
+		}
+	}
+	switch u := rnd.Float64(); {
+	case u < 0.15:
+		space(lines, "\n")
+	case u < 0.3:
+		space(lines, "\n\n")
+	}
+	if rnd.Float64() < 0.2 {
+		for i := range lines {
+			lines[i].text = misread(lines[i].text, rnd)
+		}
+	}
+	var out []byte
+	labels = make([]string, len(lines))
+	for i, l := range lines {
+		out = append(append(out, l.before...), l.text...)
+		labels[i] = l.label
+	}
+	return append(out, text[end:]...), labels
+}
+
+// abridge leaves of every other run of lines with one label what stands before its
+// first comma or semicolon.
+func abridge(lines []line, rnd *rand.Rand) (kept []line) {
+	cut := false
+	for i, l := range lines {
+		if i == 0 || l.label != lines[i-1].label {
+			cut = rnd.IntN(2) == 0
+		} else if cut {
+			continue
+		}
+		if cut {
+			n := indent(l.text)
+			if end := bytes.IndexAny(l.text[n:], ",;"); end > 0 && !yedda.Blank(l.text[:n+end]) {
+				l.text = l.text[:n+end]
+			}
+		}
+		kept = append(kept, l)
+	}
+	return kept
+}
+
+// width draws the length of lines in bytes, 0 for a line a paragraph.
+func width(rnd *rand.Rand) int {
+	switch rnd.IntN(4) {
+	case 0:
+		return 0
+	case 1, 2:
+		return 30 + rnd.IntN(30)
+	}
+	return 80 + rnd.IntN(120)
+}
+
+// begins says whether line i begins a paragraph: behind a blank line or another
+// label, set in by two columns or more, or on a new page.
+func begins(lines []line, i int) bool {
+	if i == 0 {
+		return true
+	}
+	l, above := lines[i], lines[i-1]
+	return string(l.before) != "\n" || l.label != above.label || indent(l.text) >= indent(above.text)+2 || bytes.ContainsRune(l.text, '\f')
+}
+
+func indent(text []byte) int { return len(text) - len(bytes.TrimLeftFunc(text, unicode.IsSpace)) }
+
+// fill sets paragraphs in lines of at most width bytes, but for longer words.
+func fill(lines []line, width int) (filled []line) {
+	for i := 0; i < len(lines); {
+		first := i
+		for i++; i < len(lines) && !begins(lines, i); i++ {
+		}
+		l := lines[first]
+		l.text = l.text[:indent(l.text):indent(l.text)]
+		for j, word := range words(lines[first:i]) {
+			switch {
+			case j == 0:
+				l.text = append(l.text, word...)
+			case width > 0 && len(l.text)+1+len(word) > width && !yedda.Blank(l.text) && !yedda.Blank(word):
+				filled = append(filled, l)
+				l = line{[]byte("\n"), bytes.Clone(word), l.label}
+			default:
+				l.text = append(append(l.text, ' '), word...)
+			}
+		}
+		filled = append(filled, l)
+	}
+	return filled
+}
+
+// words are the words of a paragraph; what a hyphen parts at the end of a line is one.
+func words(lines []line) (words [][]byte) {
+	parted := false
+	for _, l := range lines {
+		for i, w := range bytes.Fields(l.text) {
+			if n := len(words) - 1; i == 0 && parted && 'a' <= w[0] && w[0] <= 'z' {
+				words[n] = append(bytes.Clone(words[n][:len(words[n])-1]), w...)
+			} else {
+				words = append(words, w)
+			}
+		}
+		last := words[len(words)-1]
+		parted = len(last) > 1 && last[len(last)-1] == '-'
+	}
+	return words
+}
+
+// capitals sets the first two words of every other paragraph in capitals.
+func capitals(lines []line, rnd *rand.Rand) {
+	for i := range lines {
+		if !begins(lines, i) || rnd.IntN(2) == 0 {
+			continue
+		}
+		text, n := lines[i].text, indent(lines[i].text)
+		for range 2 {
+			n += len(text[n:]) - len(bytes.TrimLeftFunc(text[n:], unicode.IsSpace))
+			if end := bytes.IndexFunc(text[n:], unicode.IsSpace); end >= 0 {
+				n += end
+			} else {
+				n = len(text)
+			}
+		}
+		lines[i].text = append(bytes.ToUpper(text[:n]), text[n:]...)
+	}
+}
+
+// space sets between for what is between lines, but for the ends of pages.
+func space(lines []line, between string) {
+	for i := range lines {
+		if i > 0 && !bytes.ContainsRune(lines[i].before, '\f') {
+			lines[i].before = []byte(between)
+		}
+	}
+}
+
+// mistakes are what a scanner makes of a character.
+var mistakes = map[rune]string{'l': "1", '1': "l", 'e': "c", 'o': "0", 'i': "l", 'm': "rn", 'u': "n", 'h': "b", '5': "S", '.': ",", ',': "."}
+
+// misread makes a mistake in one of twenty characters that have one, and a space
+// behind one of a hundred.
+func misread(text []byte, rnd *rand.Rand) []byte {
+	out := make([]byte, 0, len(text)+8)
+	for _, r := range string(text) {
+		if wrong, ok := mistakes[r]; ok && rnd.IntN(20) == 0 {
+			out = append(out, wrong...)
+		} else {
+			out = utf8.AppendRune(out, r)
+		}
+		if rnd.IntN(100) == 0 {
+			out = append(out, ' ')
+		}
+	}
+	return out
+}
