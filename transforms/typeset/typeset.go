@@ -26,11 +26,7 @@ type line struct {
 // label for each of yedda.Rows of it. About one in seven is left as it stands. Equal
 // arguments give equal results; text is not changed.
 func Vary(text []byte, rows []yedda.Line, labels []string, seed uint64) ([]byte, []string) {
-	lines, end := make([]line, len(rows)), 0
-	for i, r := range rows {
-		lines[i] = line{text[end:r.Start], text[r.Start:r.End], labels[i]}
-		end = r.End
-	}
+	lines, rest := split(text, rows, labels)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	if rnd.Float64() < 0.15 {
 		lines = abridge(lines, rnd)
@@ -57,13 +53,27 @@ func Vary(text []byte, rows []yedda.Line, labels []string, seed uint64) ([]byte,
 			lines[i].text = misread(lines[i].text, rnd)
 		}
 	}
-	var out []byte
+	out, labels := join(lines)
+	return append(out, rest...), labels
+}
+
+// split also returns what is behind the last row.
+func split(text []byte, rows []yedda.Line, labels []string) (lines []line, rest []byte) {
+	lines, end := make([]line, len(rows)), 0
+	for i, r := range rows {
+		lines[i] = line{text[end:r.Start], text[r.Start:r.End], labels[i]}
+		end = r.End
+	}
+	return lines, text[end:]
+}
+
+func join(lines []line) (text []byte, labels []string) {
 	labels = make([]string, len(lines))
 	for i, l := range lines {
-		out = append(append(out, l.before...), l.text...)
+		text = append(append(text, l.before...), l.text...)
 		labels[i] = l.label
 	}
-	return append(out, text[end:]...), labels
+	return text, labels
 }
 
 // abridge leaves of every other run of lines with one label what stands before its
