@@ -15,6 +15,10 @@ import (
 	"github.com/linnet-ml/linnet/transforms/yedda"
 )
 
+// longest is how many lines a setting has at most for each of the text's: where a
+// line is a paragraph, narrow ones would be learnt from many times as much as all else.
+const longest = 4
+
 // line is a row of the text.
 type line struct {
 	before []byte // from the end of the row before, line breaks included
@@ -23,8 +27,9 @@ type line struct {
 }
 
 // Vary returns rows of text, with a label each, in a setting drawn by seed, and a
-// label for each of yedda.Rows of it. About one in seven is left as it stands. Equal
-// arguments give equal results; text is not changed.
+// label for each of yedda.Rows of it. About one in seven is left as it stands; of what
+// would be more than four lines for one, the end is left out. Equal arguments give
+// equal results; text is not changed.
 func Vary(text []byte, rows []yedda.Line, labels []string, seed uint64) ([]byte, []string) {
 	lines, rest := split(text, rows, labels)
 	rnd := rand.New(rand.NewPCG(seed, 0))
@@ -33,6 +38,7 @@ func Vary(text []byte, rows []yedda.Line, labels []string, seed uint64) ([]byte,
 	}
 	if rnd.Float64() < 0.6 {
 		lines = fill(lines, width(rnd))
+		lines = lines[:min(len(lines), longest*len(rows))]
 	}
 	switch u := rnd.Float64(); {
 	case u < 0.2:
