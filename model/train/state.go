@@ -228,7 +228,7 @@ func (a *identity) difference(b *identity) string {
 	}
 	switch {
 	case a.Train != b.Train:
-		return "the training documents are others"
+		return "the training documents are others, or crop_share is"
 	case a.Validation != b.Validation:
 		return "the validation documents are others"
 	case a.Init != b.Init:
