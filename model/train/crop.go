@@ -21,12 +21,15 @@ const cropLeast, cropMost = 20, 80
 // are to be learnt from as documents of their own. Each begins with a run of lines
 // of one class of c, of every class in turn: whole volumes teach that a document
 // begins with a title page, and pieces from anywhere that it begins within a run.
+// There are at most four crops for cropMost lines of a document: where little but
+// last lines begins a run, those lines would be most of what is learnt from.
 // Equal docs and c.Seed give equal crops.
 func Crops(docs []Document, c *model.Config, share float64) (crops []Crop) {
 	starts := make([][]Crop, len(c.Classes)) // of runs, by class
-	lines := 0
+	lines, most := 0, 0
 	for d, doc := range docs {
 		lines += len(doc.Labels)
+		most += cropMost / cropLeast * ((len(doc.Labels) + cropMost - 1) / cropMost)
 		before := -1
 		for r, l := range doc.Labels {
 			class := c.Class(l)
@@ -40,7 +43,7 @@ func Crops(docs []Document, c *model.Config, share float64) (crops []Crop) {
 		return nil
 	}
 	rnd := rand.New(rand.NewPCG(uint64(c.Seed), streamCrops))
-	for class, taken := 0, 0; float64(taken) < share*float64(lines); class = (class + 1) % len(starts) {
+	for class, taken := 0, 0; float64(taken) < share*float64(lines) && float64(len(crops)) < share*float64(most); class = (class + 1) % len(starts) {
 		of := starts[class]
 		if len(of) == 0 {
 			continue

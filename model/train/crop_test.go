@@ -63,6 +63,11 @@ func TestCrops(t *testing.T) {
 	if len(two) == 0 {
 		t.Error("no crop of two classes")
 	}
+	// Where only a last line begins a run, that line is not most of the documents.
+	tail := Document{Labels: append(slices.Repeat([]string{"Key"}, 800), "Description")}
+	if got := Crops([]Document{tail, tail}, &c, 0.5); len(got) != 44 {
+		t.Errorf("%d crops of a line, want 44", len(got))
+	}
 	if got := Crops(docs, &c, 0); len(got) != 0 {
 		t.Errorf("a share of 0: %v", got)
 	}
