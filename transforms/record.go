@@ -2,7 +2,6 @@ package transforms
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -411,7 +410,11 @@ func (o *Options) checkPlaces(ctx context.Context) error {
 			folders = append(folders, out.Folder)
 		}
 	}
-	for i, name := range append(folders, ManifestFile, RejectedFile, IndexFile) {
+	files := []string{ManifestFile, RejectedFile}
+	if slices.Contains(o.Formats, "html") {
+		files = append(files, IndexFile)
+	}
+	for i, name := range slices.Concat(folders, files) {
 		path := store.Join(string(o.Output), name)
 		there, err := st.Look(ctx, path)
 		folder := errors.Is(there.Err, store.ErrFolder)
@@ -428,8 +431,21 @@ func (o *Options) checkPlaces(ctx context.Context) error {
 }
 
 // foreign fails with ErrForeign where there is a file in the place of an output of
-// set.
+// set, or of the index of review pages.
 func (o *Options) foreign(ctx context.Context, st store.Store, set *input.Set) error {
+	free := func(out string) error {
+		path := store.Join(string(o.Output), out)
+		there, err := exists(ctx, path)
+		if there {
+			err = fmt.Errorf("%s is there already, and %w; choose another --output, or take --force to write over it", path, ErrForeign)
+		}
+		return err
+	}
+	if slices.Contains(o.Formats, "html") {
+		if err := free(IndexFile); err != nil {
+			return err
+		}
+	}
 	found := errors.New("found")
 	err := st.List(ctx, string(o.Output)+"/", func(obj store.Object) error {
 		if reserved(input.Name(string(o.Output), obj.Path)) {
@@ -445,9 +461,8 @@ func (o *Options) foreign(ctx context.Context, st store.Store, set *input.Set) e
 	}
 	return set.WalkOn(ctx, func(f input.File) error {
 		for _, out := range o.outputs(set.Name(f.URI)) {
-			path := store.Join(string(o.Output), out)
-			if there, err := exists(ctx, path); there || err != nil {
-				return cmp.Or(err, fmt.Errorf("%s is there already, and %w; choose another --output, or take --force to write over it", path, ErrForeign))
+			if err := free(out); err != nil {
+				return err
 			}
 		}
 		return nil
