@@ -30,16 +30,25 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 	if err != nil {
 		return nil, err
 	}
-	st, err := opts.outputStore(ctx)
-	if err != nil {
-		return nil, err
-	}
-	again, err := HasRecords(ctx, string(opts.Output), DoneFolder)
-	if err != nil {
-		return nil, err
-	}
 	read := &readFn{Options: opts}
 	read.Setup()
+	if opts.Output != "" && !opts.Force {
+		st, err := opts.outputStore(ctx)
+		if err != nil {
+			return nil, err
+		}
+		again, err := HasRecords(ctx, string(opts.Output), DoneFolder)
+		if err != nil {
+			return nil, err
+		}
+		read.stage.do = func(ctx context.Context, w *wanted) (*Document, *Rejection, error) {
+			d, r, err := read.read(ctx, w)
+			if again && d != nil && d != done {
+				r, err = opts.standing(ctx, st, d)
+			}
+			return d, r, err
+		}
+	}
 	read.stage.begin()
 	predict := &predictFn{Options: opts, model: m}
 	plan := new(Planned)
@@ -63,13 +72,6 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 		if e := opts.misplaced(string(d.Name)); e != nil && opts.Output != "" {
 			reject(mtime.ZeroTimestamp, *d.reject("write", e))
 			return
-		}
-		if again && !opts.Force && err == nil {
-			var r *Rejection
-			if r, err = opts.standing(ctx, st, d); r != nil {
-				reject(mtime.ZeroTimestamp, *r)
-				return
-			}
 		}
 		plan.Documents++
 		plan.Lines += int64(len(yedda.Inked(d.Text, d.Rows)))

@@ -433,16 +433,16 @@ func (o *Options) checkPlaces(ctx context.Context) error {
 // foreign fails with ErrForeign where there is a file in the place of an output of
 // set, or of the index of review pages.
 func (o *Options) foreign(ctx context.Context, st store.Store, set *input.Set) error {
-	free := func(out string) error {
+	free := func(ctx context.Context, out string) (_ struct{}, err error) {
 		path := store.Join(string(o.Output), out)
 		there, err := exists(ctx, path)
 		if there {
 			err = fmt.Errorf("%s is there already, and %w; choose another --output, or take --force to write over it", path, ErrForeign)
 		}
-		return err
+		return struct{}{}, err
 	}
 	if slices.Contains(o.Formats, "html") {
-		if err := free(IndexFile); err != nil {
+		if _, err := free(ctx, IndexFile); err != nil {
 			return err
 		}
 	}
@@ -459,14 +459,21 @@ func (o *Options) foreign(ctx context.Context, st store.Store, set *input.Set) e
 	if !errors.Is(err, found) {
 		return err
 	}
-	return set.WalkOn(ctx, func(f input.File) error {
+	asked := pipe.NewIO(gathering, free)
+	defer asked.Reset()
+	pass := func(_ struct{}, err error) error { return err }
+	err = set.WalkOn(ctx, func(f input.File) error {
 		for _, out := range o.outputs(set.Name(f.URI)) {
-			if err := free(out); err != nil {
+			if err := asked.Push(ctx, out, recordRoom, pass); err != nil {
 				return err
 			}
 		}
 		return nil
 	}, func(error) {})
+	if err != nil {
+		return err
+	}
+	return asked.Drain(ctx, pass)
 }
 
 // errEmpty says that there was nothing to write.

@@ -14,12 +14,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/window"
+	"github.com/fsouza/fake-gcs-server/fakestorage"
 
 	"github.com/linnet-ml/linnet/transforms/feature"
 	"github.com/linnet-ml/linnet/transforms/input"
@@ -206,21 +208,34 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// TestSettleAtOnce has rejected documents of gs://, where each question takes a
-// while: several are asked at once.
-func TestSettleAtOnce(t *testing.T) {
-	var running, most atomic.Int64
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		n := running.Add(1)
-		defer running.Add(-1)
-		most.Store(max(most.Load(), n))
-		for until := time.Now().Add(time.Second); most.Load() < 2 && time.Now().Before(until); {
-			time.Sleep(time.Millisecond)
+// atOnce serves gs:// with next, where each request that is slow takes a while, until
+// two are there at once: how many of these were, it tells.
+func atOnce(t *testing.T, next http.Handler, slow func(*http.Request) bool) (most *atomic.Int64) {
+	var running atomic.Int64
+	most = new(atomic.Int64)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if slow(r) {
+			n := running.Add(1)
+			defer running.Add(-1)
+			most.Store(max(most.Load(), n))
+			for until := time.Now().Add(time.Second); most.Load() < 2 && time.Now().Before(until); {
+				time.Sleep(time.Millisecond)
+			}
 		}
-		http.Error(w, `{"error":{"code":404}}`, http.StatusNotFound)
+		next.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
 	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(server.URL, "http://"))
+	return most
+}
+
+// TestSettleAtOnce has rejected documents of gs://, where each question takes a
+// while: several are asked at once.
+func TestSettleAtOnce(t *testing.T) {
+	none := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, `{"error":{"code":404}}`, http.StatusNotFound)
+	})
+	most := atOnce(t, none, func(*http.Request) bool { return true })
 	records := map[string]string{}
 	for i := range 4 {
 		records[fmt.Sprintf("%s/%d.txt.json", RejectedFolder, i)] = fmt.Sprintf(`{"input":"gs://in/%d.txt","run":"before"}`, i)
@@ -234,6 +249,53 @@ func TestSettleAtOnce(t *testing.T) {
 	}
 	if most.Load() < 2 {
 		t.Error("one document after another was asked for")
+	}
+}
+
+// TestOutputsAtOnce has an output folder on gs://: what stands in the place of
+// outputs is asked for several documents at once, by Begin and by Plan.
+func TestOutputsAtOnce(t *testing.T) {
+	for name, f := range map[string]func(Options, *input.Set) error{
+		"Begin": func(opts Options, set *input.Set) error { return opts.Begin(t.Context(), set) },
+		"Plan": func(opts Options, set *input.Set) error {
+			plan, err := Plan(t.Context(), opts, set, 0)
+			if err == nil && (plan.Documents != 3 || plan.Rejected != 1 || !strings.Contains(plan.Example.Reason, "the place of those of gs://out/other.txt")) {
+				err = fmt.Errorf("got %+v", plan)
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for file, content := range map[string]string{"other.txt": "x", "x/other.txt": "", "x/_done/0.txt.json": `{"input":"gs://out/other.txt"}`} {
+				if name == "Plan" || !strings.Contains(file, DoneFolder) {
+					server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "out", Name: file}, Content: []byte(content)})
+				}
+			}
+			var asked sync.Map // whether a document is done is asked at once anyway
+			most := atOnce(t, server.HTTPHandler(), func(r *http.Request) bool {
+				if name == "Begin" {
+					return strings.HasSuffix(r.URL.Path, ".txt.ann")
+				}
+				_, again := asked.LoadOrStore(r.URL.Path, true)
+				return again && strings.HasSuffix(r.URL.Path, ".txt.json")
+			})
+			in := write(t, map[string]string{"0.txt": "a", "1.txt": "b", "2.txt": "c", "3.txt": "d"})
+			set, err := input.New([]string{in}, "gs://out/x", false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ForgetProgress(t.Name())
+			if err := f(Options{ModelURI: Path(testModel(t)), Base: Path(in), Output: "gs://out/x", Run: t.Name()}, set); err != nil {
+				t.Fatal(err)
+			}
+			if most.Load() < 2 {
+				t.Error("one document after another was asked for")
+			}
+		})
 	}
 }
 
