@@ -24,7 +24,7 @@ type Planned struct {
 
 // Plan reads every document of set as Read would, and labels the first ones,
 // for at most the time of trial, to tell how long all of them take on the cores
-// of this machine. It writes nothing.
+// of this machine. It writes nothing, and fails where Begin does.
 func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration) (*Planned, error) {
 	m, err := LoadModel(ctx, opts)
 	if err != nil {
@@ -32,7 +32,10 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 	}
 	read := &readFn{Options: opts}
 	read.Setup()
-	if opts.Output != "" && !opts.Force {
+	if opts.Output != "" {
+		if _, err := opts.begun(ctx, set); err != nil {
+			return nil, err
+		}
 		st, err := opts.outputStore(ctx)
 		if err != nil {
 			return nil, err
@@ -43,7 +46,7 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 		}
 		read.stage.do = func(ctx context.Context, w *wanted) (*Document, *Rejection, error) {
 			d, r, err := read.read(ctx, w)
-			if again && d != nil && d != done {
+			if again && !opts.Force && d != nil && d != done {
 				r, err = opts.standing(ctx, st, d)
 			}
 			return d, r, err

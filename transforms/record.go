@@ -367,31 +367,35 @@ var ErrForeign = errors.New("no run of predict wrote it")
 // the place of an output of set, unless Options.Force: that may be somebody's own
 // annotation.
 func (o *Options) Begin(ctx context.Context, set *input.Set) error {
-	if err := o.checkPlaces(ctx); err != nil {
+	begun, err := o.begun(ctx, set)
+	if begun || err != nil {
 		return err
-	}
-	manifest := store.Join(string(o.Output), ManifestFile)
-	if begun, err := exists(ctx, manifest); begun || err != nil && !noRecord(err) {
-		return err
-	}
-	foreign := !o.Force
-	for _, folder := range []string{DoneFolder, RejectedFolder} { // of a run that never came to its manifest
-		found, err := HasRecords(ctx, string(o.Output), folder)
-		if err != nil {
-			return err
-		}
-		foreign = foreign && !found
 	}
 	st, err := o.outputStore(ctx)
 	if err != nil {
 		return err
 	}
-	if foreign {
-		if err := o.foreign(ctx, st, set); err != nil {
-			return err
+	return st.Write(ctx, store.Join(string(o.Output), ManifestFile), nil)
+}
+
+// begun says whether the output folder has a manifest, and fails where Begin does.
+func (o *Options) begun(ctx context.Context, set *input.Set) (bool, error) {
+	if err := o.checkPlaces(ctx); err != nil {
+		return false, err
+	}
+	begun, err := exists(ctx, store.Join(string(o.Output), ManifestFile))
+	if begun || err != nil && !noRecord(err) {
+		return begun, err
+	}
+	for _, folder := range []string{DoneFolder, RejectedFolder} { // of a run that never came to its manifest
+		if found, err := HasRecords(ctx, string(o.Output), folder); found || err != nil {
+			return false, err
 		}
 	}
-	return st.Write(ctx, manifest, nil)
+	if o.Force {
+		return false, nil
+	}
+	return false, o.foreign(ctx, set)
 }
 
 // checkPlaces says which of the run's own folders in Options.Output is none, and
@@ -432,7 +436,11 @@ func (o *Options) checkPlaces(ctx context.Context) error {
 
 // foreign fails with ErrForeign where there is a file in the place of an output of
 // set, or of the index of review pages.
-func (o *Options) foreign(ctx context.Context, st store.Store, set *input.Set) error {
+func (o *Options) foreign(ctx context.Context, set *input.Set) error {
+	st, err := o.outputStore(ctx)
+	if err != nil {
+		return err
+	}
 	free := func(ctx context.Context, out string) (_ struct{}, err error) {
 		path := store.Join(string(o.Output), out)
 		there, err := exists(ctx, path)
@@ -447,7 +455,7 @@ func (o *Options) foreign(ctx context.Context, st store.Store, set *input.Set) e
 		}
 	}
 	found := errors.New("found")
-	err := st.List(ctx, string(o.Output)+"/", func(obj store.Object) error {
+	err = st.List(ctx, string(o.Output)+"/", func(obj store.Object) error {
 		if reserved(input.Name(string(o.Output), obj.Path)) {
 			return nil
 		}

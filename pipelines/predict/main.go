@@ -259,10 +259,8 @@ func (o *options) label(ctx context.Context) (err error) {
 			fmt.Fprintf(os.Stderr, "linnet: %v; the lock stays, and is free in 5 minutes\n", kept)
 		}
 	}()
-	if err := opts.Begin(ctx, set); errors.Is(err, transforms.ErrForeign) {
-		return cli.Usagef("%w", err)
-	} else if err != nil {
-		return err
+	if err := opts.Begin(ctx, set); err != nil {
+		return misused(err)
 	}
 	if opts.Again, err = transforms.HasRecords(ctx, output, transforms.DoneFolder); err != nil {
 		return err
@@ -288,6 +286,14 @@ func (o *options) label(ctx context.Context) (err error) {
 		example = firstRejected(ctx, output)
 	}
 	return o.judge(result.Counters, example)
+}
+
+// misused has an output folder of somebody else's as wrong use.
+func misused(err error) error {
+	if errors.Is(err, transforms.ErrForeign) {
+		return cli.Usagef("%w", err)
+	}
+	return err
 }
 
 // transformOptions are transforms.Options as far as the flags alone settle them.

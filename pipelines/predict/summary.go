@@ -112,7 +112,7 @@ func (o *options) tellPlan(ctx context.Context, opts transforms.Options, set *in
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return err
+		return misused(err)
 	}
 	fmt.Printf("%s, %s bytes in %s\n", cli.Plural(files, "document"), cli.Count(size), o.what())
 	fmt.Printf("%s done before\n", cli.Plural(plan.Done, "document"))
