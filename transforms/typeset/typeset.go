@@ -1,7 +1,7 @@
 // Package typeset sets an annotated text anew, as another journal might have it:
 // in lines of another length or a line a paragraph, with names in capitals, without
 // blank lines or with one after each line, with the mistakes of a scanner, or with
-// names and descriptions that break off. Trained on that beside the text as it
+// passages that break off. Trained on that beside the text as it
 // stands, a model knows a label by what a line says more than by how one publisher
 // prints it.
 package typeset
@@ -82,8 +82,8 @@ func join(lines []line) (text []byte, labels []string) {
 	return text, labels
 }
 
-// abridge leaves of every other run of lines with one label what stands before its
-// first comma or semicolon.
+// abridge leaves of every other run of lines with one label its first line, up to a
+// comma or semicolon there.
 func abridge(lines []line, rnd *rand.Rand) (kept []line) {
 	cut := false
 	for i, l := range lines {
