@@ -47,7 +47,7 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 		read.stage.do = func(ctx context.Context, w *wanted) (*Document, *Rejection, error) {
 			d, r, err := read.read(ctx, w)
 			if again && !opts.Force && d != nil && d != done {
-				r, err = opts.standing(ctx, st, d)
+				_, r, err = opts.standing(ctx, st, d)
 			}
 			return d, r, err
 		}

@@ -12,6 +12,7 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -54,6 +55,9 @@ type Done struct {
 	Warnings    int              `json:"warnings,omitempty"`
 	Versions    string           `json:"versions,omitempty"`
 	Time        time.Time        `json:"time"`
+
+	// CRC-32C of outputs in formats that only runs before this one had.
+	Earlier map[string]uint32 `json:"earlier,omitempty"`
 }
 
 // Reject is the record of a Rejection.
@@ -175,41 +179,56 @@ func (o *Options) isDone(ctx context.Context, name, hash string) (bool, error) {
 }
 
 // standing rejects d where its outputs must not be written over: somebody has
-// edited one of them, or they are another document's, which is still there.
-func (o *Options) standing(ctx context.Context, st store.Store, d *Document) (*Rejection, error) {
+// edited one of them, or they are another document's, which is still there;
+// Options.Force writes over them. It also returns the record of them, if any.
+func (o *Options) standing(ctx context.Context, st store.Store, d *Document) (*Done, *Rejection, error) {
 	name := string(d.Name)
 	data, err := st.Read(ctx, o.donePath(name), recordLimit)
 	if noRecord(err) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var r Done
-	if json.Unmarshal(data, &r) != nil {
-		return nil, nil
+	r := new(Done)
+	if json.Unmarshal(data, r) != nil {
+		return nil, nil, nil
+	}
+	if o.Force {
+		return r, nil, nil
 	}
 	input := nameOf(r.Input, r.InputBytes)
 	if strings.TrimSuffix(input, ".ann") != strings.TrimSuffix(string(d.URI), ".ann") && r.InputSHA256 != hex.EncodeToString(d.SHA256[:]) {
 		if there, err := exists(ctx, input); there && err == nil {
-			return d.reject("write", fmt.Errorf("its outputs would take the place of those of %s; choose another --output, or give both in one --input", input)), nil
+			return r, d.reject("write", fmt.Errorf("its outputs would take the place of those of %s; choose another --output, or give both in one --input", input)), nil
 		}
 	}
+	sums := r.sums()
 	for _, out := range o.outputs(name) {
-		i := slices.Index(r.Outputs, string([]rune(out))) // as JSON has what is no UTF-8
-		if i < 0 || i >= len(r.CRC32C) {
+		sum, ok := sums[string([]rune(out))] // as JSON has what is no UTF-8
+		if !ok {
 			continue
 		}
 		data, err := st.Read(ctx, store.Join(string(o.Output), out), 0)
 		switch {
 		case noRecord(err):
 		case err != nil:
-			return nil, err
-		case len(data) > 0 && crc32.Checksum(data, castagnoli) != r.CRC32C[i]:
-			return d.reject("write", fmt.Errorf("%s was edited since it was written; move it to a folder of its own, or take --force to lose the edits", out)), nil
+			return nil, nil, err
+		case len(data) > 0 && crc32.Checksum(data, castagnoli) != sum:
+			return r, d.reject("write", fmt.Errorf("%s was edited since it was written; move it to a folder of its own, or take --force to lose the edits", out)), nil
 		}
 	}
-	return nil, nil
+	return r, nil, nil
+}
+
+// sums are the checksums of all outputs that r, as it was read, knows of.
+func (r *Done) sums() map[string]uint32 {
+	sums := map[string]uint32{}
+	maps.Copy(sums, r.Earlier)
+	for i, out := range r.Outputs[:min(len(r.Outputs), len(r.CRC32C))] {
+		sums[out] = r.CRC32C[i]
+	}
+	return sums
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

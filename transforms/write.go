@@ -147,8 +147,10 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 		}
 		return nil, err
 	}
-	if o.Again && !o.Force {
-		if r, err := o.standing(ctx, st, &l.Document); r != nil || err != nil {
+	var before *Done
+	if o.Again {
+		var r *Rejection
+		if before, r, err = o.standing(ctx, st, &l.Document); r != nil || err != nil {
 			return nil, r, err
 		}
 	}
@@ -179,7 +181,7 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 	if bad != nil {
 		return nil, l.reject("write", bad), nil
 	}
-	record, err := f.record(&l, len(lines), out.counts, sums)
+	record, err := f.record(&l, len(lines), out.counts, sums, before)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -190,8 +192,8 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 }
 
 // record is the Done record of l, which has so many lines with ink, with its line
-// break.
-func (f *writeFn) record(l *Labelled, lines int, counts []int64, sums []uint32) ([]byte, error) {
+// break. Before is the one that it takes the place of, or nil.
+func (f *writeFn) record(l *Labelled, lines int, counts []int64, sums []uint32, before *Done) ([]byte, error) {
 	o, name := &f.Options, string(l.Name)
 	record := Done{
 		Document: name, Bytes: base64Name(l.Name),
@@ -202,6 +204,12 @@ func (f *writeFn) record(l *Labelled, lines int, counts []int64, sums []uint32) 
 	}
 	for i, n := range counts {
 		record.Labels[l.Classes[i]] = n
+	}
+	if before != nil {
+		record.Earlier = before.sums()
+		for _, out := range record.Outputs {
+			delete(record.Earlier, string([]rune(out)))
+		}
 	}
 	data, err := json.Marshal(record)
 	return append(data, '\n'), err

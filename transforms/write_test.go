@@ -728,15 +728,17 @@ func TestStanding(t *testing.T) {
 			edit("a.txt.ann")(in, out, o)
 			os.RemoveAll(filepath.Join(out, DoneFolder))
 		}, ""},
-		"another document": {other("y", false), "its outputs would take the place of those of "},
-		"another \xe9":     {other("y", false), "its outputs would take the place of those of "},
-		"the same, moved":  {other("y", true), ""},
-		"the same, copied": {other("x", false), ""},
+		"an edit of what only runs before wrote": {func(in, out string, o *Options) { edit("a.txt.csv")(in, out, o); o.Formats = []string{"yedda", "csv"} }, "a.txt.csv was edited"},
+		"what only runs before wrote":            {func(in, out string, o *Options) { o.Formats = []string{"yedda", "csv"} }, ""},
+		"another document":                       {other("y", false), "its outputs would take the place of those of "},
+		"another \xe9":                           {other("y", false), "its outputs would take the place of those of "},
+		"the same, moved":                        {other("y", true), ""},
+		"the same, copied":                       {other("x", false), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			// The folder's name may be no UTF-8.
 			in, out := filepath.Join(write(t, map[string]string{name + "/a.txt": "x"}), name), t.TempDir()
-			opts := Options{Base: Path(in), Output: Path(out), Settings: "before", Formats: []string{"yedda", "brat"}}
+			opts := Options{Base: Path(in), Output: Path(out), Settings: "before"}
 			label := func() (reason string) {
 				data, err := os.ReadFile(filepath.Join(string(opts.Base), "a.txt"))
 				if err != nil {
@@ -757,8 +759,15 @@ func TestStanding(t *testing.T) {
 				}
 				return reason
 			}
+			opts.Formats = []string{"csv"}
 			if r := label(); r != "" {
 				t.Fatalf("the first run rejects it: %s", r)
+			}
+			for range 2 {
+				opts.Formats, opts.Again = []string{"yedda", "brat"}, true
+				if r := label(); r != "" {
+					t.Fatalf("the next run rejects it: %s", r)
+				}
 			}
 			c.between(in, out, &opts)
 			before, _ := os.ReadFile(filepath.Join(out, "a.txt.ann"))
