@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-var errNotBuilt = &Error{Kind: ErrNotBuilt, What: "this build has no CUDA", Remedy: `make one with: eval "$(scripts/cuda-env)" && go build -tags cuda -o bin/ ./pipelines/` + pipeline(os.Args)}
+var errNotBuilt = &Error{Kind: ErrNotBuilt, What: "this build has no CUDA", Remedy: `make one with: eval "$(scripts/cuda-env --header)" && go build -tags cuda -o bin/ ./pipelines/` + pipeline(os.Args)}
 
 // pipeline is the name of the program, or predict where it is none that can have
 // CUDA.

@@ -152,7 +152,7 @@ func cudaWorker() (string, error) {
 		return beside, nil
 	}
 	name := strings.TrimSuffix(filepath.Base(self), ".exe")
-	return "", fmt.Errorf(`runners: --worker_gpu needs a worker built for CUDA, as %s or named by --worker_binary; on linux/amd64: eval "$(scripts/cuda-env)" && go build -tags cuda -o %s-cuda ./pipelines/%s`,
+	return "", fmt.Errorf(`runners: --worker_gpu needs a worker built for CUDA, as %s or named by --worker_binary; on linux/amd64: eval "$(scripts/cuda-env --header)" && go build -tags cuda -o %s-cuda ./pipelines/%s`,
 		beside, name, name)
 }
 

@@ -16,7 +16,7 @@ func TestNew(t *testing.T) {
 	valid := modeltest.Weights(modeltest.Config(20, 4, 3, 5, 1, 3, 0), 1)
 	invalid := *valid
 	invalid.OutputBias = nil
-	noGPU := `gpuinit: this build has no CUDA; make one with: eval "$(scripts/cuda-env)" && go build -tags cuda -o bin/ ./pipelines/predict`
+	noGPU := `gpuinit: this build has no CUDA; make one with: eval "$(scripts/cuda-env --header)" && go build -tags cuda -o bin/ ./pipelines/predict`
 	cases := map[string]struct {
 		device      string
 		w           *model.Weights
