@@ -68,7 +68,7 @@ func TestParse(t *testing.T) {
 		{"utf16be.txt", "UTF-16BE, which is not read; convert it with: iconv -f UTF-16BE", ""},
 		{"utf16.txt.ann", "UTF-16LE, which is not read; convert it with: iconv -f UTF-16LE", ""},
 		{"utf16be.txt.ann", "UTF-16BE, which is not read; convert it with: iconv -f UTF-16BE", ""},
-		{"pdf.txt", "PDF, which is not read; make text of it with: pdftotext -layout", ""},
+		{"pdf.txt", "PDF, which is not read; make text of it with: pdftotext -layout (of pages in columns: pdftotext)", ""},
 		{"gzip.txt.ann", "gzip, which is not read; unpack it with: gunzip", ""},
 		{"zip.txt", "a zip archive or a document such as .docx, which is not read; ", ""},
 		{"cr.txt", "lines that end in CR alone, which are not read; convert them with: mac2unix", ""},
