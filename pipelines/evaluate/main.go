@@ -1,7 +1,7 @@
 // Command evaluate compares labels with annotation, line by line: those that a
 // model gives, or those of annotated files that --predictions names.
 //
-//	evaluate --input=corpus/Vol119 --model_uri=model --report=report
+//	evaluate --input=corpus/Vol119 --model_uri=trained --report=report
 //
 // It prints a table. With --report it writes report.json for programs and
 // report.html for people, too: figures by line, span and character, calibration,

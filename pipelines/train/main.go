@@ -1,7 +1,7 @@
 // Command train makes a model from annotated documents, in this process or, by
 // --runner and --workers, as Beam pipelines.
 //
-//	train --input=corpus --validation=corpus/Vol119 --model_out=model
+//	train --input=corpus --validation=corpus/Vol119 --model_out=trained
 //
 // Where it stands lies in model_out/_training until the model is written, so
 // that --resume goes on after a kill.
