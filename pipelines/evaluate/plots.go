@@ -65,9 +65,11 @@ func scoresPlot(r *report) (picture.Picture, error) {
 	p.NominalX(names...)
 	if len(names) > 4 {
 		height += 3 * vg.Centimeter
-		p.X.Tick.Label.Rotation = 1.2
-		p.X.Tick.Label.XAlign = draw.XRight
+		// They hang from the axis, with room below: a wider font is longer there.
+		p.X.Tick.Label.Rotation = -1.2
+		p.X.Tick.Label.XAlign = draw.XLeft
 		p.X.Tick.Label.YAlign = draw.YCenter
+		p.X.Label.Text = " "
 	}
 	return picture.Render(p, width, height, "Bars of precision, recall and F1 of each label; the table has the numbers",
 		"Precision, recall and F1 by label, of lines")

@@ -1,19 +1,23 @@
 package main
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/net/html"
 
+	"github.com/linnet-ml/linnet/model/eval"
 	"github.com/linnet-ml/linnet/transforms"
 	"github.com/linnet-ml/linnet/transforms/yedda"
 )
@@ -167,6 +171,37 @@ func wellFormed(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if len(open) > 0 || seen["table"] < 5 || seen["img"] < 2 || seen["style"] != 1 {
 		ts.Fatalf("%s: open at the end: %v; elements %v", args[0], open, seen)
+	}
+}
+
+// The names of many labels begin at the axis and lead away from the bars, so that
+// none stands on them in a font that is wider than the one reckoned with.
+func TestNamesLeaveTheBars(t *testing.T) {
+	r := &report{Report: &eval.Report{}}
+	for _, name := range []string{"Key", "Title", "Figure", "Abstract", "Habitat-distribution"} {
+		r.Report.Classes = append(r.Report.Classes, eval.Class{Class: name, Gold: 1})
+	}
+	pic, err := scoresPlot(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, data, _ := strings.Cut(string(pic.Source), ",")
+	svg, err := base64.StdEncoding.DecodeString(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begins := map[string]bool{}
+	names := regexp.MustCompile(`rotate\((.*?)\)">\s*<text x="(.*?)" y="(.*?)"`).FindAllSubmatch(svg, -1)
+	for _, m := range names {
+		var v [3]float64
+		for i := range v {
+			v[i], _ = strconv.ParseFloat(string(m[i+1]), 64)
+		}
+		sin, cos := math.Sincos(v[0] * math.Pi / 180)
+		begins[fmt.Sprintf("%.0f", v[1]*sin-v[2]*cos)] = true // points above the bottom
+	}
+	if len(names) != 5 || len(begins) != 1 {
+		t.Errorf("%d names begin at the heights %v, want 5 at one", len(names), begins)
 	}
 }
 
