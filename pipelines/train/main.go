@@ -262,21 +262,28 @@ func (o *options) checkConfig() error {
 func parseLabelMap(values []string) (map[string]string, error) {
 	labels := map[string]string{}
 	for _, v := range input.Split(values...) {
+		some := map[string]string{}
 		if strings.HasSuffix(v, ".json") {
 			data, err := store.Read(context.Background(), v, 0)
 			if err != nil {
 				return nil, cli.Usagef("--label_map: %w", err)
 			}
-			if err := addLabels(labels, data); err != nil {
+			if err := addLabels(some, data); err != nil {
 				return nil, cli.Usagef("--label_map: %s: %w; it must hold one object of \"Label\": \"Class\"", v, err)
 			}
-			continue
+		} else {
+			label, class, ok := strings.Cut(v, "=")
+			if !ok {
+				return nil, cli.Usagef("--label_map: %q is no Label=Class", v)
+			}
+			some[strings.TrimSpace(label)] = strings.TrimSpace(class)
 		}
-		label, class, ok := strings.Cut(v, "=")
-		if !ok {
-			return nil, cli.Usagef("--label_map: %q is no Label=Class", v)
+		for _, label := range slices.Sorted(maps.Keys(some)) {
+			if class, ok := labels[label]; ok && class != some[label] {
+				return nil, cli.Usagef("--label_map: %q is both %q and %q; leave one of them out", label, class, some[label])
+			}
 		}
-		labels[strings.TrimSpace(label)] = strings.TrimSpace(class)
+		maps.Copy(labels, some)
 	}
 	if len(labels) == 0 {
 		return nil, cli.Usagef("--label_map is empty; name Label=Class pairs, or leave it out")
