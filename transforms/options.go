@@ -58,6 +58,10 @@ type Options struct {
 	// Again says that there are Done records from before: a document's goes before
 	// its outputs are written again (Write).
 	Again bool
+	// Began, where not 0, is when the run did, in nanoseconds since 1970: on a runner
+	// that tries bundles again an output without a record is the run's own where it
+	// is younger (Write).
+	Began int64
 	// RetryRejected takes only documents with a record of rejection (Read).
 	RetryRejected bool
 	// Tries of reading a document, 0 for 3, with pauses of Pause, 2·Pause, …

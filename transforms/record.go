@@ -231,6 +231,48 @@ func (r *Done) sums() map[string]uint32 {
 	return sums
 }
 
+// split tells formats of which r knows no output from the others.
+func (r *Done) split(formats []format, name string) (fresh, old []format) {
+	sums := r.sums()
+	for _, f := range formats {
+		if slices.ContainsFunc(f.outputs, func(out input.Output) bool {
+			_, ok := sums[string([]rune(out.Of(name)))]
+			return ok
+		}) {
+			old = append(old, f)
+		} else {
+			fresh = append(fresh, f)
+		}
+	}
+	return fresh, old
+}
+
+// forget deletes outputs that are to be written again, and then the record of
+// them. Should the run end there, it would else hold again for the model and
+// settings before, and nobody could tell whose an output without a record is.
+func (o *Options) forget(ctx context.Context, st store.Store, name string, r *Done) error {
+	sums := r.sums()
+	for _, out := range o.outputs(name) {
+		if _, ok := sums[string([]rune(out))]; !ok {
+			continue
+		}
+		if err := remove(ctx, st, store.Join(string(o.Output), out)); err != nil {
+			return err
+		}
+	}
+	return remove(ctx, st, o.donePath(name))
+}
+
+// own says that an output without a record is of this run, an earlier try of a
+// bundle, which may have had another device.
+func (o *Options) own(ctx context.Context, st store.Store, path string) bool {
+	if o.Began == 0 {
+		return false
+	}
+	obj, err := st.Stat(ctx, path)
+	return err == nil && obj.Modified.UnixNano() >= o.Began
+}
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // holds returns the Done record that data is as JSON, or nil where that is not of

@@ -255,7 +255,7 @@ func (s *stages) write(ctx context.Context) {
 	}
 	for i := range s.labelled {
 		l := &s.labelled[i]
-		record, err := s.writer.record(l, len(l.Rows), make([]int64, len(l.Classes)), []uint32{crc32.Checksum(s.marked[i], castagnoli)}, nil)
+		record, err := s.writer.record(l, len(l.Rows), make([]int64, len(l.Classes)), map[string]uint32{string(l.Name) + ".ann": crc32.Checksum(s.marked[i], castagnoli)}, nil)
 		s.err = cmp.Or(s.err, err,
 			st.Write(ctx, store.Join(string(o.Output), string(l.Name)+".ann"), s.marked[i]),
 			st.Write(ctx, o.donePath(string(l.Name)), record))

@@ -27,10 +27,11 @@ import (
 //
 // A document whose labels are not one a row is rejected. So is one with a label
 // that YEDDA cannot hold, or brat where that is asked for; its other formats are
-// written all the same. With Options.Again outputs that somebody edited since
-// they were written stay, and so do those of another document that is still there:
-// the document is rejected, unless Options.Force. A failing output store fails the
-// bundle.
+// written all the same. What stands in the place of an output of a document that
+// has no record, and is not what is to be written, stays: the document is rejected,
+// unless Options.Force. With Options.Again so do outputs that somebody edited since
+// they were written, and those of another document that is still there. A failing
+// output store fails the bundle.
 func Write(s beam.Scope, opts Options, labelled beam.PCollection) (written, rejected beam.PCollection) {
 	s = s.Scope("linnet.Write")
 	global("Write", labelled)
@@ -119,6 +120,19 @@ func (t tally) add(ctx context.Context, classes []string, counts []int64) (lines
 const LabelCounter = "label_"
 
 func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, error) {
+	out, r, err := f.writeOnce(ctx, l, f.Options.Again)
+	if errors.Is(err, store.ErrTaken) && !f.Options.Again { // a record may say by whom
+		out, r, err = f.writeOnce(ctx, l, true)
+	}
+	if errors.Is(err, store.ErrTaken) {
+		return nil, l.reject("write", fmt.Errorf("%w, and no record says that predict wrote it (a run of other settings that was killed may have); move it to a folder of its own, or take --force to write over it", err)), nil
+	}
+	return out, r, err
+}
+
+// writeOnce asks for the record of l where there may be one again. Its error wraps
+// ErrTaken where an output's place has what no record tells of.
+func (f *writeFn) writeOnce(ctx context.Context, l Labelled, again bool) (*output, *Rejection, error) {
 	o := &f.Options
 	st, err := o.outputStore(ctx)
 	if err != nil {
@@ -140,24 +154,36 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 	}
 	spans := yedda.SpansOf(l.Text, lines, labels)
 	name := string(l.Name)
-	put := func(path string, data []byte) (*Rejection, error) {
-		err := st.Write(ctx, path, data)
+	put := func(path string, data []byte, write func(context.Context, string, []byte) error) (*Rejection, error) {
+		err := write(ctx, path, data)
+		if errors.Is(err, store.ErrTaken) && o.own(ctx, st, path) {
+			err = st.Write(ctx, path, data)
+		}
 		if badName(err) {
 			return l.reject("write", fmt.Errorf("%w; rename the document", err)), nil
 		}
 		return nil, err
 	}
 	var before *Done
-	if o.Again {
+	if again {
 		var r *Rejection
 		if before, r, err = o.standing(ctx, st, &l.Document); r != nil || err != nil {
 			return nil, r, err
 		}
 	}
-	var sums []uint32 // of the outputs
-	var bad error     // what to reject the document for
-	again := o.Again  // there may be a record of outputs before these
-	for _, format := range f.formats {
+	add := st.Add
+	if o.Force {
+		add = st.Write
+	}
+	// New formats come first: where they cannot be written, those before stay.
+	fresh, old := f.formats, []format(nil)
+	if before != nil {
+		fresh, old = before.split(f.formats, name)
+	}
+	sums := map[string]uint32{} // of the outputs
+	var bad error               // what to reject the document for
+	forgotten := false
+	for i, format := range slices.Concat(fresh, old) {
 		files, err := format.encode(&l, spans, o.Probabilities)
 		if err != nil {
 			if bad == nil {
@@ -165,17 +191,17 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 			}
 			continue
 		}
-		if again { // or it would hold again for the model and settings before, should the run end here
-			if err := remove(ctx, st, o.donePath(name)); err != nil {
+		if i >= len(fresh) && !forgotten {
+			if err := o.forget(ctx, st, name, before); err != nil {
 				return nil, nil, err
 			}
-			again = false
+			forgotten = true
 		}
 		for i, out := range format.outputs {
-			if r, err := put(store.Join(string(o.Output), out.Of(name)), files[i]); r != nil || err != nil {
+			if r, err := put(store.Join(string(o.Output), out.Of(name)), files[i], add); r != nil || err != nil {
 				return nil, r, err
 			}
-			sums = append(sums, crc32.Checksum(files[i], castagnoli))
+			sums[out.Of(name)] = crc32.Checksum(files[i], castagnoli)
 		}
 	}
 	if bad != nil {
@@ -185,7 +211,7 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 	if err != nil {
 		return nil, nil, err
 	}
-	if r, err := put(o.donePath(name), record); r != nil || err != nil {
+	if r, err := put(o.donePath(name), record, st.Write); r != nil || err != nil {
 		return nil, r, err
 	}
 	return out, nil, o.accept(ctx, st, name)
@@ -193,14 +219,17 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 
 // record is the Done record of l, which has so many lines with ink, with its line
 // break. Before is the one that it takes the place of, or nil.
-func (f *writeFn) record(l *Labelled, lines int, counts []int64, sums []uint32, before *Done) ([]byte, error) {
+func (f *writeFn) record(l *Labelled, lines int, counts []int64, sums map[string]uint32, before *Done) ([]byte, error) {
 	o, name := &f.Options, string(l.Name)
 	record := Done{
 		Document: name, Bytes: base64Name(l.Name),
 		Input: string(l.URI), InputBytes: base64Name(l.URI), InputSHA256: hex.EncodeToString(l.SHA256[:]),
 		Model: o.ModelHash, Settings: o.Settings,
-		Outputs: o.outputs(name), CRC32C: sums, Lines: lines, Labels: map[string]int64{},
+		Outputs: o.outputs(name), Lines: lines, Labels: map[string]int64{},
 		Doubtful: l.doubtful(), Warnings: l.Warnings, Versions: o.Versions, Time: time.Now().UTC().Truncate(time.Millisecond),
+	}
+	for _, out := range record.Outputs {
+		record.CRC32C = append(record.CRC32C, sums[out])
 	}
 	for i, n := range counts {
 		record.Labels[l.Classes[i]] = n

@@ -727,7 +727,37 @@ func TestStanding(t *testing.T) {
 		"an edit, without record": {func(in, out string, o *Options) {
 			edit("a.txt.ann")(in, out, o)
 			os.RemoveAll(filepath.Join(out, DoneFolder))
+		}, "a.txt.ann: is there already, and no record says that predict wrote it"},
+		"one's own, where a format is new": {func(in, out string, o *Options) { edit("a.txt.tsv")(in, out, o); o.Formats = []string{"yedda", "tsv"} }, "a.txt.tsv: is there already"},
+		"a format is new":                  {func(in, out string, o *Options) { o.Formats = []string{"yedda", "tsv"} }, ""},
+		"killed in the act": {func(in, out string, o *Options) {
+			st, err := o.outputStore(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := o.forget(t.Context(), st, "a.txt", &Done{Outputs: []string{"a.txt.ann", "brat/a.txt", "brat/a.ann"}, CRC32C: make([]uint32, 3)}); err != nil {
+				t.Fatal(err)
+			}
 		}, ""},
+		"an empty file, without record": {func(in, out string, o *Options) {
+			os.Truncate(filepath.Join(out, "a.txt.ann"), 0)
+			os.RemoveAll(filepath.Join(out, DoneFolder))
+		}, ""},
+		"an edit, without record, and force": {func(in, out string, o *Options) {
+			edit("a.txt.ann")(in, out, o)
+			os.RemoveAll(filepath.Join(out, DoneFolder))
+			o.Force = true
+		}, ""},
+		"of an earlier try of a bundle": {func(in, out string, o *Options) {
+			o.Began = time.Now().Add(-time.Second).UnixNano()
+			edit("a.txt.ann")(in, out, o)
+			os.RemoveAll(filepath.Join(out, DoneFolder))
+		}, ""},
+		"older than all tries of a bundle": {func(in, out string, o *Options) {
+			edit("a.txt.ann")(in, out, o)
+			os.RemoveAll(filepath.Join(out, DoneFolder))
+			o.Began = time.Now().Add(time.Second).UnixNano()
+		}, "a.txt.ann: is there already"},
 		"an edit of what only runs before wrote": {func(in, out string, o *Options) { edit("a.txt.csv")(in, out, o); o.Formats = []string{"yedda", "csv"} }, "a.txt.csv was edited"},
 		"what only runs before wrote":            {func(in, out string, o *Options) { o.Formats = []string{"yedda", "csv"} }, ""},
 		"another document":                       {other("y", false), "its outputs would take the place of those of "},
@@ -788,7 +818,7 @@ func TestStanding(t *testing.T) {
 }
 
 // TestStandingWithoutSums has a record that names an output and no checksum of it: none
-// can tell whether it was edited.
+// can tell whether it was edited, so it stays.
 func TestStandingWithoutSums(t *testing.T) {
 	out := write(t, map[string]string{"a.txt.ann": "old", DoneFolder + "/a.txt.json": `{"input":"/a.txt","outputs":["a.txt.ann"]}`})
 	w := &writeFn{Options: Options{Output: Path(out), Again: true, Run: t.Name()}}
@@ -796,10 +826,10 @@ func TestStandingWithoutSums(t *testing.T) {
 	if err := w.Setup(); err != nil {
 		t.Fatal(err)
 	}
-	if _, r, err := w.write(t.Context(), labelledOf("a.txt", "x\n", "Key")); r != nil || err != nil {
+	if _, r, err := w.write(t.Context(), labelledOf("a.txt", "x\n", "Key")); r == nil || !strings.Contains(r.Reason, "is there already") || err != nil {
 		t.Fatal(r, err)
 	}
-	equal(t, "output", read(t, out, "a.txt.ann"), "[@x#Key*]\n")
+	equal(t, "output", read(t, out, "a.txt.ann"), "old")
 }
 
 // TestStandingBytes has a name that JSON cannot hold.

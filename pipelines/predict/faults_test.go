@@ -208,6 +208,28 @@ func TestKill(t *testing.T) {
 	}
 }
 
+// TestKillAgain kills runs that label a folder again under other settings: the
+// next one finds no output of which it does not know that a run wrote it.
+func TestKillAgain(t *testing.T) {
+	in := manyDocuments(t, 400)
+	d := disturb(t, in, "--format=yedda,csv", "--label_set=full", "--memory_limit=128MiB")
+	r := rand.New(rand.NewPCG(*faultSeed, 9))
+	for range max(1, *faultKills/4) {
+		out := filepath.Join(t.TempDir(), "out")
+		d.run(out, 0, "--label_set=collapsed")
+		for range 3 {
+			cmd := d.command(out)
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Duration(r.Float64() * float64(d.took)))
+			cmd.Process.Kill()
+			cmd.Wait()
+		}
+		d.finish(out)
+	}
+}
+
 // TestTwoRuns starts two runs into one folder at once: one stops with a line,
 // the other is undisturbed.
 func TestTwoRuns(t *testing.T) {

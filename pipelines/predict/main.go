@@ -268,6 +268,9 @@ func (o *options) label(ctx context.Context) (err error) {
 	if opts.Rejections, err = transforms.HasRecords(ctx, output, transforms.RejectedFolder); err != nil {
 		return err
 	}
+	if !runners.Local() {
+		opts.Began = begin.UnixNano()
+	}
 	if o.watch { // they may come and go
 		opts.Again, opts.Rejections = true, true
 	}

@@ -481,6 +481,37 @@ func TestGSWrite(t *testing.T) {
 	writers.Wait()
 }
 
+func TestGSAdd(t *testing.T) {
+	fake, s := gsStore(t)
+	add := func(uri, text string) {
+		t.Helper()
+		if err := s.Add(t.Context(), uri, []byte(text)); err != nil {
+			t.Error(err)
+		}
+		wantContent(t, s, uri, text)
+	}
+	if err := s.Add(t.Context(), "gs://lab/x.txt", []byte("one")); err != nil || fake.count() != 1 {
+		t.Errorf("%v, %d requests for a new object, want 1", err, fake.count())
+	}
+	// The answer is lost, not the request: the second try finds its own work.
+	fake.set(nil, times(1, 503, upload))
+	add("gs://lab/new.txt", "new")
+	// Another deletes it in between.
+	mustWrite(t, s, "gs://lab/x.txt", "two")
+	var once sync.Once
+	fake.set(func(r *http.Request) int {
+		if r.Method == http.MethodGet {
+			once.Do(func() {
+				if err := s.Delete(t.Context(), "gs://lab/x.txt"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		return 0
+	}, nil)
+	add("gs://lab/x.txt", "one")
+}
+
 // TestGSWriteUnanswered has uploads that come and are never answered: the first,
 // and then all.
 func TestGSWriteUnanswered(t *testing.T) {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -419,6 +420,16 @@ func (local) Read(ctx context.Context, uri string, limit int64) ([]byte, error) 
 
 func (l local) Write(ctx context.Context, uri string, data []byte) error {
 	return l.create(ctx, uri, func(f *os.File) error { _, err := f.Write(data); return err })
+}
+
+func (l local) Add(ctx context.Context, uri string, data []byte) error {
+	if info, err := os.Stat(uri); err == nil && !info.IsDir() {
+		content, err := l.Read(ctx, uri, int64(len(data))+1)
+		if err := taken(uri, data, content, err); err != nil || len(content) == len(data) {
+			return cmp.Or(err, ctx.Err())
+		}
+	}
+	return l.Write(ctx, uri, data)
 }
 
 func (l local) Create(ctx context.Context, uri string, write func(io.Writer) error) error {

@@ -12,6 +12,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,7 @@ var (
 	ErrChanged  = errors.New("changed while it was read")
 	ErrFolder   = errors.New("is a folder") // a local one, where a file should be
 	ErrNotFile  = errors.New("not a file")  // a local pipe, socket, device or folder; no retry helps
+	ErrTaken    = errors.New("is there already")
 	// ErrName is a name that the store cannot hold, such as bytes that are no
 	// UTF-8 on gs://. No retry helps.
 	ErrName = errors.New("impossible name")
@@ -80,6 +82,10 @@ type Store interface {
 	Read(ctx context.Context, uri string, limit int64) ([]byte, error)
 	// Write makes uri hold data, all or nothing, with the folders above.
 	Write(ctx context.Context, uri string, data []byte) error
+	// Add is Write where nothing stands at uri, and fails with ErrTaken where
+	// something does that is not data already or, as a power cut leaves it, its
+	// beginning. It costs no more than Write.
+	Add(ctx context.Context, uri string, data []byte) error
 	// Create is Write for what is too large to hold: uri gets what write writes,
 	// or stays as it was where write returns an error. After a first try that
 	// was in vain write is called again.
@@ -178,6 +184,15 @@ func schemeOf(uri string) string {
 		}
 	}
 	return strings.ToLower(scheme)
+}
+
+// taken is Add's error where something stands at uri, and read, which returned
+// content and err, does not find the beginning of data there.
+func taken(uri string, data, content []byte, err error) error {
+	if err == nil && bytes.HasPrefix(data, content) {
+		return nil
+	}
+	return fmt.Errorf("store: %s: %w", quote(uri), ErrTaken)
 }
 
 // quote makes a URI fit for a line of an error: as it is, or quoted where it

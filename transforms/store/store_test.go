@@ -68,6 +68,40 @@ func wantContent(t *testing.T, s Store, uri, want string) {
 	}
 }
 
+// testAdd writes over nothing but what is lost nowhere.
+func testAdd(t *testing.T, s Store, uri string) {
+	t.Helper()
+	for _, c := range []struct {
+		there, add string
+		taken      bool
+	}{
+		{"", "one", false}, {"one", "one", false}, {"o", "one", false}, {"", "", false},
+		{"two", "one", true}, {"one more", "one", true}, {"one", "", true},
+	} {
+		mustWrite(t, s, uri, c.there)
+		err := s.Add(t.Context(), uri, []byte(c.add))
+		if c.taken {
+			wantError(t, err, ErrTaken, uri)
+			wantContent(t, s, uri, c.there)
+			continue
+		}
+		if err != nil {
+			t.Errorf("Add %q to %q: %v", c.add, c.there, err)
+		}
+		wantContent(t, s, uri, c.add)
+	}
+	if err := s.Delete(t.Context(), uri); err != nil {
+		t.Error(err)
+	}
+	if err := s.Add(t.Context(), uri, []byte("new")); err != nil {
+		t.Error(err)
+	}
+	wantContent(t, s, uri, "new")
+	if err := s.Delete(t.Context(), uri); err != nil {
+		t.Error(err)
+	}
+}
+
 // testReadWrite is what every Store does.
 func testReadWrite(t *testing.T, s Store, base string) {
 	uri := Join(base, "out", "x.txt")
@@ -88,6 +122,7 @@ func testReadWrite(t *testing.T, s Store, base string) {
 		t.Errorf("Stat: %+v, %v", o, err)
 	}
 	testCreate(t, s, uri, big)
+	testAdd(t, s, Join(base, "out", "added.txt"))
 	// Names that are not there, but would be patterns.
 	_, err := s.Stat(t.Context(), Join(base, "out", "[x].txt"))
 	wantError(t, err, ErrNotExist, "[x].txt")
