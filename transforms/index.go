@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html"
 	"maps"
@@ -60,16 +61,39 @@ func (x *index) add(record []byte) {
 	}
 }
 
-// writeIndex writes IndexFile where any document has a review page.
+// writeIndex writes IndexFile where any document has a review page, and otherwise
+// deletes the one of a run before: its documents were labelled since.
 func (o *Options) writeIndex(ctx context.Context, x *index) error {
-	if len(x.docs) == 0 {
-		return nil
-	}
 	st, err := o.outputStore(ctx)
 	if err != nil {
 		return err
 	}
-	return st.Write(ctx, store.Join(string(o.Output), IndexFile), x.page())
+	path := store.Join(string(o.Output), IndexFile)
+	if len(x.docs) > 0 {
+		return st.Write(ctx, path, x.page())
+	}
+	there, ours, err := o.standingIndex(ctx, st)
+	if err != nil || !there || !ours {
+		return err
+	}
+	return st.Delete(ctx, path)
+}
+
+const indexTitle = "<title>Documents to review</title>" // soon after the page's begin
+
+// standingIndex says whether there is an IndexFile, and whether a run wrote it,
+// which an empty one counts as. One of more than indexLimit bytes nobody writes by
+// hand.
+func (o *Options) standingIndex(ctx context.Context, st store.Store) (there, ours bool, err error) {
+	const indexLimit = 16 << 20
+	data, err := st.Read(ctx, store.Join(string(o.Output), IndexFile), indexLimit)
+	switch {
+	case errors.Is(err, store.ErrTooLarge):
+		return true, true, nil
+	case noRecord(err):
+		return false, false, nil
+	}
+	return err == nil, len(data) == 0 || bytes.Contains(data, []byte(indexTitle)), err
 }
 
 // page is IndexFile, in order of the names.
@@ -94,14 +118,14 @@ func (x *index) page() []byte {
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'sha256-%s'; base-uri 'none'; form-action 'none'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Documents to review</title>
+%s
 <style>%s</style>
 </head>
 <body>
 <h1>Documents to review: %d</h1>
 <div>
 <table>
-<thead><tr><th scope="col">Document</th><th scope="col">Lines</th><th scope="col">Doubtful</th>`, base64.StdEncoding.EncodeToString(sum[:]), indexStyle, len(docs))
+<thead><tr><th scope="col">Document</th><th scope="col">Lines</th><th scope="col">Doubtful</th>`, base64.StdEncoding.EncodeToString(sum[:]), indexTitle, indexStyle, len(docs))
 	for _, label := range columns {
 		fmt.Fprintf(&out, `<th scope="col">%s</th>`, html.EscapeString(label))
 	}

@@ -425,8 +425,8 @@ var ErrForeign = errors.New("no run of predict wrote it")
 // Begin makes the output folder one of predict's, by a manifest. It changes nothing
 // and fails where something lies in the place of a run's own folders and files;
 // and with ErrForeign where the folder was none of predict's yet and has a file in
-// the place of an output of set, unless Options.Force: that may be somebody's own
-// annotation.
+// the place of an output of set, or an index.html of somebody's that of review
+// pages, unless Options.Force: that may be somebody's own annotation.
 func (o *Options) Begin(ctx context.Context, set *input.Set) error {
 	begun, err := o.begun(ctx, set)
 	if begun || err != nil {
@@ -442,6 +442,9 @@ func (o *Options) Begin(ctx context.Context, set *input.Set) error {
 // begun says whether the output folder has a manifest, and fails where Begin does.
 func (o *Options) begun(ctx context.Context, set *input.Set) (bool, error) {
 	if err := o.checkPlaces(ctx); err != nil {
+		return false, err
+	}
+	if err := o.checkIndex(ctx); err != nil {
 		return false, err
 	}
 	begun, err := exists(ctx, store.Join(string(o.Output), ManifestFile))
@@ -495,25 +498,40 @@ func (o *Options) checkPlaces(ctx context.Context) error {
 	return nil
 }
 
+// checkIndex fails with ErrForeign where the index of review pages would be written
+// over somebody's page.
+func (o *Options) checkIndex(ctx context.Context) error {
+	if o.Force || !slices.Contains(o.Formats, "html") {
+		return nil
+	}
+	st, err := o.outputStore(ctx)
+	if err != nil {
+		return err
+	}
+	there, ours, err := o.standingIndex(ctx, st)
+	if there && !ours {
+		return o.foreignError(IndexFile, "move it away")
+	}
+	return err
+}
+
+func (o *Options) foreignError(out, remedy string) error {
+	return fmt.Errorf("%s is there already, and %w; %s, or take --force to write over it", store.Join(string(o.Output), out), ErrForeign, remedy)
+}
+
 // foreign fails with ErrForeign where there is a file in the place of an output of
-// set, or of the index of review pages.
+// set.
 func (o *Options) foreign(ctx context.Context, set *input.Set) error {
 	st, err := o.outputStore(ctx)
 	if err != nil {
 		return err
 	}
 	free := func(ctx context.Context, out string) (_ struct{}, err error) {
-		path := store.Join(string(o.Output), out)
-		there, err := exists(ctx, path)
+		there, err := exists(ctx, store.Join(string(o.Output), out))
 		if there {
-			err = fmt.Errorf("%s is there already, and %w; choose another --output, or take --force to write over it", path, ErrForeign)
+			err = o.foreignError(out, "choose another --output")
 		}
 		return struct{}{}, err
-	}
-	if slices.Contains(o.Formats, "html") {
-		if _, err := free(ctx, IndexFile); err != nil {
-			return err
-		}
 	}
 	found := errors.New("found")
 	err = st.List(ctx, string(o.Output)+"/", func(obj store.Object) error {
