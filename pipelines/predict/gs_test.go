@@ -92,6 +92,20 @@ func TestGS(t *testing.T) {
 			t.Errorf("run %d: %v", i, err)
 		}
 	}
+	// Somebody's own in the place of an output stays, and other settings write anew.
+	put("in", "docs/d.txt", []byte("Boletus\n"))
+	put("out", "labelled/d.txt.ann", []byte("mine"))
+	for _, c := range []struct {
+		args   []string
+		status int
+		own    bool
+	}{{nil, 3, true}, {[]string{"--label_set=full"}, 3, true}, {[]string{"--label_set=full", "--force"}, 0, false}} {
+		stdout, stderr, status := predict(t, append(c.args, "--input=gs://in/docs", "--output=gs://out/labelled", "--model_uri=gs://models/m")...)
+		o, err := server.GetObject("out", "labelled/d.txt.ann")
+		if err != nil || status != c.status || (string(o.Content) == "mine") != c.own {
+			t.Errorf("%q: exit status %d, %q, %v: %s%s", c.args, status, o.Content, err, stdout, stderr)
+		}
+	}
 	stdout, stderr, status := predict(t, "--input=gs://in/nothing", "--output=gs://out/labelled")
 	if status != 2 || !strings.Contains(stderr, "no document in gs://in/nothing") {
 		t.Errorf("exit status %d: %s%s; want 2 and the missing folder", status, stdout, stderr)
