@@ -104,4 +104,8 @@ func TestParse(t *testing.T) {
 	if !errors.Is(err, store.ErrTooLarge) {
 		t.Errorf("an annotation above the limit: %v", err)
 	}
+	_, _, err = Parse(t.Context(), filepath.Join(dir, "pair.ann"), []byte("T1\tN 0 8\tAgaricus\n"), true, 3)
+	if !errors.Is(err, store.ErrTooLarge) {
+		t.Errorf("a text above the limit: %v", err)
+	}
 }

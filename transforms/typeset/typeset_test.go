@@ -2,6 +2,9 @@ package typeset
 
 import (
 	"bytes"
+	"maps"
+	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -131,5 +134,100 @@ func TestLongest(t *testing.T) {
 	}
 	if want := 4 * len(rows); most != want {
 		t.Errorf("%d lines in the longest setting of %d, want %d", most, len(rows), want)
+	}
+}
+
+// set is a text of lines, each with a label before it, "" for that of the one above,
+// and what is before it but for a line break.
+func set(rows ...string) (lines []line) {
+	label := ""
+	for i, r := range rows {
+		l, text, ok := strings.Cut(r, "|")
+		if !ok {
+			l, text = "", r
+		}
+		if l != "" {
+			label = l
+		}
+		before := "\n"
+		if i == 0 {
+			before = ""
+		}
+		body := strings.TrimLeft(text, "\n")
+		lines = append(lines, line{[]byte(before + text[:len(text)-len(body)]), []byte(body), label})
+	}
+	return lines
+}
+
+func unset(lines []line) string {
+	text, _ := join(lines)
+	return string(text)
+}
+
+// TestFill sets paragraphs that end and begin in every way.
+func TestFill(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		lines []line
+		width int
+		want  string
+	}{
+		{"parted words", set("A|gla-", "brous b-", "a-", "z and so", "on- and", "on"), 0, "glabrous baz and so on- and on"},
+		{"no parted words", set("A|gla-", "Brous -", "a 5-", "{x"), 0, "gla- Brous - a 5- {x"},
+		{"a blank line", set("A|one", "two", "\nthree", "four"), 0, "one two\n\nthree four"},
+		{"a label", set("A|one", "B|two", "A|three"), 0, "one\ntwo\nthree"},
+		{"set in", set("A|one", "  two", "   three", "     four", " five"), 0, "one\n  two three\n     four five"},
+		{"a page", set("A|one", "two", "\fthree", "four"), 0, "one two\n\fthree four"},
+		{"first lines", set("A|\n\none", "two"), 0, "\n\none two"},
+		{"width", set("A|aaaa bbbb", "cc dd ee"), 9, "aaaa bbbb\ncc dd ee"},
+		{"less width", set("A|aaaa bbbb cc"), 8, "aaaa\nbbbb cc"},
+		{"long words", set("A|aaaa bbbb"), 3, "aaaa\nbbbb"},
+		{"nothing to label alone", set("A|aaaa \uFFFD bbbb"), 3, "aaaa \uFFFD\nbbbb"},
+		{"nothing to label first", set("A|\uFFFD bbbb cc"), 3, "\uFFFD bbbb\ncc"},
+	} {
+		if got := unset(fill(c.lines, c.width)); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// TestDraws has what is drawn for each run, paragraph or character: all that may
+// come of it, and nothing else.
+func TestDraws(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		set  func(*rand.Rand) []line
+		want []string
+	}{
+		{"abridged", func(r *rand.Rand) []line { return abridge(set("A|one, two;", "three", "B| , four", "\uFFFD,"), r) },
+			[]string{"one\n , four", "one\n , four\n\uFFFD,", "one, two;\nthree\n , four", "one, two;\nthree\n , four\n\uFFFD,"}},
+		{"abridged at signs", func(r *rand.Rand) []line { return abridge(set("A| \uFFFD, one"), r) }, []string{" \uFFFD, one"}},
+		{"abridged at a semicolon", func(r *rand.Rand) []line { return abridge(set("A| a; b, c"), r) }, []string{" a", " a; b, c"}},
+		{"capitals", func(r *rand.Rand) []line {
+			l := set("A|  one two three", "four", "B|five")
+			capitals(l, r)
+			return l
+		}, []string{"  ONE TWO three\nfour\nFIVE", "  ONE TWO three\nfour\nfive", "  one two three\nfour\nFIVE", "  one two three\nfour\nfive"}},
+		{"a line between", func(*rand.Rand) []line {
+			l := set("A|\none", "two", "\nthree", "\n\f\nfour", "\ffive")
+			l[3].before = []byte("\n\f\n")
+			l[3].text = []byte("four")
+			space(l, "\n\n")
+			return l
+		}, []string{"\none\n\ntwo\n\nthree\n\f\nfour\n\n\ffive"}},
+	} {
+		seen := map[string]bool{}
+		for seed := range uint64(100) {
+			seen[unset(c.set(rand.New(rand.NewPCG(seed, 0))))] = true
+		}
+		if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+	}
+	const n = 100_000
+	got := string(misread([]byte(strings.Repeat("lx", n)), rand.New(rand.NewPCG(1, 1))))
+	wrong, spaces := strings.Count(got, "1"), strings.Count(got, " ")
+	if math.Abs(float64(wrong)-n/20) > n/400 || math.Abs(float64(spaces)-2*n/100) > n/1000 || strings.Count(got, "x") != n || len(got) != 2*n+spaces {
+		t.Errorf("of %d l and as many x %d are misread, with %d spaces", n, wrong, spaces)
 	}
 }
