@@ -92,6 +92,11 @@ func TestGS(t *testing.T) {
 			t.Errorf("run %d: %v", i, err)
 		}
 	}
+	put("in", "docs/labelled/d.txt", []byte("no input"))
+	stdout, stderr, status := predict(t, "--input=gs://in/docs", "--output=gs://in/docs/labelled", "--plan")
+	if status != 0 || !strings.HasPrefix(stdout, "3 documents, ") {
+		t.Errorf("exit status %d: %s%s; want 3 documents, none of those below --output", status, stdout, stderr)
+	}
 	// Somebody's own in the place of an output stays, and other settings write anew.
 	put("in", "docs/d.txt", []byte("Boletus\n"))
 	put("out", "labelled/d.txt.ann", []byte("mine"))
@@ -106,7 +111,7 @@ func TestGS(t *testing.T) {
 			t.Errorf("%q: exit status %d, %q, %v: %s%s", c.args, status, o.Content, err, stdout, stderr)
 		}
 	}
-	stdout, stderr, status := predict(t, "--input=gs://in/nothing", "--output=gs://out/labelled")
+	stdout, stderr, status = predict(t, "--input=gs://in/nothing", "--output=gs://out/labelled")
 	if status != 2 || !strings.Contains(stderr, "no document in gs://in/nothing") {
 		t.Errorf("exit status %d: %s%s; want 2 and the missing folder", status, stdout, stderr)
 	}

@@ -238,8 +238,8 @@ func TestWalkErrors(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			_, err := walk(t, dir, c.args, c.output, false)
-			if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, ErrNone) != c.none || strings.Contains(err.Error(), "\n") {
-				t.Errorf("got %v, want one line with %q; ErrNone: %t", err, c.want, c.none)
+			if err == nil || !strings.HasPrefix(err.Error(), "input: ") || !strings.Contains(err.Error(), c.want) || errors.Is(err, ErrNone) != c.none || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got %v, want one line that begins input: with %q; ErrNone: %t", err, c.want, c.none)
 			}
 			if missing := name == "missing"; errors.Is(err, fs.ErrNotExist) != missing {
 				t.Errorf("got %v; fs.ErrNotExist: want %t", err, missing)
@@ -263,7 +263,7 @@ func TestWalkErrors(t *testing.T) {
 // TestTwinsAreNamed has two documents with one output: the error names both and the
 // output, and none that the run does not read.
 func TestTwinsAreNamed(t *testing.T) {
-	dir := tree(t, "a.txt", "a.txt.notes", "out/a.txt.notes", "z.txt")
+	dir := tree(t, "0.txt", "a.txt", "a.txt.notes", "out/a.txt.notes", "z.txt")
 	set, err := New([]string{dir, filepath.Join(dir, "*.notes")}, filepath.Join(dir, "out"), false)
 	if err != nil {
 		t.Fatal(err)
@@ -273,6 +273,10 @@ func TestTwinsAreNamed(t *testing.T) {
 	want := fmt.Sprintf("a.txt.notes.html of %s and of %s;", filepath.Join(dir, "a.txt.notes"), filepath.Join(dir, "a.txt"))
 	if !errors.Is(err, ErrTwins) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q in it", err, want)
+	}
+	set.Args = [][]byte{[]byte(filepath.Join(dir, "z.txt")), []byte(filepath.Join(dir, "z*"))}
+	if err := set.Walk(t.Context(), func(File) error { return nil }); err != nil {
+		t.Errorf("named twice: %v", err)
 	}
 }
 
@@ -501,6 +505,13 @@ func TestLinks(t *testing.T) {
 	}
 	link("in/empty", "out/z")
 	check("a link to another folder of the inputs", ErrTwins, 1, "a.txt", "sub/b.txt")
+	if err := errors.Join(os.MkdirAll(at("else/deep"), 0o777), os.WriteFile(at("else/deep/d.txt"), nil, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	check("a folder that would be made there", ErrTwins, 2, "a.txt", "sub/b.txt")
+	if err := os.RemoveAll(at("else/deep")); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.Remove(at("out/z")); err != nil {
 		t.Fatal(err)
 	}
@@ -517,6 +528,19 @@ func walkNames(t *testing.T, arg, output string) (names []string, err error) {
 	}
 	err = s.Walk(t.Context(), func(f File) error { names = append(names, f.Name); return nil })
 	return names, err
+}
+
+// TestLinkToNothing has one of a name that is no document's: it may have been a
+// folder, so that who reads it tells of it.
+func TestLinkToNothing(t *testing.T) {
+	dir := tree(t, "a.txt", "b.dat")
+	if err := os.Symlink("nothing", filepath.Join(dir, "gone")); err != nil {
+		t.Skip(err)
+	}
+	names, err := walkNames(t, dir, "")
+	if slices.Sort(names); err != nil || !slices.Equal(names, []string{"a.txt", "gone"}) {
+		t.Errorf("got %q, %v, want a.txt and gone", names, err)
+	}
 }
 
 func TestSample(t *testing.T) {
