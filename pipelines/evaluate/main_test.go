@@ -57,6 +57,8 @@ func TestClass(t *testing.T) {
 	full.LabelSet, full.Classes = model.Full, []string{"Key", "Misc-exposition"}
 	full.LabelMap = map[string]string{"Table": "Key"}
 	two.FullClasses = []string{"Key", "Table"}
+	alone := model.DefaultConfig()
+	alone.OtherClass = ""
 	for _, c := range []struct {
 		name                string
 		score               scoreFn
@@ -66,6 +68,7 @@ func TestClass(t *testing.T) {
 		{"a full head with a map", scoreFn{Config: full, LabelSet: model.Full}, "Table", "Key", "Table"},
 		{"a label that the full head has not", scoreFn{Config: full, LabelSet: model.Full}, "Figure", "Misc-exposition", "Figure"},
 		{"a second head", scoreFn{Config: two, LabelSet: model.Full}, "Figure", "Figure", "Figure"},
+		{"no class for the rest", scoreFn{Config: alone, LabelSet: model.Collapsed}, "Figure", "", "Figure"},
 		{"three labels", scoreFn{Config: two, LabelSet: model.Collapsed}, "Figure", "Misc-exposition", "Figure"},
 		{"files", scoreFn{Config: model.DefaultConfig(), LabelSet: model.Collapsed, Predictions: "x"}, "Figure", "Misc-exposition", "Misc-exposition"},
 		{"files of the full set", scoreFn{Config: model.DefaultConfig(), LabelSet: model.Full, Predictions: "x"}, "Figure", "Figure", "Figure"},
@@ -76,8 +79,6 @@ func TestClass(t *testing.T) {
 	}
 }
 
-// TestGather has labels and other counters with every character of the pairs'
-// names.
 // TestUnlabelled has documents of which the first line, the last or none has a label:
 // of the last alone it is told that it has none.
 func TestUnlabelled(t *testing.T) {
@@ -102,6 +103,8 @@ func TestUnlabelled(t *testing.T) {
 	}
 }
 
+// TestGather has labels and other counters with every character of the pairs'
+// names.
 func TestGather(t *testing.T) {
 	counters := map[string]int64{
 		transforms.ReasonCounter + "no GPU; run scripts/cuda-env or https://x/y": 1, reasonCounter + "/in/a.txt: no": 1, "a/b": 9, pairPrefix: 9, pairPrefix + "%/x": 9,

@@ -17,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/net/html"
 
+	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/eval"
 	"github.com/linnet-ml/linnet/transforms"
 	"github.com/linnet-ml/linnet/transforms/yedda"
@@ -335,6 +336,49 @@ func TestOrderOfParts(t *testing.T) {
 	}
 	if !strings.Contains(reports[0], `"class":"Xz"`) || !strings.Contains(reports[0], `"class":"Y"`) {
 		t.Errorf("classes are missing: %s", reports[0])
+	}
+}
+
+// TestModelPart judges what a model said of four lines, of which it was not given the
+// second, that nobody can read.
+func TestModelPart(t *testing.T) {
+	src := []byte("one\n\xff\ntwo two\nthree\n")
+	l := transforms.Labelled{
+		Document: transforms.Document{
+			Name: []byte("a.txt"), Text: src, Rows: yedda.Rows(src),
+			Spans: []yedda.Span{{Start: 0, End: 5, Label: "A"}, {Start: 6, End: len(src), Label: "B"}},
+		},
+		Classes: []string{"A", "B"}, Labels: []uint16{0, 0, 1}, Probs: []float32{.875, .125, .75, .25, .375, .625}, Other: "A",
+	}
+	f := &scoreFn{Run: t.Name(), Config: model.DefaultConfig(), LabelSet: model.Full, Parts: transforms.Path(t.TempDir())}
+	if err := f.ProcessElement(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	err := readParts(t.Context(), string(f.Parts), func(p *part) {
+		if got, want := fmt.Sprint(p.Lines, p.Characters), "[{A A 2} {B A 1} {B B 1}] [{A A 4} {B A 6} {B B 5}]"; got != want {
+			t.Errorf("lines and characters: got %s, want %s", got, want)
+		}
+		if c := p.Calibration.Report(); c.Lines != 3 || c.Probability != .75 || math.Abs(c.Accuracy-2./3) > 1e-9 {
+			t.Errorf("calibration: got %+v", c)
+		}
+		if len(p.Wrong) != 1 || p.Wrong[0].Line != 3 || p.Wrong[0].Probability != .75 {
+			t.Errorf("wrong lines: got %+v", p.Wrong)
+		}
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFirstReason has the reason of another process among its counters.
+func TestFirstReason(t *testing.T) {
+	counters := map[string]int64{"judged": 1, pairCounter([2]string{"A", "B"}): 2, "rejected": 3}
+	if got := firstReason(t.Name(), counters); got != "what the workers' log says" {
+		t.Errorf("got %q of no reason", got)
+	}
+	counters[reasonCounter+"x: no"] = 1
+	if got := firstReason(t.Name(), counters); got != "x: no" {
+		t.Errorf("got %q, want x: no", got)
 	}
 }
 
