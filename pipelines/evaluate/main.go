@@ -105,13 +105,12 @@ func (o *options) check() error {
 		return cli.Usagef("--max_document_bytes: it must be above 0")
 	case o.batchSize < 0:
 		return cli.Usagef("--prediction_batch_size=%d: it must be 0 or more", o.batchSize)
+	case o.report != "" && *jobopts.Async:
+		return cli.Usagef("--report is written when the job is done; leave out --async")
 	}
-	if o.report != "" {
-		if *jobopts.Async {
-			return cli.Usagef("--report is written when the job is done; leave out --async")
-		}
-		if _, err := store.For(context.Background(), o.report); err != nil {
-			return cli.Usagef("--report: %w", err)
+	for _, f := range [][2]string{{"model_uri", o.modelURI}, {"predictions", o.predictions}, {"report", o.report}} {
+		if _, err := store.For(context.Background(), f[1]); err != nil {
+			return cli.Usagef("--%s: %w", f[0], err)
 		}
 	}
 	return cmp.Or(cli.CheckVerbosity(o.verbosity), cli.CheckStatus(o.status), cli.CheckDevice(o.device, o.windowSize, o.stride))
