@@ -467,6 +467,21 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// TestFirstRejected has the records that workers elsewhere left.
+func TestFirstRejected(t *testing.T) {
+	output := t.TempDir()
+	for _, c := range []struct{ records, want string }{
+		{`{"input":"in/a.txt","stage":"read","reason":"no"}` + "\n" + `{"input":"in/b.txt"}` + "\n", "in/a.txt: read: no"}, {"", ""},
+	} {
+		if err := os.WriteFile(filepath.Join(output, transforms.RejectedFile), []byte(c.records), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if got := firstRejected(t.Context(), output); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}
+
 // TestReached wants an error where workers elsewhere wrote into another folder
 // of that name, for some or for all documents.
 func TestReached(t *testing.T) {
