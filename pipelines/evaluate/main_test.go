@@ -119,7 +119,7 @@ func TestGather(t *testing.T) {
 			t.Errorf("%q comes back as %q, %t", pair, got, ok)
 		}
 	}
-	report := gather(counters, &scoreFn{})
+	report := gather(counters, &scoreFn{Config: model.Config{Classes: []string{"Key"}}})
 	var names []string
 	for _, c := range report.Classes {
 		names = append(names, c.Class)

@@ -337,6 +337,9 @@ func TestOrderOfParts(t *testing.T) {
 	if !strings.Contains(reports[0], `"class":"Xz"`) || !strings.Contains(reports[0], `"class":"Y"`) {
 		t.Errorf("classes are missing: %s", reports[0])
 	}
+	if n := strings.Count(reports[0], `"document":`); n != len(parts) { // of one line each, which is right
+		t.Errorf("%d documents, want %d: %s", n, len(parts), reports[0])
+	}
 }
 
 // TestModelPart judges what a model said of four lines, of which it was not given the

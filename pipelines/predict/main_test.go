@@ -26,6 +26,7 @@ import (
 	"github.com/linnet-ml/linnet/model/bundled"
 	"github.com/linnet-ml/linnet/pipelines/internal/cli"
 	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
+	"github.com/linnet-ml/linnet/runners"
 	"github.com/linnet-ml/linnet/transforms"
 	"github.com/linnet-ml/linnet/transforms/store"
 	"github.com/linnet-ml/linnet/transforms/yedda"
@@ -463,6 +464,44 @@ func TestJudge(t *testing.T) {
 		err := o.judge(map[string]int64{"documents": c.others, "rejected": c.rejected}, "")
 		if got := cli.Report(io.Discard, err); got != c.status {
 			t.Errorf("%d of %d rejected, at most %g allowed: exit status %d, want %d", c.rejected, c.rejected+c.others, c.limit, got, c.status)
+		}
+	}
+}
+
+// TestSummary has what each counter is told as, without the line of times and memory.
+func TestSummary(t *testing.T) {
+	full := model.DefaultConfig()
+	full.FullClasses = []string{"Abstract", "Author", "Key", "Notes", "Section-header", "Table"}
+	for _, c := range []struct {
+		name, labelSet string
+		counters       map[string]int64
+		want           string
+	}{
+		{"all at once", "", map[string]int64{
+			"documents": 1, "lines": 2000, "skipped": 2, "warnings": 1, "rejected": 3, "label_Nomenclature": 1, "label_Description": 1999,
+			"lines_cuda": 1500, "lines_cpu": 500, "workers_fallen_back": 2, "workers_fallen_back: no driver": 1, "workers_fallen_back: lost\n": 1,
+		}, `out: 1 document, 2,000 lines labelled in 4s (500 lines/s)
+  Nomenclature               1   0.1 %
+  Description            1,999 100.0 %
+  Misc-exposition            0   0.0 %
+2 documents done before and skipped (--force labels them again)
+1 place of broken markup in the inputs (--force --verbosity=3 says where)
+1,500 lines on GPUs, 500 on CPUs
+2 workers fell back to the CPU: lost\x0a; no driver
+3 documents rejected; out/_rejected.jsonl says why
+`},
+		{"labels that occur", model.Full, map[string]int64{"documents": 1, "lines": 4, "label_Key": 1, "label_Section-header": 3},
+			"out: 1 document, 4 lines labelled in 4s (1 lines/s)\n  Key                       1  25.0 %\n  Section-header            3  75.0 %\n"},
+		{"no line", "", map[string]int64{"documents": 1}, "out: 1 document, 0 lines labelled in 4s\n"},
+		{"nothing to do", "", map[string]int64{"skipped": 1}, "out: nothing to do, 1 document done before (--force labels them again)\n"},
+		{"rejections alone", "", map[string]int64{"skipped": 1, "rejected": 1},
+			"out: 0 documents, 0 lines labelled in 4s\n1 document done before and skipped (--force labels them again)\n1 document rejected; out/_rejected.jsonl says why\n"},
+	} {
+		var b bytes.Buffer
+		o := options{output: "out", labelSet: c.labelSet}
+		o.summary(&b, &full, &runners.Result{Counters: c.counters}, transforms.ProgressOf(t.Name()), 4*time.Second)
+		if got := regexp.MustCompile(`(?m)^reading .*\n`).ReplaceAllString(b.String(), ""); got != c.want {
+			t.Errorf("%s: got\n%swant\n%s", c.name, got, c.want)
 		}
 	}
 }
