@@ -270,6 +270,32 @@ func TestInitKeepsClasses(t *testing.T) {
 	}
 }
 
+// Classes are those of the model to begin with only where nothing asks for others.
+func TestClassesOfInit(t *testing.T) {
+	lines := func(labels ...string) []Document {
+		return labelled(slices.Repeat(labels, MinLines)...)
+	}
+	init, err := Classes(lines("Nomenclature", "Description", "Figure"), model.DefaultConfig(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*model.Config){
+		"":            func(*model.Config) {},
+		"label_set":   func(c *model.Config) { c.LabelSet, c.NumClasses = model.Full, 0 },
+		"other_class": func(c *model.Config) { c.OtherClass = "Description" },
+		"label_map":   func(c *model.Config) { c.LabelMap = map[string]string{"Figure": "Description"} },
+		"num_classes": func(c *model.Config) { c.NumClasses = 2 },
+		"classes":     func(c *model.Config) { c.Classes = []string{"Description", "Misc-exposition", "Nomenclature"} },
+	} {
+		cfg := model.DefaultConfig()
+		change(&cfg)
+		got, err := Classes(lines("Nomenclature", "Description"), cfg, &model.Weights{Config: init})
+		if err != nil || slices.Contains(got.FullClasses, "Figure") != (name == "") {
+			t.Errorf("another %s: second head of %v, %v", name, got.FullClasses, err)
+		}
+	}
+}
+
 // numbers are all numbers of w, one after the other.
 func numbers(w *model.Weights) (all []float32) {
 	d := w.Config.EmbeddingSize
