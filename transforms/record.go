@@ -320,14 +320,11 @@ func (o *Options) wasRejected(ctx context.Context, name string) (bool, error) {
 // exists says whether there is a file of that very name; where there can be
 // none, there is none.
 func exists(ctx context.Context, uri string) (bool, error) {
-	st, err := store.For(ctx, uri)
-	if err == nil {
-		_, err = st.Stat(ctx, uri)
+	there, err := store.Exists(ctx, uri)
+	if badName(err) {
+		err = nil
 	}
-	if errors.Is(err, store.ErrNotExist) || badName(err) {
-		return false, nil
-	}
-	return err == nil, err
+	return there, err
 }
 
 // Merge ends a run: it gathers the records and cleans up.

@@ -29,17 +29,13 @@ type checkpoint struct {
 
 // find reads the checkpoint, for --resume; nil where there is none.
 func (c *checkpoint) find(ctx context.Context, resume bool, verbosity int) (*train.State, error) {
-	st, err := store.For(ctx, c.path)
-	if err != nil {
-		return nil, err
-	}
 	if !resume {
-		if _, err := st.Stat(ctx, c.path); err == nil && verbosity > 0 {
+		if there, _ := store.Exists(ctx, c.path); there && verbosity > 0 {
 			cli.Warnf("%s is of an earlier training, which --resume would go on with; this one begins anew", c.path)
 		}
 		return nil, nil
 	}
-	data, err := st.Read(ctx, c.path, 0)
+	data, err := store.Read(ctx, c.path, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		if verbosity > 0 {
 			fmt.Fprintf(os.Stderr, "--resume: no checkpoint at %s; training from the beginning\n", c.path)
@@ -71,12 +67,8 @@ func (c *checkpoint) write(ctx context.Context, s *train.State) error {
 // remove removes the checkpoint and, locally, its folder with what a kill left
 // half written there.
 func (c *checkpoint) remove(ctx context.Context, folder string) error {
-	st, err := store.For(ctx, c.path)
-	if err != nil {
-		return err
-	}
 	if strings.Contains(folder, "://") {
-		return st.Delete(ctx, c.path)
+		return store.Delete(ctx, c.path)
 	}
 	return os.RemoveAll(folder)
 }

@@ -86,7 +86,7 @@ func (j *Job) Begin(ctx context.Context, list []Document, docs []train.Document)
 	kept.key, kept.docs = key(data, j.InputSize), docs
 	kept.Unlock()
 	// A round that an earlier training left would be taken for one of this.
-	if err := remove(ctx, j.file(roundFile)); err != nil {
+	if err := store.Delete(ctx, j.file(roundFile)); err != nil {
 		return err
 	}
 	return store.Write(ctx, j.file(documentsFile), data)
@@ -119,7 +119,7 @@ func (j *Job) Round(ctx context.Context, r train.Round, run func(*beam.Pipeline)
 		}
 	}
 	for i := range r.Workers {
-		if err := remove(ctx, j.shareFile(end, i)); err != nil {
+		if err := store.Delete(ctx, j.shareFile(end, i)); err != nil {
 			return err
 		}
 	}
@@ -143,7 +143,7 @@ func (j *Job) End(ctx context.Context) error {
 	kept.Lock()
 	kept.docs = nil
 	kept.Unlock()
-	err := errors.Join(remove(ctx, j.file(roundFile)), remove(ctx, j.file(stateFile)), remove(ctx, j.file(documentsFile)))
+	err := errors.Join(store.Delete(ctx, j.file(roundFile)), store.Delete(ctx, j.file(stateFile)), store.Delete(ctx, j.file(documentsFile)))
 	st, e := store.For(ctx, string(j.Folder))
 	if e != nil {
 		return e
@@ -323,14 +323,6 @@ func readState(ctx context.Context, path string) (*train.State, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return s, nil
-}
-
-func remove(ctx context.Context, path string) error {
-	st, err := store.For(ctx, path)
-	if err != nil {
-		return err
-	}
-	return st.Delete(ctx, path)
 }
 
 func init() { beam.RegisterDoFn(&shareFn{}) }

@@ -67,11 +67,11 @@ func (j *Job) Lead(ctx context.Context, r train.Round) error {
 		}
 	}
 	// First the round, so that nobody begins it again.
-	if err := remove(ctx, j.file(roundFile)); err != nil {
+	if err := store.Delete(ctx, j.file(roundFile)); err != nil {
 		return err
 	}
 	for i := range m.Workers {
-		if err := remove(ctx, m.shareFile(j, i)); err != nil {
+		if err := store.Delete(ctx, m.shareFile(j, i)); err != nil {
 			return err
 		}
 	}
@@ -103,14 +103,14 @@ func (j *Job) Attend(ctx context.Context, worker int) error {
 		if mine != "" && mine != path {
 			// The leader deleted it, unless it came too late or a leader
 			// before it had asked for it.
-			if err := remove(ctx, mine); err != nil {
+			if err := store.Delete(ctx, mine); err != nil {
 				return err
 			}
 			mine, heard = "", time.Now()
 		}
 		switch {
 		case m == nil:
-			switch there, err := exists(ctx, j.file(documentsFile)); {
+			switch there, err := store.Exists(ctx, j.file(documentsFile)); {
 			case err != nil:
 				return err
 			case !there && began:
@@ -122,7 +122,7 @@ func (j *Job) Attend(ctx context.Context, worker int) error {
 			return fmt.Errorf("averaging: worker %d, but the training in %s has %d; start all with the same --workers", worker, j.Folder, m.Workers)
 		default:
 			began = true
-			there, err := exists(ctx, path)
+			there, err := store.Exists(ctx, path)
 			if err != nil {
 				return err
 			}
@@ -159,22 +159,10 @@ func (j *Job) meeting(ctx context.Context) (*meeting, error) {
 	return m, nil
 }
 
-func exists(ctx context.Context, path string) (bool, error) {
-	st, err := store.For(ctx, path)
-	if err != nil {
-		return false, err
-	}
-	_, err = st.Stat(ctx, path)
-	if errors.Is(err, store.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
 // wait waits for a file.
 func wait(ctx context.Context, path string) error {
 	for began := time.Now(); ; {
-		there, err := exists(ctx, path)
+		there, err := store.Exists(ctx, path)
 		if there || err != nil {
 			return err
 		}

@@ -116,7 +116,7 @@ func TestMeetingAbandoned(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{roundFile, stateFile, documentsFile} { // as End, which takes shares with it
-		if err := remove(ctx, j.file(name)); err != nil {
+		if err := store.Delete(ctx, j.file(name)); err != nil {
 			t.Fatal(err)
 		}
 	}

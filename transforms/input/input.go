@@ -326,8 +326,10 @@ func (n *names) take(ctx context.Context, file File) (bool, error) {
 			n.pairs[text] = true
 			both = n.taken[text] == n.hash(stem+".txt.ann")
 		}
-		if both && exists(ctx, stem+".txt") {
-			return false, fmt.Errorf("input: %w: %s.txt has two annotations, %s.ann and %s.txt.ann; leave one of them out", ErrTwins, stem, stem, stem)
+		if both {
+			if there, _ := store.Exists(ctx, stem+".txt"); there { // as far as one can tell
+				return false, fmt.Errorf("input: %w: %s.txt has two annotations, %s.ann and %s.txt.ann; leave one of them out", ErrTwins, stem, stem, stem)
+			}
 		}
 	} else if n.pairs[name] {
 		return false, nil // X.txt and X.ann
@@ -419,16 +421,6 @@ func otherOf(uri string) string {
 		return stem
 	}
 	return uri + ".ann"
-}
-
-// exists says whether there is a file of that very name, as far as one can tell.
-func exists(ctx context.Context, uri string) bool {
-	st, err := store.For(ctx, uri)
-	if err != nil {
-		return false
-	}
-	_, err = st.Stat(ctx, uri)
-	return err == nil
 }
 
 // overInput is an ErrTwins of a document and what its output may be written over.

@@ -146,6 +146,27 @@ func Write(ctx context.Context, uri string, data []byte) error {
 	return st.Write(ctx, uri, data)
 }
 
+// Delete is Store.Delete for one file alone.
+func Delete(ctx context.Context, uri string) error {
+	st, err := For(ctx, uri)
+	if err != nil {
+		return err
+	}
+	return st.Delete(ctx, uri)
+}
+
+// Exists says whether there is a file of that very name.
+func Exists(ctx context.Context, uri string) (bool, error) {
+	st, err := For(ctx, uri)
+	if err == nil {
+		_, err = st.Stat(ctx, uri)
+	}
+	if errors.Is(err, ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // Sub returns the folder, or gs:// prefix, as an fs.FS, for a model: files are
 // read whole when they are opened, at most 2 GiB from gs://, and nothing outside
 // the folder can be reached, by links neither. The context is used as long as
