@@ -141,7 +141,7 @@ func hashed(name string) string {
 
 // outputStore is the store of the output folder.
 func (o *Options) outputStore(ctx context.Context) (store.Store, error) {
-	return store.For(ctx, string(o.Output), store.TempDir(store.Join(string(o.Output), TempFolder)))
+	return store.WithTemp(ctx, string(o.Output), store.Join(string(o.Output), TempFolder))
 }
 
 // isDone says whether the document's record holds for these bytes, this model

@@ -579,7 +579,7 @@ func TestWriteFailsOfOutput(t *testing.T) {
 func TestMergeCleans(t *testing.T) {
 	theirs := []string{".notes", "notes.tmp", "notes.txt"}
 	out := write(t, map[string]string{TempFolder + "/.notes": "", TempFolder + "/notes.tmp": "", TempFolder + "/notes.txt": ""})
-	st, err := store.For(t.Context(), out, store.TempDir(filepath.Join(out, TempFolder)))
+	st, err := store.WithTemp(t.Context(), out, filepath.Join(out, TempFolder))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,7 @@ func TestLocalFullDisk(t *testing.T) {
 	}
 	defer syscall.Unmount(small, 0)
 	for _, temp := range []string{"", small + "/_tmp", dir + "/_tmp"} {
-		s := localStore(t, TempDir(temp))
+		s := local{temp}
 		uri := small + "/x.txt"
 		mustWrite(t, s, uri, "small")
 		err := s.Write(t.Context(), uri, make([]byte, 1<<20))

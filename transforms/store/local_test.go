@@ -20,9 +20,9 @@ import (
 	"time"
 )
 
-func localStore(t *testing.T, opts ...Option) Store {
+func localStore(t *testing.T) Store {
 	t.Helper()
-	s, err := For(t.Context(), ".", opts...)
+	s, err := For(t.Context(), ".")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func link(t *testing.T, target, path string) {
 func TestLocalReadWrite(t *testing.T) {
 	testReadWrite(t, localStore(t), t.TempDir())
 	dir := t.TempDir()
-	testReadWrite(t, localStore(t, TempDir(dir+"/_tmp")), dir)
+	testReadWrite(t, local{dir + "/_tmp"}, dir)
 }
 
 func TestLocalSub(t *testing.T) {
@@ -79,7 +79,7 @@ func TestLocalSub(t *testing.T) {
 
 func TestLocalNastyNames(t *testing.T) {
 	dir := t.TempDir()
-	s := localStore(t, TempDir(dir+"/_tmp"))
+	s := local{dir + "/_tmp"}
 	want := slices.Clone(nasty)
 	for _, name := range nasty {
 		mustWrite(t, s, dir+"/in/"+name, name)
@@ -278,7 +278,7 @@ func TestLocalPages(t *testing.T) {
 // TestLocalWriteIsWhole has readers look while writers replace a file.
 func TestLocalWriteIsWhole(t *testing.T) {
 	dir := t.TempDir()
-	s := localStore(t, TempDir(dir+"/_tmp"))
+	s := local{dir + "/_tmp"}
 	uri := dir + "/out/x.txt"
 	texts := []string{strings.Repeat("a", 1<<16), strings.Repeat("b", 1<<17)}
 	mustWrite(t, s, uri, texts[0])
@@ -305,7 +305,7 @@ func TestLocalWriteIsWhole(t *testing.T) {
 func TestLocalWriteFails(t *testing.T) {
 	dir := t.TempDir()
 	files(t, dir, "file", "folder/x")
-	s := localStore(t, TempDir(dir+"/_tmp"))
+	s := local{dir + "/_tmp"}
 	wantError(t, s.Write(t.Context(), dir+"/file/x", nil), nil, dir+"/file/x: not a directory")
 	err := s.Create(t.Context(), dir+"/all", func(io.Writer) error { _, err := s.Read(t.Context(), dir+"/none", 0); return err })
 	if err == nil || strings.Contains(err.Error(), "choose") {
@@ -425,10 +425,7 @@ func TestLocalListStops(t *testing.T) {
 
 func BenchmarkLocalWrite(b *testing.B) {
 	dir := b.TempDir()
-	s, err := For(b.Context(), dir, TempDir(dir+"/_tmp"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := local{dir + "/_tmp"}
 	data := make([]byte, 10<<10)
 	for i := 0; b.Loop(); i++ {
 		if err := s.Write(b.Context(), fmt.Sprintf("%s/out/%d", dir, i), data); err != nil {

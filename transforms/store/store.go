@@ -100,25 +100,16 @@ type Store interface {
 	Lock(ctx context.Context, uri string) (unlock func() error, err error)
 }
 
-// Option changes what For returns.
-type Option func(*options)
-
-type options struct{ tempDir string }
-
-// TempDir is the folder where local writes make temporary files. It is made
-// when it is needed and stays; it should be on the disk of what is written,
-// otherwise, and without this option, the target's own folder is used.
-func TempDir(dir string) Option { return func(o *options) { o.tempDir = dir } }
-
 // For returns the store of a URI. A scheme other than gs:// is refused.
-func For(ctx context.Context, uri string, opts ...Option) (Store, error) {
-	var o options
-	for _, opt := range opts {
-		opt(&o)
-	}
+func For(ctx context.Context, uri string) (Store, error) { return WithTemp(ctx, uri, "") }
+
+// WithTemp is For with a folder where local writes make temporary files. It is
+// made when it is needed and stays; it should be on the disk of what is written,
+// otherwise, and by For, the target's own folder is used.
+func WithTemp(ctx context.Context, uri, tempDir string) (Store, error) {
 	switch scheme := schemeOf(uri); scheme {
 	case "":
-		return local(o), nil
+		return local{tempDir}, nil
 	case "gs":
 		return forGS(ctx, uri)
 	case "file":
