@@ -400,18 +400,28 @@ func CountDone(ctx context.Context, output string, after time.Time) (n int64, ne
 // HasRecords says whether there are records below output, in DoneFolder or
 // RejectedFolder.
 func HasRecords(ctx context.Context, output, folder string) (bool, error) {
-	folder = store.Join(output, folder)
+	return anyBelow(ctx, store.Join(output, folder), func(string) bool { return true })
+}
+
+// anyBelow says whether there is a file below a folder, which need not be, whose
+// path wanted says yes to.
+func anyBelow(ctx context.Context, folder string, wanted func(path string) bool) (bool, error) {
 	st, err := store.For(ctx, folder)
 	if err != nil {
 		return false, err
 	}
 	found := errors.New("found")
-	err = st.List(ctx, folder+"/", func(store.Object) error { return found })
-	if errors.Is(err, store.ErrNotExist) {
-		return false, nil
-	}
-	if errors.Is(err, found) {
+	err = st.List(ctx, folder+"/", func(o store.Object) error {
+		if wanted(o.Path) {
+			return found
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, found):
 		return true, nil
+	case errors.Is(err, store.ErrNotExist):
+		return false, nil
 	}
 	return false, err
 }
@@ -519,10 +529,6 @@ func (o *Options) foreignError(out, remedy string) error {
 // foreign fails with ErrForeign where there is a file in the place of an output of
 // set.
 func (o *Options) foreign(ctx context.Context, set *input.Set) error {
-	st, err := o.outputStore(ctx)
-	if err != nil {
-		return err
-	}
 	free := func(ctx context.Context, out string) (_ struct{}, err error) {
 		there, err := exists(ctx, store.Join(string(o.Output), out))
 		if there {
@@ -530,18 +536,9 @@ func (o *Options) foreign(ctx context.Context, set *input.Set) error {
 		}
 		return struct{}{}, err
 	}
-	found := errors.New("found")
-	err = st.List(ctx, string(o.Output)+"/", func(obj store.Object) error {
-		if reserved(input.Name(string(o.Output), obj.Path)) {
-			return nil
-		}
-		return found
-	})
-	if err == nil || errors.Is(err, store.ErrNotExist) {
-		return nil // as almost always, and no document needs to be asked for
-	}
-	if !errors.Is(err, found) {
-		return err
+	found, err := anyBelow(ctx, string(o.Output), func(path string) bool { return !reserved(input.Name(string(o.Output), path)) })
+	if !found || err != nil {
+		return err // nil almost always, and no document needs to be asked for
 	}
 	asked := pipe.NewIO(gathering, free)
 	defer asked.Reset()
