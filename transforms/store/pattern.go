@@ -158,12 +158,7 @@ func parseSet(chars []rune, i int) (set token, end int) {
 
 // crossesFolders tells whether p can match a slash.
 func (p pattern) crossesFolders() bool {
-	for _, t := range p {
-		if t.kind == anyPath || t.kind == literal && t.r == '/' {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p, func(t token) bool { return t.kind == anyPath || t.kind == literal && t.r == '/' })
 }
 
 // decode splits s into characters; a byte that is no UTF-8 becomes one of its own
@@ -241,12 +236,7 @@ func (p pattern) step(s states, text string) (next states, alive bool) {
 }
 
 func (t *token) has(c rune) bool {
-	for _, r := range t.set {
-		if r[0] <= c && c <= r[1] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.set, func(r [2]rune) bool { return r[0] <= c && c <= r[1] })
 }
 
 func (p pattern) match(text string) bool {
