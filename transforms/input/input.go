@@ -13,7 +13,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"hash/maphash"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -253,7 +255,7 @@ func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) erro
 	for _, arg := range s.Args {
 		found, inside, before := 0, 0, len(s.passed)
 		err := s.list(ctx, string(arg), func(file File) error {
-			if slices.ContainsFunc(s.Not, func(dir []byte) bool { return under(file.URI, string(dir)) }) || n.links.toNot(file) {
+			if s.leftOut(file.URI) || n.links.toNot(file) {
 				inside++
 				return nil
 			}
@@ -386,7 +388,7 @@ func (s *Set) other(ctx context.Context, t *clash) (uri string) {
 			if t.outputs != nil {
 				twin = f.Name != t.file.Name && slices.ContainsFunc(t.outputs, func(o Output) bool { return o.Of(f.Name) == t.path })
 			}
-			if !twin || slices.ContainsFunc(s.Not, func(dir []byte) bool { return under(f.URI, string(dir)) }) || links.toNot(f) {
+			if !twin || s.leftOut(f.URI) || links.toNot(f) {
 				return nil
 			}
 			uri = f.URI
@@ -497,6 +499,11 @@ func anyHolds(folders []string, dir string) bool {
 	return slices.ContainsFunc(folders, func(f string) bool { return under(dir, f) })
 }
 
+// leftOut says whether a path is a folder of Not or lies below one.
+func (s *Set) leftOut(path string) bool {
+	return slices.ContainsFunc(s.Not, func(dir []byte) bool { return under(path, string(dir)) })
+}
+
 // list calls f for what one argument stands for.
 func (s *Set) list(ctx context.Context, arg string, f func(File) error) error {
 	st, err := store.For(ctx, arg)
@@ -506,7 +513,7 @@ func (s *Set) list(ctx context.Context, arg string, f func(File) error) error {
 	err = st.List(ctx, arg, func(o store.Object) error {
 		if o.InFolder && !Text(o.Path) && (o.Err == nil || errors.Is(o.Err, store.ErrNotFile)) {
 			s.notice(arg, o.Path)
-			if s.Annotated && Annotated(o.Path) && !slices.ContainsFunc(s.Not, func(dir []byte) bool { return under(o.Path, string(dir)) }) {
+			if s.Annotated && Annotated(o.Path) && !s.leftOut(o.Path) {
 				s.passed = append(s.passed, o.Path)
 			}
 			return nil // a folder's other files; what may be a folder and cannot be read is told of by who tries
@@ -540,7 +547,7 @@ func (s *Set) notice(arg, file string) {
 		s.output = dir
 		return
 	}
-	if slices.ContainsFunc(s.Not, func(not []byte) bool { return under(dir, string(not)) }) {
+	if s.leftOut(dir) {
 		return
 	}
 	if s.earlier == nil {
@@ -601,7 +608,7 @@ func (s *Set) sample(ctx context.Context, f func(File) error) error {
 		}
 	}
 	err := s.walk(ctx, func(file File) error {
-		r := ranked{fnv64(file.Name), file}
+		r := ranked{hash64(file.Name), file}
 		if last.file.URI != "" && order(r, last) > 0 {
 			return nil
 		}
@@ -622,12 +629,11 @@ func (s *Set) sample(ctx context.Context, f func(File) error) error {
 	return nil
 }
 
-// fnv64 is FNV-1a with murmur3's finaliser, so that near names lie far apart.
-func fnv64(s string) uint64 {
-	h := uint64(14695981039346656037)
-	for i := 0; i < len(s); i++ {
-		h = (h ^ uint64(s[i])) * 1099511628211
-	}
+// hash64 is FNV-1a with murmur3's finaliser, so that near names lie far apart.
+func hash64(s string) uint64 {
+	fnv1a := fnv.New64a()
+	io.WriteString(fnv1a, s)
+	h := fnv1a.Sum64()
 	h = (h ^ h>>33) * 0xff51afd7ed558ccd
 	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
 	return h ^ h>>33
