@@ -84,11 +84,7 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 		begin := time.Now()
 		e := Example{Document: *d, InputSize: m.Config.InputSize}
 		e.featurize(1)
-		var items []windowItem
-		for _, w := range predict.windows(len(d.Rows)) {
-			items = append(items, windowItem{e.Features, e.Survey, w})
-		}
-		if _, e := (scorerHandler{model: m}).Run(ctx, items); e != nil {
+		if _, e := (scorerHandler{model: m}).Run(ctx, predict.items(&e)); e != nil {
 			err = e
 		}
 		took += time.Since(begin)

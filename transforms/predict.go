@@ -92,12 +92,7 @@ func (f *predictFn) ProcessElement(ctx context.Context, t beam.EventTime, e Exam
 		reject(t, *r)
 		return nil
 	}
-	windows := f.windows(len(e.Rows))
-	items := make([]windowItem, len(windows))
-	for i, w := range windows {
-		items[i] = windowItem{e.Features, e.Survey, w}
-	}
-	return f.progress.fail("predict", f.queue.Push(ctx, job[Document]{t, e.Document}, items, featureBytes(&e.Document), f.emitter(ctx, emit)))
+	return f.progress.fail("predict", f.queue.Push(ctx, job[Document]{t, e.Document}, f.items(&e), featureBytes(&e.Document), f.emitter(ctx, emit)))
 }
 
 func (f *predictFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, Labelled), reject func(beam.EventTime, Rejection)) error {
@@ -167,6 +162,14 @@ func (f *predictFn) windowing() (size, stride int) {
 func (f *predictFn) windows(n int) []model.ContextWindow {
 	size, stride := f.windowing()
 	return model.Windows(n, size, stride)
+}
+
+// items are the windows of an example, for the engine.
+func (f *predictFn) items(e *Example) (items []windowItem) {
+	for _, w := range f.windows(len(e.Rows)) {
+		items = append(items, windowItem{e.Features, e.Survey, w})
+	}
+	return items
 }
 
 func argmax(v []float32) int {
