@@ -2,7 +2,6 @@ package model
 
 import (
 	"encoding/binary"
-	"math"
 	"strconv"
 	"unsafe"
 )
@@ -95,10 +94,7 @@ func (t *tensor) data() []byte {
 	if littleEndian {
 		return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(f))), 4*len(f))
 	}
-	b := make([]byte, 0, 4*len(f))
-	for _, v := range f {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
-	}
+	b, _ := binary.Append(nil, binary.LittleEndian, f)
 	return b
 }
 
@@ -115,9 +111,7 @@ func (t *tensor) setData(b []byte) {
 		return
 	}
 	f := make([]float32, len(b)/4)
-	for i := range f {
-		f[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
-	}
+	binary.Decode(b, binary.LittleEndian, f)
 	*t.f32 = f
 }
 

@@ -172,13 +172,9 @@ func encodeLabelled(l Labelled) []byte {
 		b = appendBytes(b, c)
 	}
 	b = binary.AppendUvarint(b, uint64(len(l.Labels)))
-	for _, c := range l.Labels {
-		b = binary.LittleEndian.AppendUint16(b, c)
-	}
+	b, _ = binary.Append(b, binary.LittleEndian, l.Labels)
 	b = binary.AppendUvarint(b, uint64(len(l.Probs)))
-	for _, p := range l.Probs {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(p))
-	}
+	b, _ = binary.Append(b, binary.LittleEndian, l.Probs)
 	return appendBytes(b, l.Other)
 }
 
@@ -192,16 +188,12 @@ func decodeLabelled(b []byte) (Labelled, error) {
 	n := r.count(2)
 	if labels := r.take(2 * n); labels != nil {
 		l.Labels = make([]uint16, n)
-		for i := range l.Labels {
-			l.Labels[i] = binary.LittleEndian.Uint16(labels[2*i:])
-		}
+		binary.Decode(labels, binary.LittleEndian, l.Labels)
 	}
 	n = r.count(4)
 	if probs := r.take(4 * n); n > 0 && probs != nil {
 		l.Probs = make([]float32, n)
-		for i := range l.Probs {
-			l.Probs[i] = math.Float32frombits(binary.LittleEndian.Uint32(probs[4*i:]))
-		}
+		binary.Decode(probs, binary.LittleEndian, l.Probs)
 	}
 	l.Other = string(r.bytes())
 	return l, r.end("Labelled")

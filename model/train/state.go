@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 
 	"github.com/linnet-ml/linnet/model"
@@ -118,9 +117,7 @@ func (s *State) Encode() []byte {
 	b = append(b, head...)
 	for _, a := range s.arrays() {
 		b = binary.LittleEndian.AppendUint64(b, uint64(len(*a)))
-		for _, x := range *a {
-			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
-		}
+		b, _ = binary.Append(b, binary.LittleEndian, *a)
 	}
 	sum := sha256.Sum256(b)
 	return append(b, sum[:]...)
@@ -157,9 +154,7 @@ func DecodeState(b []byte) (*State, error) {
 	for _, a := range s.arrays() {
 		bits := take(4)
 		*a = make([]float32, len(bits)/4)
-		for i := range *a {
-			(*a)[i] = math.Float32frombits(binary.LittleEndian.Uint32(bits[4*i:]))
-		}
+		binary.Decode(bits, binary.LittleEndian, *a)
 	}
 	if !ok || len(rest) > 0 || json.Unmarshal(head, &s.header) != nil {
 		return nil, fmt.Errorf("train: %w: another version of this program wrote it", ErrState)
@@ -259,19 +254,10 @@ func digest(docs []Document) string {
 	h := sha256.New()
 	var b []byte
 	for _, d := range docs {
-		b = b[:0]
-		b = fmt.Appendf(b, "%q %q ", d.Name, d.Labels)
-		for _, n := range [][]uint32{d.Features.IDs, d.Features.GroupEnd} {
-			b = binary.LittleEndian.AppendUint64(b, uint64(len(n)))
-			for _, x := range n {
-				b = binary.LittleEndian.AppendUint32(b, x)
-			}
-		}
-		for _, n := range [][]float32{d.Features.GroupScale, d.Features.Layout} {
-			b = binary.LittleEndian.AppendUint64(b, uint64(len(n)))
-			for _, x := range n {
-				b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
-			}
+		b = fmt.Appendf(b[:0], "%q %q ", d.Name, d.Labels)
+		for _, numbers := range []any{d.Features.IDs, d.Features.GroupEnd, d.Features.GroupScale, d.Features.Layout} { // of four bytes
+			b = binary.LittleEndian.AppendUint64(b, uint64(binary.Size(numbers)/4))
+			b, _ = binary.Append(b, binary.LittleEndian, numbers)
 		}
 		h.Write(b)
 	}
