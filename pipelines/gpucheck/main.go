@@ -26,6 +26,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/jobopts"
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 
 	"github.com/linnet-ml/linnet/pipelines/internal/cli"
 	"github.com/linnet-ml/linnet/runners"
@@ -175,13 +176,10 @@ func current(answers []answer, counters map[string]int64) []answer {
 	return slices.DeleteFunc(answers, func(a answer) bool { return counters[answered+a.ID] == 0 })
 }
 
-// elements are how many hold workers: so many more than there are workers that
-// a runner which deals them out by chance misses none.
-func elements(workers int) int { return max(64, 32*workers) }
-
-// pipeline deals elements out over all workers.
+// pipeline deals elements out over all workers: so many more than there are
+// workers that a runner which does so by chance misses none.
 func pipeline(s beam.Scope, fn *checkFn) {
-	numbers := make([]int, elements(fn.Workers))
+	numbers := make([]int, max(64, 32*fn.Workers))
 	for i := range numbers {
 		numbers[i] = i
 	}
@@ -375,11 +373,7 @@ func writeTable(w io.Writer, answers []answer) error {
 			fmt.Fprintf(w, "process %d on %s: no GPU: %s\n", a.PID, a.Host, cli.Printable(a.NoGPU))
 		}
 	}
-	noun := "processes"
-	if len(answers) == 1 {
-		noun = "process"
-	}
-	_, err := fmt.Fprintf(w, "%d %s answered\n", len(answers), noun)
+	_, err := fmt.Fprintf(w, "%d %s answered\n", len(answers), english.PluralWord(len(answers), "process", ""))
 	return err
 }
 

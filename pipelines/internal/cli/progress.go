@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 )
@@ -32,10 +33,7 @@ func Some(names []string) string {
 
 // Plural is n of what: "1 document", "2,000 documents".
 func Plural(n int64, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return Count(n) + " " + what + "s"
+	return Count(n) + " " + english.PluralWord(int(n), what, "")
 }
 
 // Rate is n a second, for people.
