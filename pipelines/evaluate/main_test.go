@@ -113,9 +113,9 @@ func TestGather(t *testing.T) {
 	want := map[[2]string]int64{{"Foo/Bar", "Key"}: 3, {"Foo", "Bar/Key"}: 4, {"Key", ""}: 1, {"100 %", "é\xff"}: 2}
 	lines := int64(0)
 	for pair, n := range want {
-		counters[pairCounter(pair)] = n
+		counters[nameCounter(pairPrefix, pair)] = n
 		lines += n
-		if got, ok := pairOf(pairCounter(pair)); !ok || got != pair {
+		if got, ok := namesOf(pairPrefix, nameCounter(pairPrefix, pair)); !ok || got != pair {
 			t.Errorf("%q comes back as %q, %t", pair, got, ok)
 		}
 	}

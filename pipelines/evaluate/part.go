@@ -244,7 +244,7 @@ func inkOf(d *yedda.Document, lines []yedda.Line) [][]stretch {
 				k++
 			}
 			if !white(r) {
-				ink[i] = appendInk(ink[i], labels[k], 1)
+				ink[i] = appendInk(ink[i], labels[k])
 			}
 			at += size
 		}
@@ -269,12 +269,13 @@ func inkOfLine(line []byte, label string) []stretch {
 // separators 1C to 1F.
 func white(r rune) bool { return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f }
 
-func appendInk(list []stretch, label string, n int) []stretch {
+// appendInk adds a character to list.
+func appendInk(list []stretch, label string) []stretch {
 	if last := len(list) - 1; last >= 0 && list[last].label == label {
-		list[last].n += n
+		list[last].n++
 		return list
 	}
-	return append(list, stretch{label, n})
+	return append(list, stretch{label, 1})
 }
 
 // align calls fn with what two labellings of the same characters say of each

@@ -36,7 +36,7 @@ func gather(counters map[string]int64, f *scoreFn) *eval.Report {
 	}
 	lines := sums{}
 	for name, n := range counters {
-		if pair, ok := pairOf(name); ok {
+		if pair, ok := namesOf(pairPrefix, name); ok {
 			lines[pair] += n
 		}
 	}

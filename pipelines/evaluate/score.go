@@ -18,7 +18,7 @@ import (
 )
 
 // scoreFn counts the lines of labelled documents, PCollection<Labelled>, by gold
-// and predicted label. The counters' names are those of pairCounter.
+// and predicted label. The counters' names are those of nameCounter.
 type scoreFn struct {
 	Run         string
 	Config      model.Config
@@ -63,7 +63,7 @@ func (f *scoreFn) judge(ctx context.Context, j *judged) error {
 		}
 	}
 	for pair, n := range counts {
-		beam.NewCounter(transforms.Namespace, pairCounter(pair)).Inc(ctx, n)
+		beam.NewCounter(transforms.Namespace, nameCounter(pairPrefix, pair)).Inc(ctx, n)
 	}
 	if !labelled {
 		odd[""]++
@@ -180,15 +180,10 @@ const (
 // counter for each document would be too many.
 var firstOdd sync.Map
 
-// pairCounter is "lines: gold/predicted", with the labels escaped as in a URL.
-func pairCounter(pair [2]string) string { return nameCounter(pairPrefix, pair) }
-
+// nameCounter is prefix and "gold/predicted", with the labels escaped as in a URL.
 func nameCounter(prefix string, pair [2]string) string {
 	return prefix + url.PathEscape(pair[0]) + "/" + url.PathEscape(pair[1])
 }
-
-// pairOf is the pair of a counter, if it is one of pairCounter's.
-func pairOf(counter string) (pair [2]string, ok bool) { return namesOf(pairPrefix, counter) }
 
 // namesOf is the pair of a counter, if it is one of nameCounter's with that prefix.
 func namesOf(prefix, counter string) (pair [2]string, ok bool) {
