@@ -1,6 +1,7 @@
 package runners
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -75,10 +76,7 @@ func fillGPU() error {
 	if !ok {
 		return fmt.Errorf("runners: --worker_gpu=%d: no machine carries so many %s; it must be one of %v", count, kind, slices.Sorted(maps.Keys(counts)))
 	}
-	machine := value("worker_machine_type")
-	if machine == "" {
-		machine = value("machine_type")
-	}
+	machine := cmp.Or(value("worker_machine_type"), value("machine_type"))
 	if machine == "" {
 		machine = machines[0]
 		fill("worker_machine_type", machine)
@@ -86,7 +84,7 @@ func fillGPU() error {
 	if !slices.ContainsFunc(machines, func(m string) bool { return carries(m, machine) }) {
 		return fmt.Errorf("runners: --worker_machine_type=%s cannot carry %d %s; use %s", machine, count, kind, strings.Join(machines, ", "))
 	}
-	if goal := value("flexrs_goal"); goal == "FLEXRS_COST_OPTIMIZED" {
+	if value("flexrs_goal") == "FLEXRS_COST_OPTIMIZED" {
 		return errors.New("runners: --flexrs_goal=FLEXRS_COST_OPTIMIZED: Dataflow's spot workers carry no GPU; leave out --flexrs_goal or --worker_gpu")
 	}
 	options := value("dataflow_service_options")

@@ -134,7 +134,7 @@ func Check() error {
 		return fmt.Errorf("runners: --dry_run is for --runner=dataflow; --runner=%s would run all the same", name)
 	}
 	if name != Dataflow && WorkerGPUs() > 0 {
-		return fmt.Errorf("runners: --worker_gpu is for --runner=dataflow; elsewhere the cluster's own settings give a worker its GPU")
+		return errors.New("runners: --worker_gpu is for --runner=dataflow; elsewhere the cluster's own settings give a worker its GPU")
 	}
 	if *jobopts.Async && Local() {
 		return fmt.Errorf("runners: --async is for a job elsewhere; --runner=%s works in this program, which would end before it; leave it out", name)
@@ -161,11 +161,11 @@ func Check() error {
 		project, region, staging := *gcpopts.Project, *gcpopts.Region, value("staging_location")
 		switch {
 		case project == "":
-			return fmt.Errorf("runners: --runner=dataflow needs --project")
+			return errors.New("runners: --runner=dataflow needs --project")
 		case region == "":
-			return fmt.Errorf("runners: --runner=dataflow needs --region")
+			return errors.New("runners: --runner=dataflow needs --region")
 		case !strings.HasPrefix(staging, "gs://"):
-			return fmt.Errorf("runners: --runner=dataflow needs --staging_location=gs://bucket/folder")
+			return errors.New("runners: --runner=dataflow needs --staging_location=gs://bucket/folder")
 		}
 		return fillGPU()
 	}
@@ -183,9 +183,9 @@ func checkEnvironment(name string) error {
 	case env == "process" && command(config) == "":
 		return fmt.Errorf(`runners: --environment_type=process needs --environment_config='{"command":"/path/of/this/program"}', where the workers find it`)
 	case env == "external" && config == "":
-		return fmt.Errorf("runners: --environment_type=external needs --environment_config=host:port of a worker pool, which this program is with --worker_pool")
+		return errors.New("runners: --environment_type=external needs --environment_config=host:port of a worker pool, which this program is with --worker_pool")
 	case env == "loopback" && *jobopts.Async:
-		return fmt.Errorf("runners: --async and --environment_type=loopback: the workers would end with this program; leave one out")
+		return errors.New("runners: --async and --environment_type=loopback: the workers would end with this program; leave one out")
 	}
 	return nil
 }
@@ -279,17 +279,7 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 		if verbosity >= 2 {
 			log.Error(ctx, err.Error())
 		}
-		if name == Flink && out.JobID != "" {
-			if cause := flinkCause(ctx, out.JobID); cause != "" {
-				return nil, fmt.Errorf("%s", cause)
-			}
-		}
-		if service && out.JobID != "" {
-			if gone := reach(ctx, *jobopts.Endpoint); gone != nil {
-				return nil, fmt.Errorf("%w; job %s may still run", gone, out.JobID)
-			}
-		}
-		return nil, fmt.Errorf("%s", Cause(err.Error()))
+		return nil, explain(ctx, name, out.JobID, service, err)
 	}
 	if res != nil && out.JobID == "" {
 		out.JobID = res.JobID()
@@ -305,6 +295,22 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 	}
 	out.count(res.Metrics().Query(func(r metrics.SingleResult) bool { return r.Namespace() == namespace }))
 	return out, nil
+}
+
+// explain is the error of a run in one line, as whoever knows most says it: Flink,
+// a job service that is gone, or Beam.
+func explain(ctx context.Context, name, job string, service bool, err error) error {
+	if name == Flink && job != "" {
+		if cause := flinkCause(ctx, job); cause != "" {
+			return errors.New(cause)
+		}
+	}
+	if service && job != "" {
+		if gone := reach(ctx, *jobopts.Endpoint); gone != nil {
+			return fmt.Errorf("%w; job %s may still run", gone, job)
+		}
+	}
+	return errors.New(Cause(err.Error()))
 }
 
 // count sums up what the transforms measured.
