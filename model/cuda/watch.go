@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -75,12 +76,7 @@ func (w *watched) answer(j *job, err error) {
 	if w.gone {
 		return
 	}
-	for i := range w.held {
-		if w.held[i] == j {
-			w.held = append(w.held[:i], w.held[i+1:]...)
-			break
-		}
-	}
+	w.held = slices.DeleteFunc(w.held, func(held *job) bool { return held == j })
 	j.done <- err
 }
 
