@@ -181,7 +181,7 @@ func Built() error { return built() }
 // Probe asks the driver what is there, and starts nothing on any device. The
 // error says why no GPU can be used and what to do; the Machine comes with it
 // as far as it is known, which may be nil.
-func Probe(ctx context.Context, timeout time.Duration) (*Machine, error) { return probe(ctx, timeout) }
+func Probe(ctx context.Context) (*Machine, error) { return probe(ctx, 0) }
 
 // Init takes devices for this process, sharing them fairly with other
 // processes that call it, and starts CUDA on them. CUDA is started once a

@@ -68,7 +68,7 @@ func lookAround(ctx context.Context, kind string, sharers int) answer {
 	gpus, err := gpuinit.Init(ctx, gpuinit.Options{WorkersPerGPU: sharers})
 	if err != nil {
 		a.NoGPU = err.Error()
-		if m, _ := gpuinit.Probe(ctx, 0); m != nil {
+		if m, _ := gpuinit.Probe(ctx); m != nil {
 			a.about(m)
 			for _, d := range m.Devices {
 				if d.Err != nil {
