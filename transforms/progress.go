@@ -18,8 +18,7 @@ type Progress struct {
 	Lines    atomic.Int64 // lines labelled
 	Bytes    atomic.Int64 // bytes read
 
-	stages sync.Map // name of a stage → *atomic.Int64, its bundles in hand
-	spent  sync.Map // name of a stage → *atomic.Int64, ns that it worked
+	stages sync.Map // name → *stageProgress
 
 	stop atomic.Bool
 	mu   sync.Mutex
@@ -73,16 +72,15 @@ func (p *Progress) Noted() string {
 	return p.note
 }
 
-// bundles is the number of bundles that a stage has in hand in this process.
-func (p *Progress) bundles(stage string) *atomic.Int64 {
-	n, _ := p.stages.LoadOrStore(stage, new(atomic.Int64))
-	return n.(*atomic.Int64)
+// stageProgress is what a stage did in this process.
+type stageProgress struct {
+	bundles atomic.Int64 // in hand
+	spent   atomic.Int64 // ns that it worked
 }
 
-// spend is the time, in ns, that a stage worked in this process.
-func (p *Progress) spend(stage string) *atomic.Int64 {
-	n, _ := p.spent.LoadOrStore(stage, new(atomic.Int64))
-	return n.(*atomic.Int64)
+func (p *Progress) stage(name string) *stageProgress {
+	s, _ := p.stages.LoadOrStore(name, new(stageProgress))
+	return s.(*stageProgress)
 }
 
 // Spent is how long the read, featurize, predict or write stage worked or waited
@@ -92,7 +90,7 @@ func (p *Progress) Spent(stage string) time.Duration {
 	if stage == "predict" {
 		return time.Duration(scoringTime.Load())
 	}
-	return time.Duration(p.spend(stage).Load())
+	return time.Duration(p.stage(stage).spent.Load())
 }
 
 // fail keeps err, which fails a bundle, marks it so that a launcher in another

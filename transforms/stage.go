@@ -53,18 +53,17 @@ func (s *stage[I, O]) begin() {
 	if s.pipe != nil {
 		s.pipe.Reset()
 	}
-	bundles := s.progress.bundles(s.name)
+	p := s.progress.stage(s.name)
 	if !s.inside { // else the bundle before failed
-		bundles.Add(1)
+		p.bundles.Add(1)
 	}
 	s.inside = true
-	spent := s.progress.spend(s.name)
-	s.pipe = s.newPipe(s.limit/max(bundles.Load(), 1), func(ctx context.Context, j job[I]) (outcome[O], error) {
+	s.pipe = s.newPipe(s.limit/max(p.bundles.Load(), 1), func(ctx context.Context, j job[I]) (outcome[O], error) {
 		o := outcome[O]{time: j.time}
 		var err error
 		begin := time.Now()
 		o.out, o.rejected, err = s.do(ctx, j.in)
-		spent.Add(int64(time.Since(begin)))
+		p.spent.Add(int64(time.Since(begin)))
 		return o, err
 	})
 }
@@ -80,7 +79,7 @@ func (s *stage[I, O]) drain(ctx context.Context,
 	err := s.pipe.Drain(ctx, s.emitter(emit, reject))
 	if err == nil {
 		s.inside = false
-		s.progress.bundles(s.name).Add(-1)
+		s.progress.stage(s.name).bundles.Add(-1)
 	}
 	return s.progress.fail(s.name, err)
 }
