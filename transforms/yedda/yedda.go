@@ -206,7 +206,7 @@ func (s *scanner) next() token {
 		tail := s.tail
 		s.tail = index2(s.src, closeTail, tail+len(closeTail))
 		i := tail // becomes the label's first byte
-		for i > s.pos && tail-i < maxLabel && isLabelByte(s.src[i-1]) {
+		for i > s.pos && tail-i < maxLabel && labelBytes[s.src[i-1]] {
 			i--
 		}
 		if i == s.pos || i == tail || !isLetter(s.src[i]) {
@@ -235,8 +235,6 @@ func (s *scanner) nextMarkup() token {
 }
 
 func isLetter(c byte) bool { c |= 0x20; return 'a' <= c && c <= 'z' }
-
-func isLabelByte(c byte) bool { return labelBytes[c] }
 
 var labelBytes = func() (is [256]bool) {
 	for c := range 256 {
