@@ -1,6 +1,7 @@
 package transforms
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -9,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"html"
+	"io"
 	"maps"
 	"net/url"
 	"slices"
@@ -35,12 +37,17 @@ thead th,tfoot th,tfoot td{background:var(--bar)}
 a{color:var(--link)}
 a:focus-visible{outline:3px solid var(--link);outline-offset:2px}`
 
-// index holds what IndexFile says: the documents with a review page.
-type index struct{ docs []indexed }
+// index holds what IndexFile says: the documents with a review page, of which there
+// may be a million.
+type index struct {
+	docs   []indexed
+	labels map[string]int // place in indexed.labels
+}
 
 type indexed struct {
-	Done
-	path string // of its review page
+	path            string // of the review page
+	lines, doubtful int
+	labels          []int64 // lines of each; zeros at the end are left out
 }
 
 // add takes a Done record in if its document has a review page.
@@ -48,17 +55,32 @@ func (x *index) add(record []byte) {
 	if !bytes.Contains(record, []byte(`"html/`)) {
 		return
 	}
-	d := indexed{}
-	if json.Unmarshal(record, &d.Done) != nil {
+	var r Done
+	if json.Unmarshal(record, &r) != nil {
 		return
 	}
-	d.path = reviewPage.Of(nameOf(d.Document, d.Bytes))
-	if !strings.HasPrefix(d.path, "html/") { // not of ours: it leads elsewhere
+	path := reviewPage.Of(nameOf(r.Document, r.Bytes))
+	if !strings.HasPrefix(path, "html/") { // not of ours: it leads elsewhere
 		return
 	}
-	if slices.Contains(d.Outputs, string([]rune(d.path))) { // bytes that are no UTF-8 as JSON has them
-		x.docs = append(x.docs, d)
+	if !slices.Contains(r.Outputs, string([]rune(path))) { // bytes that are no UTF-8 as JSON has them
+		return
 	}
+	if x.labels == nil {
+		x.labels = map[string]int{}
+	}
+	most := 0
+	for label := range r.Labels {
+		if _, ok := x.labels[label]; !ok {
+			x.labels[label] = len(x.labels)
+		}
+		most = max(most, x.labels[label]+1)
+	}
+	d := indexed{path, r.Lines, r.Doubtful, make([]int64, most)}
+	for label, n := range r.Labels {
+		d.labels[x.labels[label]] = n
+	}
+	x.docs = append(x.docs, d)
 }
 
 // writeIndex writes IndexFile where any document has a review page, and otherwise
@@ -70,7 +92,7 @@ func (o *Options) writeIndex(ctx context.Context, x *index) error {
 	}
 	path := store.Join(string(o.Output), IndexFile)
 	if len(x.docs) > 0 {
-		return st.Write(ctx, path, x.page())
+		return st.Create(ctx, path, x.page)
 	}
 	there, ours, err := o.standingIndex(ctx, st)
 	if err != nil || !there || !ours {
@@ -96,23 +118,23 @@ func (o *Options) standingIndex(ctx context.Context, st store.Store) (there, our
 	return err == nil, len(data) == 0 || bytes.Contains(data, []byte(indexTitle)), err
 }
 
-// page is IndexFile, in order of the names.
-func (x *index) page() []byte {
+// page writes IndexFile, in order of the names.
+func (x *index) page(w io.Writer) error {
 	docs := x.docs
-	labels, lines, doubts := map[string]int64{}, 0, 0
+	totals, lines, doubts := make([]int64, len(x.labels)), 0, 0
 	for _, d := range docs {
-		lines += d.Lines
-		doubts += d.Doubtful
-		for label, n := range d.Labels {
-			labels[label] += n
+		lines += d.lines
+		doubts += d.doubtful
+		for i, n := range d.labels {
+			totals[i] += n
 		}
 	}
 	slices.SortFunc(docs, func(a, b indexed) int { return strings.Compare(a.path, b.path) })
-	columns := slices.Sorted(maps.Keys(labels))
+	columns := slices.Sorted(maps.Keys(x.labels))
 
-	var out bytes.Buffer
+	out := bufio.NewWriter(w)
 	sum := sha256.Sum256([]byte(indexStyle))
-	fmt.Fprintf(&out, `<!DOCTYPE html>
+	fmt.Fprintf(out, `<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -127,23 +149,28 @@ func (x *index) page() []byte {
 <table>
 <thead><tr><th scope="col">Document</th><th scope="col">Lines</th><th scope="col">Doubtful</th>`, base64.StdEncoding.EncodeToString(sum[:]), indexTitle, indexStyle, len(docs))
 	for _, label := range columns {
-		fmt.Fprintf(&out, `<th scope="col">%s</th>`, html.EscapeString(label))
+		fmt.Fprintf(out, `<th scope="col">%s</th>`, html.EscapeString(label))
 	}
 	out.WriteString("</tr></thead>\n<tbody>\n")
 	for _, d := range docs {
-		fmt.Fprintf(&out, `<tr><td><a href="%s">%s</a></td><td>%d</td><td>%d</td>`, html.EscapeString(escapePath(d.path)), html.EscapeString(d.Document), d.Lines, d.Doubtful)
+		name := strings.TrimSuffix(strings.TrimPrefix(d.path, reviewPage.Folder+"/"), reviewPage.Suffix)
+		fmt.Fprintf(out, `<tr><td><a href="%s">%s</a></td><td>%d</td><td>%d</td>`, html.EscapeString(escapePath(d.path)), html.EscapeString(string([]rune(name))), d.lines, d.doubtful)
 		for _, label := range columns {
-			fmt.Fprintf(&out, "<td>%d</td>", d.Labels[label])
+			n := int64(0)
+			if i := x.labels[label]; i < len(d.labels) {
+				n = d.labels[i]
+			}
+			fmt.Fprintf(out, "<td>%d</td>", n)
 		}
 		out.WriteString("</tr>\n")
 	}
-	fmt.Fprintf(&out, `</tbody>
+	fmt.Fprintf(out, `</tbody>
 <tfoot><tr><th scope="row">All</th><td>%d</td><td>%d</td>`, lines, doubts)
 	for _, label := range columns {
-		fmt.Fprintf(&out, "<td>%d</td>", labels[label])
+		fmt.Fprintf(out, "<td>%d</td>", totals[x.labels[label]])
 	}
 	out.WriteString("</tr></tfoot>\n</table>\n</div>\n</body>\n</html>\n")
-	return out.Bytes()
+	return out.Flush()
 }
 
 // escapePath is a path as a URL below the page's own.

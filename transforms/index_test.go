@@ -3,10 +3,14 @@ package transforms
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/linnet-ml/linnet/transforms/store"
 )
@@ -61,5 +65,33 @@ func TestIndex(t *testing.T) {
 		if _, err := os.Stat(store.Join(out, "html", name)); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A library has a million pages.
+func TestIndexMemory(t *testing.T) {
+	const pages, most = 20_000, 256 // bytes a page, the garbage collector's share left out
+	x := new(index)
+	held := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := held()
+	o := Options{Formats: []string{"brat", "csv", "html", "jsonl", "treatments"}, ModelHash: strings.Repeat("0", 64), Settings: "label_set=collapsed format=brat,csv,html,jsonl,treatments"}
+	for i := range pages {
+		name := fmt.Sprintf("journal/volume/item%05d/page-%06d.txt", i/10, i)
+		record, err := json.Marshal(Done{
+			Document: name, Input: "/library/" + name, InputSHA256: o.ModelHash, Model: o.ModelHash, Settings: o.Settings, Outputs: o.outputs(name),
+			CRC32C: make([]uint32, 6), Lines: 30, Labels: map[string]int64{"Description": 10, "Misc-exposition": 20, "Nomenclature": 0}, Time: time.Now(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.add(record)
+	}
+	if each := (held() - before) / pages; len(x.docs) != pages || each > most {
+		t.Errorf("the index holds %d of %d pages in %d bytes each, want at most %d", len(x.docs), pages, each, most)
 	}
 }

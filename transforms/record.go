@@ -581,7 +581,7 @@ func (o *Options) gather(ctx context.Context, folder, file string, index *index)
 	path := store.Join(string(o.Output), file)
 	err = st.Create(ctx, path, func(w io.Writer) error {
 		if index != nil {
-			index.docs = nil // it may be another try
+			index.docs, index.labels = nil, nil // it may be another try
 		}
 		var line bytes.Buffer
 		empty := true
