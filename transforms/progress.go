@@ -11,12 +11,13 @@ import (
 // Options.Run; a launcher whose runner works in its own process reads it, and
 // may stop it. Numbers are of documents unless they say otherwise.
 type Progress struct {
-	Tried    atomic.Int64 // that Read is through with
-	Skipped  atomic.Int64 // done by an earlier run
-	Labelled atomic.Int64
-	Rejected atomic.Int64
-	Lines    atomic.Int64 // lines labelled
-	Bytes    atomic.Int64 // bytes read
+	Tried      atomic.Int64 // that Read is through with
+	Skipped    atomic.Int64 // done by an earlier run
+	PassedOver atomic.Int64 // not rejected by an earlier run, under Options.RetryRejected
+	Labelled   atomic.Int64
+	Rejected   atomic.Int64
+	Lines      atomic.Int64 // lines labelled
+	Bytes      atomic.Int64 // bytes read
 
 	stages sync.Map // name → *stageProgress
 
@@ -37,7 +38,7 @@ func ProgressOf(run string) *Progress {
 // ForgetProgress drops a run that is over.
 func ForgetProgress(run string) { runs.Delete(run) }
 
-// Seen is the number of documents that are through.
+// Seen is the number of documents that are through, without PassedOver.
 func (p *Progress) Seen() int64 {
 	return p.Skipped.Load() + p.Labelled.Load() + p.Rejected.Load()
 }

@@ -125,8 +125,12 @@ func (f *readFn) read(ctx context.Context, w *wanted) (*Document, *Rejection, er
 	d := &Document{URI: uri, Name: []byte(input.Name(string(o.Base), string(uri)))}
 	if o.Output != "" && o.RetryRejected {
 		was, err := o.wasRejected(ctx, string(d.Name))
-		if err != nil || !was {
+		if err != nil {
 			return nil, nil, err
+		}
+		if !was {
+			f.progress.PassedOver.Add(1)
+			return nil, nil, nil
 		}
 	}
 	limit := o.maxDocumentBytes()

@@ -261,12 +261,17 @@ func TestReadDone(t *testing.T) {
 				t.Fatalf("the first run labelled %d documents", got)
 			}
 			c.between(t, in, out, &opts)
+			opts.Run = t.Name()
+			defer ForgetProgress(opts.Run)
 			got := label()
 			if again := got["documents"] == 1; again != c.again {
 				t.Errorf("labelled again: %t, want %t", again, c.again)
 			}
 			if skipped := got["skipped"] == 1; skipped == c.again && !opts.RetryRejected {
 				t.Errorf("skipped: %t, want %t", skipped, !c.again)
+			}
+			if over := ProgressOf(opts.Run).PassedOver.Load() == 1; over != (opts.RetryRejected && !c.again) {
+				t.Errorf("passed over: %t, want %t", over, !over)
 			}
 		})
 	}

@@ -521,6 +521,29 @@ func TestFirstRejected(t *testing.T) {
 	}
 }
 
+// TestPace has a run that goes on: what was done before goes by in a minute.
+func TestPace(t *testing.T) {
+	begin := time.Now()
+	p := pace{older: mark{at: begin}, newer: mark{at: begin}}
+	const total = 1_000_000
+	for _, c := range []struct {
+		seconds, seen int64
+		least, most   time.Duration
+	}{
+		{1, 10_000, 99 * time.Second, 99 * time.Second},
+		{60, 600_000, 40 * time.Second, 40 * time.Second},
+		{66, 606_000, 43 * time.Second, 394 * time.Second}, // from here on 1,000 a second
+		{72, 612_000, 388 * time.Second, 388 * time.Second},
+		{100, 612_000, 16 * time.Minute, 60 * time.Minute}, // a large one
+		{101, total, 0, 0},
+	} {
+		left := p.left(begin.Add(time.Duration(c.seconds)*time.Second), c.seen, total)
+		if left < c.least || left > c.most {
+			t.Errorf("after %d s, %d documents: %v left, want %v to %v", c.seconds, c.seen, left, c.least, c.most)
+		}
+	}
+}
+
 // TestReached wants an error where workers elsewhere wrote into another folder
 // of that name, for some or for all documents.
 func TestReached(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 func (o *options) show(bar *cli.Bar, p *transforms.Progress, begin time.Time) func() {
 	over := make(chan struct{})
 	total := bar.Total()
+	speed := pace{older: mark{at: begin}, newer: mark{at: begin}}
 	go func() {
 		tick := time.NewTicker(200 * time.Millisecond)
 		defer tick.Stop()
@@ -23,7 +24,7 @@ func (o *options) show(bar *cli.Bar, p *transforms.Progress, begin time.Time) fu
 			case <-over:
 				return
 			case <-tick.C:
-				seen := p.Seen()
+				seen := p.Seen() + p.PassedOver.Load()
 				text := fmt.Sprintf("%s of %s, %s lines/s", cli.Count(seen), cli.Plural(total, "document"), cli.Rate(p.Lines.Load(), time.Since(begin)))
 				if o.watch {
 					text = fmt.Sprintf("%s, %s; watching", cli.Plural(p.Labelled.Load(), "document"), cli.Plural(p.Lines.Load(), "line"))
@@ -32,14 +33,31 @@ func (o *options) show(bar *cli.Bar, p *transforms.Progress, begin time.Time) fu
 					text += ", " + cli.Count(n) + " rejected"
 				}
 				if seen > 0 && !o.watch {
-					left := time.Duration(float64(time.Since(begin)) / float64(seen) * float64(max(0, total-seen)))
-					text += ", " + left.Round(time.Second).String() + " left"
+					text += ", " + speed.left(time.Now(), seen, total).Round(time.Second).String() + " left"
 				}
 				bar.Set(seen, text)
 			}
 		}
 	}()
 	return func() { close(over) }
+}
+
+// pace tells how long the rest takes at the speed of the last 5 to 10 s: what is
+// done already goes by many times as fast as what is labelled.
+type pace struct{ older, newer mark }
+
+type mark struct {
+	at   time.Time
+	seen int64
+}
+
+// left is the time for the rest of total documents. seen, those that are through,
+// is above 0 and never falls.
+func (p *pace) left(now time.Time, seen, total int64) time.Duration {
+	if now.Sub(p.newer.at) >= 5*time.Second && seen > p.newer.seen {
+		p.older, p.newer = p.newer, mark{now, seen}
+	}
+	return time.Duration(float64(now.Sub(p.older.at)) / float64(seen-p.older.seen) * float64(max(0, total-seen)))
 }
 
 // follow moves the bar by the records of a job elsewhere, whose counters come
