@@ -17,8 +17,8 @@ import (
 
 // ioWorkers bounds what waits for storage at once: 32 requests a core, of 50 ms
 // each, are 640 a second, which is what a core labels (small documents take
-// four). 512 stay below the usual limit of open files.
-func ioWorkers() int { return min(32*runtime.GOMAXPROCS(0), 512) }
+// four). Each may have a file open; half of the limit is for the rest of the process.
+func ioWorkers() int { return max(1, min(32*runtime.GOMAXPROCS(0), 512, openFiles()/2)) }
 
 var (
 	cpuPool = &pool{workers: func() int { return runtime.GOMAXPROCS(0) }}
