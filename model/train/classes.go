@@ -170,6 +170,9 @@ func newCorpus(what string, docs []Document, cfg *model.Config) (*corpus, error)
 // checkFeatures tells of features that are none of d's lines, which would end the
 // program where a step reads them on a goroutine of its own, or not finite.
 func checkFeatures(d *Document, cfg *model.Config) error {
+	if d.Features == nil {
+		return errors.New("no Features; package feature makes them of its lines")
+	}
 	f := *d.Features
 	f.Windows = nil
 	rows := f.NumLines()

@@ -366,6 +366,7 @@ func TestRunErrors(t *testing.T) {
 		{"no documents", func(o *Options) { o.Train = nil }, "train: no documents"},
 		{"no labels", func(o *Options) { o.Train = unlabelled }, "train: no line"},
 		{"labels and lines", func(o *Options) { o.Train = short }, "training document 0.txt: "},
+		{"no features", func(o *Options) { o.Test = []Document{{Name: "0.txt"}} }, "test document 0.txt: no Features"},
 		{"validation", func(o *Options) { o.Validation = short }, "validation document 0.txt: "},
 		{"validation without a class", func(o *Options) { o.Validation = unlabelled }, "no line of the validation documents"},
 		{"test without a class", func(o *Options) { o.Test = unlabelled }, "no line of the test documents"},
