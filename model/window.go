@@ -9,8 +9,9 @@ const (
 
 // Windows cuts n rows into windows of size rows, stride apart (0: size apart).
 // The last one ends with the document, so it may begin closer to the one before
-// it. Size 0 makes the whole document one window, or equal parts of 1,000 rows
-// and more where it has more than 2,000. It panics where n or size is negative.
+// it. Where stride is above size, rows between windows are in none. Size 0 makes
+// the whole document one window, or equal parts of 1,000 rows and more where it has
+// more than 2,000. It panics where n or size is negative.
 func Windows(n, size, stride int) []ContextWindow {
 	if n < 0 || size < 0 {
 		panic("model: Windows: negative size")
@@ -57,9 +58,10 @@ func Covered(n, size, stride int) int {
 const MaxCovered = 1 << 28
 
 // Average is the probabilities of the rows, [rows, count], from those of their
-// windows, [window.Len, count]. A row that lies in several windows gets their
-// mean, weighed by how far from the window's ends it stands. Where one window
-// holds all rows, Average is its very slice.
+// windows, [window.Len, count]. The windows are those of Windows and leave no row
+// out. A row that lies in several windows gets their mean, weighed by how far from
+// the window's ends it stands. Where one window holds all rows, Average is its very
+// slice.
 func Average(rows int, windows []ContextWindow, probs [][]float32, count int) []float32 {
 	if len(windows) == 1 {
 		return probs[0]

@@ -33,7 +33,8 @@ type Span struct {
 	Label      string
 }
 
-// Warning is markup that Parse could not pair.
+// Warning is markup that Parse could not pair, or a closer without its "#"
+// ("@Page-header*]"), which stays text.
 type Warning struct {
 	Offset int // of the token, in bytes of the source
 	Line   int // of the token in the source; the first is 1
