@@ -224,6 +224,8 @@ func errGS(uri string, err error) error {
 	case code == http.StatusUnauthorized:
 		err = fmt.Errorf("%w: %w", fs.ErrPermission, err)
 		return fail("not signed in (401); run `gcloud auth application-default login` or set GOOGLE_APPLICATION_CREDENTIALS")
+	case code == http.StatusPreconditionFailed: // at each of replace's tries
+		return fail("others write it at the same time (412); let one run write there at a time")
 	case storage.ShouldRetry(err) || errors.Is(err, errIdle) || err == errBroken:
 		status := ""
 		if code != 0 {

@@ -458,17 +458,20 @@ func TestGSWrite(t *testing.T) {
 	fake.set(times(2, 503, func(r *http.Request) bool { return r.Method == http.MethodGet }), times(1, 503, upload))
 	mustWrite(t, s, uri, "three")
 	wantContent(t, s, uri, "three")
-	// Another writer comes in between.
-	meddle := times(1, 0, func(r *http.Request) bool {
+	// Another writer comes in between, once and each time.
+	meddle := func(r *http.Request) bool {
 		if upload(r) && r.URL.Query().Get("ifGenerationMatch") != "0" {
 			fake.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "lab", Name: "out/x.txt"}, Content: []byte("theirs")})
 			return true
 		}
 		return false
-	})
-	fake.set(meddle, nil)
+	}
+	fake.set(times(1, 0, meddle), nil)
 	mustWrite(t, s, uri, "mine")
 	wantContent(t, s, uri, "mine")
+	fake.set(times(1e9, 0, meddle), nil)
+	wantError(t, s.Write(t.Context(), uri, []byte("mine")), nil, uri+": others write it at the same time (412); ")
+	fake.set(nil, nil)
 
 	var writers sync.WaitGroup
 	for i := range 4 {
