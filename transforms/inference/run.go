@@ -112,7 +112,7 @@ func (f *runFn[I, O, L]) load(ctx context.Context, loader L, version string) (*s
 			err = errors.New("neither a Handler nor an error came; return one")
 		}
 		if err != nil {
-			return nil, fmt.Errorf("inference: load %T: %w", loader, err)
+			return nil, fmt.Errorf("inference: load %T: %w", loader, oneLine{err})
 		}
 		options := f.Options
 		if options.MaxInFlight == 0 {
@@ -165,11 +165,20 @@ func (f *runFn[I, O, L]) FinishBundle(ctx context.Context, emit func(beam.EventT
 func (f *runFn[I, O, L]) emitter(emit func(beam.EventTime, I, O), fail func(beam.EventTime, I, string)) func(timed[I], []O, error) error {
 	return func(t timed[I], outs []O, err error) error {
 		if err != nil {
-			cause := strings.Join(strings.Fields(strings.ToValidUTF8(err.Error(), "\uFFFD")), " ")
-			fail(t.time, t.item, cause)
+			fail(t.time, t.item, oneLine{err}.Error())
 			return nil
 		}
 		emit(t.time, t.item, outs[0])
 		return nil
 	}
 }
+
+// oneLine is an error of somebody else's on one line, since a runner's error is cut
+// to a line, too, and that would be any of its lines.
+type oneLine struct{ error }
+
+func (e oneLine) Error() string {
+	return strings.Join(strings.Fields(strings.ToValidUTF8(e.error.Error(), "\uFFFD")), " ")
+}
+
+func (e oneLine) Unwrap() error { return e.error }

@@ -33,7 +33,7 @@ func (l lineLoader) Load(context.Context) (Handler[int, float64], error) {
 	lineLoads.Add(1)
 	switch l.Slope {
 	case 0:
-		return nil, errors.New("no model there")
+		return nil, errors.Join(errors.New("no model there"), errors.New("none here"))
 	case -1:
 		return nil, nil
 	}
@@ -164,7 +164,7 @@ func metricsOf(res beam.PipelineResult) map[string]metrics.DistributionValue {
 }
 
 func TestRunInferenceLoadFails(t *testing.T) {
-	for slope, want := range map[float64]string{0: "no model there", -1: "neither a Handler nor an error came; return one"} {
+	for slope, want := range map[float64]string{0: "no model there none here", -1: "neither a Handler nor an error came; return one"} {
 		for _, runner := range []string{"direct", "prism"} {
 			p, s := beam.NewPipelineWithRoot()
 			RunInference[int, float64](s, lineLoader{Slope: slope, Name: t.Name()}, Options{}, beam.Create(s, 1))
