@@ -375,7 +375,7 @@ func TestModelPart(t *testing.T) {
 
 // TestFirstReason has the reason of another process among its counters.
 func TestFirstReason(t *testing.T) {
-	counters := map[string]int64{"judged": 1, pairCounter([2]string{"A", "B"}): 2, "rejected": 3}
+	counters := map[string]int64{"judged": 1, nameCounter(pairPrefix, [2]string{"A", "B"}): 2, "rejected": 3}
 	if got := firstReason(t.Name(), counters); got != "what the workers' log says" {
 		t.Errorf("got %q of no reason", got)
 	}
