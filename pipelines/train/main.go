@@ -113,7 +113,7 @@ func define(f *cli.Flags) *options {
 	f.StringVar(&c.ClassWeights, "class_weights", c.ClassWeights, "`none`, balanced, or Label=weight,… for the loss")
 	f.StringVar(&c.FocalLabels, "focal_labels", c.FocalLabels, "`labels` trained with focal loss, separated by commas")
 	f.Int64Var(&c.Seed, "seed", c.Seed, "`seed` of weights, order and dropout")
-	f.Float64Var(&o.cropShare, "crop_share", 0.3, "`share` of the lines that is learnt from once more in parts that are documents of their own, so that any class\nmay stand first in one, and that are set anew: lines of another length, capitals, a scanner's mistakes; 0 for none")
+	f.Float64Var(&o.cropShare, "crop_share", 0.45, "`share` of the lines that is learnt from once more in parts that are documents of their own, so that any class\nmay stand first in one, and that are set anew: lines of another length, capitals, a scanner's mistakes, names without their citation; 0 for none")
 	f.IntVar(&o.earlyStopping, "early_stopping", 0, "stop after so many `epochs` without a better macro-F1 on --validation, or an equal one with a lower loss; 0 for never")
 	f.StringVar(&o.keep, "keep", "best", "`best` keeps the epoch with the highest macro-F1 on --validation, of equal ones that with the lowest loss; last the last one")
 	f.BoolVar(&o.resume, "resume", false, "go on from the checkpoint in --model_out, where there is one; all other flags as before")

@@ -35,18 +35,34 @@ var settings = []struct {
 		return l
 	}},
 	{"broken off", abridge},
+	{"names of two words", func(l []line, _ *rand.Rand) []line { return bare(l, 2) }},
+	{"names of four words", func(l []line, _ *rand.Rand) []line { return bare(l, 4) }},
+}
+
+// bare leaves of each name its first words.
+func bare(lines []line, words int) (kept []line) {
+	for i, l := range lines {
+		if l.label == "Nomenclature" {
+			if i > 0 && lines[i-1].label == l.label {
+				continue
+			}
+			l.text = l.text[:wordsEnd(l.text, words)]
+		}
+		kept = append(kept, l)
+	}
+	return kept
 }
 
 // BenchmarkSettings tells macro-F1 of a model (the bundled one, or that of the folder
 // LINNET_MODEL) on the development volumes of LINNET_CORPUS in each setting.
 func BenchmarkSettings(b *testing.B) {
-	judge := newJudge(b)
+	judge, docs := newJudge(b), development(b)
 	for _, s := range settings {
 		b.Run(s.name, func(b *testing.B) {
 			counts := eval.NewCounts(judge.config.Classes)
 			for b.Loop() {
 				counts = eval.NewCounts(judge.config.Classes)
-				for i, doc := range judge.docs {
+				for i, doc := range docs {
 					gold := s.set(clone(doc), rand.New(rand.NewPCG(uint64(i), 1)))
 					for k, class := range judge.label(b, gold) {
 						if gold[k].label != "" {
@@ -66,14 +82,14 @@ func BenchmarkSettings(b *testing.B) {
 // development volumes, the first line is called one, and of how many that begin with
 // another paragraph.
 func BenchmarkFirstNames(b *testing.B) {
-	judge := newJudge(b)
+	judge, docs := newJudge(b), development(b)
 	name := judge.config.Class("Nomenclature")
 	for _, s := range settings {
 		b.Run(s.name, func(b *testing.B) {
 			var found, names, mistaken, others float64
 			for b.Loop() {
 				found, names, mistaken, others = 0, 0, 0, 0
-				for i, doc := range judge.docs {
+				for i, doc := range docs {
 					for first, l := range doc {
 						if !begins(doc, first) || l.label == "" || first > 0 && judge.config.Class(doc[first-1].label) == judge.config.Class(l.label) {
 							continue
@@ -110,15 +126,14 @@ func clone(lines []line) []line { return append([]line(nil), lines...) }
 type judge struct {
 	config *model.Config
 	scorer *cpu.Scorer
-	docs   [][]line
 }
 
-func newJudge(b *testing.B) *judge {
+// development has the lines of each document of the development volumes.
+func development(b *testing.B) (docs [][]line) {
 	root := os.Getenv("LINNET_CORPUS")
 	if root == "" {
 		root = "../../../shared/corpus"
 	}
-	j := new(judge)
 	for _, volume := range []string{"Mycotaxon/Vol119", "Persoonia/Vol016/n4.txt.ann"} {
 		filepath.WalkDir(filepath.Join(root, filepath.FromSlash(volume)), func(path string, _ fs.DirEntry, err error) error {
 			src, e := os.ReadFile(path)
@@ -128,13 +143,17 @@ func newJudge(b *testing.B) *judge {
 			d := yedda.Parse(src)
 			rows := yedda.Rows(d.Text)
 			lines, _ := split(d.Text, rows, d.LineLabels(rows))
-			j.docs = append(j.docs, lines)
+			docs = append(docs, lines)
 			return nil
 		})
 	}
-	if len(j.docs) == 0 {
+	if len(docs) == 0 {
 		b.Skipf("no development volumes in %s; set LINNET_CORPUS", root)
 	}
+	return docs
+}
+
+func newJudge(b *testing.B) *judge {
 	w, err := bundled.Weights()
 	if dir := os.Getenv("LINNET_MODEL"); dir != "" {
 		w, err = model.Load(os.DirFS(dir))
@@ -145,11 +164,11 @@ func newJudge(b *testing.B) *judge {
 	if w, err = w.Head(model.Collapsed); err != nil {
 		b.Fatal(err)
 	}
-	j.config = &w.Config
-	if j.scorer, err = cpu.New(w); err != nil {
+	scorer, err := cpu.New(w)
+	if err != nil {
 		b.Fatal(err)
 	}
-	return j
+	return &judge{&w.Config, scorer}
 }
 
 // label is the class of each of lines, which are a document.

@@ -1,8 +1,8 @@
 // Package typeset sets an annotated text anew, as another journal might have it:
 // in lines of another length or a line a paragraph, with names in capitals, without
 // blank lines or with one after each line, with the mistakes of a scanner, or with
-// passages that break off. Trained on that beside the text as it
-// stands, a model knows a label by what a line says more than by how one publisher
+// passages that break off or say but a few words. Trained on that beside the text as
+// it stands, a model knows a label by what a line says more than by how one publisher
 // prints it.
 package typeset
 
@@ -27,14 +27,17 @@ type line struct {
 }
 
 // Vary returns rows of text, with a label each, in a setting drawn by seed, and a
-// label for each of yedda.Rows of it. About one in seven is left as it stands; of what
+// label for each of yedda.Rows of it. Now and then it is left as it stands; of what
 // would be more than four lines for one, the end is left out. Equal arguments give
 // equal results; text is not changed.
 func Vary(text []byte, rows []yedda.Line, labels []string, seed uint64) ([]byte, []string) {
 	lines, rest := split(text, rows, labels)
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	if rnd.Float64() < 0.15 {
+	switch u := rnd.Float64(); {
+	case u < 0.05:
 		lines = abridge(lines, rnd)
+	case u < 0.7:
+		lines = shorten(lines, rnd)
 	}
 	if rnd.Float64() < 0.6 {
 		lines = fill(lines, width(rnd))
@@ -49,7 +52,7 @@ func Vary(text []byte, rows []yedda.Line, labels []string, seed uint64) ([]byte,
 		}
 	}
 	switch u := rnd.Float64(); {
-	case u < 0.15:
+	case u < 0.05:
 		space(lines, "\n")
 	case u < 0.3:
 		space(lines, "\n\n")
@@ -101,6 +104,39 @@ func abridge(lines []line, rnd *rand.Rand) (kept []line) {
 		kept = append(kept, l)
 	}
 	return kept
+}
+
+// shorten leaves of every other run of at most three lines with one label its first
+// two to five words: a name without its citation, a heading.
+func shorten(lines []line, rnd *rand.Rand) (kept []line) {
+	for i := 0; i < len(lines); {
+		first := i
+		for i++; i < len(lines) && lines[i].label == lines[first].label; i++ {
+		}
+		if i-first > 3 || rnd.IntN(2) == 0 {
+			kept = append(kept, lines[first:i]...)
+			continue
+		}
+		l := lines[first]
+		if text := l.text[:wordsEnd(l.text, 2+rnd.IntN(4))]; !yedda.Blank(text) {
+			l.text = text
+		}
+		kept = append(kept, l)
+	}
+	return kept
+}
+
+// wordsEnd is where the first n words of text end.
+func wordsEnd(text []byte, n int) (end int) {
+	for range n {
+		end += indent(text[end:])
+		if next := bytes.IndexFunc(text[end:], unicode.IsSpace); next >= 0 {
+			end += next
+		} else {
+			return len(text)
+		}
+	}
+	return end
 }
 
 // width draws the length of lines in bytes, 0 for a line a paragraph.
@@ -173,15 +209,8 @@ func capitals(lines []line, rnd *rand.Rand) {
 		if !begins(lines, i) || rnd.IntN(2) == 0 {
 			continue
 		}
-		text, n := lines[i].text, indent(lines[i].text)
-		for range 2 {
-			n += len(text[n:]) - len(bytes.TrimLeftFunc(text[n:], unicode.IsSpace))
-			if end := bytes.IndexFunc(text[n:], unicode.IsSpace); end >= 0 {
-				n += end
-			} else {
-				n = len(text)
-			}
-		}
+		text := lines[i].text
+		n := wordsEnd(text, 2)
 		lines[i].text = append(bytes.ToUpper(text[:n]), text[n:]...)
 	}
 }
