@@ -7,18 +7,22 @@ import (
 	"testing"
 )
 
-// heads are those of treatments of plants and beetles that do not exist.
-var heads = []struct {
+// treatments are of plants and beetles that do not exist.
+var treatments = []struct {
 	name string
 	head func(*rand.Rand) string
+	of   [][]string // the descriptions' sentences
 }{
-	{"binomial", binomial},
-	{"binomial and author", authored},
-	{"the same in capitals", func(r *rand.Rand) string { return strings.ToUpper(authored(r)) }},
-	{"number, binomial and author", func(r *rand.Rand) string { return fmt.Sprintf("%d. %s", 1+r.IntN(99), authored(r)) }},
-	{"author and year", func(r *rand.Rand) string { return fmt.Sprintf("%s, %d", authored(r), 1800+r.IntN(150)) }},
-	{"citation", cited},
-	{"sp. nov.", func(r *rand.Rand) string { return authored(r) + ", sp. nov." }},
+	{"binomial", binomial, english},
+	{"binomial and author", authored, english},
+	{"the same in capitals", func(r *rand.Rand) string { return strings.ToUpper(authored(r)) }, english},
+	{"number, binomial and author", func(r *rand.Rand) string { return fmt.Sprintf("%d. %s", 1+r.IntN(99), authored(r)) }, english},
+	{"author and year", func(r *rand.Rand) string { return fmt.Sprintf("%s, %d", authored(r), 1800+r.IntN(150)) }, english},
+	{"citation", cited, english},
+	{"sp. nov.", func(r *rand.Rand) string { return authored(r) + ", sp. nov." }, english},
+	{"citation, German", cited, german},
+	{"citation, French", cited, french},
+	{"citation, Russian", cited, russian},
 }
 
 func pick(r *rand.Rand, of []string) string { return of[r.IntN(len(of))] }
@@ -29,7 +33,7 @@ var (
 	endings  = []string{"ensis", "icola", "ata", "ella", "osa", "oides", "ifera", "ina", "ula", "aris"}
 	people   = []string{"Korvin", "Lundgaard", "Petresco", "Ashdown", "Marquand", "Oyelaran", "Thistlewood", "de Brand", "Vasquin", "Holub & Reyn", "Tamsin", "Ferrer"}
 	journals = []string{"Ann. Mus. Brand.", "J. Nat. Sci. Holm", "Bull. Soc. Reyn", "Act. Hort. Vasq.", "Proc. Linn. Ashd."}
-	sayings  = [][]string{{ // of a plant
+	english  = [][]string{{ // of a plant
 		"Erect perennial herb, 20–45 cm tall, sparingly branched above.", "Stem terete, green or tinged with purple, finely pubescent when young.",
 		"Leaves alternate, lanceolate, 3–7 × 0.8–1.5 cm, base cuneate, apex acute.", "Petiole 4–9 mm long, channelled above, glabrous.",
 		"Inflorescence a terminal raceme of 6–14 flowers, bracts linear, 2–3 mm.", "Sepals five, ovate, 4–5 mm long, ciliate along the margin.",
@@ -40,6 +44,18 @@ var (
 		"Head transverse, eyes large, strongly convex, frons sparsely punctate.", "Antennae reaching the base of the elytra, third segment twice as long as second.",
 		"Pronotum 1.3 times as wide as long, sides rounded, hind angles acute.", "Scutellum triangular, smooth.", "Elytra parallel-sided, striae deeply impressed, intervals flat, shining.",
 		"Legs slender, fore tibiae weakly curved, claws simple.", "Abdomen finely shagreened, last sternite notched in the male.", "Aedeagus in lateral view bent, apex truncate, parameres short.",
+	}}
+	german = [][]string{{
+		"Ausdauernde Staude, 20–45 cm hoch, oben spärlich verzweigt.", "Stängel rund, grün oder rötlich überlaufen, jung fein behaart.", "Blätter wechselständig, lanzettlich, 3–7 cm lang, am Grund keilförmig.",
+		"Blüten in endständigen Trauben, weiß mit violetten Adern.", "Kelchblätter fünf, eiförmig, am Rand bewimpert.", "Frucht eine kugelige Kapsel, mit vier Klappen aufspringend.", "Samen nierenförmig, dunkelbraun, fein warzig.",
+	}}
+	french = [][]string{{
+		"Herbe vivace, dressée, haute de 20 à 45 cm, peu ramifiée au sommet.", "Tige cylindrique, verte ou teintée de pourpre, pubescente dans la jeunesse.", "Feuilles alternes, lancéolées, longues de 3 à 7 cm, cunéiformes à la base.",
+		"Fleurs en grappes terminales, blanches, veinées de violet.", "Sépales cinq, ovales, ciliés sur les bords.", "Capsule globuleuse, large de 5 mm, s'ouvrant par quatre valves.", "Graines réniformes, brunes, finement tuberculées.",
+	}}
+	russian = [][]string{{
+		"Многолетнее растение, 20–45 см высотой, вверху слабо ветвистое.", "Стебель округлый, зелёный, в молодости тонко опушённый.", "Листья очередные, ланцетные, 3–7 см длиной, в основании клиновидные.",
+		"Цветки в верхушечных кистях, белые с фиолетовыми жилками.", "Чашелистиков пять, яйцевидных, по краю реснитчатых.", "Коробочка шаровидная, раскрывается четырьмя створками.", "Семена почковидные, тёмно-бурые.",
 	}}
 	places = []string{"Grows in open woods on limestone, 400 to 900 m.", "Collected under bark of dead trees in spring.", "Known from two localities near the coast.", "In wet meadows, rare, flowering in June."}
 )
@@ -56,9 +72,9 @@ func cited(r *rand.Rand) string {
 
 // treatment is a head, a description of seven sentences and a place, in lines of 84
 // bytes with blank lines between.
-func treatment(r *rand.Rand, head string) []line {
-	of := sayings[r.IntN(2)]
+func treatment(r *rand.Rand, head string, sentences [][]string) []line {
 	var said []string
+	of := sentences[r.IntN(len(sentences))]
 	for range 7 {
 		said = append(said, pick(r, of))
 	}
@@ -96,10 +112,10 @@ func BenchmarkInvented(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 		})
 	}
-	for _, kind := range heads {
+	for _, kind := range treatments {
 		run(kind.name, func(r *rand.Rand) (lines []line) {
 			for range 100 {
-				lines = append(lines, treatment(r, kind.head(r))...)
+				lines = append(lines, treatment(r, kind.head(r), kind.of)...)
 			}
 			return lines
 		})
@@ -114,7 +130,7 @@ func BenchmarkInvented(b *testing.B) {
 	}
 	key := func(leader string) func(*rand.Rand, int) string {
 		return func(r *rand.Rand, i int) string {
-			said := strings.TrimSuffix(pick(r, sayings[i/40%2]), ".")
+			said := strings.TrimSuffix(pick(r, english[i/40%2]), ".")
 			if r.IntN(2) == 0 {
 				return fmt.Sprintf("%d. %s%s%d", i/2+1, said, leader, i/2+2)
 			}

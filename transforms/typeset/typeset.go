@@ -1,13 +1,15 @@
 // Package typeset sets an annotated text anew, as another journal might have it:
 // in lines of another length or a line a paragraph, with names in capitals, without
-// blank lines or with one after each line, with the mistakes of a scanner, or with
-// passages that break off or say but a few words. Trained on that beside the text as
+// blank lines or with one after each line, with the mistakes of a scanner, with words
+// that nobody knows, or with passages that break off or say but a few words. Trained on that beside the text as
 // it stands, a model knows a label by what a line says more than by how one publisher
 // prints it.
 package typeset
 
 import (
 	"bytes"
+	"encoding/binary"
+	"hash/fnv"
 	"math/rand/v2"
 	"unicode"
 	"unicode/utf8"
@@ -43,6 +45,9 @@ func Vary(text []byte, rows []yedda.Line, labels []string, seed uint64) ([]byte,
 		lines = fill(lines, width(rnd))
 		lines = lines[:min(len(lines), longest*len(rows))]
 	}
+	if rnd.IntN(2) == 0 {
+		foreign(lines, rnd)
+	}
 	switch u := rnd.Float64(); {
 	case u < 0.2:
 		capitals(lines, rnd)
@@ -52,7 +57,7 @@ func Vary(text []byte, rows []yedda.Line, labels []string, seed uint64) ([]byte,
 		}
 	}
 	switch u := rnd.Float64(); {
-	case u < 0.05:
+	case u < 0.1:
 		space(lines, "\n")
 	case u < 0.3:
 		space(lines, "\n\n")
@@ -201,6 +206,37 @@ func words(lines []line) (words [][]byte) {
 		parted = len(last) > 1 && last[len(last)-1] == '-'
 	}
 	return words
+}
+
+const consonants = "bcdfghjklmnprstvw"
+
+// foreign gives every other word of five bytes and more other consonants, but for the
+// last three bytes, as words of another group or language have them. Equal words stay
+// equal.
+func foreign(lines []line, rnd *rand.Rand) {
+	var other [256]byte
+	for i := range other {
+		other[i] = byte(i)
+	}
+	for i, j := range rnd.Perm(len(consonants)) {
+		other[consonants[i]] = consonants[j]
+		other[consonants[i]-'a'+'A'] = consonants[j] - 'a' + 'A'
+	}
+	seed := binary.LittleEndian.AppendUint32(nil, rnd.Uint32())
+	for i := range lines {
+		lines[i].text = bytes.Clone(lines[i].text)
+		for word := range bytes.FieldsFuncSeq(lines[i].text, func(r rune) bool { return !unicode.IsLetter(r) }) {
+			hash := fnv.New32a()
+			hash.Write(seed)
+			hash.Write(bytes.ToLower(word))
+			if len(word) < 5 || hash.Sum32()>>16&1 == 0 {
+				continue
+			}
+			for k := range word[3:] {
+				word[k] = other[word[k]]
+			}
+		}
+	}
 }
 
 // capitals sets the first two words of every other paragraph in capitals.
