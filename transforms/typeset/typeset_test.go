@@ -261,12 +261,12 @@ func TestForeign(t *testing.T) {
 		words = append(words, string(w))
 	}
 	text := strings.Join(words, " ")
-	lines := set("A|"+text, strings.ToUpper(text), "B|"+text, "bede bbb2ccc Éé\xff")
+	lines := set("A|"+text, strings.ToUpper(text), "B|"+text, "bede gade lebe made neve wife jute hope vale tree bbb2ccc Éé\xff")
 	foreign(lines, rnd)
 	if got := string(lines[1].text); got != strings.ToUpper(string(lines[0].text)) || string(lines[2].text) != string(lines[0].text) {
 		t.Error("equal words do not stay equal")
 	}
-	if got := string(lines[3].text); got != "bede bbb2ccc Éé\xff" {
+	if got := string(lines[3].text); got != "bede gade lebe made neve wife jute hope vale tree bbb2ccc Éé\xff" {
 		t.Errorf("got %q of short words", got)
 	}
 	got := strings.Fields(string(lines[0].text))
