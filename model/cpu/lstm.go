@@ -97,7 +97,7 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 	h, h4, k := s.h, 4*s.h, s.k
 	width := in.width
 	last := l == len(s.layers)-1
-	fused := dir.input.OnTiles()
+	fused := dir.input.InSteps()
 	cell := mem.cell[:len(windows)*h]
 	clear(cell)
 

@@ -176,12 +176,12 @@ func gemmAMXRows(m int, x, y term, add []float32, ldadd int, c []float32, ldc in
 // the nearest cache: those of 32 rows and 32 units, in one panel a gate. The
 // gates of a block are computed among the products of the next. It returns
 // false where it cannot.
-func step(m int, x, y term, bias, z, c, h []float32, hidden int) bool {
-	if !x.b.OnTiles() || hidden%amxWidth != 0 {
+func stepAMX(m int, x, y term, bias, z, c, h []float32, hidden int) bool {
+	if hidden%amxWidth != 0 {
 		return false
 	}
 	for n := chunkRowsAMX; m > n; m -= n {
-		step(n, x, y, bias, z, c, h, hidden)
+		stepAMX(n, x, y, bias, z, c, h, hidden)
 		x.a, c, h = x.a[n*x.lda:], c[n*hidden:], h[n*hidden:]
 		if y.b != nil {
 			y.a = y.a[n*y.lda:]
@@ -226,7 +226,7 @@ func step(m int, x, y term, bias, z, c, h []float32, hidden int) bool {
 	amxBuffers.Put(buf)
 	rows := (m-1)%amxRows + 1 // of the last block
 	if last := &t.waiting; x.b.isa.parts() < 3 {
-		gatesTiles(uintptr(2*rows), last.z, last.state, last.h, gate)
+		gatesCubic(uintptr(rows), amxWidth/16, last.z, 4*width, 4*amxWidth, last.state, last.h, gate)
 	} else {
 		gatesAVX512(uintptr(rows), last.z, 4*width, last.state, gate, last.h, gate, amxWidth)
 	}

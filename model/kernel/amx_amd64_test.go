@@ -54,27 +54,31 @@ func TestSplitRows(t *testing.T) {
 	}
 }
 
-// stepGates is what Step does with z, whose blocks of units go through the gates
-// beside tiles one by one.
+// stepGates is what Step does with z, whose vectors of units go through the cubics
+// one by one.
 func stepGates(m int, z, c, h []float32, hidden int) {
-	if p := active.parts(); p == 0 || p == 3 || hidden%amxWidth != 0 {
+	block := amxWidth
+	if active == isaVNNI {
+		block = 16
+	}
+	if active <= isaAVX512 || active == isaAMX24 || hidden%block != 0 {
 		GatesRows(m, z, 4*hidden, c, hidden, h, hidden, hidden)
 		return
 	}
-	block := make([]float32, 4*amxWidth)
+	vector := make([]float32, 4*16)
 	for i := range m {
-		for u := i * hidden; u < (i+1)*hidden; u += amxWidth {
+		for u := i * hidden; u < (i+1)*hidden; u += 16 {
 			for g := range 4 {
-				copy(block[g*amxWidth:][:amxWidth], z[(3*i+g)*hidden+u:])
+				copy(vector[g*16:][:16], z[(3*i+g)*hidden+u:])
 			}
-			gatesTiles(2, &block[0], &c[u], &h[u], 0)
+			gatesCubic(1, 1, &vector[0], 0, 4*16, &c[u], &h[u], 0)
 		}
 	}
 }
 
 // The cubics of tanh and σ are near them between all their pieces, beyond the
 // last and around 0, and NaN for NaN.
-func TestGatesTiles(t *testing.T) {
+func TestGatesCubic(t *testing.T) {
 	if !supported(isaAVX512) {
 		t.Skip("this machine has no avx512")
 	}
@@ -83,7 +87,7 @@ func TestGatesTiles(t *testing.T) {
 	run := func(z, c []float32) (gotC, gotH []float32) {
 		rows := len(c) / width
 		gc, gh := guard(c, 1), guard(make([]float32, len(c)), 2)
-		gatesTiles(uintptr(2*rows), &guard(z, 3).x[0], &gc.x[0], &gh.x[0], 4*width)
+		gatesCubic(uintptr(rows), width/16, &guard(z, 3).x[0], 16*width, 4*width, &gc.x[0], &gh.x[0], 4*width)
 		gc.check(t, "c")
 		gh.check(t, "h")
 		return gc.x, gh.x

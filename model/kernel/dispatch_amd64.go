@@ -10,6 +10,8 @@ func supported(i isa) bool {
 		return cpu.X86.HasAVX2 && cpu.X86.HasFMA
 	case isaAVX512:
 		return hasAVX512()
+	case isaVNNI:
+		return hasAVX512() && cpu.X86.HasAVX512VNNI
 	case isaAMX24, isaAMX, isaAMX8:
 		return amxSupported()
 	}
@@ -42,6 +44,8 @@ func gemm(m int, x, y term, add []float32, ldadd int, c []float32, ldc int) {
 		}
 	case x.b.OnTiles():
 		gemmAMXRows(m, x, y, add, ldadd, c, ldc)
+	case x.b.isa == isaVNNI:
+		gemmVNNI(m, x, y, add, ldadd, c, ldc)
 	default:
 		gemmAsm(m, x, y, add, ldadd, c, ldc)
 	}
@@ -74,6 +78,18 @@ func gemmTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32
 		return
 	}
 	gemmTNAsm(m, n, k, a, lda, b, ldb, c, ldc, accumulate)
+}
+
+// step is Step for m > 0 and K > 0 of x, or false where the matrices have no way of
+// their own or hidden is not in whole blocks.
+func step(m int, x, y term, bias, z, c, h []float32, hidden int) bool {
+	switch {
+	case x.b.OnTiles():
+		return stepAMX(m, x, y, bias, z, c, h, hidden)
+	case x.b.InSteps():
+		return stepVNNI(m, x, y, bias, z, c, h, hidden)
+	}
+	return false
 }
 
 func gates(rows int, z []float32, ldz int, c []float32, ldc int, h []float32, ldh, hidden int) {

@@ -13,12 +13,13 @@ const (
 	isaNEON        // of arm64
 	isaAVX2
 	isaAVX512
+	isaVNNI  // products of whole numbers of 16 bits; gates in Step as precise; all else as AVX-512
 	isaAMX24 // products on matrix tiles, of numbers in three parts of 8 bits; all else as AVX-512
 	isaAMX   // of two parts; gates in Step as the tiles are
 	isaAMX8  // of one, a bfloat16; by name only
 )
 
-var isaNames = [...]string{isaGeneric: "generic", isaNEON: "neon", isaAVX2: "avx2", isaAVX512: "avx512", isaAMX24: "amx24", isaAMX: "amx", isaAMX8: "amx8"}
+var isaNames = [...]string{isaGeneric: "generic", isaNEON: "neon", isaAVX2: "avx2", isaAVX512: "avx512", isaVNNI: "vnni", isaAMX24: "amx24", isaAMX: "amx", isaAMX8: "amx8"}
 
 // active is read by every call and changes only in SwitchISA.
 var active = choose(os.Getenv("LINNET_ISA"))
@@ -40,15 +41,18 @@ func choose(name string) isa {
 }
 
 // ISA is the name of the instruction set in use: generic, neon, avx2, avx512,
-// amx24, amx or amx8.
+// vnni, amx24, amx or amx8.
 func ISA() string { return isaNames[active] }
 
 // AVX512 reports whether the instruction set in use has AVX-512's vectors.
 func AVX512() bool { return active >= isaAVX512 }
 
 // Precision is how products take their operands with the instruction set in
-// use: float32, 16 bits of it, or bfloat16.
+// use: float32, 16 bits of it, bfloat16 or int16.
 func Precision() string {
+	if active == isaVNNI {
+		return "int16"
+	}
 	return [...]string{"float32", "bfloat16", "float32 in 16 bits", "float32"}[active.parts()]
 }
 

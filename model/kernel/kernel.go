@@ -16,14 +16,25 @@ type Packed struct {
 	data  []float32 // [panels, K, width]; where few, the transpose, [N, K up to a multiple of 16]
 	half  []uint16  // instead of data: bfloat16 in the order of amxIndex
 	parts int       // of half
+	whole []int16   // instead of data: whole numbers of columns' units, in the order of wholeIndex
+	unit  []float32 // of whole: [depths, columns of all panels]
 }
 
 // NewPacked is a matrix of zeros for Repack, of weights that change all the
-// time: never on tiles, for which packing takes as long as many products.
+// time: never for tiles or VNNI, for which packing takes as long as many products.
 func NewPacked(k, n int) *Packed { return newPacked(k, n, min(active, isaAVX512), false) }
 
 // maxFew is the number of columns that fill too little of a vector or a tile.
 const maxFew = 4
+
+// Products of whole numbers.
+const (
+	// wholeMost is the largest multiple of a row's unit. 2³¹ less this is what is
+	// left for a column, about as many bits a number.
+	wholeMost = 1<<13 - 1
+	// wholeDepth is the most of K that is summed in whole numbers.
+	wholeDepth = 96
+)
 
 func newPacked(k, n int, i isa, few bool) *Packed {
 	if k < 0 || n < 0 {
@@ -34,7 +45,7 @@ func newPacked(k, n int, i isa, few bool) *Packed {
 	case p.few:
 		p.data = make([]float32, n*p.stride())
 		return p
-	case p.OnTiles():
+	case p.InSteps():
 		return p
 	}
 	p.data = make([]float32, (n+p.width-1)/p.width*k*p.width)
@@ -49,10 +60,13 @@ func (p *Packed) matches(q *Packed) bool {
 // stride is the distance of columns where they are few.
 func (p *Packed) stride() int { return (p.K + 15) &^ 15 }
 
-// OnTiles tells that p is multiplied on matrix tiles, where both products of an
-// LSTM's step take less time than the sums of one take on their way to memory
-// and back: Step is faster there than a product of many steps' inputs.
+// OnTiles tells that p is multiplied on matrix tiles.
 func (p *Packed) OnTiles() bool { return p.isa.parts() > 0 && !p.few }
+
+// InSteps tells that both products of an LSTM's step take less time than the sums
+// of one take on their way to memory and back: Step is faster than a product of
+// many steps' inputs.
+func (p *Packed) InSteps() bool { return p.isa > isaAVX512 && !p.few }
 
 // Pack copies b, [k, n] with rows ldb apart.
 func Pack(b []float32, k, n, ldb int) *Packed {
@@ -95,6 +109,9 @@ func (p *Packed) Repack(b []float32, ldb int) {
 	case p.OnTiles():
 		repackAMX(p, b, ldb, p.partsOf(b, ldb))
 		return
+	case p.InSteps():
+		repackVNNI(p, b, ldb)
+		return
 	case p.few:
 		for k := range p.K {
 			for j, v := range b[k*ldb:][:p.N] {
@@ -116,7 +133,7 @@ func (p *Packed) Repack(b []float32, ldb int) {
 // RepackTrans copies bᵀ into the memory of p, which NewPacked made; b is
 // [p.N, p.K] with rows ldb apart.
 func (p *Packed) RepackTrans(b []float32, ldb int) {
-	if p.OnTiles() || p.few {
+	if p.InSteps() || p.few {
 		panic("kernel: RepackTrans of a matrix that NewPacked did not make")
 	}
 	checkMatrix(b, p.N, p.K, ldb)

@@ -79,7 +79,7 @@ func near(t *testing.T, what string, got, want []float32, tol func(i int) float6
 	for i, w := range want {
 		g := got[i]
 		switch {
-		case active.parts() > 1 && math.IsInf(float64(w), 0) && g != g: // ∞ times parts of either sign
+		case (active.parts() > 1 || active == isaVNNI) && math.IsInf(float64(w), 0) && g != g: // ∞ times parts of either sign, or in multiples of a unit
 		case w != w || g != g:
 			if (w != w) != (g != g) {
 				t.Fatalf("%s: element %d: got %v, want %v", what, i, g, w)
@@ -124,6 +124,23 @@ func product(m, n, k int, a, b func(i, j int) float32) (c []float32, tol []float
 	return c, tol
 }
 
+// wholeTolerance is what rounding a row and a column to whole numbers of their units
+// can change of their product: half a unit of each number, and a part of K has no
+// larger units than all of it.
+func wholeTolerance(k int, a, b func(l int) float32) float64 {
+	var largest [2]float64
+	var sum [2]float64
+	for l := range k {
+		for i, v := range []float32{a(l), b(l)} {
+			v := math.Abs(float64(v))
+			largest[i], sum[i] = max(largest[i], v), sum[i]+v
+		}
+	}
+	row := largest[0] / wholeMost
+	column := max(sum[1]/(math.MaxInt32/wholeMost-wholeDepth/2), largest[1]/math.MaxInt16)
+	return 1.01 / 2 * (row*sum[1] + column*sum[0] + float64(k)*row*column/2)
+}
+
 // gemmCase multiplies by every way of packing and checks against product.
 func gemmCase(t *testing.T, r *rand.Rand, m, n, k, off int, spoil func(a, b []float32)) {
 	t.Helper()
@@ -142,14 +159,18 @@ func gemmCase(t *testing.T, r *rand.Rand, m, n, k, off int, spoil func(a, b []fl
 		}
 	}
 	want, tol := product(m, n, k, func(i, l int) float32 { return a[i*lda+l] }, func(l, j int) float32 { return b[l*ldb+j] })
-	parts := active.parts()
+	whole, parts := active == isaVNNI, active.parts()
 	if n <= maxFew {
-		parts = 0
+		whole, parts = false, 0
 	}
-	switch parts {
-	case 1: // exact products of rounded operands
+	switch {
+	case whole:
+		for i := range tol {
+			tol[i] += wholeTolerance(k, func(l int) float32 { return a[i/n*lda+l] }, func(l int) float32 { return b[l*ldb+i%n] })
+		}
+	case parts == 1: // exact products of rounded operands
 		want, tol = product(m, n, k, func(i, l int) float32 { return rounded(a[i*lda+l]) }, func(l, j int) float32 { return rounded(b[l*ldb+j]) })
-	case 2: // what two parts leave of both operands, 2⁻¹⁷ each, and the product of the second ones
+	case parts == 2: // what two parts leave of both operands, 2⁻¹⁷ each, and the product of the second ones
 		for i := range tol {
 			tol[i] *= 1 + 0x1p-15/(2*float64(k+2)*eps)
 		}
@@ -208,7 +229,7 @@ func gemmCase(t *testing.T, r *rand.Rand, m, n, k, off int, spoil func(a, b []fl
 		one, two := make([]float32, m*n), make([]float32, m*n)
 		Gemm(m, a, lda, p, one, n, false)
 		gemmSum(m, x, y, nil, 0, two, n)
-		if !slices.Equal(bits(one), bits(two)) && k1 < k && !hasNaN(one) && active.parts() == 0 && !p.few {
+		if !slices.Equal(bits(one), bits(two)) && k1 < k && !hasNaN(one) && active <= isaAVX512 && !p.few {
 			t.Fatalf("%s: a sum of two products differs from Gemm of the whole", size)
 		}
 	}
@@ -219,7 +240,7 @@ func gemmCase(t *testing.T, r *rand.Rand, m, n, k, off int, spoil func(a, b []fl
 	}
 	for _, accumulate := range []bool{false, true} {
 		check("Gemm", accumulate, func(c []float32) { Gemm(m, a, lda, p, c, ldc, accumulate) })
-		if active.parts() > 0 {
+		if active > isaAVX512 {
 			continue // GemmTN is that of AVX-512
 		}
 		check("GemmTN", accumulate, func(c []float32) { GemmTN(m, n, k, at, m+1, b, ldb, c, ldc, accumulate) })
@@ -328,13 +349,13 @@ func TestRepackReplacesAll(t *testing.T) {
 		if allocs := testing.AllocsPerRun(10, func() { p.Repack(b, n) }); allocs != 0 {
 			t.Errorf("Repack allocates %v times", allocs)
 		}
-		if q := Pack(b, k, n, n); !slices.Equal(p.data, q.data) || !slices.Equal(p.half, q.half) {
+		if q := Pack(b, k, n, n); !slices.Equal(p.data, q.data) || !slices.Equal(p.half, q.half) || !slices.Equal(p.whole, q.whole) || !slices.Equal(p.unit, q.unit) {
 			t.Error("Repack differs from Pack")
 		}
 		p = NewPacked(k, n)
 		p.Repack(b, n)
-		if p.OnTiles() {
-			t.Error("a matrix that changes is packed for tiles")
+		if p.InSteps() {
+			t.Error("a matrix that changes is packed in another precision")
 		}
 		a, got := random(r, 3*k), make([]float32, 3*n)
 		want, tol := product(3, n, k, func(i, l int) float32 { return a[i*k+l] }, func(l, j int) float32 { return b[l*n+j] })

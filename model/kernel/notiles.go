@@ -2,7 +2,9 @@
 
 package kernel
 
-// There are no tiles here.
+// There are no tiles here, and no VNNI.
 func repackAMX(*Packed, []float32, int, int) {}
+
+func repackVNNI(*Packed, []float32, int) {}
 
 func step(int, term, term, []float32, []float32, []float32, []float32, int) bool { return false }

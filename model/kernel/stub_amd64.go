@@ -1714,6 +1714,443 @@ func peakAVX512(n uintptr)
 //go:noescape
 func sumLinesVNNI(dst *float32, ldd uintptr, d uintptr, table *int8, multiples *uint8, unit float32, rows uintptr, ids *uint32, first uintptr, count uintptr, groupEnd *uint32, groupScale *float32, groups uintptr, lines uintptr) (ok bool)
 
+// gemm1x32VNNI is
+//
+//	for i < 1, j < 32·t.count:
+//		s = 0, a whole number
+//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
+//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//
+// with the last product and sum rounded once.
+//
+//go:noescape
+func gemm1x32VNNI(t *struct {
+	c          *float32
+	ldc        uintptr
+	add        *float32
+	ldadd      uintptr
+	count      uintptr
+	pairs      uintptr
+	a          *int16
+	lda        uintptr
+	b          *int16
+	panel      uintptr
+	rowUnit    *float32
+	columnUnit *float32
+})
+
+// gemm2x32VNNI is
+//
+//	for i < 2, j < 32·t.count:
+//		s = 0, a whole number
+//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
+//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//
+// with the last product and sum rounded once.
+//
+//go:noescape
+func gemm2x32VNNI(t *struct {
+	c          *float32
+	ldc        uintptr
+	add        *float32
+	ldadd      uintptr
+	count      uintptr
+	pairs      uintptr
+	a          *int16
+	lda        uintptr
+	b          *int16
+	panel      uintptr
+	rowUnit    *float32
+	columnUnit *float32
+})
+
+// gemm3x32VNNI is
+//
+//	for i < 3, j < 32·t.count:
+//		s = 0, a whole number
+//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
+//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//
+// with the last product and sum rounded once.
+//
+//go:noescape
+func gemm3x32VNNI(t *struct {
+	c          *float32
+	ldc        uintptr
+	add        *float32
+	ldadd      uintptr
+	count      uintptr
+	pairs      uintptr
+	a          *int16
+	lda        uintptr
+	b          *int16
+	panel      uintptr
+	rowUnit    *float32
+	columnUnit *float32
+})
+
+// gemm4x32VNNI is
+//
+//	for i < 4, j < 32·t.count:
+//		s = 0, a whole number
+//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
+//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//
+// with the last product and sum rounded once.
+//
+//go:noescape
+func gemm4x32VNNI(t *struct {
+	c          *float32
+	ldc        uintptr
+	add        *float32
+	ldadd      uintptr
+	count      uintptr
+	pairs      uintptr
+	a          *int16
+	lda        uintptr
+	b          *int16
+	panel      uintptr
+	rowUnit    *float32
+	columnUnit *float32
+})
+
+// gemm5x32VNNI is
+//
+//	for i < 5, j < 32·t.count:
+//		s = 0, a whole number
+//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
+//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//
+// with the last product and sum rounded once.
+//
+//go:noescape
+func gemm5x32VNNI(t *struct {
+	c          *float32
+	ldc        uintptr
+	add        *float32
+	ldadd      uintptr
+	count      uintptr
+	pairs      uintptr
+	a          *int16
+	lda        uintptr
+	b          *int16
+	panel      uintptr
+	rowUnit    *float32
+	columnUnit *float32
+})
+
+// gemm6x32VNNI is
+//
+//	for i < 6, j < 32·t.count:
+//		s = 0, a whole number
+//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
+//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//
+// with the last product and sum rounded once.
+//
+//go:noescape
+func gemm6x32VNNI(t *struct {
+	c          *float32
+	ldc        uintptr
+	add        *float32
+	ldadd      uintptr
+	count      uintptr
+	pairs      uintptr
+	a          *int16
+	lda        uintptr
+	b          *int16
+	panel      uintptr
+	rowUnit    *float32
+	columnUnit *float32
+})
+
+// gemm7x32VNNI is
+//
+//	for i < 7, j < 32·t.count:
+//		s = 0, a whole number
+//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
+//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//
+// with the last product and sum rounded once.
+//
+//go:noescape
+func gemm7x32VNNI(t *struct {
+	c          *float32
+	ldc        uintptr
+	add        *float32
+	ldadd      uintptr
+	count      uintptr
+	pairs      uintptr
+	a          *int16
+	lda        uintptr
+	b          *int16
+	panel      uintptr
+	rowUnit    *float32
+	columnUnit *float32
+})
+
+// gemm8x32VNNI is
+//
+//	for i < 8, j < 32·t.count:
+//		s = 0, a whole number
+//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
+//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//
+// with the last product and sum rounded once.
+//
+//go:noescape
+func gemm8x32VNNI(t *struct {
+	c          *float32
+	ldc        uintptr
+	add        *float32
+	ldadd      uintptr
+	count      uintptr
+	pairs      uintptr
+	a          *int16
+	lda        uintptr
+	b          *int16
+	panel      uintptr
+	rowUnit    *float32
+	columnUnit *float32
+})
+
+// gemm9x32VNNI is
+//
+//	for i < 9, j < 32·t.count:
+//		s = 0, a whole number
+//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
+//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//
+// with the last product and sum rounded once.
+//
+//go:noescape
+func gemm9x32VNNI(t *struct {
+	c          *float32
+	ldc        uintptr
+	add        *float32
+	ldadd      uintptr
+	count      uintptr
+	pairs      uintptr
+	a          *int16
+	lda        uintptr
+	b          *int16
+	panel      uintptr
+	rowUnit    *float32
+	columnUnit *float32
+})
+
+// gemm10x32VNNI is
+//
+//	for i < 10, j < 32·t.count:
+//		s = 0, a whole number
+//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
+//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//
+// with the last product and sum rounded once.
+//
+//go:noescape
+func gemm10x32VNNI(t *struct {
+	c          *float32
+	ldc        uintptr
+	add        *float32
+	ldadd      uintptr
+	count      uintptr
+	pairs      uintptr
+	a          *int16
+	lda        uintptr
+	b          *int16
+	panel      uintptr
+	rowUnit    *float32
+	columnUnit *float32
+})
+
+// gemm11x32VNNI is
+//
+//	for i < 11, j < 32·t.count:
+//		s = 0, a whole number
+//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
+//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//
+// with the last product and sum rounded once.
+//
+//go:noescape
+func gemm11x32VNNI(t *struct {
+	c          *float32
+	ldc        uintptr
+	add        *float32
+	ldadd      uintptr
+	count      uintptr
+	pairs      uintptr
+	a          *int16
+	lda        uintptr
+	b          *int16
+	panel      uintptr
+	rowUnit    *float32
+	columnUnit *float32
+})
+
+// gemm12x32VNNI is
+//
+//	for i < 12, j < 32·t.count:
+//		s = 0, a whole number
+//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
+//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//
+// with the last product and sum rounded once.
+//
+//go:noescape
+func gemm12x32VNNI(t *struct {
+	c          *float32
+	ldc        uintptr
+	add        *float32
+	ldadd      uintptr
+	count      uintptr
+	pairs      uintptr
+	a          *int16
+	lda        uintptr
+	b          *int16
+	panel      uintptr
+	rowUnit    *float32
+	columnUnit *float32
+})
+
+// gemm13x32VNNI is
+//
+//	for i < 13, j < 32·t.count:
+//		s = 0, a whole number
+//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
+//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//
+// with the last product and sum rounded once.
+//
+//go:noescape
+func gemm13x32VNNI(t *struct {
+	c          *float32
+	ldc        uintptr
+	add        *float32
+	ldadd      uintptr
+	count      uintptr
+	pairs      uintptr
+	a          *int16
+	lda        uintptr
+	b          *int16
+	panel      uintptr
+	rowUnit    *float32
+	columnUnit *float32
+})
+
+// gemm14x32VNNI is
+//
+//	for i < 14, j < 32·t.count:
+//		s = 0, a whole number
+//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
+//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//
+// with the last product and sum rounded once.
+//
+//go:noescape
+func gemm14x32VNNI(t *struct {
+	c          *float32
+	ldc        uintptr
+	add        *float32
+	ldadd      uintptr
+	count      uintptr
+	pairs      uintptr
+	a          *int16
+	lda        uintptr
+	b          *int16
+	panel      uintptr
+	rowUnit    *float32
+	columnUnit *float32
+})
+
+// gemm1x128VNNI is
+//
+//	for i < 1, j < 128·t.count:
+//		s = 0, a whole number
+//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
+//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//
+// with the last product and sum rounded once.
+//
+//go:noescape
+func gemm1x128VNNI(t *struct {
+	c          *float32
+	ldc        uintptr
+	add        *float32
+	ldadd      uintptr
+	count      uintptr
+	pairs      uintptr
+	a          *int16
+	lda        uintptr
+	b          *int16
+	panel      uintptr
+	rowUnit    *float32
+	columnUnit *float32
+})
+
+// gemm2x64VNNI is
+//
+//	for i < 2, j < 64·t.count:
+//		s = 0, a whole number
+//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
+//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//
+// with the last product and sum rounded once.
+//
+//go:noescape
+func gemm2x64VNNI(t *struct {
+	c          *float32
+	ldc        uintptr
+	add        *float32
+	ldadd      uintptr
+	count      uintptr
+	pairs      uintptr
+	a          *int16
+	lda        uintptr
+	b          *int16
+	panel      uintptr
+	rowUnit    *float32
+	columnUnit *float32
+})
+
+// gemm3x64VNNI is
+//
+//	for i < 3, j < 64·t.count:
+//		s = 0, a whole number
+//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
+//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//
+// with the last product and sum rounded once.
+//
+//go:noescape
+func gemm3x64VNNI(t *struct {
+	c          *float32
+	ldc        uintptr
+	add        *float32
+	ldadd      uintptr
+	count      uintptr
+	pairs      uintptr
+	a          *int16
+	lda        uintptr
+	b          *int16
+	panel      uintptr
+	rowUnit    *float32
+	columnUnit *float32
+})
+
+// quantiseAVX512 is
+//
+//	for r < rows:
+//		m = max(least, |src[r,0]|, …, |src[r,k-1]|); unit[r] = m/most
+//		for l < k: dst[r,l] = src[r,l]·(most/m), to the nearest whole number, ties to even
+//
+// with zeros up to the next multiple of 16 of k and ldd and lds in bytes. Of a row
+// with an infinity or a NaN the unit is a NaN and the numbers mean nothing.
+//
+//go:noescape
+func quantiseAVX512(rows uintptr, dst *int16, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
+
 // gemmAMX1x1 is
 //
 //	for p < call.panels, r < call.rowBlocks, i < 32, j < 32:
@@ -2067,14 +2504,14 @@ func gemmAMX3x1(call *struct {
 	}
 })
 
-// gatesTiles is
+// gatesCubic is
 //
-//	for r < vectors/2: Gates(z[r], c[r], h[r], 32)
+//	for r < rows: Gates(z[r], c[r], h[r], 16·vectors)
 //
-// within 2e-5 times max(1, |c|) for finite c, with rows of c and h ld bytes apart and those of z 4·32 numbers.
+// within 2e-5 times max(1, |c|) for finite c, with rows of c and h ld bytes apart, those of z ldz and the four of one gate bytes.
 //
 //go:noescape
-func gatesTiles(vectors uintptr, z *float32, c *float32, h *float32, ld uintptr)
+func gatesCubic(rows uintptr, vectors uintptr, z *float32, ldz uintptr, gate uintptr, c *float32, h *float32, ld uintptr)
 
 // gemmFew1AVX512 is
 //

@@ -64,15 +64,18 @@ func TestCompareSums(t *testing.T) {
 	cases := map[string]struct {
 		sum     float32
 		product []float32
+		off     float64
 		wrong   bool
 	}{
-		"right":         {15, right, false},
-		"sum":           {14, right, true},
-		"last number":   {15, wrong, true},
-		"short product": {15, right[1:], true},
+		"right":         {15, right, 0, false},
+		"sum":           {14, right, 1, true},
+		"last number":   {15, wrong, 0, true},
+		"too far":       {15, wrong, 1. / 513, true},
+		"not too far":   {15, wrong, 1. / 512, false},
+		"short product": {15, right[1:], 1, true},
 	}
 	for name, tc := range cases {
-		if err := compareSums(tc.sum, tc.product, want); errors.Is(err, errWrong) != tc.wrong {
+		if err := compareSums(tc.sum, tc.product, want, tc.off); errors.Is(err, errWrong) != tc.wrong {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

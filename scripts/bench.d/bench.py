@@ -136,8 +136,13 @@ class Bench:
             cpu = re.search(r'model name\s*: (.*)', info).group(1) if 'model name' in info else cpu
             flags = re.search(r'flags\s*: (.*)', info).group(1) if 'flags\t' in info else ''
         self.amx = ' amx_bf16' in flags
+        vnni = ' avx512_vnni' in flags
         # Linnet's other ways to compute: name -> LINNET_ISA
-        self.others = {'Linnet, avx512': 'avx512', 'Linnet, amx24': 'amx24'} if self.amx else {}
+        self.others = {'Linnet, avx512': 'avx512'} if self.amx or vnni else {}
+        if self.amx:
+            self.others['Linnet, amx24'] = 'amx24'
+        # What to hold to the peers' bfloat16, name -> LINNET_ISA, where they have it
+        self.half = 'amx8' if self.amx else 'vnni' if vnni and ' avx512_bf16' in flags else None
         go = subprocess.run(['go', 'version'], check=True, text=True, stdout=subprocess.PIPE).stdout.split()[2]
         packages = 'torch', 'onnxruntime', 'openvino', 'apache-beam', 'numpy'
         self.say('commit %s, %s' % (self.args.commit, datetime.date.today()))
@@ -149,16 +154,17 @@ class Bench:
     def start(self):
         """The processes of parts model and table; each peer once a core."""
         temp, isas = self.temp, {'float32': ''}
-        if self.amx:
-            isas['bfloat16'] = 'amx8'
+        if self.half:
+            isas['bfloat16'] = self.half
         self.servers = {(h, p): Process([temp / 'linnet', 'serve', self.models[h], temp / 'some'], LINNET_ISA=isa)
                         for h in self.models for p, isa in {**isas, **self.others}.items()}
         self.isa = self.servers[96, 'float32'].hello['isa']
-        self.fma = 'Linnet, avx512' if self.amx else 'Linnet'  # the one to compare with multiply-adds
+        self.say('Linnet without LINNET_ISA: %s' % self.isa)
+        self.fma = 'Linnet, avx512' if self.others else 'Linnet'  # the one to compare with multiply-adds
         pairs = []
         for h in self.models:
             dump = temp / ('batch%d' % h)
-            self.servers[h, 'float32'].ask('dump', dump)
+            self.servers[h, self.fma if self.others else 'float32'].ask('dump', dump)
             pairs += [self.models[h], dump]
         def start(peer, **env):
             return Process([sys.executable, HERE / 'peers.py', peer, *pairs], **env)
@@ -166,12 +172,12 @@ class Bench:
         def multiply(**env):
             """The peers that multiply in bfloat16 and do not end of it."""
             return [peer for peer in ('torch', 'openvino') if start(peer, **env).lives('check', 'x', 96, 'bfloat16')]
-        tiles, env = multiply() if self.amx else [], {}
+        tiles, env = multiply() if self.half else [], {}
         if self.amx and len(tiles) < 2 and (preload := self.shown_tiles()):
             env = {'LD_PRELOAD': str(preload)}
             tiles = multiply(**env)
             self.say('CPUID hides the tiles; the peers are told of them by tiles.c')
-        if self.amx and len(tiles) < 2:
+        if self.half and len(tiles) < 2:
             self.say('no bfloat16 of %s: it ended' % ', '.join(PEERS[p] for p in ('torch', 'openvino') if p not in tiles))
         self.peers = {peer: [start(peer, **env) for _ in range(self.cores)] for peer in PEERS}
         # (part, precision) -> peers
@@ -204,7 +210,7 @@ class Bench:
 
     def peak(self, round_):
         """GFLOP/s of a loop of multiply-adds, on one core and on each at once."""
-        command = [self.temp / 'kernel.test', '-test.run=^$', '-test.bench=^BenchmarkPeak$/^%s$' % ('avx512' if self.amx else self.isa),
+        command = [self.temp / 'kernel.test', '-test.run=^$', '-test.bench=^BenchmarkPeak$/^%s$' % ('avx512' if self.others else self.isa),
                    '-test.benchtime=%gs' % self.args.seconds, '-test.cpu=1']
         for threads in sorted({1, self.cores}):
             running = [subprocess.Popen(command, text=True, stdout=subprocess.PIPE) for _ in range(threads)]
@@ -244,7 +250,7 @@ class Bench:
                     self.show(what, h, precision)
         if ('peak', 'FMA loop', 1) in self.rates:
             peak = {t: [r for r, _ in self.rates['peak', 'FMA loop', t]] for t in {1, self.cores}}
-            self.say('\nFMA loop, %s: %s' % ('avx512' if self.amx else self.isa, '; '.join('%d thread%s %.0f GFLOP/s (best %.0f)' % (
+            self.say('\nFMA loop, %s: %s' % ('avx512' if self.others else self.isa, '; '.join('%d thread%s %.0f GFLOP/s (best %.0f)' % (
                 t, 's' * (t > 1), median(peak[t]), max(b for _, b in self.rates['peak', 'FMA loop', t])) for t in sorted(peak))))
 
     def show(self, what, h, precision):
@@ -266,7 +272,7 @@ class Bench:
         if what == 'table':
             if h == 96:
                 self.must('table in front, ' + title, self.times(part, peer, 1), 2.5)
-        else:
+        elif precision == 'float32' or self.amx:
             self.must('model only, ' + title, self.times(part, peer, 1), {('float32', 96): 1.7, ('float32', 256): 1.35, ('bfloat16', 96): 1.5, ('bfloat16', 256): 2.0}[precision, h])
             share = self.share(part, self.fma, 1, flop) if precision == 'float32' else None
             if share is not None:

@@ -157,24 +157,37 @@ func (k *tileGates) gates(z func(i int) Op, c, h Mem) code {
 		})
 }
 
-// gatesOfTiles writes the gates of blocks that no product follows.
-func gatesOfTiles() {
-	TEXT("gatesTiles", NOSPLIT, "func(vectors uintptr, z, c, h *float32, ld uintptr)")
-	Doc("gatesTiles is", "",
-		"\tfor r < vectors/2: Gates(z[r], c[r], h[r], 32)", "",
-		"within 2e-5 times max(1, |c|) for finite c, with rows of c and h ld bytes apart and those of z 4·32 numbers.")
+// gatesCubic writes the gates of blocks that no product on tiles follows.
+func gatesCubic() {
+	TEXT("gatesCubic", NOSPLIT, "func(rows, vectors uintptr, z *float32, ldz, gate uintptr, c, h *float32, ld uintptr)")
+	Doc("gatesCubic is", "",
+		"\tfor r < rows: Gates(z[r], c[r], h[r], 16·vectors)", "",
+		"within 2e-5 times max(1, |c|) for finite c, with rows of c and h ld bytes apart, those of z ldz and the four of one gate bytes.")
 	Pragma("noescape")
 	k := newTileGates()
-	n, z, c, h, ld := param("vectors"), param("z"), param("c"), param("h"), param("ld")
+	rows, z, ldz, gate, c, h, ld := param("rows"), param("z"), param("ldz"), param("gate"), param("c"), param("h"), param("ld")
+	gate3, n := GP64(), GP64()
+	LEAQ(Mem{Base: gate, Index: gate, Scale: 2}, gate3)
+	// From the end of a row to the next.
+	MOVQ(slot("vectors"), n)
+	SHLQ(Imm(6), n)
+	SUBQ(n, ldz)
+	SUBQ(n, ld)
 	Label("row")
-	for half := range 2 {
-		at := 64 * half
-		k.gates(func(i int) Op { return Mem{Base: z, Disp: 128*i + at} }, Mem{Base: c, Disp: at}, Mem{Base: h, Disp: at}).write()
-	}
-	ADDQ(U32(4*128), z)
+	MOVQ(slot("vectors"), n)
+	Label("vector")
+	k.gates(func(i int) Op {
+		return []Mem{{Base: z}, {Base: z, Index: gate, Scale: 1}, {Base: z, Index: gate, Scale: 2}, {Base: z, Index: gate3, Scale: 1}}[i]
+	}, Mem{Base: c}, Mem{Base: h}).write()
+	ADDQ(Imm(64), z)
+	ADDQ(Imm(64), c)
+	ADDQ(Imm(64), h)
+	DECQ(n)
+	JNZ(LabelRef("vector"))
+	ADDQ(ldz, z)
 	ADDQ(ld, c)
 	ADDQ(ld, h)
-	SUBQ(Imm(2), n)
+	DECQ(rows)
 	JNZ(LabelRef("row"))
 	VZEROUPPER()
 	RET()

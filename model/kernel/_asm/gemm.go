@@ -87,7 +87,7 @@ func gemmTile(v vector, rows, nv int) {
 	bat := func(j, u int) Mem {
 		return Mem{Base: panels[j/panelVectors], Disp: u*4*cols + j%panelVectors*v.bytes()}
 	}
-	multiply(v, rows, nv, k, acc, at, bat, func(u int) {
+	multiply(v, rows, nv, k, acc, at, bat, func(b, a, s VecVirtual) { VFMADD231PS(b, a, s) }, func(u int) {
 		for _, r := range bases {
 			ADDQ(U32(4*u), r)
 		}
@@ -119,8 +119,8 @@ func accumulators(v vector, rows, nv int) [][]VecVirtual {
 	return acc
 }
 
-// multiply is the loop over k.
-func multiply(v vector, rows, nv int, k Register, acc [][]VecVirtual, at, bat func(i, u int) Mem, advance func(u int)) {
+// multiply is the loop over k, of 4 bytes each; add adds a product.
+func multiply(v vector, rows, nv int, k Register, acc [][]VecVirtual, at, bat func(i, u int) Mem, add func(b, a, sum VecVirtual), advance func(u int)) {
 	var step func(u int)
 	if rows <= 3 {
 		av, bv := []VecVirtual{}, v.reg()
@@ -134,7 +134,7 @@ func multiply(v vector, rows, nv int, k Register, acc [][]VecVirtual, at, bat fu
 			for j := range nv {
 				VMOVUPS(bat(j, u), bv)
 				for i := range rows {
-					VFMADD231PS(bv, av[i], acc[i][j])
+					add(bv, av[i], acc[i][j])
 				}
 			}
 		}
@@ -150,7 +150,7 @@ func multiply(v vector, rows, nv int, k Register, acc [][]VecVirtual, at, bat fu
 			for i := range rows {
 				VBROADCASTSS(at(i, u), av[i%2])
 				for j := range nv {
-					VFMADD231PS(bv[j], av[i%2], acc[i][j])
+					add(bv[j], av[i%2], acc[i][j])
 				}
 			}
 		}

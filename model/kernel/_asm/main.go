@@ -22,13 +22,15 @@ func main() {
 		peak(v)
 	}
 	sumLinesVNNI()
+	gemmVNNI()
+	quantise()
 	for parts := 1; parts <= 3; parts++ {
 		amx(parts, parts)
 		splitRows(parts)
 	}
 	amx(2, 1)
 	amx(3, 1)
-	gatesOfTiles()
+	gatesCubic()
 	for n := range 4 {
 		gemmFew(n + 1)
 	}

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+)
+
+// Products of whole numbers of 16 bits: one instruction multiplies 32 of them and
+// adds 16 pairs of products, twice what a multiply-add of float32 does.
+
+// The type of Go's wholeTile, which must be the same there, and the offsets of
+// its fields in bytes.
+const (
+	wholeType = "struct{c *float32; ldc uintptr; add *float32; ldadd, count, pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit, columnUnit *float32}"
+
+	wholeC, wholeLDC, wholeAdd, wholeLDAdd, wholeCount, wholePairs   = 0, 8, 16, 24, 32, 40
+	wholeA, wholeLDA, wholeB, wholePanel, wholeRowUnit, wholeColUnit = 48, 56, 64, 72, 80, 88
+)
+
+// gemmVNNI writes the tiles, as gemm does.
+func gemmVNNI() {
+	for rows := 1; rows <= avx512.rows; rows++ {
+		gemmTileVNNI(rows, panelVectors)
+	}
+	gemmTileVNNI(1, 4*panelVectors)
+	gemmTileVNNI(2, 2*panelVectors)
+	gemmTileVNNI(3, 2*panelVectors)
+}
+
+// gemmTileVNNI writes a row of tiles of nv vectors of columns.
+func gemmTileVNNI(rows, nv int) {
+	v := avx512
+	cols := v.lanes * panelVectors
+	name := fmt.Sprintf("gemm%dx%dVNNI", rows, v.lanes*nv)
+	TEXT(name, NOSPLIT, "func(t *"+wholeType+")")
+	Doc(name+" is", "",
+		fmt.Sprintf("\tfor i < %d, j < %d·t.count:", rows, v.lanes*nv),
+		"\t\ts = 0, a whole number",
+		fmt.Sprintf("\t\tfor l < 2·t.pairs: s += t.a[i,l]·t.b[j/%d][l/2,j%%%d,l%%2]", cols, cols),
+		"\t\tt.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]", "",
+		"with the last product and sum rounded once.")
+	Pragma("noescape")
+	t := param("t")
+	field := func(offset int) Mem { return Mem{Base: t, Disp: offset} }
+	panels := []Register{GP64()}
+	for len(panels)*panelVectors < nv {
+		panels = append(panels, GP64())
+	}
+	Label("tile")
+	a, lda, k := GP64(), GP64(), GP64()
+	bases := []Register{a}
+	for len(bases)*3 < rows {
+		bases = append(bases, GP64())
+	}
+	MOVQ(field(wholeA), a)
+	MOVQ(field(wholeLDA), lda)
+	if len(bases) > 1 {
+		lda3 := GP64()
+		LEAQ(Mem{Base: lda, Index: lda, Scale: 2}, lda3)
+		for i, b := range bases[1:] {
+			LEAQ(Mem{Base: bases[i], Index: lda3, Scale: 1}, b)
+		}
+	}
+	MOVQ(field(wholeB), panels[0])
+	for i, b := range panels[1:] {
+		MOVQ(panels[i], b)
+		ADDQ(field(wholePanel), b)
+	}
+	MOVQ(field(wholePairs), k)
+	acc := make([][]VecVirtual, rows)
+	for i := range acc {
+		for range nv {
+			acc[i] = append(acc[i], v.reg())
+		}
+	}
+	for _, row := range acc {
+		for _, r := range row {
+			VPXORD(r, r, r)
+		}
+	}
+	at := func(i, u int) Mem {
+		m := Mem{Base: bases[i/3], Disp: 4 * u}
+		if i%3 > 0 {
+			m.Index, m.Scale = lda, uint8(i%3)
+		}
+		return m
+	}
+	bat := func(j, u int) Mem {
+		return Mem{Base: panels[j/panelVectors], Disp: u*4*cols + j%panelVectors*v.bytes()}
+	}
+	multiply(v, rows, nv, k, acc, at, bat, func(b, a, s VecVirtual) { VPDPWSSD(b, a, s) }, func(u int) {
+		for _, r := range bases {
+			ADDQ(U32(4*u), r)
+		}
+		for _, r := range panels {
+			ADDQ(U32(4*cols*u), r)
+		}
+	})
+	MOVQ(field(wholePanel), k)
+	for range panels {
+		ADDQ(k, field(wholeB))
+	}
+	unit, add, ldadd, c, ldc := GP64(), GP64(), GP64(), GP64(), GP64()
+	MOVQ(field(wholeColUnit), unit)
+	ADDQ(U32(4*v.lanes*nv), field(wholeColUnit))
+	for j := range nv {
+		u := v.reg()
+		VMOVUPS(Mem{Base: unit, Disp: j * v.bytes()}, u)
+		for _, row := range acc {
+			VCVTDQ2PS(row[j], row[j])
+			VMULPS(u, row[j], row[j])
+		}
+	}
+	MOVQ(field(wholeRowUnit), unit)
+	MOVQ(field(wholeAdd), add)
+	MOVQ(field(wholeLDAdd), ldadd)
+	MOVQ(field(wholeC), c)
+	MOVQ(field(wholeLDC), ldc)
+	for i, row := range acc {
+		u := v.reg()
+		VBROADCASTSS(Mem{Base: unit, Disp: 4 * i}, u)
+		for j, r := range row {
+			VFMADD213PS(Mem{Base: add, Disp: j * v.bytes()}, u, r)
+			VMOVUPS(r, Mem{Base: c, Disp: j * v.bytes()})
+		}
+		if i < rows-1 {
+			ADDQ(ldadd, add)
+			ADDQ(ldc, c)
+		}
+	}
+	ADDQ(U32(4*v.lanes*nv), field(wholeC))
+	ADDQ(U32(4*v.lanes*nv), field(wholeAdd))
+	DECQ(field(wholeCount))
+	JNZ(LabelRef("tile"))
+	VZEROUPPER()
+	RET()
+}
+
+// quantise writes the rounding of rows to whole numbers.
+func quantise() {
+	v := avx512
+	TEXT("quantiseAVX512", NOSPLIT, "func(rows uintptr, dst *int16, ldd uintptr, unit *float32, src *float32, lds, k uintptr, most, least float32)")
+	Doc("quantiseAVX512 is", "",
+		"\tfor r < rows:",
+		"\t\tm = max(least, |src[r,0]|, …, |src[r,k-1]|); unit[r] = m/most",
+		"\t\tfor l < k: dst[r,l] = src[r,l]·(most/m), to the nearest whole number, ties to even", "",
+		"with zeros up to the next multiple of 16 of k and ldd and lds in bytes. Of a row",
+		"with an infinity or a NaN the unit is a NaN and the numbers mean nothing.")
+	Pragma("noescape")
+	rows, dst, unit, src, vectors := param("rows"), param("dst"), param("unit"), param("src"), param("k")
+	d, s, n := GP64(), GP64(), GP64()
+	bits := GP64()
+	MOVQ(vectors, bits)
+	ANDQ(Imm(15), bits)
+	SHRQ(Imm(4), vectors)
+	tail := K()
+	one := GP32()
+	MOVL(U32(1), one)
+	SHLXL(bits.(GPVirtual).As32(), one, one)
+	DECL(one)
+	KMOVW(one, tail)
+	abs := v.reg()
+	VPBROADCASTD(global("abs", 1<<31-1), abs)
+	most, least := XMM(), XMM()
+	Load(Param("most"), most)
+	Load(Param("least"), least)
+	x, m := v.reg(), v.reg()
+	Label("row")
+	VPXORD(m, m, m)
+	MOVQ(src, s)
+	MOVQ(vectors, n)
+	TESTQ(n, n)
+	JZ(LabelRef("magnitudeTail"))
+	Label("magnitude")
+	VPANDD(Mem{Base: s}, abs, x)
+	VPMAXUD(x, m, m)
+	ADDQ(U32(64), s)
+	DECQ(n)
+	JNZ(LabelRef("magnitude"))
+	Label("magnitudeTail")
+	VMOVUPS_Z(Mem{Base: s}, tail, x)
+	VPANDD(abs, x, x)
+	VPMAXUD(x, m, m)
+	half := YMM()
+	VEXTRACTI64X4(Imm(1), m, half)
+	VPMAXUD(half, m.AsY(), half)
+	quarter := XMM()
+	VEXTRACTI128(Imm(1), half, quarter)
+	VPMAXUD(quarter, half.AsX(), quarter)
+	other := XMM()
+	VPSHUFD(Imm(0x4e), quarter, other)
+	VPMAXUD(other, quarter, quarter)
+	VPSHUFD(Imm(0xb1), quarter, other)
+	VPMAXUD(other, quarter, quarter)
+	VPMAXUD(least, quarter, quarter)
+	// Whole numbers have no NaN; the unit tells: m − m is 0 or one.
+	scale, u := XMM(), XMM()
+	VDIVSS(quarter, most, scale)
+	VDIVSS(most, quarter, u)
+	VSUBSS(quarter, quarter, quarter)
+	VADDSS(quarter, u, u)
+	VMOVSS(u, Mem{Base: unit})
+	by := v.reg()
+	VBROADCASTSS(scale, by)
+	MOVQ(src, s)
+	MOVQ(dst, d)
+	MOVQ(vectors, n)
+	TESTQ(n, n)
+	JZ(LabelRef("wholeTail"))
+	Label("whole")
+	VMULPS(Mem{Base: s}, by, x)
+	VCVTPS2DQ(x, x)
+	VPMOVSDW(x, Mem{Base: d})
+	ADDQ(U32(64), s)
+	ADDQ(U32(32), d)
+	DECQ(n)
+	JNZ(LabelRef("whole"))
+	Label("wholeTail")
+	TESTQ(bits, bits)
+	JZ(LabelRef("next"))
+	VMOVUPS_Z(Mem{Base: s}, tail, x)
+	VMULPS(by, x, x)
+	VCVTPS2DQ(x, x)
+	VPMOVSDW(x, Mem{Base: d})
+	Label("next")
+	ADDQ(U32(4), unit)
+	ADDQ(slot("ldd"), dst)
+	ADDQ(slot("lds"), src)
+	DECQ(rows)
+	JNZ(LabelRef("row"))
+	VZEROUPPER()
+	RET()
+}
