@@ -448,7 +448,7 @@ func TestGates(t *testing.T) {
 func TestStep(t *testing.T) {
 	eachISA(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(11, 12))
-		for _, hidden := range []int{1, 7, 32, 64, 96, 256} {
+		for _, hidden := range []int{1, 7, 32, 48, 96, 256} {
 			const k, ldx = 37, 40
 			weights := [2][]float32{random(r, k*4*hidden), random(r, hidden*4*hidden)}
 			for _, half := range []int{0, 1, 2} { // of them in bfloat16

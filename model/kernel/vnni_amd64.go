@@ -62,10 +62,7 @@ func repackVNNI(p *Packed, b []float32, ldb int) {
 				sum, most = sum+v, max(most, v)
 			}
 			if sum == 0 || !(sum <= math.MaxFloat64) {
-				p.unit[d*n+j] = float32(sum) * 0 // 0, of an infinity or a NaN a NaN
-				for k := first; k < end; k++ {
-					p.whole[wholeIndex(k, j, p.K)] = 0
-				}
+				p.unit[d*n+j] = float32(sum) * 0 // 0, of an infinity or a NaN a NaN, which count alone
 				continue
 			}
 			// Rounding adds a half to each.
