@@ -6,7 +6,7 @@ import "golang.org/x/sys/cpu"
 
 func supported(i isa) bool {
 	switch i {
-	case isaAVX2:
+	case isaAVX2, isaMADD:
 		return cpu.X86.HasAVX2 && cpu.X86.HasFMA
 	case isaAVX512:
 		return hasAVX512()
@@ -44,8 +44,8 @@ func gemm(m int, x, y term, add []float32, ldadd int, c []float32, ldc int) {
 		}
 	case x.b.OnTiles():
 		gemmAMXRows(m, x, y, add, ldadd, c, ldc)
-	case x.b.isa == isaVNNI:
-		gemmVNNI(m, x, y, add, ldadd, c, ldc)
+	case x.b.isa.whole():
+		gemmWhole(m, x, y, add, ldadd, c, ldc)
 	default:
 		gemmAsm(m, x, y, add, ldadd, c, ldc)
 	}
@@ -87,13 +87,13 @@ func step(m int, x, y term, bias, z, c, h []float32, hidden int) bool {
 	case x.b.OnTiles():
 		return stepAMX(m, x, y, bias, z, c, h, hidden)
 	case x.b.InSteps():
-		return stepVNNI(m, x, y, bias, z, c, h, hidden)
+		return stepWhole(m, x, y, bias, z, c, h, hidden)
 	}
 	return false
 }
 
 func gates(rows int, z []float32, ldz int, c []float32, ldc int, h []float32, ldh, hidden int) {
-	switch min(active, isaAVX512) {
+	switch active.float() {
 	case isaAVX512:
 		gatesAVX512(uintptr(rows), &z[0], uintptr(4*ldz), &c[0], uintptr(4*ldc), &h[0], uintptr(4*ldh), uintptr(hidden))
 	case isaAVX2:
@@ -104,7 +104,7 @@ func gates(rows int, z []float32, ldz int, c []float32, ldc int, h []float32, ld
 }
 
 func gatesTrain(z, cPrev, c, tanhC, h []float32, hidden int) {
-	switch min(active, isaAVX512) {
+	switch active.float() {
 	case isaAVX512:
 		gatesTrainAVX512(&z[0], &cPrev[0], &c[0], &tanhC[0], &h[0], uintptr(hidden))
 	case isaAVX2:
@@ -115,7 +115,7 @@ func gatesTrain(z, cPrev, c, tanhC, h []float32, hidden int) {
 }
 
 func gatesBackward(dz, z, cPrev, tanhC, dh, dc []float32, hidden int) {
-	switch min(active, isaAVX512) {
+	switch active.float() {
 	case isaAVX512:
 		gatesBackwardAVX512(&dz[0], &z[0], &cPrev[0], &tanhC[0], &dh[0], &dc[0], uintptr(hidden))
 	case isaAVX2:
@@ -126,7 +126,7 @@ func gatesBackward(dz, z, cPrev, tanhC, dh, dc []float32, hidden int) {
 }
 
 func sumLines(dst []float32, ldd int, t *Table, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups, lines int) bool {
-	switch min(active, isaAVX512) {
+	switch active.float() {
 	case isaAVX512:
 		if t.multiples != nil && t.d%64 == 0 && cpu.X86.HasAVX512VNNI {
 			return sumLinesVNNI(&dst[0], uintptr(4*ldd), uintptr(t.d), &t.data[0], &t.multiples[0], t.unit, uintptr(t.rows), &ids[0], uintptr(first), uintptr(len(ids)), &groupEnd[0], &groupScale[0], uintptr(groups), uintptr(lines))
@@ -142,7 +142,7 @@ func sumLinesF32(dst []float32, ldd, d int, table []float32, rows int, ids []uin
 	if rows == 0 {
 		return false // no table to point at, and an id that asks for it
 	}
-	switch min(active, isaAVX512) {
+	switch active.float() {
 	case isaAVX512:
 		return sumLinesF32AVX512(&dst[0], uintptr(4*ldd), uintptr(d), &table[0], uintptr(rows), &ids[0], uintptr(first), uintptr(len(ids)), &groupEnd[0], &groupScale[0], uintptr(groups), uintptr(lines))
 	case isaAVX2:
@@ -152,7 +152,7 @@ func sumLinesF32(dst []float32, ldd, d int, table []float32, rows int, ids []uin
 }
 
 func addScaled(dst, x []float32, scale float32) {
-	switch min(active, isaAVX512) {
+	switch active.float() {
 	case isaAVX512:
 		addScaledAVX512(&dst[0], &x[0], uintptr(len(dst)), scale)
 	case isaAVX2:
@@ -163,7 +163,7 @@ func addScaled(dst, x []float32, scale float32) {
 }
 
 func standardise(rows int, dst, x, mean, invStd []float32, limit float32) {
-	switch min(active, isaAVX512) {
+	switch active.float() {
 	case isaAVX512:
 		standardiseAVX512(uintptr(rows), &dst[0], &x[0], &mean[0], &invStd[0], uintptr(len(mean)), limit)
 	case isaAVX2:
@@ -174,7 +174,7 @@ func standardise(rows int, dst, x, mean, invStd []float32, limit float32) {
 }
 
 func tanh(x []float32) {
-	switch min(active, isaAVX512) {
+	switch active.float() {
 	case isaAVX512:
 		tanhAVX512(&x[0], uintptr(len(x)))
 	case isaAVX2:
@@ -185,7 +185,7 @@ func tanh(x []float32) {
 }
 
 func softmax(rows int, x []float32, ld, n int) {
-	switch min(active, isaAVX512) {
+	switch active.float() {
 	case isaAVX512:
 		softmaxAVX512(uintptr(rows), &x[0], uintptr(4*ld), uintptr(n))
 	case isaAVX2:

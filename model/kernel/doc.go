@@ -6,14 +6,14 @@
 // versions for instruction sets of x86 and, of what takes most of labelling's time,
 // for arm64's NEON, chosen once at start: the best that the machine has, or the best up to
 // the one that the environment variable LINNET_ISA names (generic, neon, avx2,
-// avx512, vnni, amx24, amx or amx8, in this order; an unknown name counts for nothing
+// madd, avx512, vnni, amx24, amx or amx8, in this order; an unknown name counts for nothing
 // here, and the programs refuse it). The build tag noasm leaves the portable form alone.
 //
-// vnni multiplies whole numbers of 16 bits, twice as many at once as float32 has:
-// each row of the left operand in multiples of 1/8,191 of its largest number, each
+// madd, of AVX2, and vnni, of AVX-512, multiply whole numbers of 16 bits, twice as many at
+// once as there are float32s: each row of the left operand in multiples of 1/8,191 of its largest number, each
 // column of the right one, 96 of K at a time, in multiples of about 1/262,000 of the
-// sum of its magnitudes, with sums that are exact. In Step of hidden sizes in whole 16s tanh and
-// σ are the cubics below. Matrices that change, as in training, stay in float32.
+// sum of its magnitudes, with sums that are exact. In Step of vnni, hidden sizes in whole 16s,
+// tanh and σ are the cubics below. Matrices that change, as in training, stay in float32.
 //
 // The last three multiply on matrix tiles, which take bfloat16, numbers of 8
 // bits. amx24 splits a float32 into three of them, which hold all its bits, and
@@ -39,7 +39,7 @@
 //   - A slice too short for its size panics with a constant string before
 //     anything is written. Slices of one call must not overlap unless its
 //     comment says so.
-//   - A NaN stays a NaN; in products of parts an infinity may become one. Gates take σ of what is beyond ±29 as σ(±29), 3e-13
+//   - A NaN stays a NaN; in products of parts or of whole numbers an infinity may become one. Gates take σ of what is beyond ±29 as σ(±29), 3e-13
 //     from its limit.
 package kernel
 

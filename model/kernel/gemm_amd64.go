@@ -137,7 +137,7 @@ func gemmTNAsm(m, n, k int, a []float32, lda int, b []float32, ldb int, c []floa
 	w, most := active.panelWidth(), active.tileRows()
 	for j := 0; j < n; j += w {
 		cols := min(w, n-j)
-		if active == isaAVX2 && cols < w {
+		if active < isaAVX512 && cols < w {
 			most = 4
 		}
 		tiles := (m + most - 1) / most

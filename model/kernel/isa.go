@@ -12,6 +12,7 @@ const (
 	isaGeneric isa = iota
 	isaNEON        // of arm64
 	isaAVX2
+	isaMADD // products of whole numbers of 16 bits; all else as AVX2
 	isaAVX512
 	isaVNNI  // products of whole numbers of 16 bits; gates in Step as precise; all else as AVX-512
 	isaAMX24 // products on matrix tiles, of numbers in three parts of 8 bits; all else as AVX-512
@@ -19,7 +20,7 @@ const (
 	isaAMX8  // of one, a bfloat16; by name only
 )
 
-var isaNames = [...]string{isaGeneric: "generic", isaNEON: "neon", isaAVX2: "avx2", isaAVX512: "avx512", isaVNNI: "vnni", isaAMX24: "amx24", isaAMX: "amx", isaAMX8: "amx8"}
+var isaNames = [...]string{isaGeneric: "generic", isaNEON: "neon", isaAVX2: "avx2", isaMADD: "madd", isaAVX512: "avx512", isaVNNI: "vnni", isaAMX24: "amx24", isaAMX: "amx", isaAMX8: "amx8"}
 
 // active is read by every call and changes only in SwitchISA.
 var active = choose(os.Getenv("LINNET_ISA"))
@@ -40,8 +41,8 @@ func choose(name string) isa {
 	return limit
 }
 
-// ISA is the name of the instruction set in use: generic, neon, avx2, avx512,
-// vnni, amx24, amx or amx8.
+// ISA is the name of the instruction set in use: generic, neon, avx2,
+// madd, avx512, vnni, amx24, amx or amx8.
 func ISA() string { return isaNames[active] }
 
 // AVX512 reports whether the instruction set in use has AVX-512's vectors.
@@ -50,7 +51,7 @@ func AVX512() bool { return active >= isaAVX512 }
 // Precision is how products take their operands with the instruction set in
 // use: float32, 16 bits of it, bfloat16 or int16.
 func Precision() string {
-	if active == isaVNNI {
+	if active.whole() {
 		return "int16"
 	}
 	return [...]string{"float32", "bfloat16", "float32 in 16 bits", "float32"}[active.parts()]
@@ -83,6 +84,17 @@ func SwitchISA(name string) (restore func(), ok bool) {
 		}
 	}
 	return func() {}, false
+}
+
+// whole tells that products are of whole numbers.
+func (i isa) whole() bool { return i == isaMADD || i == isaVNNI }
+
+// float is the instruction set of all that is computed in float32.
+func (i isa) float() isa {
+	if i == isaMADD {
+		return isaAVX2
+	}
+	return min(i, isaAVX512)
 }
 
 // parts is how many numbers in bfloat16 stand for one, 0 where none do.

@@ -21,8 +21,8 @@ type Packed struct {
 }
 
 // NewPacked is a matrix of zeros for Repack, of weights that change all the
-// time: never for tiles or VNNI, for which packing takes as long as many products.
-func NewPacked(k, n int) *Packed { return newPacked(k, n, min(active, isaAVX512), false) }
+// time: always in float32, as for the others packing takes as long as many products.
+func NewPacked(k, n int) *Packed { return newPacked(k, n, active.float(), false) }
 
 // maxFew is the number of columns that fill too little of a vector or a tile.
 const maxFew = 4
@@ -40,7 +40,11 @@ func newPacked(k, n int, i isa, few bool) *Packed {
 	if k < 0 || n < 0 {
 		panic("kernel: negative size")
 	}
-	p := &Packed{K: k, N: n, isa: i, width: i.panelWidth(), few: few && i >= isaAVX512 && n <= maxFew}
+	few = few && n <= maxFew
+	if few && i == isaMADD {
+		i = isaAVX2
+	}
+	p := &Packed{K: k, N: n, isa: i, width: i.panelWidth(), few: few && i >= isaAVX512}
 	switch {
 	case p.few:
 		p.data = make([]float32, n*p.stride())
@@ -66,7 +70,7 @@ func (p *Packed) OnTiles() bool { return p.isa.parts() > 0 && !p.few }
 // InSteps tells that both products of an LSTM's step take less time than the sums
 // of one take on their way to memory and back: Step is faster than a product of
 // many steps' inputs.
-func (p *Packed) InSteps() bool { return p.isa > isaAVX512 && !p.few }
+func (p *Packed) InSteps() bool { return (p.isa.whole() || p.OnTiles()) && !p.few }
 
 // Pack copies b, [k, n] with rows ldb apart.
 func Pack(b []float32, k, n, ldb int) *Packed {
@@ -110,7 +114,7 @@ func (p *Packed) Repack(b []float32, ldb int) {
 		repackAMX(p, b, ldb, p.partsOf(b, ldb))
 		return
 	case p.InSteps():
-		repackVNNI(p, b, ldb)
+		repackWhole(p, b, ldb)
 		return
 	case p.few:
 		for k := range p.K {

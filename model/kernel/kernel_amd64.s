@@ -4811,6 +4811,1980 @@ GLOBL onceAVX2<>(SB), RODATA|NOPTR, $4
 DATA lowest<>+0(SB)/4, $0xff800000
 GLOBL lowest<>(SB), RODATA|NOPTR, $4
 
+// func gemm1x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// Requires: AVX, AVX2, FMA3
+TEXT ·gemm1x16MADD(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ   48(AX), DX
+	MOVQ   56(AX), CX
+	MOVQ   64(AX), CX
+	MOVQ   40(AX), BX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	MOVQ   BX, SI
+	SHRQ   $0x02, SI
+	JZ     tail
+
+loop4:
+	VBROADCASTSS (DX), Y3
+	VMOVUPS      (CX), Y2
+	VPMADDWD     Y2, Y3, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVUPS      32(CX), Y2
+	VPMADDWD     Y2, Y3, Y2
+	VPADDD       Y2, Y1, Y1
+	VBROADCASTSS 4(DX), Y3
+	VMOVUPS      64(CX), Y2
+	VPMADDWD     Y2, Y3, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVUPS      96(CX), Y2
+	VPMADDWD     Y2, Y3, Y2
+	VPADDD       Y2, Y1, Y1
+	VBROADCASTSS 8(DX), Y3
+	VMOVUPS      128(CX), Y2
+	VPMADDWD     Y2, Y3, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVUPS      160(CX), Y2
+	VPMADDWD     Y2, Y3, Y2
+	VPADDD       Y2, Y1, Y1
+	VBROADCASTSS 12(DX), Y3
+	VMOVUPS      192(CX), Y2
+	VPMADDWD     Y2, Y3, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVUPS      224(CX), Y2
+	VPMADDWD     Y2, Y3, Y2
+	VPADDD       Y2, Y1, Y1
+	ADDQ         $0x00000010, DX
+	ADDQ         $0x00000100, CX
+	DECQ         SI
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, BX
+	JZ   done
+
+loop1:
+	VBROADCASTSS (DX), Y3
+	VMOVUPS      (CX), Y2
+	VPMADDWD     Y2, Y3, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVUPS      32(CX), Y2
+	VPMADDWD     Y2, Y3, Y2
+	VPADDD       Y2, Y1, Y1
+	ADDQ         $0x00000004, DX
+	ADDQ         $0x00000040, CX
+	DECQ         BX
+	JNZ          loop1
+
+done:
+	MOVQ         72(AX), BX
+	ADDQ         BX, 64(AX)
+	MOVQ         88(AX), CX
+	ADDQ         $0x00000040, 88(AX)
+	VMOVUPS      (CX), Y2
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y2, Y0, Y0
+	VMOVUPS      32(CX), Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y2, Y1, Y1
+	MOVQ         80(AX), CX
+	MOVQ         16(AX), DX
+	MOVQ         24(AX), BX
+	MOVQ         (AX), BX
+	MOVQ         8(AX), SI
+	VBROADCASTSS (CX), Y2
+	VFMADD213PS  (DX), Y2, Y0
+	VMOVUPS      Y0, (BX)
+	VFMADD213PS  32(DX), Y2, Y1
+	VMOVUPS      Y1, 32(BX)
+	ADDQ         $0x00000040, (AX)
+	ADDQ         $0x00000040, 16(AX)
+	DECQ         32(AX)
+	JNZ          tile
+	VZEROUPPER
+	RET
+
+// func gemm2x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// Requires: AVX, AVX2, FMA3
+TEXT ·gemm2x16MADD(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ   48(AX), DX
+	MOVQ   56(AX), BX
+	MOVQ   64(AX), CX
+	MOVQ   40(AX), SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   SI, DI
+	SHRQ   $0x02, DI
+	JZ     tail
+
+loop4:
+	VBROADCASTSS (DX), Y5
+	VBROADCASTSS (DX)(BX*1), Y6
+	VMOVUPS      (CX), Y4
+	VPMADDWD     Y4, Y5, Y7
+	VPADDD       Y7, Y0, Y0
+	VPMADDWD     Y4, Y6, Y4
+	VPADDD       Y4, Y2, Y2
+	VMOVUPS      32(CX), Y4
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPMADDWD     Y4, Y6, Y4
+	VPADDD       Y4, Y3, Y3
+	VBROADCASTSS 4(DX), Y5
+	VBROADCASTSS 4(DX)(BX*1), Y6
+	VMOVUPS      64(CX), Y4
+	VPMADDWD     Y4, Y5, Y7
+	VPADDD       Y7, Y0, Y0
+	VPMADDWD     Y4, Y6, Y4
+	VPADDD       Y4, Y2, Y2
+	VMOVUPS      96(CX), Y4
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPMADDWD     Y4, Y6, Y4
+	VPADDD       Y4, Y3, Y3
+	VBROADCASTSS 8(DX), Y5
+	VBROADCASTSS 8(DX)(BX*1), Y6
+	VMOVUPS      128(CX), Y4
+	VPMADDWD     Y4, Y5, Y7
+	VPADDD       Y7, Y0, Y0
+	VPMADDWD     Y4, Y6, Y4
+	VPADDD       Y4, Y2, Y2
+	VMOVUPS      160(CX), Y4
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPMADDWD     Y4, Y6, Y4
+	VPADDD       Y4, Y3, Y3
+	VBROADCASTSS 12(DX), Y5
+	VBROADCASTSS 12(DX)(BX*1), Y6
+	VMOVUPS      192(CX), Y4
+	VPMADDWD     Y4, Y5, Y7
+	VPADDD       Y7, Y0, Y0
+	VPMADDWD     Y4, Y6, Y4
+	VPADDD       Y4, Y2, Y2
+	VMOVUPS      224(CX), Y4
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPMADDWD     Y4, Y6, Y4
+	VPADDD       Y4, Y3, Y3
+	ADDQ         $0x00000010, DX
+	ADDQ         $0x00000100, CX
+	DECQ         DI
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, SI
+	JZ   done
+
+loop1:
+	VBROADCASTSS (DX), Y5
+	VBROADCASTSS (DX)(BX*1), Y6
+	VMOVUPS      (CX), Y4
+	VPMADDWD     Y4, Y5, Y7
+	VPADDD       Y7, Y0, Y0
+	VPMADDWD     Y4, Y6, Y4
+	VPADDD       Y4, Y2, Y2
+	VMOVUPS      32(CX), Y4
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPMADDWD     Y4, Y6, Y4
+	VPADDD       Y4, Y3, Y3
+	ADDQ         $0x00000004, DX
+	ADDQ         $0x00000040, CX
+	DECQ         SI
+	JNZ          loop1
+
+done:
+	MOVQ         72(AX), SI
+	ADDQ         SI, 64(AX)
+	MOVQ         88(AX), CX
+	ADDQ         $0x00000040, 88(AX)
+	VMOVUPS      (CX), Y4
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y4, Y0, Y0
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y4, Y2, Y2
+	VMOVUPS      32(CX), Y4
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y4, Y1, Y1
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y4, Y3, Y3
+	MOVQ         80(AX), CX
+	MOVQ         16(AX), DX
+	MOVQ         24(AX), BX
+	MOVQ         (AX), SI
+	MOVQ         8(AX), DI
+	VBROADCASTSS (CX), Y4
+	VFMADD213PS  (DX), Y4, Y0
+	VMOVUPS      Y0, (SI)
+	VFMADD213PS  32(DX), Y4, Y1
+	VMOVUPS      Y1, 32(SI)
+	ADDQ         BX, DX
+	ADDQ         DI, SI
+	VBROADCASTSS 4(CX), Y0
+	VFMADD213PS  (DX), Y0, Y2
+	VMOVUPS      Y2, (SI)
+	VFMADD213PS  32(DX), Y0, Y3
+	VMOVUPS      Y3, 32(SI)
+	ADDQ         $0x00000040, (AX)
+	ADDQ         $0x00000040, 16(AX)
+	DECQ         32(AX)
+	JNZ          tile
+	VZEROUPPER
+	RET
+
+// func gemm3x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// Requires: AVX, AVX2, FMA3
+TEXT ·gemm3x16MADD(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ   48(AX), DX
+	MOVQ   56(AX), BX
+	MOVQ   64(AX), CX
+	MOVQ   40(AX), SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	MOVQ   SI, DI
+	SHRQ   $0x02, DI
+	JZ     tail
+
+loop4:
+	VBROADCASTSS (DX), Y7
+	VBROADCASTSS (DX)(BX*1), Y8
+	VBROADCASTSS (DX)(BX*2), Y9
+	VMOVUPS      (CX), Y6
+	VPMADDWD     Y6, Y7, Y10
+	VPADDD       Y10, Y0, Y0
+	VPMADDWD     Y6, Y8, Y10
+	VPADDD       Y10, Y2, Y2
+	VPMADDWD     Y6, Y9, Y6
+	VPADDD       Y6, Y4, Y4
+	VMOVUPS      32(CX), Y6
+	VPMADDWD     Y6, Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VPMADDWD     Y6, Y8, Y7
+	VPADDD       Y7, Y3, Y3
+	VPMADDWD     Y6, Y9, Y6
+	VPADDD       Y6, Y5, Y5
+	VBROADCASTSS 4(DX), Y7
+	VBROADCASTSS 4(DX)(BX*1), Y8
+	VBROADCASTSS 4(DX)(BX*2), Y9
+	VMOVUPS      64(CX), Y6
+	VPMADDWD     Y6, Y7, Y10
+	VPADDD       Y10, Y0, Y0
+	VPMADDWD     Y6, Y8, Y10
+	VPADDD       Y10, Y2, Y2
+	VPMADDWD     Y6, Y9, Y6
+	VPADDD       Y6, Y4, Y4
+	VMOVUPS      96(CX), Y6
+	VPMADDWD     Y6, Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VPMADDWD     Y6, Y8, Y7
+	VPADDD       Y7, Y3, Y3
+	VPMADDWD     Y6, Y9, Y6
+	VPADDD       Y6, Y5, Y5
+	VBROADCASTSS 8(DX), Y7
+	VBROADCASTSS 8(DX)(BX*1), Y8
+	VBROADCASTSS 8(DX)(BX*2), Y9
+	VMOVUPS      128(CX), Y6
+	VPMADDWD     Y6, Y7, Y10
+	VPADDD       Y10, Y0, Y0
+	VPMADDWD     Y6, Y8, Y10
+	VPADDD       Y10, Y2, Y2
+	VPMADDWD     Y6, Y9, Y6
+	VPADDD       Y6, Y4, Y4
+	VMOVUPS      160(CX), Y6
+	VPMADDWD     Y6, Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VPMADDWD     Y6, Y8, Y7
+	VPADDD       Y7, Y3, Y3
+	VPMADDWD     Y6, Y9, Y6
+	VPADDD       Y6, Y5, Y5
+	VBROADCASTSS 12(DX), Y7
+	VBROADCASTSS 12(DX)(BX*1), Y8
+	VBROADCASTSS 12(DX)(BX*2), Y9
+	VMOVUPS      192(CX), Y6
+	VPMADDWD     Y6, Y7, Y10
+	VPADDD       Y10, Y0, Y0
+	VPMADDWD     Y6, Y8, Y10
+	VPADDD       Y10, Y2, Y2
+	VPMADDWD     Y6, Y9, Y6
+	VPADDD       Y6, Y4, Y4
+	VMOVUPS      224(CX), Y6
+	VPMADDWD     Y6, Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VPMADDWD     Y6, Y8, Y7
+	VPADDD       Y7, Y3, Y3
+	VPMADDWD     Y6, Y9, Y6
+	VPADDD       Y6, Y5, Y5
+	ADDQ         $0x00000010, DX
+	ADDQ         $0x00000100, CX
+	DECQ         DI
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, SI
+	JZ   done
+
+loop1:
+	VBROADCASTSS (DX), Y7
+	VBROADCASTSS (DX)(BX*1), Y8
+	VBROADCASTSS (DX)(BX*2), Y9
+	VMOVUPS      (CX), Y6
+	VPMADDWD     Y6, Y7, Y10
+	VPADDD       Y10, Y0, Y0
+	VPMADDWD     Y6, Y8, Y10
+	VPADDD       Y10, Y2, Y2
+	VPMADDWD     Y6, Y9, Y6
+	VPADDD       Y6, Y4, Y4
+	VMOVUPS      32(CX), Y6
+	VPMADDWD     Y6, Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VPMADDWD     Y6, Y8, Y7
+	VPADDD       Y7, Y3, Y3
+	VPMADDWD     Y6, Y9, Y6
+	VPADDD       Y6, Y5, Y5
+	ADDQ         $0x00000004, DX
+	ADDQ         $0x00000040, CX
+	DECQ         SI
+	JNZ          loop1
+
+done:
+	MOVQ         72(AX), SI
+	ADDQ         SI, 64(AX)
+	MOVQ         88(AX), CX
+	ADDQ         $0x00000040, 88(AX)
+	VMOVUPS      (CX), Y6
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y6, Y0, Y0
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y6, Y2, Y2
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y6, Y4, Y4
+	VMOVUPS      32(CX), Y6
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y6, Y1, Y1
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y6, Y3, Y3
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y6, Y5, Y5
+	MOVQ         80(AX), CX
+	MOVQ         16(AX), DX
+	MOVQ         24(AX), BX
+	MOVQ         (AX), SI
+	MOVQ         8(AX), DI
+	VBROADCASTSS (CX), Y6
+	VFMADD213PS  (DX), Y6, Y0
+	VMOVUPS      Y0, (SI)
+	VFMADD213PS  32(DX), Y6, Y1
+	VMOVUPS      Y1, 32(SI)
+	ADDQ         BX, DX
+	ADDQ         DI, SI
+	VBROADCASTSS 4(CX), Y0
+	VFMADD213PS  (DX), Y0, Y2
+	VMOVUPS      Y2, (SI)
+	VFMADD213PS  32(DX), Y0, Y3
+	VMOVUPS      Y3, 32(SI)
+	ADDQ         BX, DX
+	ADDQ         DI, SI
+	VBROADCASTSS 8(CX), Y0
+	VFMADD213PS  (DX), Y0, Y4
+	VMOVUPS      Y4, (SI)
+	VFMADD213PS  32(DX), Y0, Y5
+	VMOVUPS      Y5, 32(SI)
+	ADDQ         $0x00000040, (AX)
+	ADDQ         $0x00000040, 16(AX)
+	DECQ         32(AX)
+	JNZ          tile
+	VZEROUPPER
+	RET
+
+// func gemm4x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// Requires: AVX, AVX2, FMA3
+TEXT ·gemm4x16MADD(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ   48(AX), DX
+	MOVQ   56(AX), BX
+	LEAQ   (BX)(BX*2), CX
+	LEAQ   (DX)(CX*1), DI
+	MOVQ   64(AX), CX
+	MOVQ   40(AX), SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   SI, R8
+	SHRQ   $0x02, R8
+	JZ     tail
+
+loop4:
+	VMOVUPS      (CX), Y9
+	VMOVUPS      32(CX), Y10
+	VBROADCASTSS (DX), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y1, Y1
+	VBROADCASTSS (DX)(BX*1), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VBROADCASTSS (DX)(BX*2), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y4, Y4
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VBROADCASTSS (DI), Y8
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y7, Y7
+	VMOVUPS      64(CX), Y9
+	VMOVUPS      96(CX), Y10
+	VBROADCASTSS 4(DX), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y1, Y1
+	VBROADCASTSS 4(DX)(BX*1), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VBROADCASTSS 4(DX)(BX*2), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y4, Y4
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VBROADCASTSS 4(DI), Y8
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y7, Y7
+	VMOVUPS      128(CX), Y9
+	VMOVUPS      160(CX), Y10
+	VBROADCASTSS 8(DX), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y1, Y1
+	VBROADCASTSS 8(DX)(BX*1), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VBROADCASTSS 8(DX)(BX*2), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y4, Y4
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VBROADCASTSS 8(DI), Y8
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y7, Y7
+	VMOVUPS      192(CX), Y9
+	VMOVUPS      224(CX), Y10
+	VBROADCASTSS 12(DX), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y1, Y1
+	VBROADCASTSS 12(DX)(BX*1), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VBROADCASTSS 12(DX)(BX*2), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y4, Y4
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VBROADCASTSS 12(DI), Y8
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y7, Y7
+	ADDQ         $0x00000010, DX
+	ADDQ         $0x00000010, DI
+	ADDQ         $0x00000100, CX
+	DECQ         R8
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, SI
+	JZ   done
+
+loop1:
+	VMOVUPS      (CX), Y9
+	VMOVUPS      32(CX), Y10
+	VBROADCASTSS (DX), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y1, Y1
+	VBROADCASTSS (DX)(BX*1), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VBROADCASTSS (DX)(BX*2), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y4, Y4
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VBROADCASTSS (DI), Y8
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y7, Y7
+	ADDQ         $0x00000004, DX
+	ADDQ         $0x00000004, DI
+	ADDQ         $0x00000040, CX
+	DECQ         SI
+	JNZ          loop1
+
+done:
+	MOVQ         72(AX), SI
+	ADDQ         SI, 64(AX)
+	MOVQ         88(AX), CX
+	ADDQ         $0x00000040, 88(AX)
+	VMOVUPS      (CX), Y8
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y8, Y0, Y0
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y8, Y2, Y2
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y8, Y4, Y4
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y8, Y6, Y6
+	VMOVUPS      32(CX), Y8
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y8, Y1, Y1
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y8, Y3, Y3
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y8, Y5, Y5
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y8, Y7, Y7
+	MOVQ         80(AX), CX
+	MOVQ         16(AX), DX
+	MOVQ         24(AX), BX
+	MOVQ         (AX), SI
+	MOVQ         8(AX), DI
+	VBROADCASTSS (CX), Y8
+	VFMADD213PS  (DX), Y8, Y0
+	VMOVUPS      Y0, (SI)
+	VFMADD213PS  32(DX), Y8, Y1
+	VMOVUPS      Y1, 32(SI)
+	ADDQ         BX, DX
+	ADDQ         DI, SI
+	VBROADCASTSS 4(CX), Y0
+	VFMADD213PS  (DX), Y0, Y2
+	VMOVUPS      Y2, (SI)
+	VFMADD213PS  32(DX), Y0, Y3
+	VMOVUPS      Y3, 32(SI)
+	ADDQ         BX, DX
+	ADDQ         DI, SI
+	VBROADCASTSS 8(CX), Y0
+	VFMADD213PS  (DX), Y0, Y4
+	VMOVUPS      Y4, (SI)
+	VFMADD213PS  32(DX), Y0, Y5
+	VMOVUPS      Y5, 32(SI)
+	ADDQ         BX, DX
+	ADDQ         DI, SI
+	VBROADCASTSS 12(CX), Y0
+	VFMADD213PS  (DX), Y0, Y6
+	VMOVUPS      Y6, (SI)
+	VFMADD213PS  32(DX), Y0, Y7
+	VMOVUPS      Y7, 32(SI)
+	ADDQ         $0x00000040, (AX)
+	ADDQ         $0x00000040, 16(AX)
+	DECQ         32(AX)
+	JNZ          tile
+	VZEROUPPER
+	RET
+
+// func gemm5x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// Requires: AVX, AVX2, FMA3
+TEXT ·gemm5x16MADD(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ   48(AX), DX
+	MOVQ   56(AX), BX
+	LEAQ   (BX)(BX*2), CX
+	LEAQ   (DX)(CX*1), DI
+	MOVQ   64(AX), CX
+	MOVQ   40(AX), SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	MOVQ   SI, R8
+	SHRQ   $0x02, R8
+	JZ     tail
+
+loop4:
+	VMOVUPS      (CX), Y11
+	VMOVUPS      32(CX), Y12
+	VBROADCASTSS (DX), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y1, Y1
+	VBROADCASTSS (DX)(BX*1), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y3, Y3
+	VBROADCASTSS (DX)(BX*2), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VBROADCASTSS (DI), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y6, Y6
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y7, Y7
+	VBROADCASTSS (DI)(BX*1), Y10
+	VPMADDWD     Y11, Y10, Y11
+	VPADDD       Y11, Y8, Y8
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y9, Y9
+	VMOVUPS      64(CX), Y11
+	VMOVUPS      96(CX), Y12
+	VBROADCASTSS 4(DX), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y1, Y1
+	VBROADCASTSS 4(DX)(BX*1), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y3, Y3
+	VBROADCASTSS 4(DX)(BX*2), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VBROADCASTSS 4(DI), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y6, Y6
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y7, Y7
+	VBROADCASTSS 4(DI)(BX*1), Y10
+	VPMADDWD     Y11, Y10, Y11
+	VPADDD       Y11, Y8, Y8
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y9, Y9
+	VMOVUPS      128(CX), Y11
+	VMOVUPS      160(CX), Y12
+	VBROADCASTSS 8(DX), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y1, Y1
+	VBROADCASTSS 8(DX)(BX*1), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y3, Y3
+	VBROADCASTSS 8(DX)(BX*2), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VBROADCASTSS 8(DI), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y6, Y6
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y7, Y7
+	VBROADCASTSS 8(DI)(BX*1), Y10
+	VPMADDWD     Y11, Y10, Y11
+	VPADDD       Y11, Y8, Y8
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y9, Y9
+	VMOVUPS      192(CX), Y11
+	VMOVUPS      224(CX), Y12
+	VBROADCASTSS 12(DX), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y1, Y1
+	VBROADCASTSS 12(DX)(BX*1), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y3, Y3
+	VBROADCASTSS 12(DX)(BX*2), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VBROADCASTSS 12(DI), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y6, Y6
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y7, Y7
+	VBROADCASTSS 12(DI)(BX*1), Y10
+	VPMADDWD     Y11, Y10, Y11
+	VPADDD       Y11, Y8, Y8
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y9, Y9
+	ADDQ         $0x00000010, DX
+	ADDQ         $0x00000010, DI
+	ADDQ         $0x00000100, CX
+	DECQ         R8
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, SI
+	JZ   done
+
+loop1:
+	VMOVUPS      (CX), Y11
+	VMOVUPS      32(CX), Y12
+	VBROADCASTSS (DX), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y1, Y1
+	VBROADCASTSS (DX)(BX*1), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y3, Y3
+	VBROADCASTSS (DX)(BX*2), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VBROADCASTSS (DI), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y6, Y6
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y7, Y7
+	VBROADCASTSS (DI)(BX*1), Y10
+	VPMADDWD     Y11, Y10, Y11
+	VPADDD       Y11, Y8, Y8
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y9, Y9
+	ADDQ         $0x00000004, DX
+	ADDQ         $0x00000004, DI
+	ADDQ         $0x00000040, CX
+	DECQ         SI
+	JNZ          loop1
+
+done:
+	MOVQ         72(AX), SI
+	ADDQ         SI, 64(AX)
+	MOVQ         88(AX), CX
+	ADDQ         $0x00000040, 88(AX)
+	VMOVUPS      (CX), Y10
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y10, Y0, Y0
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y10, Y2, Y2
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y10, Y4, Y4
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y10, Y6, Y6
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y10, Y8, Y8
+	VMOVUPS      32(CX), Y10
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y10, Y1, Y1
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y10, Y3, Y3
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y10, Y5, Y5
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y10, Y7, Y7
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	MOVQ         80(AX), CX
+	MOVQ         16(AX), DX
+	MOVQ         24(AX), BX
+	MOVQ         (AX), SI
+	MOVQ         8(AX), DI
+	VBROADCASTSS (CX), Y10
+	VFMADD213PS  (DX), Y10, Y0
+	VMOVUPS      Y0, (SI)
+	VFMADD213PS  32(DX), Y10, Y1
+	VMOVUPS      Y1, 32(SI)
+	ADDQ         BX, DX
+	ADDQ         DI, SI
+	VBROADCASTSS 4(CX), Y0
+	VFMADD213PS  (DX), Y0, Y2
+	VMOVUPS      Y2, (SI)
+	VFMADD213PS  32(DX), Y0, Y3
+	VMOVUPS      Y3, 32(SI)
+	ADDQ         BX, DX
+	ADDQ         DI, SI
+	VBROADCASTSS 8(CX), Y0
+	VFMADD213PS  (DX), Y0, Y4
+	VMOVUPS      Y4, (SI)
+	VFMADD213PS  32(DX), Y0, Y5
+	VMOVUPS      Y5, 32(SI)
+	ADDQ         BX, DX
+	ADDQ         DI, SI
+	VBROADCASTSS 12(CX), Y0
+	VFMADD213PS  (DX), Y0, Y6
+	VMOVUPS      Y6, (SI)
+	VFMADD213PS  32(DX), Y0, Y7
+	VMOVUPS      Y7, 32(SI)
+	ADDQ         BX, DX
+	ADDQ         DI, SI
+	VBROADCASTSS 16(CX), Y0
+	VFMADD213PS  (DX), Y0, Y8
+	VMOVUPS      Y8, (SI)
+	VFMADD213PS  32(DX), Y0, Y9
+	VMOVUPS      Y9, 32(SI)
+	ADDQ         $0x00000040, (AX)
+	ADDQ         $0x00000040, 16(AX)
+	DECQ         32(AX)
+	JNZ          tile
+	VZEROUPPER
+	RET
+
+// func gemm6x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// Requires: AVX, AVX2, FMA3
+TEXT ·gemm6x16MADD(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ   48(AX), DX
+	MOVQ   56(AX), BX
+	LEAQ   (BX)(BX*2), CX
+	LEAQ   (DX)(CX*1), DI
+	MOVQ   64(AX), CX
+	MOVQ   40(AX), SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   SI, R8
+	SHRQ   $0x02, R8
+	JZ     tail
+
+loop4:
+	VMOVUPS      (CX), Y13
+	VMOVUPS      32(CX), Y14
+	VBROADCASTSS (DX), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VBROADCASTSS (DX)(BX*1), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VBROADCASTSS (DX)(BX*2), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y4, Y4
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VBROADCASTSS (DI), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y6, Y6
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VBROADCASTSS (DI)(BX*1), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y8, Y8
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y9, Y9
+	VBROADCASTSS (DI)(BX*2), Y12
+	VPMADDWD     Y13, Y12, Y13
+	VPADDD       Y13, Y10, Y10
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y11, Y11
+	VMOVUPS      64(CX), Y13
+	VMOVUPS      96(CX), Y14
+	VBROADCASTSS 4(DX), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VBROADCASTSS 4(DX)(BX*1), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VBROADCASTSS 4(DX)(BX*2), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y4, Y4
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VBROADCASTSS 4(DI), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y6, Y6
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VBROADCASTSS 4(DI)(BX*1), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y8, Y8
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y9, Y9
+	VBROADCASTSS 4(DI)(BX*2), Y12
+	VPMADDWD     Y13, Y12, Y13
+	VPADDD       Y13, Y10, Y10
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y11, Y11
+	VMOVUPS      128(CX), Y13
+	VMOVUPS      160(CX), Y14
+	VBROADCASTSS 8(DX), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VBROADCASTSS 8(DX)(BX*1), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VBROADCASTSS 8(DX)(BX*2), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y4, Y4
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VBROADCASTSS 8(DI), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y6, Y6
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VBROADCASTSS 8(DI)(BX*1), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y8, Y8
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y9, Y9
+	VBROADCASTSS 8(DI)(BX*2), Y12
+	VPMADDWD     Y13, Y12, Y13
+	VPADDD       Y13, Y10, Y10
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y11, Y11
+	VMOVUPS      192(CX), Y13
+	VMOVUPS      224(CX), Y14
+	VBROADCASTSS 12(DX), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VBROADCASTSS 12(DX)(BX*1), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VBROADCASTSS 12(DX)(BX*2), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y4, Y4
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VBROADCASTSS 12(DI), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y6, Y6
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VBROADCASTSS 12(DI)(BX*1), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y8, Y8
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y9, Y9
+	VBROADCASTSS 12(DI)(BX*2), Y12
+	VPMADDWD     Y13, Y12, Y13
+	VPADDD       Y13, Y10, Y10
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y11, Y11
+	ADDQ         $0x00000010, DX
+	ADDQ         $0x00000010, DI
+	ADDQ         $0x00000100, CX
+	DECQ         R8
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, SI
+	JZ   done
+
+loop1:
+	VMOVUPS      (CX), Y13
+	VMOVUPS      32(CX), Y14
+	VBROADCASTSS (DX), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VBROADCASTSS (DX)(BX*1), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VBROADCASTSS (DX)(BX*2), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y4, Y4
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VBROADCASTSS (DI), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y6, Y6
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VBROADCASTSS (DI)(BX*1), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y8, Y8
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y9, Y9
+	VBROADCASTSS (DI)(BX*2), Y12
+	VPMADDWD     Y13, Y12, Y13
+	VPADDD       Y13, Y10, Y10
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y11, Y11
+	ADDQ         $0x00000004, DX
+	ADDQ         $0x00000004, DI
+	ADDQ         $0x00000040, CX
+	DECQ         SI
+	JNZ          loop1
+
+done:
+	MOVQ         72(AX), SI
+	ADDQ         SI, 64(AX)
+	MOVQ         88(AX), CX
+	ADDQ         $0x00000040, 88(AX)
+	VMOVUPS      (CX), Y12
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y12, Y0, Y0
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y12, Y2, Y2
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y12, Y4, Y4
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y12, Y6, Y6
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y12, Y8, Y8
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y12, Y10, Y10
+	VMOVUPS      32(CX), Y12
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y12, Y1, Y1
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y12, Y3, Y3
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y12, Y5, Y5
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y12, Y7, Y7
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y12, Y9, Y9
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y12, Y11, Y11
+	MOVQ         80(AX), CX
+	MOVQ         16(AX), DX
+	MOVQ         24(AX), BX
+	MOVQ         (AX), SI
+	MOVQ         8(AX), DI
+	VBROADCASTSS (CX), Y12
+	VFMADD213PS  (DX), Y12, Y0
+	VMOVUPS      Y0, (SI)
+	VFMADD213PS  32(DX), Y12, Y1
+	VMOVUPS      Y1, 32(SI)
+	ADDQ         BX, DX
+	ADDQ         DI, SI
+	VBROADCASTSS 4(CX), Y0
+	VFMADD213PS  (DX), Y0, Y2
+	VMOVUPS      Y2, (SI)
+	VFMADD213PS  32(DX), Y0, Y3
+	VMOVUPS      Y3, 32(SI)
+	ADDQ         BX, DX
+	ADDQ         DI, SI
+	VBROADCASTSS 8(CX), Y0
+	VFMADD213PS  (DX), Y0, Y4
+	VMOVUPS      Y4, (SI)
+	VFMADD213PS  32(DX), Y0, Y5
+	VMOVUPS      Y5, 32(SI)
+	ADDQ         BX, DX
+	ADDQ         DI, SI
+	VBROADCASTSS 12(CX), Y0
+	VFMADD213PS  (DX), Y0, Y6
+	VMOVUPS      Y6, (SI)
+	VFMADD213PS  32(DX), Y0, Y7
+	VMOVUPS      Y7, 32(SI)
+	ADDQ         BX, DX
+	ADDQ         DI, SI
+	VBROADCASTSS 16(CX), Y0
+	VFMADD213PS  (DX), Y0, Y8
+	VMOVUPS      Y8, (SI)
+	VFMADD213PS  32(DX), Y0, Y9
+	VMOVUPS      Y9, 32(SI)
+	ADDQ         BX, DX
+	ADDQ         DI, SI
+	VBROADCASTSS 20(CX), Y0
+	VFMADD213PS  (DX), Y0, Y10
+	VMOVUPS      Y10, (SI)
+	VFMADD213PS  32(DX), Y0, Y11
+	VMOVUPS      Y11, 32(SI)
+	ADDQ         $0x00000040, (AX)
+	ADDQ         $0x00000040, 16(AX)
+	DECQ         32(AX)
+	JNZ          tile
+	VZEROUPPER
+	RET
+
+// func gemm1x64MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// Requires: AVX, AVX2, FMA3
+TEXT ·gemm1x64MADD(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ   48(AX), DI
+	MOVQ   56(AX), CX
+	MOVQ   64(AX), CX
+	MOVQ   CX, DX
+	ADDQ   72(AX), DX
+	MOVQ   DX, BX
+	ADDQ   72(AX), BX
+	MOVQ   BX, SI
+	ADDQ   72(AX), SI
+	MOVQ   40(AX), R8
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	JZ     tail
+
+loop4:
+	VBROADCASTSS (DI), Y9
+	VMOVUPS      (CX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y0, Y0
+	VMOVUPS      32(CX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y1, Y1
+	VMOVUPS      (DX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y2, Y2
+	VMOVUPS      32(DX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVUPS      (BX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVUPS      32(BX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVUPS      (SI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVUPS      32(SI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y7, Y7
+	VBROADCASTSS 4(DI), Y9
+	VMOVUPS      64(CX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y0, Y0
+	VMOVUPS      96(CX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y1, Y1
+	VMOVUPS      64(DX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y2, Y2
+	VMOVUPS      96(DX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVUPS      64(BX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVUPS      96(BX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVUPS      64(SI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVUPS      96(SI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y7, Y7
+	VBROADCASTSS 8(DI), Y9
+	VMOVUPS      128(CX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y0, Y0
+	VMOVUPS      160(CX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y1, Y1
+	VMOVUPS      128(DX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y2, Y2
+	VMOVUPS      160(DX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVUPS      128(BX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVUPS      160(BX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVUPS      128(SI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVUPS      160(SI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y7, Y7
+	VBROADCASTSS 12(DI), Y9
+	VMOVUPS      192(CX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y0, Y0
+	VMOVUPS      224(CX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y1, Y1
+	VMOVUPS      192(DX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y2, Y2
+	VMOVUPS      224(DX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVUPS      192(BX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVUPS      224(BX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVUPS      192(SI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVUPS      224(SI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y7, Y7
+	ADDQ         $0x00000010, DI
+	ADDQ         $0x00000100, CX
+	ADDQ         $0x00000100, DX
+	ADDQ         $0x00000100, BX
+	ADDQ         $0x00000100, SI
+	DECQ         R9
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, R8
+	JZ   done
+
+loop1:
+	VBROADCASTSS (DI), Y9
+	VMOVUPS      (CX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y0, Y0
+	VMOVUPS      32(CX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y1, Y1
+	VMOVUPS      (DX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y2, Y2
+	VMOVUPS      32(DX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVUPS      (BX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVUPS      32(BX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVUPS      (SI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVUPS      32(SI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y7, Y7
+	ADDQ         $0x00000004, DI
+	ADDQ         $0x00000040, CX
+	ADDQ         $0x00000040, DX
+	ADDQ         $0x00000040, BX
+	ADDQ         $0x00000040, SI
+	DECQ         R8
+	JNZ          loop1
+
+done:
+	MOVQ         72(AX), R8
+	ADDQ         R8, 64(AX)
+	ADDQ         R8, 64(AX)
+	ADDQ         R8, 64(AX)
+	ADDQ         R8, 64(AX)
+	MOVQ         88(AX), CX
+	ADDQ         $0x00000100, 88(AX)
+	VMOVUPS      (CX), Y8
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y8, Y0, Y0
+	VMOVUPS      32(CX), Y8
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y8, Y1, Y1
+	VMOVUPS      64(CX), Y8
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y8, Y2, Y2
+	VMOVUPS      96(CX), Y8
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y8, Y3, Y3
+	VMOVUPS      128(CX), Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y8, Y4, Y4
+	VMOVUPS      160(CX), Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y8, Y5, Y5
+	VMOVUPS      192(CX), Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y8, Y6, Y6
+	VMOVUPS      224(CX), Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y8, Y7, Y7
+	MOVQ         80(AX), CX
+	MOVQ         16(AX), DX
+	MOVQ         24(AX), BX
+	MOVQ         (AX), BX
+	MOVQ         8(AX), SI
+	VBROADCASTSS (CX), Y8
+	VFMADD213PS  (DX), Y8, Y0
+	VMOVUPS      Y0, (BX)
+	VFMADD213PS  32(DX), Y8, Y1
+	VMOVUPS      Y1, 32(BX)
+	VFMADD213PS  64(DX), Y8, Y2
+	VMOVUPS      Y2, 64(BX)
+	VFMADD213PS  96(DX), Y8, Y3
+	VMOVUPS      Y3, 96(BX)
+	VFMADD213PS  128(DX), Y8, Y4
+	VMOVUPS      Y4, 128(BX)
+	VFMADD213PS  160(DX), Y8, Y5
+	VMOVUPS      Y5, 160(BX)
+	VFMADD213PS  192(DX), Y8, Y6
+	VMOVUPS      Y6, 192(BX)
+	VFMADD213PS  224(DX), Y8, Y7
+	VMOVUPS      Y7, 224(BX)
+	ADDQ         $0x00000100, (AX)
+	ADDQ         $0x00000100, 16(AX)
+	DECQ         32(AX)
+	JNZ          tile
+	VZEROUPPER
+	RET
+
+// func gemm2x32MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// Requires: AVX, AVX2, FMA3
+TEXT ·gemm2x32MADD(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ   48(AX), BX
+	MOVQ   56(AX), SI
+	MOVQ   64(AX), CX
+	MOVQ   CX, DX
+	ADDQ   72(AX), DX
+	MOVQ   40(AX), DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   DI, R8
+	SHRQ   $0x02, R8
+	JZ     tail
+
+loop4:
+	VBROADCASTSS (BX), Y9
+	VBROADCASTSS (BX)(SI*1), Y10
+	VMOVUPS      (CX), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVUPS      32(CX), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y1, Y1
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVUPS      (DX), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVUPS      32(DX), Y8
+	VPMADDWD     Y8, Y9, Y9
+	VPADDD       Y9, Y3, Y3
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y7, Y7
+	VBROADCASTSS 4(BX), Y9
+	VBROADCASTSS 4(BX)(SI*1), Y10
+	VMOVUPS      64(CX), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVUPS      96(CX), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y1, Y1
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVUPS      64(DX), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVUPS      96(DX), Y8
+	VPMADDWD     Y8, Y9, Y9
+	VPADDD       Y9, Y3, Y3
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y7, Y7
+	VBROADCASTSS 8(BX), Y9
+	VBROADCASTSS 8(BX)(SI*1), Y10
+	VMOVUPS      128(CX), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVUPS      160(CX), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y1, Y1
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVUPS      128(DX), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVUPS      160(DX), Y8
+	VPMADDWD     Y8, Y9, Y9
+	VPADDD       Y9, Y3, Y3
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y7, Y7
+	VBROADCASTSS 12(BX), Y9
+	VBROADCASTSS 12(BX)(SI*1), Y10
+	VMOVUPS      192(CX), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVUPS      224(CX), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y1, Y1
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVUPS      192(DX), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVUPS      224(DX), Y8
+	VPMADDWD     Y8, Y9, Y9
+	VPADDD       Y9, Y3, Y3
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y7, Y7
+	ADDQ         $0x00000010, BX
+	ADDQ         $0x00000100, CX
+	ADDQ         $0x00000100, DX
+	DECQ         R8
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, DI
+	JZ   done
+
+loop1:
+	VBROADCASTSS (BX), Y9
+	VBROADCASTSS (BX)(SI*1), Y10
+	VMOVUPS      (CX), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVUPS      32(CX), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y1, Y1
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVUPS      (DX), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVUPS      32(DX), Y8
+	VPMADDWD     Y8, Y9, Y9
+	VPADDD       Y9, Y3, Y3
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y7, Y7
+	ADDQ         $0x00000004, BX
+	ADDQ         $0x00000040, CX
+	ADDQ         $0x00000040, DX
+	DECQ         DI
+	JNZ          loop1
+
+done:
+	MOVQ         72(AX), DI
+	ADDQ         DI, 64(AX)
+	ADDQ         DI, 64(AX)
+	MOVQ         88(AX), CX
+	ADDQ         $0x00000080, 88(AX)
+	VMOVUPS      (CX), Y8
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y8, Y0, Y0
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y8, Y4, Y4
+	VMOVUPS      32(CX), Y8
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y8, Y1, Y1
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y8, Y5, Y5
+	VMOVUPS      64(CX), Y8
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y8, Y2, Y2
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y8, Y6, Y6
+	VMOVUPS      96(CX), Y8
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y8, Y3, Y3
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y8, Y7, Y7
+	MOVQ         80(AX), CX
+	MOVQ         16(AX), DX
+	MOVQ         24(AX), BX
+	MOVQ         (AX), SI
+	MOVQ         8(AX), DI
+	VBROADCASTSS (CX), Y8
+	VFMADD213PS  (DX), Y8, Y0
+	VMOVUPS      Y0, (SI)
+	VFMADD213PS  32(DX), Y8, Y1
+	VMOVUPS      Y1, 32(SI)
+	VFMADD213PS  64(DX), Y8, Y2
+	VMOVUPS      Y2, 64(SI)
+	VFMADD213PS  96(DX), Y8, Y3
+	VMOVUPS      Y3, 96(SI)
+	ADDQ         BX, DX
+	ADDQ         DI, SI
+	VBROADCASTSS 4(CX), Y0
+	VFMADD213PS  (DX), Y0, Y4
+	VMOVUPS      Y4, (SI)
+	VFMADD213PS  32(DX), Y0, Y5
+	VMOVUPS      Y5, 32(SI)
+	VFMADD213PS  64(DX), Y0, Y6
+	VMOVUPS      Y6, 64(SI)
+	VFMADD213PS  96(DX), Y0, Y7
+	VMOVUPS      Y7, 96(SI)
+	ADDQ         $0x00000080, (AX)
+	ADDQ         $0x00000080, 16(AX)
+	DECQ         32(AX)
+	JNZ          tile
+	VZEROUPPER
+	RET
+
+// func gemm3x32MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// Requires: AVX, AVX2, FMA3
+TEXT ·gemm3x32MADD(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ   48(AX), BX
+	MOVQ   56(AX), SI
+	MOVQ   64(AX), CX
+	MOVQ   CX, DX
+	ADDQ   72(AX), DX
+	MOVQ   40(AX), DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   DI, R8
+	SHRQ   $0x02, R8
+	JZ     tail
+
+loop4:
+	VBROADCASTSS (BX), Y13
+	VBROADCASTSS (BX)(SI*1), Y14
+	VBROADCASTSS (BX)(SI*2), Y15
+	VMOVUPS      (CX), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y0, Y0
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y4, Y4
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y8, Y8
+	VMOVUPS      32(CX), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y1, Y1
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y5, Y5
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y9, Y9
+	VMOVUPS      (DX), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y2, Y2
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y6, Y6
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y10, Y10
+	VMOVUPS      32(DX), Y12
+	VPMADDWD     Y12, Y13, Y13
+	VPADDD       Y13, Y3, Y3
+	VPMADDWD     Y12, Y14, Y13
+	VPADDD       Y13, Y7, Y7
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y11, Y11
+	VBROADCASTSS 4(BX), Y13
+	VBROADCASTSS 4(BX)(SI*1), Y14
+	VBROADCASTSS 4(BX)(SI*2), Y15
+	VMOVUPS      64(CX), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y0, Y0
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y4, Y4
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y8, Y8
+	VMOVUPS      96(CX), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y1, Y1
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y5, Y5
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y9, Y9
+	VMOVUPS      64(DX), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y2, Y2
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y6, Y6
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y10, Y10
+	VMOVUPS      96(DX), Y12
+	VPMADDWD     Y12, Y13, Y13
+	VPADDD       Y13, Y3, Y3
+	VPMADDWD     Y12, Y14, Y13
+	VPADDD       Y13, Y7, Y7
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y11, Y11
+	VBROADCASTSS 8(BX), Y13
+	VBROADCASTSS 8(BX)(SI*1), Y14
+	VBROADCASTSS 8(BX)(SI*2), Y15
+	VMOVUPS      128(CX), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y0, Y0
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y4, Y4
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y8, Y8
+	VMOVUPS      160(CX), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y1, Y1
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y5, Y5
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y9, Y9
+	VMOVUPS      128(DX), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y2, Y2
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y6, Y6
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y10, Y10
+	VMOVUPS      160(DX), Y12
+	VPMADDWD     Y12, Y13, Y13
+	VPADDD       Y13, Y3, Y3
+	VPMADDWD     Y12, Y14, Y13
+	VPADDD       Y13, Y7, Y7
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y11, Y11
+	VBROADCASTSS 12(BX), Y13
+	VBROADCASTSS 12(BX)(SI*1), Y14
+	VBROADCASTSS 12(BX)(SI*2), Y15
+	VMOVUPS      192(CX), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y0, Y0
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y4, Y4
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y8, Y8
+	VMOVUPS      224(CX), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y1, Y1
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y5, Y5
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y9, Y9
+	VMOVUPS      192(DX), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y2, Y2
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y6, Y6
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y10, Y10
+	VMOVUPS      224(DX), Y12
+	VPMADDWD     Y12, Y13, Y13
+	VPADDD       Y13, Y3, Y3
+	VPMADDWD     Y12, Y14, Y13
+	VPADDD       Y13, Y7, Y7
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y11, Y11
+	ADDQ         $0x00000010, BX
+	ADDQ         $0x00000100, CX
+	ADDQ         $0x00000100, DX
+	DECQ         R8
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, DI
+	JZ   done
+
+loop1:
+	VBROADCASTSS (BX), Y13
+	VBROADCASTSS (BX)(SI*1), Y14
+	VBROADCASTSS (BX)(SI*2), Y15
+	VMOVUPS      (CX), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y0, Y0
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y4, Y4
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y8, Y8
+	VMOVUPS      32(CX), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y1, Y1
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y5, Y5
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y9, Y9
+	VMOVUPS      (DX), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y2, Y2
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y6, Y6
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y10, Y10
+	VMOVUPS      32(DX), Y12
+	VPMADDWD     Y12, Y13, Y13
+	VPADDD       Y13, Y3, Y3
+	VPMADDWD     Y12, Y14, Y13
+	VPADDD       Y13, Y7, Y7
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y11, Y11
+	ADDQ         $0x00000004, BX
+	ADDQ         $0x00000040, CX
+	ADDQ         $0x00000040, DX
+	DECQ         DI
+	JNZ          loop1
+
+done:
+	MOVQ         72(AX), DI
+	ADDQ         DI, 64(AX)
+	ADDQ         DI, 64(AX)
+	MOVQ         88(AX), CX
+	ADDQ         $0x00000080, 88(AX)
+	VMOVUPS      (CX), Y12
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y12, Y0, Y0
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y12, Y4, Y4
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y12, Y8, Y8
+	VMOVUPS      32(CX), Y12
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y12, Y1, Y1
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y12, Y5, Y5
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y12, Y9, Y9
+	VMOVUPS      64(CX), Y12
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y12, Y2, Y2
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y12, Y6, Y6
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y12, Y10, Y10
+	VMOVUPS      96(CX), Y12
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y12, Y3, Y3
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y12, Y7, Y7
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y12, Y11, Y11
+	MOVQ         80(AX), CX
+	MOVQ         16(AX), DX
+	MOVQ         24(AX), BX
+	MOVQ         (AX), SI
+	MOVQ         8(AX), DI
+	VBROADCASTSS (CX), Y12
+	VFMADD213PS  (DX), Y12, Y0
+	VMOVUPS      Y0, (SI)
+	VFMADD213PS  32(DX), Y12, Y1
+	VMOVUPS      Y1, 32(SI)
+	VFMADD213PS  64(DX), Y12, Y2
+	VMOVUPS      Y2, 64(SI)
+	VFMADD213PS  96(DX), Y12, Y3
+	VMOVUPS      Y3, 96(SI)
+	ADDQ         BX, DX
+	ADDQ         DI, SI
+	VBROADCASTSS 4(CX), Y0
+	VFMADD213PS  (DX), Y0, Y4
+	VMOVUPS      Y4, (SI)
+	VFMADD213PS  32(DX), Y0, Y5
+	VMOVUPS      Y5, 32(SI)
+	VFMADD213PS  64(DX), Y0, Y6
+	VMOVUPS      Y6, 64(SI)
+	VFMADD213PS  96(DX), Y0, Y7
+	VMOVUPS      Y7, 96(SI)
+	ADDQ         BX, DX
+	ADDQ         DI, SI
+	VBROADCASTSS 8(CX), Y0
+	VFMADD213PS  (DX), Y0, Y8
+	VMOVUPS      Y8, (SI)
+	VFMADD213PS  32(DX), Y0, Y9
+	VMOVUPS      Y9, 32(SI)
+	VFMADD213PS  64(DX), Y0, Y10
+	VMOVUPS      Y10, 64(SI)
+	VFMADD213PS  96(DX), Y0, Y11
+	VMOVUPS      Y11, 96(SI)
+	ADDQ         $0x00000080, (AX)
+	ADDQ         $0x00000080, 16(AX)
+	DECQ         32(AX)
+	JNZ          tile
+	VZEROUPPER
+	RET
+
+// func quantiseAVX2(rows uintptr, dst *int16, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
+// Requires: AVX, AVX2, SSE
+TEXT ·quantiseAVX2(SB), NOSPLIT, $0-64
+	MOVQ         rows+0(FP), AX
+	MOVQ         dst+8(FP), CX
+	MOVQ         unit+24(FP), DX
+	MOVQ         src+32(FP), BX
+	MOVQ         k+48(FP), SI
+	MOVQ         SI, R10
+	ANDQ         $0x07, R10
+	SHRQ         $0x03, SI
+	MOVQ         R10, DI
+	LEAQ         tailmask<>+32(SB), R8
+	SHLQ         $0x02, DI
+	SUBQ         DI, R8
+	VMOVUPS      (R8), Y0
+	VPBROADCASTD abs<>+0(SB), Y1
+	MOVSS        most+56(FP), X2
+	MOVSS        least+60(FP), X3
+
+row:
+	VPXOR Y4, Y4, Y4
+	MOVQ  BX, R8
+	MOVQ  CX, DI
+	MOVQ  SI, R9
+	TESTQ R9, R9
+	JZ    magnitudeTail
+
+magnitude:
+	VMOVUPS (R8), Y5
+	VPAND   Y5, Y1, Y5
+	VPMAXUD Y5, Y4, Y4
+	ADDQ    $0x20, R8
+	ADDQ    $0x10, DI
+	DECQ    R9
+	JNZ     magnitude
+
+magnitudeTail:
+	TESTQ      R10, R10
+	JZ         magnitudeDone
+	VMASKMOVPS (R8), Y0, Y5
+	VPAND      Y5, Y1, Y5
+	VPMAXUD    Y5, Y4, Y4
+
+magnitudeDone:
+	VEXTRACTI128 $0x01, Y4, X5
+	VPMAXUD      X5, X4, X5
+	VPSHUFD      $0x4e, X5, X4
+	VPMAXUD      X4, X5, X5
+	VPSHUFD      $0xb1, X5, X4
+	VPMAXUD      X4, X5, X5
+	VPMAXUD      X3, X5, X5
+	VDIVSS       X5, X2, X4
+	VDIVSS       X2, X5, X6
+	VSUBSS       X5, X5, X5
+	VADDSS       X5, X6, X6
+	VMOVSS       X6, (DX)
+	VBROADCASTSS X4, Y5
+	MOVQ         BX, R8
+	MOVQ         CX, DI
+	MOVQ         SI, R9
+	TESTQ        R9, R9
+	JZ           wholeTail
+
+whole:
+	VMOVUPS      (R8), Y6
+	VMULPS       Y5, Y6, Y6
+	VCVTPS2DQ    Y6, Y6
+	VEXTRACTI128 $0x01, Y6, X4
+	VPACKSSDW    X4, X6, X4
+	VMOVDQU      X4, (DI)
+	ADDQ         $0x20, R8
+	ADDQ         $0x10, DI
+	DECQ         R9
+	JNZ          whole
+
+wholeTail:
+	TESTQ        R10, R10
+	JZ           wholeDone
+	VMASKMOVPS   (R8), Y0, Y6
+	VMULPS       Y5, Y6, Y6
+	VCVTPS2DQ    Y6, Y6
+	VEXTRACTI128 $0x01, Y6, X4
+	VPACKSSDW    X4, X6, X4
+	VMOVDQU      X4, (DI)
+
+wholeDone:
+	ADDQ $0x04, DX
+	ADDQ ldd+16(FP), CX
+	ADDQ lds+40(FP), BX
+	DECQ AX
+	JNZ  row
+	VZEROUPPER
+	RET
+
+DATA abs<>+0(SB)/4, $0x7fffffff
+GLOBL abs<>(SB), RODATA|NOPTR, $4
+
 // func peakAVX2(n uintptr)
 // Requires: AVX, FMA3
 TEXT ·peakAVX2(SB), NOSPLIT, $0-8
@@ -15936,284 +17910,6 @@ DATA joinRest2<>+56(SB)/4, $0x0000000e
 DATA joinRest2<>+60(SB)/4, $0x0000001f
 GLOBL joinRest2<>(SB), RODATA|NOPTR, $64
 
-// func peakAVX512(n uintptr)
-// Requires: AVX, AVX512F
-TEXT ·peakAVX512(SB), NOSPLIT, $0-8
-	MOVQ   n+0(FP), AX
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-
-loop:
-	VFMADD231PS Z12, Z12, Z0
-	VFMADD231PS Z12, Z12, Z1
-	VFMADD231PS Z12, Z12, Z2
-	VFMADD231PS Z12, Z12, Z3
-	VFMADD231PS Z12, Z12, Z4
-	VFMADD231PS Z12, Z12, Z5
-	VFMADD231PS Z12, Z12, Z6
-	VFMADD231PS Z12, Z12, Z7
-	VFMADD231PS Z12, Z12, Z8
-	VFMADD231PS Z12, Z12, Z9
-	VFMADD231PS Z12, Z12, Z10
-	VFMADD231PS Z12, Z12, Z11
-	DECQ        AX
-	JNZ         loop
-	VZEROUPPER
-	RET
-
-// func sumLinesVNNI(dst *float32, ldd uintptr, d uintptr, table *int8, multiples *uint8, unit float32, rows uintptr, ids *uint32, first uintptr, count uintptr, groupEnd *uint32, groupScale *float32, groups uintptr, lines uintptr) (ok bool)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+, SSE
-TEXT ·sumLinesVNNI(SB), NOSPLIT, $8-113
-	MOVQ  table+24(FP), AX
-	MOVQ  multiples+32(FP), CX
-	MOVQ  ids+56(FP), DX
-	MOVQ  d+16(FP), BX
-	MOVQ  rows+48(FP), SI
-	MOVSS unit+40(FP), X0
-	SUBQ  $0x24, count+72(FP)
-
-line:
-	MOVQ BX, (SP)
-
-columns:
-	VPXORD Z1, Z1, Z1
-	VPXORD Z3, Z3, Z3
-	VPXORD Z5, Z5, Z5
-	VPXORD Z7, Z7, Z7
-	MOVQ   first+64(FP), DI
-	MOVQ   groupEnd+80(FP), R8
-	MOVQ   groupScale+88(FP), R9
-	MOVQ   groups+96(FP), R10
-
-group:
-	MOVL (R8), R11
-	CMPQ DI, R11
-	JGE  next
-
-some:
-	VPXORD  Z2, Z2, Z2
-	VPXORD  Z4, Z4, Z4
-	VPXORD  Z6, Z6, Z6
-	VPXORD  Z8, Z8, Z8
-	LEAQ    65536(DI), R12
-	CMPQ    R12, R11
-	CMOVQGT R11, R12
-	SUBQ    $0x04, R12
-	CMPQ    DI, R12
-	JGE     last
-
-four:
-	CMPQ       DI, count+72(FP)
-	JGT        fetched1
-	MOVL       128(DX)(DI*4), R13
-	IMULQ      BX, R13
-	PREFETCHT0 (AX)(R13*1)
-	MOVL       132(DX)(DI*4), R13
-	IMULQ      BX, R13
-	PREFETCHT0 (AX)(R13*1)
-	MOVL       136(DX)(DI*4), R13
-	IMULQ      BX, R13
-	PREFETCHT0 (AX)(R13*1)
-	MOVL       140(DX)(DI*4), R13
-	IMULQ      BX, R13
-	PREFETCHT0 (AX)(R13*1)
-
-fetched1:
-	MOVL         12(DX)(DI*4), R14
-	CMPQ         R14, SI
-	JAE          bad
-	MOVBLZX      (CX)(R14*1), R13
-	IMULQ        BX, R14
-	VMOVDQU64    (AX)(R14*1), Z9
-	MOVL         8(DX)(DI*4), R14
-	CMPQ         R14, SI
-	JAE          bad
-	SHLL         $0x08, R13
-	MOVB         (CX)(R14*1), R13
-	IMULQ        BX, R14
-	VMOVDQU64    (AX)(R14*1), Z10
-	MOVL         4(DX)(DI*4), R14
-	CMPQ         R14, SI
-	JAE          bad
-	SHLL         $0x08, R13
-	MOVB         (CX)(R14*1), R13
-	IMULQ        BX, R14
-	VMOVDQU64    (AX)(R14*1), Z11
-	MOVL         (DX)(DI*4), R14
-	CMPQ         R14, SI
-	JAE          bad
-	SHLL         $0x08, R13
-	MOVB         (CX)(R14*1), R13
-	IMULQ        BX, R14
-	VMOVDQU64    (AX)(R14*1), Z12
-	VPBROADCASTD R13, Z13
-	VPUNPCKLBW   Z11, Z12, Z14
-	VPUNPCKHBW   Z11, Z12, Z11
-	VPUNPCKLBW   Z9, Z10, Z12
-	VPUNPCKHBW   Z9, Z10, Z9
-	VPUNPCKLWD   Z12, Z14, Z10
-	VPUNPCKHWD   Z12, Z14, Z12
-	VPDPBUSD     Z10, Z13, Z2
-	VPDPBUSD     Z12, Z13, Z4
-	VPUNPCKLWD   Z9, Z11, Z10
-	VPUNPCKHWD   Z9, Z11, Z9
-	VPDPBUSD     Z10, Z13, Z6
-	VPDPBUSD     Z9, Z13, Z8
-	ADDQ         $0x04, DI
-	CMPQ         DI, R12
-	JLT          four
-
-last:
-	ADDQ       $0x03, R12
-	MOVQ       R12, R13
-	SUBQ       DI, R13
-	SHLQ       $0x03, R13
-	LEAQ       8(R13), R13
-	CMPQ       DI, count+72(FP)
-	JGT        fetched2
-	MOVL       128(DX)(DI*4), R14
-	IMULQ      BX, R14
-	PREFETCHT0 (AX)(R14*1)
-	MOVL       132(DX)(DI*4), R14
-	IMULQ      BX, R14
-	PREFETCHT0 (AX)(R14*1)
-	MOVL       136(DX)(DI*4), R14
-	IMULQ      BX, R14
-	PREFETCHT0 (AX)(R14*1)
-	MOVL       140(DX)(DI*4), R14
-	IMULQ      BX, R14
-	PREFETCHT0 (AX)(R14*1)
-
-fetched2:
-	LEAQ         3(DI), R15
-	CMPQ         R15, R12
-	CMOVQGT      R12, R15
-	MOVL         (DX)(R15*4), R15
-	CMPQ         R15, SI
-	JAE          bad
-	MOVBLZX      (CX)(R15*1), R14
-	IMULQ        BX, R15
-	VMOVDQU64    (AX)(R15*1), Z9
-	LEAQ         2(DI), R15
-	CMPQ         R15, R12
-	CMOVQGT      R12, R15
-	MOVL         (DX)(R15*4), R15
-	CMPQ         R15, SI
-	JAE          bad
-	SHLL         $0x08, R14
-	MOVB         (CX)(R15*1), R14
-	IMULQ        BX, R15
-	VMOVDQU64    (AX)(R15*1), Z10
-	LEAQ         1(DI), R15
-	CMPQ         R15, R12
-	CMOVQGT      R12, R15
-	MOVL         (DX)(R15*4), R15
-	CMPQ         R15, SI
-	JAE          bad
-	SHLL         $0x08, R14
-	MOVB         (CX)(R15*1), R14
-	IMULQ        BX, R15
-	VMOVDQU64    (AX)(R15*1), Z11
-	MOVL         (DX)(DI*4), DI
-	CMPQ         DI, SI
-	JAE          bad
-	SHLL         $0x08, R14
-	MOVB         (CX)(DI*1), R14
-	IMULQ        BX, DI
-	VMOVDQU64    (AX)(DI*1), Z12
-	BZHIL        R13, R14, R14
-	VPBROADCASTD R14, Z13
-	VPUNPCKLBW   Z11, Z12, Z14
-	VPUNPCKHBW   Z11, Z12, Z11
-	VPUNPCKLBW   Z9, Z10, Z12
-	VPUNPCKHBW   Z9, Z10, Z9
-	VPUNPCKLWD   Z12, Z14, Z10
-	VPUNPCKHWD   Z12, Z14, Z12
-	VPDPBUSD     Z10, Z13, Z2
-	VPDPBUSD     Z12, Z13, Z4
-	VPUNPCKLWD   Z9, Z11, Z10
-	VPUNPCKHWD   Z9, Z11, Z9
-	VPDPBUSD     Z10, Z13, Z6
-	VPDPBUSD     Z9, Z13, Z8
-	LEAQ         1(R12), DI
-	VMULSS       (R9), X0, X9
-	VBROADCASTSS X9, Z9
-	VCVTDQ2PS    Z2, Z2
-	VMULPS       Z2, Z9, Z2
-	VADDPS       Z2, Z1, Z1
-	VCVTDQ2PS    Z4, Z4
-	VMULPS       Z4, Z9, Z4
-	VADDPS       Z4, Z3, Z3
-	VCVTDQ2PS    Z6, Z6
-	VMULPS       Z6, Z9, Z6
-	VADDPS       Z6, Z5, Z5
-	VCVTDQ2PS    Z8, Z8
-	VMULPS       Z8, Z9, Z8
-	VADDPS       Z8, Z7, Z7
-	CMPQ         DI, R11
-	JLT          some
-
-next:
-	ADDQ       $0x04, R8
-	ADDQ       $0x04, R9
-	DECQ       R10
-	JNZ        group
-	VSHUFF32X4 $0x88, Z3, Z1, Z9
-	VSHUFF32X4 $0xdd, Z3, Z1, Z10
-	VSHUFF32X4 $0x88, Z7, Z5, Z11
-	VSHUFF32X4 $0xdd, Z7, Z5, Z7
-	VSHUFF32X4 $0x88, Z11, Z9, Z1
-	VSHUFF32X4 $0x88, Z7, Z10, Z3
-	VSHUFF32X4 $0xdd, Z11, Z9, Z5
-	VSHUFF32X4 $0xdd, Z7, Z10, Z7
-	MOVQ       dst+0(FP), R8
-	VADDPS     (R8), Z1, Z1
-	VMOVUPS    Z1, (R8)
-	VADDPS     64(R8), Z3, Z3
-	VMOVUPS    Z3, 64(R8)
-	VADDPS     128(R8), Z5, Z5
-	VMOVUPS    Z5, 128(R8)
-	VADDPS     192(R8), Z7, Z7
-	VMOVUPS    Z7, 192(R8)
-	ADDQ       $0x00000100, dst+0(FP)
-	ADDQ       $0x40, AX
-	SUBQ       $0x40, (SP)
-	JNZ        columns
-	SUBQ       BX, AX
-	MOVQ       DI, first+64(FP)
-	MOVQ       ldd+8(FP), DI
-	ADDQ       DI, dst+0(FP)
-	MOVQ       BX, DI
-	SHLQ       $0x02, DI
-	SUBQ       DI, dst+0(FP)
-	MOVQ       groups+96(FP), DI
-	SHLQ       $0x02, DI
-	ADDQ       DI, groupEnd+80(FP)
-	ADDQ       DI, groupScale+88(FP)
-	DECQ       lines+104(FP)
-	JNZ        line
-	MOVB       $0x01, AL
-	MOVB       AL, ok+112(FP)
-	VZEROUPPER
-	RET
-
-bad:
-	XORB AL, AL
-	MOVB AL, ok+112(FP)
-	VZEROUPPER
-	RET
-
 // func gemm1x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm1x32VNNI(SB), NOSPLIT, $0-8
@@ -20636,47 +22332,55 @@ TEXT ·quantiseAVX512(SB), NOSPLIT, $0-64
 	MOVQ         SI, R10
 	ANDQ         $0x0f, R10
 	SHRQ         $0x04, SI
-	MOVL         $0x00000001, DI
-	SHLXL        R10, DI, DI
-	DECL         DI
-	KMOVW        DI, K1
+	MOVQ         R10, DI
+	MOVL         $0x00000001, R8
+	SHLXL        DI, R8, R8
+	DECL         R8
+	KMOVW        R8, K1
 	VPBROADCASTD abs<>+0(SB), Z0
 	MOVSS        most+56(FP), X1
 	MOVSS        least+60(FP), X2
 
 row:
-	VPXORD Z4, Z4, Z4
+	VPXORD Z3, Z3, Z3
 	MOVQ   BX, R8
+	MOVQ   CX, DI
 	MOVQ   SI, R9
 	TESTQ  R9, R9
 	JZ     magnitudeTail
 
 magnitude:
-	VPANDD  (R8), Z0, Z3
-	VPMAXUD Z3, Z4, Z4
-	ADDQ    $0x00000040, R8
+	VMOVUPS (R8), Z4
+	VPANDD  Z4, Z0, Z4
+	VPMAXUD Z4, Z3, Z3
+	ADDQ    $0x40, R8
+	ADDQ    $0x20, DI
 	DECQ    R9
 	JNZ     magnitude
 
 magnitudeTail:
-	VMOVUPS.Z     (R8), K1, Z3
-	VPANDD        Z0, Z3, Z3
-	VPMAXUD       Z3, Z4, Z4
-	VEXTRACTI64X4 $0x01, Z4, Y3
-	VPMAXUD       Y3, Y4, Y3
-	VEXTRACTI128  $0x01, Y3, X5
-	VPMAXUD       X5, X3, X5
-	VPSHUFD       $0x4e, X5, X3
-	VPMAXUD       X3, X5, X5
-	VPSHUFD       $0xb1, X5, X3
-	VPMAXUD       X3, X5, X5
+	TESTQ     R10, R10
+	JZ        magnitudeDone
+	VMOVUPS.Z (R8), K1, Z4
+	VPANDD    Z4, Z0, Z4
+	VPMAXUD   Z4, Z3, Z3
+
+magnitudeDone:
+	VEXTRACTI64X4 $0x01, Z3, Y4
+	VPMAXUD       Y4, Y3, Y4
+	VEXTRACTI128  $0x01, Y4, X5
+	VPMAXUD       X5, X4, X5
+	VPSHUFD       $0x4e, X5, X4
+	VPMAXUD       X4, X5, X5
+	VPSHUFD       $0xb1, X5, X4
+	VPMAXUD       X4, X5, X5
 	VPMAXUD       X2, X5, X5
-	VDIVSS        X5, X1, X3
+	VDIVSS        X5, X1, X4
 	VDIVSS        X1, X5, X6
 	VSUBSS        X5, X5, X5
 	VADDSS        X5, X6, X6
 	VMOVSS        X6, (DX)
-	VBROADCASTSS  X3, Z5
+	VBROADCASTSS  X4, Z4
 	MOVQ          BX, R8
 	MOVQ          CX, DI
 	MOVQ          SI, R9
@@ -20684,24 +22388,25 @@ magnitudeTail:
 	JZ            wholeTail
 
 whole:
-	VMULPS    (R8), Z5, Z3
-	VCVTPS2DQ Z3, Z3
-	VPMOVSDW  Z3, (DI)
-	ADDQ      $0x00000040, R8
-	ADDQ      $0x00000020, DI
+	VMOVUPS   (R8), Z5
+	VMULPS    Z4, Z5, Z5
+	VCVTPS2DQ Z5, Z5
+	VPMOVSDW  Z5, (DI)
+	ADDQ      $0x40, R8
+	ADDQ      $0x20, DI
 	DECQ      R9
 	JNZ       whole
 
 wholeTail:
 	TESTQ     R10, R10
-	JZ        next
-	VMOVUPS.Z (R8), K1, Z3
-	VMULPS    Z5, Z3, Z3
-	VCVTPS2DQ Z3, Z3
-	VPMOVSDW  Z3, (DI)
+	JZ        wholeDone
+	VMOVUPS.Z (R8), K1, Z5
+	VMULPS    Z4, Z5, Z5
+	VCVTPS2DQ Z5, Z5
+	VPMOVSDW  Z5, (DI)
 
-next:
-	ADDQ $0x00000004, DX
+wholeDone:
+	ADDQ $0x04, DX
 	ADDQ ldd+16(FP), CX
 	ADDQ lds+40(FP), BX
 	DECQ AX
@@ -20709,8 +22414,283 @@ next:
 	VZEROUPPER
 	RET
 
-DATA abs<>+0(SB)/4, $0x7fffffff
-GLOBL abs<>(SB), RODATA|NOPTR, $4
+// func peakAVX512(n uintptr)
+// Requires: AVX, AVX512F
+TEXT ·peakAVX512(SB), NOSPLIT, $0-8
+	MOVQ   n+0(FP), AX
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	VPXORD Z12, Z12, Z12
+
+loop:
+	VFMADD231PS Z12, Z12, Z0
+	VFMADD231PS Z12, Z12, Z1
+	VFMADD231PS Z12, Z12, Z2
+	VFMADD231PS Z12, Z12, Z3
+	VFMADD231PS Z12, Z12, Z4
+	VFMADD231PS Z12, Z12, Z5
+	VFMADD231PS Z12, Z12, Z6
+	VFMADD231PS Z12, Z12, Z7
+	VFMADD231PS Z12, Z12, Z8
+	VFMADD231PS Z12, Z12, Z9
+	VFMADD231PS Z12, Z12, Z10
+	VFMADD231PS Z12, Z12, Z11
+	DECQ        AX
+	JNZ         loop
+	VZEROUPPER
+	RET
+
+// func sumLinesVNNI(dst *float32, ldd uintptr, d uintptr, table *int8, multiples *uint8, unit float32, rows uintptr, ids *uint32, first uintptr, count uintptr, groupEnd *uint32, groupScale *float32, groups uintptr, lines uintptr) (ok bool)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+, SSE
+TEXT ·sumLinesVNNI(SB), NOSPLIT, $8-113
+	MOVQ  table+24(FP), AX
+	MOVQ  multiples+32(FP), CX
+	MOVQ  ids+56(FP), DX
+	MOVQ  d+16(FP), BX
+	MOVQ  rows+48(FP), SI
+	MOVSS unit+40(FP), X0
+	SUBQ  $0x24, count+72(FP)
+
+line:
+	MOVQ BX, (SP)
+
+columns:
+	VPXORD Z1, Z1, Z1
+	VPXORD Z3, Z3, Z3
+	VPXORD Z5, Z5, Z5
+	VPXORD Z7, Z7, Z7
+	MOVQ   first+64(FP), DI
+	MOVQ   groupEnd+80(FP), R8
+	MOVQ   groupScale+88(FP), R9
+	MOVQ   groups+96(FP), R10
+
+group:
+	MOVL (R8), R11
+	CMPQ DI, R11
+	JGE  next
+
+some:
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z8, Z8, Z8
+	LEAQ    65536(DI), R12
+	CMPQ    R12, R11
+	CMOVQGT R11, R12
+	SUBQ    $0x04, R12
+	CMPQ    DI, R12
+	JGE     last
+
+four:
+	CMPQ       DI, count+72(FP)
+	JGT        fetched1
+	MOVL       128(DX)(DI*4), R13
+	IMULQ      BX, R13
+	PREFETCHT0 (AX)(R13*1)
+	MOVL       132(DX)(DI*4), R13
+	IMULQ      BX, R13
+	PREFETCHT0 (AX)(R13*1)
+	MOVL       136(DX)(DI*4), R13
+	IMULQ      BX, R13
+	PREFETCHT0 (AX)(R13*1)
+	MOVL       140(DX)(DI*4), R13
+	IMULQ      BX, R13
+	PREFETCHT0 (AX)(R13*1)
+
+fetched1:
+	MOVL         12(DX)(DI*4), R14
+	CMPQ         R14, SI
+	JAE          bad
+	MOVBLZX      (CX)(R14*1), R13
+	IMULQ        BX, R14
+	VMOVDQU64    (AX)(R14*1), Z9
+	MOVL         8(DX)(DI*4), R14
+	CMPQ         R14, SI
+	JAE          bad
+	SHLL         $0x08, R13
+	MOVB         (CX)(R14*1), R13
+	IMULQ        BX, R14
+	VMOVDQU64    (AX)(R14*1), Z10
+	MOVL         4(DX)(DI*4), R14
+	CMPQ         R14, SI
+	JAE          bad
+	SHLL         $0x08, R13
+	MOVB         (CX)(R14*1), R13
+	IMULQ        BX, R14
+	VMOVDQU64    (AX)(R14*1), Z11
+	MOVL         (DX)(DI*4), R14
+	CMPQ         R14, SI
+	JAE          bad
+	SHLL         $0x08, R13
+	MOVB         (CX)(R14*1), R13
+	IMULQ        BX, R14
+	VMOVDQU64    (AX)(R14*1), Z12
+	VPBROADCASTD R13, Z13
+	VPUNPCKLBW   Z11, Z12, Z14
+	VPUNPCKHBW   Z11, Z12, Z11
+	VPUNPCKLBW   Z9, Z10, Z12
+	VPUNPCKHBW   Z9, Z10, Z9
+	VPUNPCKLWD   Z12, Z14, Z10
+	VPUNPCKHWD   Z12, Z14, Z12
+	VPDPBUSD     Z10, Z13, Z2
+	VPDPBUSD     Z12, Z13, Z4
+	VPUNPCKLWD   Z9, Z11, Z10
+	VPUNPCKHWD   Z9, Z11, Z9
+	VPDPBUSD     Z10, Z13, Z6
+	VPDPBUSD     Z9, Z13, Z8
+	ADDQ         $0x04, DI
+	CMPQ         DI, R12
+	JLT          four
+
+last:
+	ADDQ       $0x03, R12
+	MOVQ       R12, R13
+	SUBQ       DI, R13
+	SHLQ       $0x03, R13
+	LEAQ       8(R13), R13
+	CMPQ       DI, count+72(FP)
+	JGT        fetched2
+	MOVL       128(DX)(DI*4), R14
+	IMULQ      BX, R14
+	PREFETCHT0 (AX)(R14*1)
+	MOVL       132(DX)(DI*4), R14
+	IMULQ      BX, R14
+	PREFETCHT0 (AX)(R14*1)
+	MOVL       136(DX)(DI*4), R14
+	IMULQ      BX, R14
+	PREFETCHT0 (AX)(R14*1)
+	MOVL       140(DX)(DI*4), R14
+	IMULQ      BX, R14
+	PREFETCHT0 (AX)(R14*1)
+
+fetched2:
+	LEAQ         3(DI), R15
+	CMPQ         R15, R12
+	CMOVQGT      R12, R15
+	MOVL         (DX)(R15*4), R15
+	CMPQ         R15, SI
+	JAE          bad
+	MOVBLZX      (CX)(R15*1), R14
+	IMULQ        BX, R15
+	VMOVDQU64    (AX)(R15*1), Z9
+	LEAQ         2(DI), R15
+	CMPQ         R15, R12
+	CMOVQGT      R12, R15
+	MOVL         (DX)(R15*4), R15
+	CMPQ         R15, SI
+	JAE          bad
+	SHLL         $0x08, R14
+	MOVB         (CX)(R15*1), R14
+	IMULQ        BX, R15
+	VMOVDQU64    (AX)(R15*1), Z10
+	LEAQ         1(DI), R15
+	CMPQ         R15, R12
+	CMOVQGT      R12, R15
+	MOVL         (DX)(R15*4), R15
+	CMPQ         R15, SI
+	JAE          bad
+	SHLL         $0x08, R14
+	MOVB         (CX)(R15*1), R14
+	IMULQ        BX, R15
+	VMOVDQU64    (AX)(R15*1), Z11
+	MOVL         (DX)(DI*4), DI
+	CMPQ         DI, SI
+	JAE          bad
+	SHLL         $0x08, R14
+	MOVB         (CX)(DI*1), R14
+	IMULQ        BX, DI
+	VMOVDQU64    (AX)(DI*1), Z12
+	BZHIL        R13, R14, R14
+	VPBROADCASTD R14, Z13
+	VPUNPCKLBW   Z11, Z12, Z14
+	VPUNPCKHBW   Z11, Z12, Z11
+	VPUNPCKLBW   Z9, Z10, Z12
+	VPUNPCKHBW   Z9, Z10, Z9
+	VPUNPCKLWD   Z12, Z14, Z10
+	VPUNPCKHWD   Z12, Z14, Z12
+	VPDPBUSD     Z10, Z13, Z2
+	VPDPBUSD     Z12, Z13, Z4
+	VPUNPCKLWD   Z9, Z11, Z10
+	VPUNPCKHWD   Z9, Z11, Z9
+	VPDPBUSD     Z10, Z13, Z6
+	VPDPBUSD     Z9, Z13, Z8
+	LEAQ         1(R12), DI
+	VMULSS       (R9), X0, X9
+	VBROADCASTSS X9, Z9
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z2, Z9, Z2
+	VADDPS       Z2, Z1, Z1
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z4, Z9, Z4
+	VADDPS       Z4, Z3, Z3
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z6, Z9, Z6
+	VADDPS       Z6, Z5, Z5
+	VCVTDQ2PS    Z8, Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z7, Z7
+	CMPQ         DI, R11
+	JLT          some
+
+next:
+	ADDQ       $0x04, R8
+	ADDQ       $0x04, R9
+	DECQ       R10
+	JNZ        group
+	VSHUFF32X4 $0x88, Z3, Z1, Z9
+	VSHUFF32X4 $0xdd, Z3, Z1, Z10
+	VSHUFF32X4 $0x88, Z7, Z5, Z11
+	VSHUFF32X4 $0xdd, Z7, Z5, Z7
+	VSHUFF32X4 $0x88, Z11, Z9, Z1
+	VSHUFF32X4 $0x88, Z7, Z10, Z3
+	VSHUFF32X4 $0xdd, Z11, Z9, Z5
+	VSHUFF32X4 $0xdd, Z7, Z10, Z7
+	MOVQ       dst+0(FP), R8
+	VADDPS     (R8), Z1, Z1
+	VMOVUPS    Z1, (R8)
+	VADDPS     64(R8), Z3, Z3
+	VMOVUPS    Z3, 64(R8)
+	VADDPS     128(R8), Z5, Z5
+	VMOVUPS    Z5, 128(R8)
+	VADDPS     192(R8), Z7, Z7
+	VMOVUPS    Z7, 192(R8)
+	ADDQ       $0x00000100, dst+0(FP)
+	ADDQ       $0x40, AX
+	SUBQ       $0x40, (SP)
+	JNZ        columns
+	SUBQ       BX, AX
+	MOVQ       DI, first+64(FP)
+	MOVQ       ldd+8(FP), DI
+	ADDQ       DI, dst+0(FP)
+	MOVQ       BX, DI
+	SHLQ       $0x02, DI
+	SUBQ       DI, dst+0(FP)
+	MOVQ       groups+96(FP), DI
+	SHLQ       $0x02, DI
+	ADDQ       DI, groupEnd+80(FP)
+	ADDQ       DI, groupScale+88(FP)
+	DECQ       lines+104(FP)
+	JNZ        line
+	MOVB       $0x01, AL
+	MOVB       AL, ok+112(FP)
+	VZEROUPPER
+	RET
+
+bad:
+	XORB AL, AL
+	MOVB AL, ok+112(FP)
+	VZEROUPPER
+	RET
 
 // func gemmAMX1x1(call *struct{config *[64]byte; c *float32; ldc uintptr; add *float32; ldadd uintptr; addPanel uintptr; rowBlocks uintptr; panels uintptr; lower uintptr; right uintptr; first struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr; next uintptr}; second struct{blocks uintptr; a *uint16; lda uintptr; b *uint16; panel uintptr; next uintptr}; end uintptr; step struct{units uintptr; pace uintptr; ahead uintptr; other *float32; state *float32; h *float32; ld uintptr}; waiting struct{pace uintptr; due uintptr; z *float32; state *float32; h *float32}})
 // Requires: AVX, AVX512DQ, AVX512F

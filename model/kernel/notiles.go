@@ -2,9 +2,9 @@
 
 package kernel
 
-// There are no tiles here, and no VNNI.
+// There are no tiles here, and no products of whole numbers.
 func repackAMX(*Packed, []float32, int, int) {}
 
-func repackVNNI(*Packed, []float32, int) {}
+func repackWhole(*Packed, []float32, int) {}
 
 func step(int, term, term, []float32, []float32, []float32, []float32, int) bool { return false }

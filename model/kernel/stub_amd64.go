@@ -595,6 +595,243 @@ func sumLinesF32AVX2(dst *float32, ldd uintptr, d uintptr, table *float32, rows 
 //go:noescape
 func softmaxAVX2(rows uintptr, x *float32, ld uintptr, n uintptr)
 
+// gemm1x16MADD is
+//
+//	for i < 1, j < 16·t.count:
+//		s = 0, a whole number
+//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/16][l/2,j%16,l%2]
+//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//
+// with the last product and sum rounded once.
+//
+//go:noescape
+func gemm1x16MADD(t *struct {
+	c          *float32
+	ldc        uintptr
+	add        *float32
+	ldadd      uintptr
+	count      uintptr
+	pairs      uintptr
+	a          *int16
+	lda        uintptr
+	b          *int16
+	panel      uintptr
+	rowUnit    *float32
+	columnUnit *float32
+})
+
+// gemm2x16MADD is
+//
+//	for i < 2, j < 16·t.count:
+//		s = 0, a whole number
+//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/16][l/2,j%16,l%2]
+//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//
+// with the last product and sum rounded once.
+//
+//go:noescape
+func gemm2x16MADD(t *struct {
+	c          *float32
+	ldc        uintptr
+	add        *float32
+	ldadd      uintptr
+	count      uintptr
+	pairs      uintptr
+	a          *int16
+	lda        uintptr
+	b          *int16
+	panel      uintptr
+	rowUnit    *float32
+	columnUnit *float32
+})
+
+// gemm3x16MADD is
+//
+//	for i < 3, j < 16·t.count:
+//		s = 0, a whole number
+//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/16][l/2,j%16,l%2]
+//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//
+// with the last product and sum rounded once.
+//
+//go:noescape
+func gemm3x16MADD(t *struct {
+	c          *float32
+	ldc        uintptr
+	add        *float32
+	ldadd      uintptr
+	count      uintptr
+	pairs      uintptr
+	a          *int16
+	lda        uintptr
+	b          *int16
+	panel      uintptr
+	rowUnit    *float32
+	columnUnit *float32
+})
+
+// gemm4x16MADD is
+//
+//	for i < 4, j < 16·t.count:
+//		s = 0, a whole number
+//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/16][l/2,j%16,l%2]
+//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//
+// with the last product and sum rounded once.
+//
+//go:noescape
+func gemm4x16MADD(t *struct {
+	c          *float32
+	ldc        uintptr
+	add        *float32
+	ldadd      uintptr
+	count      uintptr
+	pairs      uintptr
+	a          *int16
+	lda        uintptr
+	b          *int16
+	panel      uintptr
+	rowUnit    *float32
+	columnUnit *float32
+})
+
+// gemm5x16MADD is
+//
+//	for i < 5, j < 16·t.count:
+//		s = 0, a whole number
+//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/16][l/2,j%16,l%2]
+//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//
+// with the last product and sum rounded once.
+//
+//go:noescape
+func gemm5x16MADD(t *struct {
+	c          *float32
+	ldc        uintptr
+	add        *float32
+	ldadd      uintptr
+	count      uintptr
+	pairs      uintptr
+	a          *int16
+	lda        uintptr
+	b          *int16
+	panel      uintptr
+	rowUnit    *float32
+	columnUnit *float32
+})
+
+// gemm6x16MADD is
+//
+//	for i < 6, j < 16·t.count:
+//		s = 0, a whole number
+//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/16][l/2,j%16,l%2]
+//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//
+// with the last product and sum rounded once.
+//
+//go:noescape
+func gemm6x16MADD(t *struct {
+	c          *float32
+	ldc        uintptr
+	add        *float32
+	ldadd      uintptr
+	count      uintptr
+	pairs      uintptr
+	a          *int16
+	lda        uintptr
+	b          *int16
+	panel      uintptr
+	rowUnit    *float32
+	columnUnit *float32
+})
+
+// gemm1x64MADD is
+//
+//	for i < 1, j < 64·t.count:
+//		s = 0, a whole number
+//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/16][l/2,j%16,l%2]
+//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//
+// with the last product and sum rounded once.
+//
+//go:noescape
+func gemm1x64MADD(t *struct {
+	c          *float32
+	ldc        uintptr
+	add        *float32
+	ldadd      uintptr
+	count      uintptr
+	pairs      uintptr
+	a          *int16
+	lda        uintptr
+	b          *int16
+	panel      uintptr
+	rowUnit    *float32
+	columnUnit *float32
+})
+
+// gemm2x32MADD is
+//
+//	for i < 2, j < 32·t.count:
+//		s = 0, a whole number
+//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/16][l/2,j%16,l%2]
+//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//
+// with the last product and sum rounded once.
+//
+//go:noescape
+func gemm2x32MADD(t *struct {
+	c          *float32
+	ldc        uintptr
+	add        *float32
+	ldadd      uintptr
+	count      uintptr
+	pairs      uintptr
+	a          *int16
+	lda        uintptr
+	b          *int16
+	panel      uintptr
+	rowUnit    *float32
+	columnUnit *float32
+})
+
+// gemm3x32MADD is
+//
+//	for i < 3, j < 32·t.count:
+//		s = 0, a whole number
+//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/16][l/2,j%16,l%2]
+//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//
+// with the last product and sum rounded once.
+//
+//go:noescape
+func gemm3x32MADD(t *struct {
+	c          *float32
+	ldc        uintptr
+	add        *float32
+	ldadd      uintptr
+	count      uintptr
+	pairs      uintptr
+	a          *int16
+	lda        uintptr
+	b          *int16
+	panel      uintptr
+	rowUnit    *float32
+	columnUnit *float32
+})
+
+// quantiseAVX2 is
+//
+//	for r < rows:
+//		m = max(least, |src[r,0]|, …, |src[r,k-1]|); unit[r] = m/most
+//		for l < k: dst[r,l] = src[r,l]·(most/m), to the nearest whole number, ties to even
+//
+// with zeros up to the next multiple of 8 of k and ldd and lds in bytes. Of a row
+// with an infinity or a NaN the unit is a NaN and the numbers mean nothing.
+//
+//go:noescape
+func quantiseAVX2(rows uintptr, dst *int16, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
+
 // peakAVX2 runs n times 12 independent multiply-adds of 8 lanes.
 func peakAVX2(n uintptr)
 
@@ -1705,15 +1942,6 @@ func sumLinesF32AVX512(dst *float32, ldd uintptr, d uintptr, table *float32, row
 //go:noescape
 func softmaxAVX512(rows uintptr, x *float32, ld uintptr, n uintptr)
 
-// peakAVX512 runs n times 12 independent multiply-adds of 16 lanes.
-func peakAVX512(n uintptr)
-
-// sumLinesVNNI is sumLinesWhole of lines ≥ 1 over count ≥ 1 ids, with ldd in bytes and
-// d in whole 64s. It prefetches 32 ids ahead and returns false at an id from rows on.
-//
-//go:noescape
-func sumLinesVNNI(dst *float32, ldd uintptr, d uintptr, table *int8, multiples *uint8, unit float32, rows uintptr, ids *uint32, first uintptr, count uintptr, groupEnd *uint32, groupScale *float32, groups uintptr, lines uintptr) (ok bool)
-
 // gemm1x32VNNI is
 //
 //	for i < 1, j < 32·t.count:
@@ -2150,6 +2378,15 @@ func gemm3x64VNNI(t *struct {
 //
 //go:noescape
 func quantiseAVX512(rows uintptr, dst *int16, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
+
+// peakAVX512 runs n times 12 independent multiply-adds of 16 lanes.
+func peakAVX512(n uintptr)
+
+// sumLinesVNNI is sumLinesWhole of lines ≥ 1 over count ≥ 1 ids, with ldd in bytes and
+// d in whole 64s. It prefetches 32 ids ahead and returns false at an id from rows on.
+//
+//go:noescape
+func sumLinesVNNI(dst *float32, ldd uintptr, d uintptr, table *int8, multiples *uint8, unit float32, rows uintptr, ids *uint32, first uintptr, count uintptr, groupEnd *uint32, groupScale *float32, groups uintptr, lines uintptr) (ok bool)
 
 // gemmAMX1x1 is
 //

@@ -19,11 +19,11 @@ func main() {
 		sumLines(v, true)
 		sumLines(v, false)
 		softmax(v)
+		gemmWhole(v)
+		quantise(v)
 		peak(v)
 	}
 	sumLinesVNNI()
-	gemmVNNI()
-	quantise()
 	for parts := 1; parts <= 3; parts++ {
 		amx(parts, parts)
 		splitRows(parts)

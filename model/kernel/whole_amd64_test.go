@@ -9,10 +9,16 @@ import (
 	"testing"
 )
 
-// Rows become whole numbers of their units, with zeros behind them.
+// Rows become whole numbers of their units, with a zero behind an odd number of them.
 func TestQuantise(t *testing.T) {
-	if !supported(isaAVX512) {
-		t.Skip("this machine has no avx512")
+	for _, i := range []isa{isaMADD, isaVNNI} {
+		t.Run(isaNames[i], func(t *testing.T) { testQuantise(t, i) })
+	}
+}
+
+func testQuantise(t *testing.T, isa isa) {
+	if !supported(isa) {
+		t.Skipf("this machine has no %s", isaNames[isa])
 	}
 	r := rand.New(rand.NewPCG(29, 30))
 	for k := 1; k <= 130; k++ {
@@ -39,11 +45,11 @@ func TestQuantise(t *testing.T) {
 				}
 			}
 			got, unit := slices.Repeat([]int16{0xbad}, rows*ldd+1), guard(make([]float32, rows), 3)
-			quantiseAVX512(rows, &got[0], uintptr(2*ldd), &unit.x[0], &x[0], uintptr(4*lds), uintptr(k), wholeMost, wholeLeast)
+			quantise(isa, rows, got, ldd, unit.x, x, lds, k)
 			unit.check(t, "units")
 			near(t, "units", unit.x, wantUnit, func(int) float64 { return 0 })
 			for i, w := range want {
-				if g := got[i]; g != w && wantUnit[i/ldd] == wantUnit[i/ldd] {
+				if g := got[i]; g != w && i%ldd < roundUp(k, 2) && wantUnit[i/ldd] == wantUnit[i/ldd] {
 					t.Fatalf("k %d with %v: number %d of row %d: got %d, want %d", k, bad, i%ldd, i/ldd, g, w)
 				}
 			}
@@ -56,12 +62,15 @@ func TestQuantise(t *testing.T) {
 
 // The products are those of the whole numbers, exactly, and these sum to 31 bits
 // where all have one sign.
-func TestGemmVNNI(t *testing.T) {
-	restore, ok := SwitchISA("vnni")
-	if !ok {
-		t.Skip("this machine has no vnni")
-	}
-	defer restore()
+func TestGemmWhole(t *testing.T) {
+	eachISA(t, func(t *testing.T) {
+		if active.whole() {
+			testGemmWhole(t)
+		}
+	})
+}
+
+func testGemmWhole(t *testing.T) {
 	r := rand.New(rand.NewPCG(31, 32))
 	most := int64(0)
 	for _, size := range [][3]int{{1, 32, 1}, {1, 200, 95}, {2, 70, 96}, {3, 160, 97}, {5, 384, 64}, {14, 33, 191}, {15, 40, 192}, {120, 96, 193}, {29, 47, 256}} {
@@ -78,19 +87,19 @@ func TestGemmVNNI(t *testing.T) {
 			}
 			Gemm(m, a, k, p, c.x, ldc, true)
 			c.check(t, "c")
-			whole, unit := make([]int16, roundUp(k, 16)), float32(0)
+			whole, unit := make([]int16, roundUp(k, 16)), make([]float32, 1)
 			for i := range m {
-				quantiseAVX512(1, &whole[0], 0, &unit, &a[i*k], 0, uintptr(k), wholeMost, wholeLeast)
+				quantise(active, 1, whole, 0, unit, a[i*k:], 0, k)
 				for j := range n {
 					want := add[i*ldc+j]
 					for d, first := 0, 0; first < k; d, first = d+1, first+p.depth() {
 						var sum int64
 						for l := first; l < min(k, first+p.depth()); l++ {
-							sum += int64(whole[l]) * int64(p.whole[wholeIndex(l, j, k)])
+							sum += int64(whole[l]) * int64(p.whole[p.wholeIndex(l, j)])
 						}
 						most = max(most, sum, -sum)
-						x := float32(sum) * p.unit[d*roundUp(n, 32)+j]
-						want = float32(math.FMA(float64(x), float64(unit), float64(want)))
+						x := float32(sum) * p.unit[d*roundUp(n, p.width)+j]
+						want = float32(math.FMA(float64(x), float64(unit[0]), float64(want)))
 					}
 					if got := c.x[i*ldc+j]; math.Abs(float64(got-want)) > eps*max(1, math.Abs(float64(want))) {
 						t.Fatalf("%dx%dx%d: c[%d,%d] is %v, want %v", m, n, k, i, j, got, want)

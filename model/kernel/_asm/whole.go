@@ -8,8 +8,9 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// Products of whole numbers of 16 bits: one instruction multiplies 32 of them and
-// adds 16 pairs of products, twice what a multiply-add of float32 does.
+// Products of whole numbers of 16 bits: a lane of 32 bits multiplies two of them and
+// adds the products, by one instruction of VNNI's, or by two without a sum in them,
+// which still take less time than two multiply-adds of float32.
 
 // The type of Go's wholeTile, which must be the same there, and the offsets of
 // its fields in bytes.
@@ -20,21 +21,28 @@ const (
 	wholeA, wholeLDA, wholeB, wholePanel, wholeRowUnit, wholeColUnit = 48, 56, 64, 72, 80, 88
 )
 
-// gemmVNNI writes the tiles, as gemm does.
-func gemmVNNI() {
-	for rows := 1; rows <= avx512.rows; rows++ {
-		gemmTileVNNI(rows, panelVectors)
+// gemmWhole writes the tiles, as gemm does.
+func gemmWhole(v vector) {
+	for rows := 1; rows <= v.rows; rows++ {
+		gemmTileWhole(v, rows, panelVectors)
 	}
-	gemmTileVNNI(1, 4*panelVectors)
-	gemmTileVNNI(2, 2*panelVectors)
-	gemmTileVNNI(3, 2*panelVectors)
+	gemmTileWhole(v, 1, 4*panelVectors)
+	gemmTileWhole(v, 2, 2*panelVectors)
+	gemmTileWhole(v, 3, 2*panelVectors)
 }
 
-// gemmTileVNNI writes a row of tiles of nv vectors of columns.
-func gemmTileVNNI(rows, nv int) {
-	v := avx512
+// wholeISA is what instruction sets with products of whole numbers are called.
+func wholeISA(v vector) string {
+	if v.lanes == 16 {
+		return "VNNI"
+	}
+	return "MADD"
+}
+
+// gemmTileWhole writes a row of tiles of nv vectors of columns.
+func gemmTileWhole(v vector, rows, nv int) {
 	cols := v.lanes * panelVectors
-	name := fmt.Sprintf("gemm%dx%dVNNI", rows, v.lanes*nv)
+	name := fmt.Sprintf("gemm%dx%d%s", rows, v.lanes*nv, wholeISA(v))
 	TEXT(name, NOSPLIT, "func(t *"+wholeType+")")
 	Doc(name+" is", "",
 		fmt.Sprintf("\tfor i < %d, j < %d·t.count:", rows, v.lanes*nv),
@@ -70,17 +78,7 @@ func gemmTileVNNI(rows, nv int) {
 		ADDQ(field(wholePanel), b)
 	}
 	MOVQ(field(wholePairs), k)
-	acc := make([][]VecVirtual, rows)
-	for i := range acc {
-		for range nv {
-			acc[i] = append(acc[i], v.reg())
-		}
-	}
-	for _, row := range acc {
-		for _, r := range row {
-			VPXORD(r, r, r)
-		}
-	}
+	acc := accumulators(v, rows, nv)
 	at := func(i, u int) Mem {
 		m := Mem{Base: bases[i/3], Disp: 4 * u}
 		if i%3 > 0 {
@@ -91,7 +89,15 @@ func gemmTileVNNI(rows, nv int) {
 	bat := func(j, u int) Mem {
 		return Mem{Base: panels[j/panelVectors], Disp: u*4*cols + j%panelVectors*v.bytes()}
 	}
-	multiply(v, rows, nv, k, acc, at, bat, func(b, a, s VecVirtual) { VPDPWSSD(b, a, s) }, func(u int) {
+	multiply(v, rows, nv, k, acc, at, bat, func(b, a, s VecVirtual) {
+		if v.lanes == 16 {
+			VPDPWSSD(b, a, s)
+			return
+		}
+		products := v.reg()
+		VPMADDWD(b, a, products)
+		VPADDD(products, s, s)
+	}, func(u int) {
 		for _, r := range bases {
 			ADDQ(U32(4*u), r)
 		}
@@ -140,57 +146,77 @@ func gemmTileVNNI(rows, nv int) {
 }
 
 // quantise writes the rounding of rows to whole numbers.
-func quantise() {
-	v := avx512
-	TEXT("quantiseAVX512", NOSPLIT, "func(rows uintptr, dst *int16, ldd uintptr, unit *float32, src *float32, lds, k uintptr, most, least float32)")
-	Doc("quantiseAVX512 is", "",
+func quantise(v vector) {
+	name := "quantise" + v.isa
+	TEXT(name, NOSPLIT, "func(rows uintptr, dst *int16, ldd uintptr, unit *float32, src *float32, lds, k uintptr, most, least float32)")
+	Doc(name+" is", "",
 		"\tfor r < rows:",
 		"\t\tm = max(least, |src[r,0]|, …, |src[r,k-1]|); unit[r] = m/most",
 		"\t\tfor l < k: dst[r,l] = src[r,l]·(most/m), to the nearest whole number, ties to even", "",
-		"with zeros up to the next multiple of 16 of k and ldd and lds in bytes. Of a row",
+		fmt.Sprintf("with zeros up to the next multiple of %d of k and ldd and lds in bytes. Of a row", v.lanes),
 		"with an infinity or a NaN the unit is a NaN and the numbers mean nothing.")
 	Pragma("noescape")
 	rows, dst, unit, src, vectors := param("rows"), param("dst"), param("unit"), param("src"), param("k")
 	d, s, n := GP64(), GP64(), GP64()
-	bits := GP64()
-	MOVQ(vectors, bits)
-	ANDQ(Imm(15), bits)
-	SHRQ(Imm(4), vectors)
-	tail := K()
-	one := GP32()
-	MOVL(U32(1), one)
-	SHLXL(bits.(GPVirtual).As32(), one, one)
-	DECL(one)
-	KMOVW(one, tail)
+	left, rest := GP64(), GP64()
+	MOVQ(vectors, left)
+	ANDQ(Imm(uint64(v.lanes-1)), left)
+	SHRQ(Imm(uint64(map[int]int{16: 4, 8: 3}[v.lanes])), vectors)
+	MOVQ(left, rest)
+	tail := v.tail(rest)
 	abs := v.reg()
 	VPBROADCASTD(global("abs", 1<<31-1), abs)
 	most, least := XMM(), XMM()
 	Load(Param("most"), most)
 	Load(Param("least"), least)
-	x, m := v.reg(), v.reg()
+	m := v.reg()
+	and := func(x, to VecVirtual) {
+		if v.lanes == 16 {
+			VPANDD(x, abs, to)
+		} else {
+			VPAND(x, abs, to)
+		}
+	}
+	magnitude := func(l lanes) {
+		x := l.load(Mem{Base: s})
+		and(x, x)
+		VPMAXUD(x, m, m)
+	}
+	// each goes through a row.
+	each := func(label string, f func(l lanes)) {
+		MOVQ(src, s)
+		MOVQ(dst, d)
+		MOVQ(vectors, n)
+		TESTQ(n, n)
+		JZ(LabelRef(label + "Tail"))
+		Label(label)
+		f(lanes{v, nil})
+		ADDQ(Imm(uint64(v.bytes())), s)
+		ADDQ(Imm(uint64(v.bytes()/2)), d)
+		DECQ(n)
+		JNZ(LabelRef(label))
+		Label(label + "Tail")
+		TESTQ(left, left)
+		JZ(LabelRef(label + "Done"))
+		f(tail)
+		Label(label + "Done")
+	}
 	Label("row")
-	VPXORD(m, m, m)
-	MOVQ(src, s)
-	MOVQ(vectors, n)
-	TESTQ(n, n)
-	JZ(LabelRef("magnitudeTail"))
-	Label("magnitude")
-	VPANDD(Mem{Base: s}, abs, x)
-	VPMAXUD(x, m, m)
-	ADDQ(U32(64), s)
-	DECQ(n)
-	JNZ(LabelRef("magnitude"))
-	Label("magnitudeTail")
-	VMOVUPS_Z(Mem{Base: s}, tail, x)
-	VPANDD(abs, x, x)
-	VPMAXUD(x, m, m)
-	half := YMM()
-	VEXTRACTI64X4(Imm(1), m, half)
-	VPMAXUD(half, m.AsY(), half)
-	quarter := XMM()
+	if v.lanes == 16 {
+		VPXORD(m, m, m)
+	} else {
+		VPXOR(m, m, m)
+	}
+	each("magnitude", magnitude)
+	half := m
+	if v.lanes == 16 {
+		half = YMM()
+		VEXTRACTI64X4(Imm(1), m, half)
+		VPMAXUD(half, m.AsY(), half)
+	}
+	quarter, other := XMM(), XMM()
 	VEXTRACTI128(Imm(1), half, quarter)
 	VPMAXUD(quarter, half.AsX(), quarter)
-	other := XMM()
 	VPSHUFD(Imm(0x4e), quarter, other)
 	VPMAXUD(other, quarter, quarter)
 	VPSHUFD(Imm(0xb1), quarter, other)
@@ -205,28 +231,19 @@ func quantise() {
 	VMOVSS(u, Mem{Base: unit})
 	by := v.reg()
 	VBROADCASTSS(scale, by)
-	MOVQ(src, s)
-	MOVQ(dst, d)
-	MOVQ(vectors, n)
-	TESTQ(n, n)
-	JZ(LabelRef("wholeTail"))
-	Label("whole")
-	VMULPS(Mem{Base: s}, by, x)
-	VCVTPS2DQ(x, x)
-	VPMOVSDW(x, Mem{Base: d})
-	ADDQ(U32(64), s)
-	ADDQ(U32(32), d)
-	DECQ(n)
-	JNZ(LabelRef("whole"))
-	Label("wholeTail")
-	TESTQ(bits, bits)
-	JZ(LabelRef("next"))
-	VMOVUPS_Z(Mem{Base: s}, tail, x)
-	VMULPS(by, x, x)
-	VCVTPS2DQ(x, x)
-	VPMOVSDW(x, Mem{Base: d})
-	Label("next")
-	ADDQ(U32(4), unit)
+	each("whole", func(l lanes) {
+		x := l.load(Mem{Base: s})
+		VMULPS(by, x, x)
+		VCVTPS2DQ(x, x)
+		if v.lanes == 16 {
+			VPMOVSDW(x, Mem{Base: d})
+			return
+		}
+		VEXTRACTI128(Imm(1), x, other)
+		VPACKSSDW(other, x.AsX(), other)
+		VMOVDQU(other, Mem{Base: d})
+	})
+	ADDQ(Imm(4), unit)
 	ADDQ(slot("ldd"), dst)
 	ADDQ(slot("lds"), src)
 	DECQ(rows)
