@@ -11,7 +11,7 @@
 //
 // madd, of AVX2, and vnni, of AVX-512, multiply whole numbers of 16 bits, twice as many at
 // once as there are float32s: each row of the left operand in multiples of 1/8,191 of its largest number, each
-// column of the right one, 96 of K at a time, in multiples of about 1/262,000 of the
+// column of the right one, 128 of K at a time, in multiples of about 1/262,000 of the
 // sum of its magnitudes, with sums that are exact. In Step of vnni, hidden sizes in whole 16s,
 // tanh and σ are the cubics below. Matrices that change, as in training, stay in float32.
 //

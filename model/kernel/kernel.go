@@ -33,7 +33,7 @@ const (
 	// left for a column, about as many bits a number.
 	wholeMost = 1<<13 - 1
 	// wholeDepth is the most of K that is summed in whole numbers.
-	wholeDepth = 96
+	wholeDepth = 128
 )
 
 func newPacked(k, n int, i isa, few bool) *Packed {

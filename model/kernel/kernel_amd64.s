@@ -4811,417 +4811,484 @@ GLOBL onceAVX2<>(SB), RODATA|NOPTR, $4
 DATA lowest<>+0(SB)/4, $0xff800000
 GLOBL lowest<>(SB), RODATA|NOPTR, $4
 
-// func gemm1x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// func gemm1x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
 // Requires: AVX, AVX2, FMA3
 TEXT ·gemm1x16MADD(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
 
 tile:
-	MOVQ   48(AX), DX
-	MOVQ   56(AX), CX
-	MOVQ   64(AX), CX
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x06, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), SI
+	MOVQ   16(CX), BX
 	MOVQ   40(AX), BX
+	IMULQ  32(CX), BX
+	ADDQ   24(CX), BX
+	MOVQ   (CX), DI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-	MOVQ   BX, SI
-	SHRQ   $0x02, SI
+	MOVQ   DI, R8
+	SHRQ   $0x02, R8
 	JZ     tail
 
 loop4:
-	VBROADCASTSS (DX), Y3
-	VMOVUPS      (CX), Y2
+	VBROADCASTSS (SI), Y3
+	VMOVUPS      (BX), Y2
 	VPMADDWD     Y2, Y3, Y2
 	VPADDD       Y2, Y0, Y0
-	VMOVUPS      32(CX), Y2
+	VMOVUPS      32(BX), Y2
 	VPMADDWD     Y2, Y3, Y2
 	VPADDD       Y2, Y1, Y1
-	VBROADCASTSS 4(DX), Y3
-	VMOVUPS      64(CX), Y2
+	VBROADCASTSS 4(SI), Y3
+	VMOVUPS      64(BX), Y2
 	VPMADDWD     Y2, Y3, Y2
 	VPADDD       Y2, Y0, Y0
-	VMOVUPS      96(CX), Y2
+	VMOVUPS      96(BX), Y2
 	VPMADDWD     Y2, Y3, Y2
 	VPADDD       Y2, Y1, Y1
-	VBROADCASTSS 8(DX), Y3
-	VMOVUPS      128(CX), Y2
+	VBROADCASTSS 8(SI), Y3
+	VMOVUPS      128(BX), Y2
 	VPMADDWD     Y2, Y3, Y2
 	VPADDD       Y2, Y0, Y0
-	VMOVUPS      160(CX), Y2
+	VMOVUPS      160(BX), Y2
 	VPMADDWD     Y2, Y3, Y2
 	VPADDD       Y2, Y1, Y1
-	VBROADCASTSS 12(DX), Y3
-	VMOVUPS      192(CX), Y2
+	VBROADCASTSS 12(SI), Y3
+	VMOVUPS      192(BX), Y2
 	VPMADDWD     Y2, Y3, Y2
 	VPADDD       Y2, Y0, Y0
-	VMOVUPS      224(CX), Y2
+	VMOVUPS      224(BX), Y2
 	VPMADDWD     Y2, Y3, Y2
 	VPADDD       Y2, Y1, Y1
-	ADDQ         $0x00000010, DX
-	ADDQ         $0x00000100, CX
-	DECQ         SI
+	ADDQ         $0x00000010, SI
+	ADDQ         $0x00000100, BX
+	DECQ         R8
 	JNZ          loop4
 
 tail:
-	ANDQ $0x03, BX
+	ANDQ $0x03, DI
 	JZ   done
 
 loop1:
-	VBROADCASTSS (DX), Y3
-	VMOVUPS      (CX), Y2
+	VBROADCASTSS (SI), Y3
+	VMOVUPS      (BX), Y2
 	VPMADDWD     Y2, Y3, Y2
 	VPADDD       Y2, Y0, Y0
-	VMOVUPS      32(CX), Y2
+	VMOVUPS      32(BX), Y2
 	VPMADDWD     Y2, Y3, Y2
 	VPADDD       Y2, Y1, Y1
-	ADDQ         $0x00000004, DX
-	ADDQ         $0x00000040, CX
-	DECQ         BX
+	ADDQ         $0x00000004, SI
+	ADDQ         $0x00000040, BX
+	DECQ         DI
 	JNZ          loop1
 
 done:
-	MOVQ         72(AX), BX
-	ADDQ         BX, 64(AX)
-	MOVQ         88(AX), CX
-	ADDQ         $0x00000040, 88(AX)
-	VMOVUPS      (CX), Y2
+	MOVQ         48(CX), BX
+	MOVQ         40(AX), DI
+	SHLQ         $0x06, DI
+	ADDQ         DI, BX
+	VMOVUPS      (BX), Y2
 	VCVTDQ2PS    Y0, Y0
 	VMULPS       Y2, Y0, Y0
-	VMOVUPS      32(CX), Y2
+	VMOVUPS      32(BX), Y2
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       Y2, Y1, Y1
-	MOVQ         80(AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         (AX), BX
+	MOVQ         40(CX), BX
+	MOVQ         (AX), DI
+	MOVQ         40(AX), SI
+	SHLQ         $0x06, SI
+	ADDQ         SI, DI
 	MOVQ         8(AX), SI
-	VBROADCASTSS (CX), Y2
+	VBROADCASTSS (BX), Y2
 	VFMADD213PS  (DX), Y2, Y0
-	VMOVUPS      Y0, (BX)
+	VMOVUPS      Y0, (DI)
 	VFMADD213PS  32(DX), Y2, Y1
-	VMOVUPS      Y1, 32(BX)
-	ADDQ         $0x00000040, (AX)
-	ADDQ         $0x00000040, 16(AX)
-	DECQ         32(AX)
-	JNZ          tile
+	VMOVUPS      Y1, 32(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x06, BX
+	ADDQ         BX, DX
+	MOVQ         SI, BX
+	ADDQ         $0x38, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), DI
+	CMPQ         DI, 32(AX)
+	JCS          tile
 	VZEROUPPER
 	RET
 
-// func gemm2x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// func gemm2x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
 // Requires: AVX, AVX2, FMA3
 TEXT ·gemm2x16MADD(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
 
 tile:
-	MOVQ   48(AX), DX
-	MOVQ   56(AX), BX
-	MOVQ   64(AX), CX
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x06, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), DI
+	MOVQ   16(CX), R8
 	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	MOVQ   (CX), R9
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	MOVQ   SI, DI
-	SHRQ   $0x02, DI
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
 	JZ     tail
 
 loop4:
-	VBROADCASTSS (DX), Y5
-	VBROADCASTSS (DX)(BX*1), Y6
-	VMOVUPS      (CX), Y4
+	VBROADCASTSS (DI), Y5
+	VBROADCASTSS (DI)(R8*1), Y6
+	VMOVUPS      (SI), Y4
 	VPMADDWD     Y4, Y5, Y7
 	VPADDD       Y7, Y0, Y0
 	VPMADDWD     Y4, Y6, Y4
 	VPADDD       Y4, Y2, Y2
-	VMOVUPS      32(CX), Y4
+	VMOVUPS      32(SI), Y4
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y4, Y6, Y4
 	VPADDD       Y4, Y3, Y3
-	VBROADCASTSS 4(DX), Y5
-	VBROADCASTSS 4(DX)(BX*1), Y6
-	VMOVUPS      64(CX), Y4
+	VBROADCASTSS 4(DI), Y5
+	VBROADCASTSS 4(DI)(R8*1), Y6
+	VMOVUPS      64(SI), Y4
 	VPMADDWD     Y4, Y5, Y7
 	VPADDD       Y7, Y0, Y0
 	VPMADDWD     Y4, Y6, Y4
 	VPADDD       Y4, Y2, Y2
-	VMOVUPS      96(CX), Y4
+	VMOVUPS      96(SI), Y4
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y4, Y6, Y4
 	VPADDD       Y4, Y3, Y3
-	VBROADCASTSS 8(DX), Y5
-	VBROADCASTSS 8(DX)(BX*1), Y6
-	VMOVUPS      128(CX), Y4
+	VBROADCASTSS 8(DI), Y5
+	VBROADCASTSS 8(DI)(R8*1), Y6
+	VMOVUPS      128(SI), Y4
 	VPMADDWD     Y4, Y5, Y7
 	VPADDD       Y7, Y0, Y0
 	VPMADDWD     Y4, Y6, Y4
 	VPADDD       Y4, Y2, Y2
-	VMOVUPS      160(CX), Y4
+	VMOVUPS      160(SI), Y4
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y4, Y6, Y4
 	VPADDD       Y4, Y3, Y3
-	VBROADCASTSS 12(DX), Y5
-	VBROADCASTSS 12(DX)(BX*1), Y6
-	VMOVUPS      192(CX), Y4
+	VBROADCASTSS 12(DI), Y5
+	VBROADCASTSS 12(DI)(R8*1), Y6
+	VMOVUPS      192(SI), Y4
 	VPMADDWD     Y4, Y5, Y7
 	VPADDD       Y7, Y0, Y0
 	VPMADDWD     Y4, Y6, Y4
 	VPADDD       Y4, Y2, Y2
-	VMOVUPS      224(CX), Y4
+	VMOVUPS      224(SI), Y4
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y4, Y6, Y4
 	VPADDD       Y4, Y3, Y3
-	ADDQ         $0x00000010, DX
-	ADDQ         $0x00000100, CX
-	DECQ         DI
+	ADDQ         $0x00000010, DI
+	ADDQ         $0x00000100, SI
+	DECQ         R10
 	JNZ          loop4
 
 tail:
-	ANDQ $0x03, SI
+	ANDQ $0x03, R9
 	JZ   done
 
 loop1:
-	VBROADCASTSS (DX), Y5
-	VBROADCASTSS (DX)(BX*1), Y6
-	VMOVUPS      (CX), Y4
+	VBROADCASTSS (DI), Y5
+	VBROADCASTSS (DI)(R8*1), Y6
+	VMOVUPS      (SI), Y4
 	VPMADDWD     Y4, Y5, Y7
 	VPADDD       Y7, Y0, Y0
 	VPMADDWD     Y4, Y6, Y4
 	VPADDD       Y4, Y2, Y2
-	VMOVUPS      32(CX), Y4
+	VMOVUPS      32(SI), Y4
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y1, Y1
 	VPMADDWD     Y4, Y6, Y4
 	VPADDD       Y4, Y3, Y3
-	ADDQ         $0x00000004, DX
-	ADDQ         $0x00000040, CX
-	DECQ         SI
+	ADDQ         $0x00000004, DI
+	ADDQ         $0x00000040, SI
+	DECQ         R9
 	JNZ          loop1
 
 done:
-	MOVQ         72(AX), SI
-	ADDQ         SI, 64(AX)
-	MOVQ         88(AX), CX
-	ADDQ         $0x00000040, 88(AX)
-	VMOVUPS      (CX), Y4
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x06, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Y4
 	VCVTDQ2PS    Y0, Y0
 	VMULPS       Y4, Y0, Y0
 	VCVTDQ2PS    Y2, Y2
 	VMULPS       Y4, Y2, Y2
-	VMOVUPS      32(CX), Y4
+	VMOVUPS      32(SI), Y4
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       Y4, Y1, Y1
 	VCVTDQ2PS    Y3, Y3
 	VMULPS       Y4, Y3, Y3
-	MOVQ         80(AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         (AX), SI
-	MOVQ         8(AX), DI
-	VBROADCASTSS (CX), Y4
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x06, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Y4
 	VFMADD213PS  (DX), Y4, Y0
-	VMOVUPS      Y0, (SI)
+	VMOVUPS      Y0, (DI)
 	VFMADD213PS  32(DX), Y4, Y1
-	VMOVUPS      Y1, 32(SI)
+	VMOVUPS      Y1, 32(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 4(CX), Y0
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Y0
 	VFMADD213PS  (DX), Y0, Y2
-	VMOVUPS      Y2, (SI)
+	VMOVUPS      Y2, (DI)
 	VFMADD213PS  32(DX), Y0, Y3
-	VMOVUPS      Y3, 32(SI)
-	ADDQ         $0x00000040, (AX)
-	ADDQ         $0x00000040, 16(AX)
-	DECQ         32(AX)
-	JNZ          tile
+	VMOVUPS      Y3, 32(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x06, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x38, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
 	VZEROUPPER
 	RET
 
-// func gemm3x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// func gemm3x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
 // Requires: AVX, AVX2, FMA3
 TEXT ·gemm3x16MADD(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
 
 tile:
-	MOVQ   48(AX), DX
-	MOVQ   56(AX), BX
-	MOVQ   64(AX), CX
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x06, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), DI
+	MOVQ   16(CX), R8
 	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	MOVQ   (CX), R9
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
-	MOVQ   SI, DI
-	SHRQ   $0x02, DI
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
 	JZ     tail
 
 loop4:
-	VBROADCASTSS (DX), Y7
-	VBROADCASTSS (DX)(BX*1), Y8
-	VBROADCASTSS (DX)(BX*2), Y9
-	VMOVUPS      (CX), Y6
+	VBROADCASTSS (DI), Y7
+	VBROADCASTSS (DI)(R8*1), Y8
+	VBROADCASTSS (DI)(R8*2), Y9
+	VMOVUPS      (SI), Y6
 	VPMADDWD     Y6, Y7, Y10
 	VPADDD       Y10, Y0, Y0
 	VPMADDWD     Y6, Y8, Y10
 	VPADDD       Y10, Y2, Y2
 	VPMADDWD     Y6, Y9, Y6
 	VPADDD       Y6, Y4, Y4
-	VMOVUPS      32(CX), Y6
+	VMOVUPS      32(SI), Y6
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y1, Y1
 	VPMADDWD     Y6, Y8, Y7
 	VPADDD       Y7, Y3, Y3
 	VPMADDWD     Y6, Y9, Y6
 	VPADDD       Y6, Y5, Y5
-	VBROADCASTSS 4(DX), Y7
-	VBROADCASTSS 4(DX)(BX*1), Y8
-	VBROADCASTSS 4(DX)(BX*2), Y9
-	VMOVUPS      64(CX), Y6
+	VBROADCASTSS 4(DI), Y7
+	VBROADCASTSS 4(DI)(R8*1), Y8
+	VBROADCASTSS 4(DI)(R8*2), Y9
+	VMOVUPS      64(SI), Y6
 	VPMADDWD     Y6, Y7, Y10
 	VPADDD       Y10, Y0, Y0
 	VPMADDWD     Y6, Y8, Y10
 	VPADDD       Y10, Y2, Y2
 	VPMADDWD     Y6, Y9, Y6
 	VPADDD       Y6, Y4, Y4
-	VMOVUPS      96(CX), Y6
+	VMOVUPS      96(SI), Y6
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y1, Y1
 	VPMADDWD     Y6, Y8, Y7
 	VPADDD       Y7, Y3, Y3
 	VPMADDWD     Y6, Y9, Y6
 	VPADDD       Y6, Y5, Y5
-	VBROADCASTSS 8(DX), Y7
-	VBROADCASTSS 8(DX)(BX*1), Y8
-	VBROADCASTSS 8(DX)(BX*2), Y9
-	VMOVUPS      128(CX), Y6
+	VBROADCASTSS 8(DI), Y7
+	VBROADCASTSS 8(DI)(R8*1), Y8
+	VBROADCASTSS 8(DI)(R8*2), Y9
+	VMOVUPS      128(SI), Y6
 	VPMADDWD     Y6, Y7, Y10
 	VPADDD       Y10, Y0, Y0
 	VPMADDWD     Y6, Y8, Y10
 	VPADDD       Y10, Y2, Y2
 	VPMADDWD     Y6, Y9, Y6
 	VPADDD       Y6, Y4, Y4
-	VMOVUPS      160(CX), Y6
+	VMOVUPS      160(SI), Y6
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y1, Y1
 	VPMADDWD     Y6, Y8, Y7
 	VPADDD       Y7, Y3, Y3
 	VPMADDWD     Y6, Y9, Y6
 	VPADDD       Y6, Y5, Y5
-	VBROADCASTSS 12(DX), Y7
-	VBROADCASTSS 12(DX)(BX*1), Y8
-	VBROADCASTSS 12(DX)(BX*2), Y9
-	VMOVUPS      192(CX), Y6
+	VBROADCASTSS 12(DI), Y7
+	VBROADCASTSS 12(DI)(R8*1), Y8
+	VBROADCASTSS 12(DI)(R8*2), Y9
+	VMOVUPS      192(SI), Y6
 	VPMADDWD     Y6, Y7, Y10
 	VPADDD       Y10, Y0, Y0
 	VPMADDWD     Y6, Y8, Y10
 	VPADDD       Y10, Y2, Y2
 	VPMADDWD     Y6, Y9, Y6
 	VPADDD       Y6, Y4, Y4
-	VMOVUPS      224(CX), Y6
+	VMOVUPS      224(SI), Y6
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y1, Y1
 	VPMADDWD     Y6, Y8, Y7
 	VPADDD       Y7, Y3, Y3
 	VPMADDWD     Y6, Y9, Y6
 	VPADDD       Y6, Y5, Y5
-	ADDQ         $0x00000010, DX
-	ADDQ         $0x00000100, CX
-	DECQ         DI
+	ADDQ         $0x00000010, DI
+	ADDQ         $0x00000100, SI
+	DECQ         R10
 	JNZ          loop4
 
 tail:
-	ANDQ $0x03, SI
+	ANDQ $0x03, R9
 	JZ   done
 
 loop1:
-	VBROADCASTSS (DX), Y7
-	VBROADCASTSS (DX)(BX*1), Y8
-	VBROADCASTSS (DX)(BX*2), Y9
-	VMOVUPS      (CX), Y6
+	VBROADCASTSS (DI), Y7
+	VBROADCASTSS (DI)(R8*1), Y8
+	VBROADCASTSS (DI)(R8*2), Y9
+	VMOVUPS      (SI), Y6
 	VPMADDWD     Y6, Y7, Y10
 	VPADDD       Y10, Y0, Y0
 	VPMADDWD     Y6, Y8, Y10
 	VPADDD       Y10, Y2, Y2
 	VPMADDWD     Y6, Y9, Y6
 	VPADDD       Y6, Y4, Y4
-	VMOVUPS      32(CX), Y6
+	VMOVUPS      32(SI), Y6
 	VPMADDWD     Y6, Y7, Y7
 	VPADDD       Y7, Y1, Y1
 	VPMADDWD     Y6, Y8, Y7
 	VPADDD       Y7, Y3, Y3
 	VPMADDWD     Y6, Y9, Y6
 	VPADDD       Y6, Y5, Y5
-	ADDQ         $0x00000004, DX
-	ADDQ         $0x00000040, CX
-	DECQ         SI
+	ADDQ         $0x00000004, DI
+	ADDQ         $0x00000040, SI
+	DECQ         R9
 	JNZ          loop1
 
 done:
-	MOVQ         72(AX), SI
-	ADDQ         SI, 64(AX)
-	MOVQ         88(AX), CX
-	ADDQ         $0x00000040, 88(AX)
-	VMOVUPS      (CX), Y6
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x06, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Y6
 	VCVTDQ2PS    Y0, Y0
 	VMULPS       Y6, Y0, Y0
 	VCVTDQ2PS    Y2, Y2
 	VMULPS       Y6, Y2, Y2
 	VCVTDQ2PS    Y4, Y4
 	VMULPS       Y6, Y4, Y4
-	VMOVUPS      32(CX), Y6
+	VMOVUPS      32(SI), Y6
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       Y6, Y1, Y1
 	VCVTDQ2PS    Y3, Y3
 	VMULPS       Y6, Y3, Y3
 	VCVTDQ2PS    Y5, Y5
 	VMULPS       Y6, Y5, Y5
-	MOVQ         80(AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         (AX), SI
-	MOVQ         8(AX), DI
-	VBROADCASTSS (CX), Y6
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x06, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Y6
 	VFMADD213PS  (DX), Y6, Y0
-	VMOVUPS      Y0, (SI)
+	VMOVUPS      Y0, (DI)
 	VFMADD213PS  32(DX), Y6, Y1
-	VMOVUPS      Y1, 32(SI)
+	VMOVUPS      Y1, 32(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 4(CX), Y0
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Y0
 	VFMADD213PS  (DX), Y0, Y2
-	VMOVUPS      Y2, (SI)
+	VMOVUPS      Y2, (DI)
 	VFMADD213PS  32(DX), Y0, Y3
-	VMOVUPS      Y3, 32(SI)
+	VMOVUPS      Y3, 32(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 8(CX), Y0
+	ADDQ         R8, DI
+	VBROADCASTSS 8(SI), Y0
 	VFMADD213PS  (DX), Y0, Y4
-	VMOVUPS      Y4, (SI)
+	VMOVUPS      Y4, (DI)
 	VFMADD213PS  32(DX), Y0, Y5
-	VMOVUPS      Y5, 32(SI)
-	ADDQ         $0x00000040, (AX)
-	ADDQ         $0x00000040, 16(AX)
-	DECQ         32(AX)
-	JNZ          tile
+	VMOVUPS      Y5, 32(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x06, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x38, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
 	VZEROUPPER
 	RET
 
-// func gemm4x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// func gemm4x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
 // Requires: AVX, AVX2, FMA3
 TEXT ·gemm4x16MADD(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
 
 tile:
-	MOVQ   48(AX), DX
-	MOVQ   56(AX), BX
-	LEAQ   (BX)(BX*2), CX
-	LEAQ   (DX)(CX*1), DI
-	MOVQ   64(AX), CX
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x06, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), DI
+	MOVQ   16(CX), R8
+	LEAQ   (R8)(R8*2), SI
+	LEAQ   (DI)(SI*1), R10
 	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	MOVQ   (CX), R9
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -5230,144 +5297,144 @@ tile:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	MOVQ   SI, R8
-	SHRQ   $0x02, R8
+	MOVQ   R9, R11
+	SHRQ   $0x02, R11
 	JZ     tail
 
 loop4:
-	VMOVUPS      (CX), Y9
-	VMOVUPS      32(CX), Y10
-	VBROADCASTSS (DX), Y8
-	VPMADDWD     Y9, Y8, Y11
-	VPADDD       Y11, Y0, Y0
-	VPMADDWD     Y10, Y8, Y8
-	VPADDD       Y8, Y1, Y1
-	VBROADCASTSS (DX)(BX*1), Y8
-	VPMADDWD     Y9, Y8, Y11
-	VPADDD       Y11, Y2, Y2
-	VPMADDWD     Y10, Y8, Y8
-	VPADDD       Y8, Y3, Y3
-	VBROADCASTSS (DX)(BX*2), Y8
-	VPMADDWD     Y9, Y8, Y11
-	VPADDD       Y11, Y4, Y4
-	VPMADDWD     Y10, Y8, Y8
-	VPADDD       Y8, Y5, Y5
+	VMOVUPS      (SI), Y9
+	VMOVUPS      32(SI), Y10
 	VBROADCASTSS (DI), Y8
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y6, Y6
-	VPMADDWD     Y10, Y8, Y8
-	VPADDD       Y8, Y7, Y7
-	VMOVUPS      64(CX), Y9
-	VMOVUPS      96(CX), Y10
-	VBROADCASTSS 4(DX), Y8
 	VPMADDWD     Y9, Y8, Y11
 	VPADDD       Y11, Y0, Y0
 	VPMADDWD     Y10, Y8, Y8
 	VPADDD       Y8, Y1, Y1
-	VBROADCASTSS 4(DX)(BX*1), Y8
+	VBROADCASTSS (DI)(R8*1), Y8
 	VPMADDWD     Y9, Y8, Y11
 	VPADDD       Y11, Y2, Y2
 	VPMADDWD     Y10, Y8, Y8
 	VPADDD       Y8, Y3, Y3
-	VBROADCASTSS 4(DX)(BX*2), Y8
+	VBROADCASTSS (DI)(R8*2), Y8
 	VPMADDWD     Y9, Y8, Y11
 	VPADDD       Y11, Y4, Y4
 	VPMADDWD     Y10, Y8, Y8
 	VPADDD       Y8, Y5, Y5
+	VBROADCASTSS (R10), Y8
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y7, Y7
+	VMOVUPS      64(SI), Y9
+	VMOVUPS      96(SI), Y10
 	VBROADCASTSS 4(DI), Y8
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y6, Y6
-	VPMADDWD     Y10, Y8, Y8
-	VPADDD       Y8, Y7, Y7
-	VMOVUPS      128(CX), Y9
-	VMOVUPS      160(CX), Y10
-	VBROADCASTSS 8(DX), Y8
 	VPMADDWD     Y9, Y8, Y11
 	VPADDD       Y11, Y0, Y0
 	VPMADDWD     Y10, Y8, Y8
 	VPADDD       Y8, Y1, Y1
-	VBROADCASTSS 8(DX)(BX*1), Y8
+	VBROADCASTSS 4(DI)(R8*1), Y8
 	VPMADDWD     Y9, Y8, Y11
 	VPADDD       Y11, Y2, Y2
 	VPMADDWD     Y10, Y8, Y8
 	VPADDD       Y8, Y3, Y3
-	VBROADCASTSS 8(DX)(BX*2), Y8
+	VBROADCASTSS 4(DI)(R8*2), Y8
 	VPMADDWD     Y9, Y8, Y11
 	VPADDD       Y11, Y4, Y4
 	VPMADDWD     Y10, Y8, Y8
 	VPADDD       Y8, Y5, Y5
+	VBROADCASTSS 4(R10), Y8
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y7, Y7
+	VMOVUPS      128(SI), Y9
+	VMOVUPS      160(SI), Y10
 	VBROADCASTSS 8(DI), Y8
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y6, Y6
-	VPMADDWD     Y10, Y8, Y8
-	VPADDD       Y8, Y7, Y7
-	VMOVUPS      192(CX), Y9
-	VMOVUPS      224(CX), Y10
-	VBROADCASTSS 12(DX), Y8
 	VPMADDWD     Y9, Y8, Y11
 	VPADDD       Y11, Y0, Y0
 	VPMADDWD     Y10, Y8, Y8
 	VPADDD       Y8, Y1, Y1
-	VBROADCASTSS 12(DX)(BX*1), Y8
+	VBROADCASTSS 8(DI)(R8*1), Y8
 	VPMADDWD     Y9, Y8, Y11
 	VPADDD       Y11, Y2, Y2
 	VPMADDWD     Y10, Y8, Y8
 	VPADDD       Y8, Y3, Y3
-	VBROADCASTSS 12(DX)(BX*2), Y8
+	VBROADCASTSS 8(DI)(R8*2), Y8
 	VPMADDWD     Y9, Y8, Y11
 	VPADDD       Y11, Y4, Y4
 	VPMADDWD     Y10, Y8, Y8
 	VPADDD       Y8, Y5, Y5
-	VBROADCASTSS 12(DI), Y8
+	VBROADCASTSS 8(R10), Y8
 	VPMADDWD     Y9, Y8, Y9
 	VPADDD       Y9, Y6, Y6
 	VPMADDWD     Y10, Y8, Y8
 	VPADDD       Y8, Y7, Y7
-	ADDQ         $0x00000010, DX
+	VMOVUPS      192(SI), Y9
+	VMOVUPS      224(SI), Y10
+	VBROADCASTSS 12(DI), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y1, Y1
+	VBROADCASTSS 12(DI)(R8*1), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VBROADCASTSS 12(DI)(R8*2), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y4, Y4
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VBROADCASTSS 12(R10), Y8
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y7, Y7
 	ADDQ         $0x00000010, DI
-	ADDQ         $0x00000100, CX
-	DECQ         R8
+	ADDQ         $0x00000010, R10
+	ADDQ         $0x00000100, SI
+	DECQ         R11
 	JNZ          loop4
 
 tail:
-	ANDQ $0x03, SI
+	ANDQ $0x03, R9
 	JZ   done
 
 loop1:
-	VMOVUPS      (CX), Y9
-	VMOVUPS      32(CX), Y10
-	VBROADCASTSS (DX), Y8
+	VMOVUPS      (SI), Y9
+	VMOVUPS      32(SI), Y10
+	VBROADCASTSS (DI), Y8
 	VPMADDWD     Y9, Y8, Y11
 	VPADDD       Y11, Y0, Y0
 	VPMADDWD     Y10, Y8, Y8
 	VPADDD       Y8, Y1, Y1
-	VBROADCASTSS (DX)(BX*1), Y8
+	VBROADCASTSS (DI)(R8*1), Y8
 	VPMADDWD     Y9, Y8, Y11
 	VPADDD       Y11, Y2, Y2
 	VPMADDWD     Y10, Y8, Y8
 	VPADDD       Y8, Y3, Y3
-	VBROADCASTSS (DX)(BX*2), Y8
+	VBROADCASTSS (DI)(R8*2), Y8
 	VPMADDWD     Y9, Y8, Y11
 	VPADDD       Y11, Y4, Y4
 	VPMADDWD     Y10, Y8, Y8
 	VPADDD       Y8, Y5, Y5
-	VBROADCASTSS (DI), Y8
+	VBROADCASTSS (R10), Y8
 	VPMADDWD     Y9, Y8, Y9
 	VPADDD       Y9, Y6, Y6
 	VPMADDWD     Y10, Y8, Y8
 	VPADDD       Y8, Y7, Y7
-	ADDQ         $0x00000004, DX
 	ADDQ         $0x00000004, DI
-	ADDQ         $0x00000040, CX
-	DECQ         SI
+	ADDQ         $0x00000004, R10
+	ADDQ         $0x00000040, SI
+	DECQ         R9
 	JNZ          loop1
 
 done:
-	MOVQ         72(AX), SI
-	ADDQ         SI, 64(AX)
-	MOVQ         88(AX), CX
-	ADDQ         $0x00000040, 88(AX)
-	VMOVUPS      (CX), Y8
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x06, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Y8
 	VCVTDQ2PS    Y0, Y0
 	VMULPS       Y8, Y0, Y0
 	VCVTDQ2PS    Y2, Y2
@@ -5376,7 +5443,7 @@ done:
 	VMULPS       Y8, Y4, Y4
 	VCVTDQ2PS    Y6, Y6
 	VMULPS       Y8, Y6, Y6
-	VMOVUPS      32(CX), Y8
+	VMOVUPS      32(SI), Y8
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       Y8, Y1, Y1
 	VCVTDQ2PS    Y3, Y3
@@ -5385,56 +5452,75 @@ done:
 	VMULPS       Y8, Y5, Y5
 	VCVTDQ2PS    Y7, Y7
 	VMULPS       Y8, Y7, Y7
-	MOVQ         80(AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         (AX), SI
-	MOVQ         8(AX), DI
-	VBROADCASTSS (CX), Y8
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x06, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Y8
 	VFMADD213PS  (DX), Y8, Y0
-	VMOVUPS      Y0, (SI)
+	VMOVUPS      Y0, (DI)
 	VFMADD213PS  32(DX), Y8, Y1
-	VMOVUPS      Y1, 32(SI)
+	VMOVUPS      Y1, 32(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 4(CX), Y0
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Y0
 	VFMADD213PS  (DX), Y0, Y2
-	VMOVUPS      Y2, (SI)
+	VMOVUPS      Y2, (DI)
 	VFMADD213PS  32(DX), Y0, Y3
-	VMOVUPS      Y3, 32(SI)
+	VMOVUPS      Y3, 32(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 8(CX), Y0
+	ADDQ         R8, DI
+	VBROADCASTSS 8(SI), Y0
 	VFMADD213PS  (DX), Y0, Y4
-	VMOVUPS      Y4, (SI)
+	VMOVUPS      Y4, (DI)
 	VFMADD213PS  32(DX), Y0, Y5
-	VMOVUPS      Y5, 32(SI)
+	VMOVUPS      Y5, 32(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 12(CX), Y0
+	ADDQ         R8, DI
+	VBROADCASTSS 12(SI), Y0
 	VFMADD213PS  (DX), Y0, Y6
-	VMOVUPS      Y6, (SI)
+	VMOVUPS      Y6, (DI)
 	VFMADD213PS  32(DX), Y0, Y7
-	VMOVUPS      Y7, 32(SI)
-	ADDQ         $0x00000040, (AX)
-	ADDQ         $0x00000040, 16(AX)
-	DECQ         32(AX)
-	JNZ          tile
+	VMOVUPS      Y7, 32(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x06, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x38, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
 	VZEROUPPER
 	RET
 
-// func gemm5x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// func gemm5x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
 // Requires: AVX, AVX2, FMA3
 TEXT ·gemm5x16MADD(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
 
 tile:
-	MOVQ   48(AX), DX
-	MOVQ   56(AX), BX
-	LEAQ   (BX)(BX*2), CX
-	LEAQ   (DX)(CX*1), DI
-	MOVQ   64(AX), CX
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x06, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), DI
+	MOVQ   16(CX), R8
+	LEAQ   (R8)(R8*2), SI
+	LEAQ   (DI)(SI*1), R10
 	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	MOVQ   (CX), R9
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -5445,169 +5531,169 @@ tile:
 	VXORPS Y7, Y7, Y7
 	VXORPS Y8, Y8, Y8
 	VXORPS Y9, Y9, Y9
-	MOVQ   SI, R8
-	SHRQ   $0x02, R8
+	MOVQ   R9, R11
+	SHRQ   $0x02, R11
 	JZ     tail
 
 loop4:
-	VMOVUPS      (CX), Y11
-	VMOVUPS      32(CX), Y12
-	VBROADCASTSS (DX), Y10
-	VPMADDWD     Y11, Y10, Y13
-	VPADDD       Y13, Y0, Y0
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y1, Y1
-	VBROADCASTSS (DX)(BX*1), Y10
-	VPMADDWD     Y11, Y10, Y13
-	VPADDD       Y13, Y2, Y2
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y3, Y3
-	VBROADCASTSS (DX)(BX*2), Y10
-	VPMADDWD     Y11, Y10, Y13
-	VPADDD       Y13, Y4, Y4
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y5, Y5
+	VMOVUPS      (SI), Y11
+	VMOVUPS      32(SI), Y12
 	VBROADCASTSS (DI), Y10
 	VPMADDWD     Y11, Y10, Y13
-	VPADDD       Y13, Y6, Y6
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y7, Y7
-	VBROADCASTSS (DI)(BX*1), Y10
-	VPMADDWD     Y11, Y10, Y11
-	VPADDD       Y11, Y8, Y8
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y9, Y9
-	VMOVUPS      64(CX), Y11
-	VMOVUPS      96(CX), Y12
-	VBROADCASTSS 4(DX), Y10
-	VPMADDWD     Y11, Y10, Y13
 	VPADDD       Y13, Y0, Y0
 	VPMADDWD     Y12, Y10, Y10
 	VPADDD       Y10, Y1, Y1
-	VBROADCASTSS 4(DX)(BX*1), Y10
+	VBROADCASTSS (DI)(R8*1), Y10
 	VPMADDWD     Y11, Y10, Y13
 	VPADDD       Y13, Y2, Y2
 	VPMADDWD     Y12, Y10, Y10
 	VPADDD       Y10, Y3, Y3
-	VBROADCASTSS 4(DX)(BX*2), Y10
+	VBROADCASTSS (DI)(R8*2), Y10
 	VPMADDWD     Y11, Y10, Y13
 	VPADDD       Y13, Y4, Y4
 	VPMADDWD     Y12, Y10, Y10
 	VPADDD       Y10, Y5, Y5
+	VBROADCASTSS (R10), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y6, Y6
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y7, Y7
+	VBROADCASTSS (R10)(R8*1), Y10
+	VPMADDWD     Y11, Y10, Y11
+	VPADDD       Y11, Y8, Y8
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y9, Y9
+	VMOVUPS      64(SI), Y11
+	VMOVUPS      96(SI), Y12
 	VBROADCASTSS 4(DI), Y10
 	VPMADDWD     Y11, Y10, Y13
-	VPADDD       Y13, Y6, Y6
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y7, Y7
-	VBROADCASTSS 4(DI)(BX*1), Y10
-	VPMADDWD     Y11, Y10, Y11
-	VPADDD       Y11, Y8, Y8
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y9, Y9
-	VMOVUPS      128(CX), Y11
-	VMOVUPS      160(CX), Y12
-	VBROADCASTSS 8(DX), Y10
-	VPMADDWD     Y11, Y10, Y13
 	VPADDD       Y13, Y0, Y0
 	VPMADDWD     Y12, Y10, Y10
 	VPADDD       Y10, Y1, Y1
-	VBROADCASTSS 8(DX)(BX*1), Y10
+	VBROADCASTSS 4(DI)(R8*1), Y10
 	VPMADDWD     Y11, Y10, Y13
 	VPADDD       Y13, Y2, Y2
 	VPMADDWD     Y12, Y10, Y10
 	VPADDD       Y10, Y3, Y3
-	VBROADCASTSS 8(DX)(BX*2), Y10
+	VBROADCASTSS 4(DI)(R8*2), Y10
 	VPMADDWD     Y11, Y10, Y13
 	VPADDD       Y13, Y4, Y4
 	VPMADDWD     Y12, Y10, Y10
 	VPADDD       Y10, Y5, Y5
+	VBROADCASTSS 4(R10), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y6, Y6
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y7, Y7
+	VBROADCASTSS 4(R10)(R8*1), Y10
+	VPMADDWD     Y11, Y10, Y11
+	VPADDD       Y11, Y8, Y8
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y9, Y9
+	VMOVUPS      128(SI), Y11
+	VMOVUPS      160(SI), Y12
 	VBROADCASTSS 8(DI), Y10
 	VPMADDWD     Y11, Y10, Y13
-	VPADDD       Y13, Y6, Y6
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y7, Y7
-	VBROADCASTSS 8(DI)(BX*1), Y10
-	VPMADDWD     Y11, Y10, Y11
-	VPADDD       Y11, Y8, Y8
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y9, Y9
-	VMOVUPS      192(CX), Y11
-	VMOVUPS      224(CX), Y12
-	VBROADCASTSS 12(DX), Y10
-	VPMADDWD     Y11, Y10, Y13
 	VPADDD       Y13, Y0, Y0
 	VPMADDWD     Y12, Y10, Y10
 	VPADDD       Y10, Y1, Y1
-	VBROADCASTSS 12(DX)(BX*1), Y10
+	VBROADCASTSS 8(DI)(R8*1), Y10
 	VPMADDWD     Y11, Y10, Y13
 	VPADDD       Y13, Y2, Y2
 	VPMADDWD     Y12, Y10, Y10
 	VPADDD       Y10, Y3, Y3
-	VBROADCASTSS 12(DX)(BX*2), Y10
+	VBROADCASTSS 8(DI)(R8*2), Y10
 	VPMADDWD     Y11, Y10, Y13
 	VPADDD       Y13, Y4, Y4
 	VPMADDWD     Y12, Y10, Y10
 	VPADDD       Y10, Y5, Y5
-	VBROADCASTSS 12(DI), Y10
+	VBROADCASTSS 8(R10), Y10
 	VPMADDWD     Y11, Y10, Y13
 	VPADDD       Y13, Y6, Y6
 	VPMADDWD     Y12, Y10, Y10
 	VPADDD       Y10, Y7, Y7
-	VBROADCASTSS 12(DI)(BX*1), Y10
+	VBROADCASTSS 8(R10)(R8*1), Y10
 	VPMADDWD     Y11, Y10, Y11
 	VPADDD       Y11, Y8, Y8
 	VPMADDWD     Y12, Y10, Y10
 	VPADDD       Y10, Y9, Y9
-	ADDQ         $0x00000010, DX
+	VMOVUPS      192(SI), Y11
+	VMOVUPS      224(SI), Y12
+	VBROADCASTSS 12(DI), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y1, Y1
+	VBROADCASTSS 12(DI)(R8*1), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y3, Y3
+	VBROADCASTSS 12(DI)(R8*2), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VBROADCASTSS 12(R10), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y6, Y6
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y7, Y7
+	VBROADCASTSS 12(R10)(R8*1), Y10
+	VPMADDWD     Y11, Y10, Y11
+	VPADDD       Y11, Y8, Y8
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y9, Y9
 	ADDQ         $0x00000010, DI
-	ADDQ         $0x00000100, CX
-	DECQ         R8
+	ADDQ         $0x00000010, R10
+	ADDQ         $0x00000100, SI
+	DECQ         R11
 	JNZ          loop4
 
 tail:
-	ANDQ $0x03, SI
+	ANDQ $0x03, R9
 	JZ   done
 
 loop1:
-	VMOVUPS      (CX), Y11
-	VMOVUPS      32(CX), Y12
-	VBROADCASTSS (DX), Y10
+	VMOVUPS      (SI), Y11
+	VMOVUPS      32(SI), Y12
+	VBROADCASTSS (DI), Y10
 	VPMADDWD     Y11, Y10, Y13
 	VPADDD       Y13, Y0, Y0
 	VPMADDWD     Y12, Y10, Y10
 	VPADDD       Y10, Y1, Y1
-	VBROADCASTSS (DX)(BX*1), Y10
+	VBROADCASTSS (DI)(R8*1), Y10
 	VPMADDWD     Y11, Y10, Y13
 	VPADDD       Y13, Y2, Y2
 	VPMADDWD     Y12, Y10, Y10
 	VPADDD       Y10, Y3, Y3
-	VBROADCASTSS (DX)(BX*2), Y10
+	VBROADCASTSS (DI)(R8*2), Y10
 	VPMADDWD     Y11, Y10, Y13
 	VPADDD       Y13, Y4, Y4
 	VPMADDWD     Y12, Y10, Y10
 	VPADDD       Y10, Y5, Y5
-	VBROADCASTSS (DI), Y10
+	VBROADCASTSS (R10), Y10
 	VPMADDWD     Y11, Y10, Y13
 	VPADDD       Y13, Y6, Y6
 	VPMADDWD     Y12, Y10, Y10
 	VPADDD       Y10, Y7, Y7
-	VBROADCASTSS (DI)(BX*1), Y10
+	VBROADCASTSS (R10)(R8*1), Y10
 	VPMADDWD     Y11, Y10, Y11
 	VPADDD       Y11, Y8, Y8
 	VPMADDWD     Y12, Y10, Y10
 	VPADDD       Y10, Y9, Y9
-	ADDQ         $0x00000004, DX
 	ADDQ         $0x00000004, DI
-	ADDQ         $0x00000040, CX
-	DECQ         SI
+	ADDQ         $0x00000004, R10
+	ADDQ         $0x00000040, SI
+	DECQ         R9
 	JNZ          loop1
 
 done:
-	MOVQ         72(AX), SI
-	ADDQ         SI, 64(AX)
-	MOVQ         88(AX), CX
-	ADDQ         $0x00000040, 88(AX)
-	VMOVUPS      (CX), Y10
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x06, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Y10
 	VCVTDQ2PS    Y0, Y0
 	VMULPS       Y10, Y0, Y0
 	VCVTDQ2PS    Y2, Y2
@@ -5618,7 +5704,7 @@ done:
 	VMULPS       Y10, Y6, Y6
 	VCVTDQ2PS    Y8, Y8
 	VMULPS       Y10, Y8, Y8
-	VMOVUPS      32(CX), Y10
+	VMOVUPS      32(SI), Y10
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       Y10, Y1, Y1
 	VCVTDQ2PS    Y3, Y3
@@ -5629,63 +5715,82 @@ done:
 	VMULPS       Y10, Y7, Y7
 	VCVTDQ2PS    Y9, Y9
 	VMULPS       Y10, Y9, Y9
-	MOVQ         80(AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         (AX), SI
-	MOVQ         8(AX), DI
-	VBROADCASTSS (CX), Y10
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x06, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Y10
 	VFMADD213PS  (DX), Y10, Y0
-	VMOVUPS      Y0, (SI)
+	VMOVUPS      Y0, (DI)
 	VFMADD213PS  32(DX), Y10, Y1
-	VMOVUPS      Y1, 32(SI)
+	VMOVUPS      Y1, 32(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 4(CX), Y0
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Y0
 	VFMADD213PS  (DX), Y0, Y2
-	VMOVUPS      Y2, (SI)
+	VMOVUPS      Y2, (DI)
 	VFMADD213PS  32(DX), Y0, Y3
-	VMOVUPS      Y3, 32(SI)
+	VMOVUPS      Y3, 32(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 8(CX), Y0
+	ADDQ         R8, DI
+	VBROADCASTSS 8(SI), Y0
 	VFMADD213PS  (DX), Y0, Y4
-	VMOVUPS      Y4, (SI)
+	VMOVUPS      Y4, (DI)
 	VFMADD213PS  32(DX), Y0, Y5
-	VMOVUPS      Y5, 32(SI)
+	VMOVUPS      Y5, 32(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 12(CX), Y0
+	ADDQ         R8, DI
+	VBROADCASTSS 12(SI), Y0
 	VFMADD213PS  (DX), Y0, Y6
-	VMOVUPS      Y6, (SI)
+	VMOVUPS      Y6, (DI)
 	VFMADD213PS  32(DX), Y0, Y7
-	VMOVUPS      Y7, 32(SI)
+	VMOVUPS      Y7, 32(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 16(CX), Y0
+	ADDQ         R8, DI
+	VBROADCASTSS 16(SI), Y0
 	VFMADD213PS  (DX), Y0, Y8
-	VMOVUPS      Y8, (SI)
+	VMOVUPS      Y8, (DI)
 	VFMADD213PS  32(DX), Y0, Y9
-	VMOVUPS      Y9, 32(SI)
-	ADDQ         $0x00000040, (AX)
-	ADDQ         $0x00000040, 16(AX)
-	DECQ         32(AX)
-	JNZ          tile
+	VMOVUPS      Y9, 32(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x06, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x38, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
 	VZEROUPPER
 	RET
 
-// func gemm6x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// func gemm6x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
 // Requires: AVX, AVX2, FMA3
 TEXT ·gemm6x16MADD(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
 
 tile:
-	MOVQ   48(AX), DX
-	MOVQ   56(AX), BX
-	LEAQ   (BX)(BX*2), CX
-	LEAQ   (DX)(CX*1), DI
-	MOVQ   64(AX), CX
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x06, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), DI
+	MOVQ   16(CX), R8
+	LEAQ   (R8)(R8*2), SI
+	LEAQ   (DI)(SI*1), R10
 	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	MOVQ   (CX), R9
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -5698,194 +5803,194 @@ tile:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-	MOVQ   SI, R8
-	SHRQ   $0x02, R8
+	MOVQ   R9, R11
+	SHRQ   $0x02, R11
 	JZ     tail
 
 loop4:
-	VMOVUPS      (CX), Y13
-	VMOVUPS      32(CX), Y14
-	VBROADCASTSS (DX), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y0, Y0
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y1, Y1
-	VBROADCASTSS (DX)(BX*1), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y2, Y2
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y3, Y3
-	VBROADCASTSS (DX)(BX*2), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y4, Y4
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y5, Y5
+	VMOVUPS      (SI), Y13
+	VMOVUPS      32(SI), Y14
 	VBROADCASTSS (DI), Y12
 	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y6, Y6
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VBROADCASTSS (DI)(BX*1), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y8, Y8
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y9, Y9
-	VBROADCASTSS (DI)(BX*2), Y12
-	VPMADDWD     Y13, Y12, Y13
-	VPADDD       Y13, Y10, Y10
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y11, Y11
-	VMOVUPS      64(CX), Y13
-	VMOVUPS      96(CX), Y14
-	VBROADCASTSS 4(DX), Y12
-	VPMADDWD     Y13, Y12, Y15
 	VPADDD       Y15, Y0, Y0
 	VPMADDWD     Y14, Y12, Y12
 	VPADDD       Y12, Y1, Y1
-	VBROADCASTSS 4(DX)(BX*1), Y12
+	VBROADCASTSS (DI)(R8*1), Y12
 	VPMADDWD     Y13, Y12, Y15
 	VPADDD       Y15, Y2, Y2
 	VPMADDWD     Y14, Y12, Y12
 	VPADDD       Y12, Y3, Y3
-	VBROADCASTSS 4(DX)(BX*2), Y12
+	VBROADCASTSS (DI)(R8*2), Y12
 	VPMADDWD     Y13, Y12, Y15
 	VPADDD       Y15, Y4, Y4
 	VPMADDWD     Y14, Y12, Y12
 	VPADDD       Y12, Y5, Y5
+	VBROADCASTSS (R10), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y6, Y6
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VBROADCASTSS (R10)(R8*1), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y8, Y8
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y9, Y9
+	VBROADCASTSS (R10)(R8*2), Y12
+	VPMADDWD     Y13, Y12, Y13
+	VPADDD       Y13, Y10, Y10
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y11, Y11
+	VMOVUPS      64(SI), Y13
+	VMOVUPS      96(SI), Y14
 	VBROADCASTSS 4(DI), Y12
 	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y6, Y6
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VBROADCASTSS 4(DI)(BX*1), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y8, Y8
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y9, Y9
-	VBROADCASTSS 4(DI)(BX*2), Y12
-	VPMADDWD     Y13, Y12, Y13
-	VPADDD       Y13, Y10, Y10
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y11, Y11
-	VMOVUPS      128(CX), Y13
-	VMOVUPS      160(CX), Y14
-	VBROADCASTSS 8(DX), Y12
-	VPMADDWD     Y13, Y12, Y15
 	VPADDD       Y15, Y0, Y0
 	VPMADDWD     Y14, Y12, Y12
 	VPADDD       Y12, Y1, Y1
-	VBROADCASTSS 8(DX)(BX*1), Y12
+	VBROADCASTSS 4(DI)(R8*1), Y12
 	VPMADDWD     Y13, Y12, Y15
 	VPADDD       Y15, Y2, Y2
 	VPMADDWD     Y14, Y12, Y12
 	VPADDD       Y12, Y3, Y3
-	VBROADCASTSS 8(DX)(BX*2), Y12
+	VBROADCASTSS 4(DI)(R8*2), Y12
 	VPMADDWD     Y13, Y12, Y15
 	VPADDD       Y15, Y4, Y4
 	VPMADDWD     Y14, Y12, Y12
 	VPADDD       Y12, Y5, Y5
+	VBROADCASTSS 4(R10), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y6, Y6
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VBROADCASTSS 4(R10)(R8*1), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y8, Y8
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y9, Y9
+	VBROADCASTSS 4(R10)(R8*2), Y12
+	VPMADDWD     Y13, Y12, Y13
+	VPADDD       Y13, Y10, Y10
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y11, Y11
+	VMOVUPS      128(SI), Y13
+	VMOVUPS      160(SI), Y14
 	VBROADCASTSS 8(DI), Y12
 	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y6, Y6
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VBROADCASTSS 8(DI)(BX*1), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y8, Y8
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y9, Y9
-	VBROADCASTSS 8(DI)(BX*2), Y12
-	VPMADDWD     Y13, Y12, Y13
-	VPADDD       Y13, Y10, Y10
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y11, Y11
-	VMOVUPS      192(CX), Y13
-	VMOVUPS      224(CX), Y14
-	VBROADCASTSS 12(DX), Y12
-	VPMADDWD     Y13, Y12, Y15
 	VPADDD       Y15, Y0, Y0
 	VPMADDWD     Y14, Y12, Y12
 	VPADDD       Y12, Y1, Y1
-	VBROADCASTSS 12(DX)(BX*1), Y12
+	VBROADCASTSS 8(DI)(R8*1), Y12
 	VPMADDWD     Y13, Y12, Y15
 	VPADDD       Y15, Y2, Y2
 	VPMADDWD     Y14, Y12, Y12
 	VPADDD       Y12, Y3, Y3
-	VBROADCASTSS 12(DX)(BX*2), Y12
+	VBROADCASTSS 8(DI)(R8*2), Y12
 	VPMADDWD     Y13, Y12, Y15
 	VPADDD       Y15, Y4, Y4
 	VPMADDWD     Y14, Y12, Y12
 	VPADDD       Y12, Y5, Y5
-	VBROADCASTSS 12(DI), Y12
+	VBROADCASTSS 8(R10), Y12
 	VPMADDWD     Y13, Y12, Y15
 	VPADDD       Y15, Y6, Y6
 	VPMADDWD     Y14, Y12, Y12
 	VPADDD       Y12, Y7, Y7
-	VBROADCASTSS 12(DI)(BX*1), Y12
+	VBROADCASTSS 8(R10)(R8*1), Y12
 	VPMADDWD     Y13, Y12, Y15
 	VPADDD       Y15, Y8, Y8
 	VPMADDWD     Y14, Y12, Y12
 	VPADDD       Y12, Y9, Y9
-	VBROADCASTSS 12(DI)(BX*2), Y12
+	VBROADCASTSS 8(R10)(R8*2), Y12
 	VPMADDWD     Y13, Y12, Y13
 	VPADDD       Y13, Y10, Y10
 	VPMADDWD     Y14, Y12, Y12
 	VPADDD       Y12, Y11, Y11
-	ADDQ         $0x00000010, DX
+	VMOVUPS      192(SI), Y13
+	VMOVUPS      224(SI), Y14
+	VBROADCASTSS 12(DI), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VBROADCASTSS 12(DI)(R8*1), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VBROADCASTSS 12(DI)(R8*2), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y4, Y4
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VBROADCASTSS 12(R10), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y6, Y6
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VBROADCASTSS 12(R10)(R8*1), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y8, Y8
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y9, Y9
+	VBROADCASTSS 12(R10)(R8*2), Y12
+	VPMADDWD     Y13, Y12, Y13
+	VPADDD       Y13, Y10, Y10
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y11, Y11
 	ADDQ         $0x00000010, DI
-	ADDQ         $0x00000100, CX
-	DECQ         R8
+	ADDQ         $0x00000010, R10
+	ADDQ         $0x00000100, SI
+	DECQ         R11
 	JNZ          loop4
 
 tail:
-	ANDQ $0x03, SI
+	ANDQ $0x03, R9
 	JZ   done
 
 loop1:
-	VMOVUPS      (CX), Y13
-	VMOVUPS      32(CX), Y14
-	VBROADCASTSS (DX), Y12
+	VMOVUPS      (SI), Y13
+	VMOVUPS      32(SI), Y14
+	VBROADCASTSS (DI), Y12
 	VPMADDWD     Y13, Y12, Y15
 	VPADDD       Y15, Y0, Y0
 	VPMADDWD     Y14, Y12, Y12
 	VPADDD       Y12, Y1, Y1
-	VBROADCASTSS (DX)(BX*1), Y12
+	VBROADCASTSS (DI)(R8*1), Y12
 	VPMADDWD     Y13, Y12, Y15
 	VPADDD       Y15, Y2, Y2
 	VPMADDWD     Y14, Y12, Y12
 	VPADDD       Y12, Y3, Y3
-	VBROADCASTSS (DX)(BX*2), Y12
+	VBROADCASTSS (DI)(R8*2), Y12
 	VPMADDWD     Y13, Y12, Y15
 	VPADDD       Y15, Y4, Y4
 	VPMADDWD     Y14, Y12, Y12
 	VPADDD       Y12, Y5, Y5
-	VBROADCASTSS (DI), Y12
+	VBROADCASTSS (R10), Y12
 	VPMADDWD     Y13, Y12, Y15
 	VPADDD       Y15, Y6, Y6
 	VPMADDWD     Y14, Y12, Y12
 	VPADDD       Y12, Y7, Y7
-	VBROADCASTSS (DI)(BX*1), Y12
+	VBROADCASTSS (R10)(R8*1), Y12
 	VPMADDWD     Y13, Y12, Y15
 	VPADDD       Y15, Y8, Y8
 	VPMADDWD     Y14, Y12, Y12
 	VPADDD       Y12, Y9, Y9
-	VBROADCASTSS (DI)(BX*2), Y12
+	VBROADCASTSS (R10)(R8*2), Y12
 	VPMADDWD     Y13, Y12, Y13
 	VPADDD       Y13, Y10, Y10
 	VPMADDWD     Y14, Y12, Y12
 	VPADDD       Y12, Y11, Y11
-	ADDQ         $0x00000004, DX
 	ADDQ         $0x00000004, DI
-	ADDQ         $0x00000040, CX
-	DECQ         SI
+	ADDQ         $0x00000004, R10
+	ADDQ         $0x00000040, SI
+	DECQ         R9
 	JNZ          loop1
 
 done:
-	MOVQ         72(AX), SI
-	ADDQ         SI, 64(AX)
-	MOVQ         88(AX), CX
-	ADDQ         $0x00000040, 88(AX)
-	VMOVUPS      (CX), Y12
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x06, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Y12
 	VCVTDQ2PS    Y0, Y0
 	VMULPS       Y12, Y0, Y0
 	VCVTDQ2PS    Y2, Y2
@@ -5898,7 +6003,7 @@ done:
 	VMULPS       Y12, Y8, Y8
 	VCVTDQ2PS    Y10, Y10
 	VMULPS       Y12, Y10, Y10
-	VMOVUPS      32(CX), Y12
+	VMOVUPS      32(SI), Y12
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       Y12, Y1, Y1
 	VCVTDQ2PS    Y3, Y3
@@ -5911,74 +6016,93 @@ done:
 	VMULPS       Y12, Y9, Y9
 	VCVTDQ2PS    Y11, Y11
 	VMULPS       Y12, Y11, Y11
-	MOVQ         80(AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         (AX), SI
-	MOVQ         8(AX), DI
-	VBROADCASTSS (CX), Y12
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x06, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Y12
 	VFMADD213PS  (DX), Y12, Y0
-	VMOVUPS      Y0, (SI)
+	VMOVUPS      Y0, (DI)
 	VFMADD213PS  32(DX), Y12, Y1
-	VMOVUPS      Y1, 32(SI)
+	VMOVUPS      Y1, 32(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 4(CX), Y0
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Y0
 	VFMADD213PS  (DX), Y0, Y2
-	VMOVUPS      Y2, (SI)
+	VMOVUPS      Y2, (DI)
 	VFMADD213PS  32(DX), Y0, Y3
-	VMOVUPS      Y3, 32(SI)
+	VMOVUPS      Y3, 32(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 8(CX), Y0
+	ADDQ         R8, DI
+	VBROADCASTSS 8(SI), Y0
 	VFMADD213PS  (DX), Y0, Y4
-	VMOVUPS      Y4, (SI)
+	VMOVUPS      Y4, (DI)
 	VFMADD213PS  32(DX), Y0, Y5
-	VMOVUPS      Y5, 32(SI)
+	VMOVUPS      Y5, 32(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 12(CX), Y0
+	ADDQ         R8, DI
+	VBROADCASTSS 12(SI), Y0
 	VFMADD213PS  (DX), Y0, Y6
-	VMOVUPS      Y6, (SI)
+	VMOVUPS      Y6, (DI)
 	VFMADD213PS  32(DX), Y0, Y7
-	VMOVUPS      Y7, 32(SI)
+	VMOVUPS      Y7, 32(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 16(CX), Y0
+	ADDQ         R8, DI
+	VBROADCASTSS 16(SI), Y0
 	VFMADD213PS  (DX), Y0, Y8
-	VMOVUPS      Y8, (SI)
+	VMOVUPS      Y8, (DI)
 	VFMADD213PS  32(DX), Y0, Y9
-	VMOVUPS      Y9, 32(SI)
+	VMOVUPS      Y9, 32(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 20(CX), Y0
+	ADDQ         R8, DI
+	VBROADCASTSS 20(SI), Y0
 	VFMADD213PS  (DX), Y0, Y10
-	VMOVUPS      Y10, (SI)
+	VMOVUPS      Y10, (DI)
 	VFMADD213PS  32(DX), Y0, Y11
-	VMOVUPS      Y11, 32(SI)
-	ADDQ         $0x00000040, (AX)
-	ADDQ         $0x00000040, 16(AX)
-	DECQ         32(AX)
-	JNZ          tile
+	VMOVUPS      Y11, 32(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x06, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x38, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
 	VZEROUPPER
 	RET
 
-// func gemm1x64MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// func gemm1x64MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
 // Requires: AVX, AVX2, FMA3
 TEXT ·gemm1x64MADD(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
 
 tile:
-	MOVQ   48(AX), DI
-	MOVQ   56(AX), CX
-	MOVQ   64(AX), CX
-	MOVQ   CX, DX
-	ADDQ   72(AX), DX
-	MOVQ   DX, BX
-	ADDQ   72(AX), BX
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x06, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), R9
+	MOVQ   16(CX), BX
+	MOVQ   40(AX), BX
+	IMULQ  32(CX), BX
+	ADDQ   24(CX), BX
 	MOVQ   BX, SI
-	ADDQ   72(AX), SI
-	MOVQ   40(AX), R8
+	ADDQ   32(CX), SI
+	MOVQ   SI, DI
+	ADDQ   32(CX), DI
+	MOVQ   DI, R8
+	ADDQ   32(CX), R8
+	MOVQ   (CX), R10
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -5987,230 +6111,246 @@ tile:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
 	JZ     tail
 
 loop4:
-	VBROADCASTSS (DI), Y9
-	VMOVUPS      (CX), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y0, Y0
-	VMOVUPS      32(CX), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y1, Y1
-	VMOVUPS      (DX), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y2, Y2
-	VMOVUPS      32(DX), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y3, Y3
+	VBROADCASTSS (R9), Y9
 	VMOVUPS      (BX), Y8
 	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y4, Y4
+	VPADDD       Y8, Y0, Y0
 	VMOVUPS      32(BX), Y8
 	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y5, Y5
+	VPADDD       Y8, Y1, Y1
 	VMOVUPS      (SI), Y8
 	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y6, Y6
+	VPADDD       Y8, Y2, Y2
 	VMOVUPS      32(SI), Y8
 	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y7, Y7
-	VBROADCASTSS 4(DI), Y9
-	VMOVUPS      64(CX), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y0, Y0
-	VMOVUPS      96(CX), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y1, Y1
-	VMOVUPS      64(DX), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y2, Y2
-	VMOVUPS      96(DX), Y8
-	VPMADDWD     Y8, Y9, Y8
 	VPADDD       Y8, Y3, Y3
+	VMOVUPS      (DI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVUPS      32(DI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVUPS      (R8), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVUPS      32(R8), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y7, Y7
+	VBROADCASTSS 4(R9), Y9
 	VMOVUPS      64(BX), Y8
 	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y4, Y4
+	VPADDD       Y8, Y0, Y0
 	VMOVUPS      96(BX), Y8
 	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y5, Y5
+	VPADDD       Y8, Y1, Y1
 	VMOVUPS      64(SI), Y8
 	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y6, Y6
+	VPADDD       Y8, Y2, Y2
 	VMOVUPS      96(SI), Y8
 	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y7, Y7
-	VBROADCASTSS 8(DI), Y9
-	VMOVUPS      128(CX), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y0, Y0
-	VMOVUPS      160(CX), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y1, Y1
-	VMOVUPS      128(DX), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y2, Y2
-	VMOVUPS      160(DX), Y8
-	VPMADDWD     Y8, Y9, Y8
 	VPADDD       Y8, Y3, Y3
+	VMOVUPS      64(DI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVUPS      96(DI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVUPS      64(R8), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVUPS      96(R8), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y7, Y7
+	VBROADCASTSS 8(R9), Y9
 	VMOVUPS      128(BX), Y8
 	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y4, Y4
+	VPADDD       Y8, Y0, Y0
 	VMOVUPS      160(BX), Y8
 	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y5, Y5
+	VPADDD       Y8, Y1, Y1
 	VMOVUPS      128(SI), Y8
 	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y6, Y6
+	VPADDD       Y8, Y2, Y2
 	VMOVUPS      160(SI), Y8
 	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y7, Y7
-	VBROADCASTSS 12(DI), Y9
-	VMOVUPS      192(CX), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y0, Y0
-	VMOVUPS      224(CX), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y1, Y1
-	VMOVUPS      192(DX), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y2, Y2
-	VMOVUPS      224(DX), Y8
-	VPMADDWD     Y8, Y9, Y8
 	VPADDD       Y8, Y3, Y3
-	VMOVUPS      192(BX), Y8
+	VMOVUPS      128(DI), Y8
 	VPMADDWD     Y8, Y9, Y8
 	VPADDD       Y8, Y4, Y4
-	VMOVUPS      224(BX), Y8
+	VMOVUPS      160(DI), Y8
 	VPMADDWD     Y8, Y9, Y8
 	VPADDD       Y8, Y5, Y5
-	VMOVUPS      192(SI), Y8
+	VMOVUPS      128(R8), Y8
 	VPMADDWD     Y8, Y9, Y8
 	VPADDD       Y8, Y6, Y6
-	VMOVUPS      224(SI), Y8
+	VMOVUPS      160(R8), Y8
 	VPMADDWD     Y8, Y9, Y8
 	VPADDD       Y8, Y7, Y7
-	ADDQ         $0x00000010, DI
-	ADDQ         $0x00000100, CX
-	ADDQ         $0x00000100, DX
+	VBROADCASTSS 12(R9), Y9
+	VMOVUPS      192(BX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y0, Y0
+	VMOVUPS      224(BX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y1, Y1
+	VMOVUPS      192(SI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y2, Y2
+	VMOVUPS      224(SI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVUPS      192(DI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVUPS      224(DI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVUPS      192(R8), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVUPS      224(R8), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y7, Y7
+	ADDQ         $0x00000010, R9
 	ADDQ         $0x00000100, BX
 	ADDQ         $0x00000100, SI
-	DECQ         R9
+	ADDQ         $0x00000100, DI
+	ADDQ         $0x00000100, R8
+	DECQ         R11
 	JNZ          loop4
 
 tail:
-	ANDQ $0x03, R8
+	ANDQ $0x03, R10
 	JZ   done
 
 loop1:
-	VBROADCASTSS (DI), Y9
-	VMOVUPS      (CX), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y0, Y0
-	VMOVUPS      32(CX), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y1, Y1
-	VMOVUPS      (DX), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y2, Y2
-	VMOVUPS      32(DX), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y3, Y3
+	VBROADCASTSS (R9), Y9
 	VMOVUPS      (BX), Y8
 	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y4, Y4
+	VPADDD       Y8, Y0, Y0
 	VMOVUPS      32(BX), Y8
 	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y5, Y5
+	VPADDD       Y8, Y1, Y1
 	VMOVUPS      (SI), Y8
 	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y6, Y6
+	VPADDD       Y8, Y2, Y2
 	VMOVUPS      32(SI), Y8
 	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVUPS      (DI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVUPS      32(DI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVUPS      (R8), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVUPS      32(R8), Y8
+	VPMADDWD     Y8, Y9, Y8
 	VPADDD       Y8, Y7, Y7
-	ADDQ         $0x00000004, DI
-	ADDQ         $0x00000040, CX
-	ADDQ         $0x00000040, DX
+	ADDQ         $0x00000004, R9
 	ADDQ         $0x00000040, BX
 	ADDQ         $0x00000040, SI
-	DECQ         R8
+	ADDQ         $0x00000040, DI
+	ADDQ         $0x00000040, R8
+	DECQ         R10
 	JNZ          loop1
 
 done:
-	MOVQ         72(AX), R8
-	ADDQ         R8, 64(AX)
-	ADDQ         R8, 64(AX)
-	ADDQ         R8, 64(AX)
-	ADDQ         R8, 64(AX)
-	MOVQ         88(AX), CX
-	ADDQ         $0x00000100, 88(AX)
-	VMOVUPS      (CX), Y8
+	MOVQ         48(CX), BX
+	MOVQ         40(AX), DI
+	SHLQ         $0x06, DI
+	ADDQ         DI, BX
+	VMOVUPS      (BX), Y8
 	VCVTDQ2PS    Y0, Y0
 	VMULPS       Y8, Y0, Y0
-	VMOVUPS      32(CX), Y8
+	VMOVUPS      32(BX), Y8
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       Y8, Y1, Y1
-	VMOVUPS      64(CX), Y8
+	VMOVUPS      64(BX), Y8
 	VCVTDQ2PS    Y2, Y2
 	VMULPS       Y8, Y2, Y2
-	VMOVUPS      96(CX), Y8
+	VMOVUPS      96(BX), Y8
 	VCVTDQ2PS    Y3, Y3
 	VMULPS       Y8, Y3, Y3
-	VMOVUPS      128(CX), Y8
+	VMOVUPS      128(BX), Y8
 	VCVTDQ2PS    Y4, Y4
 	VMULPS       Y8, Y4, Y4
-	VMOVUPS      160(CX), Y8
+	VMOVUPS      160(BX), Y8
 	VCVTDQ2PS    Y5, Y5
 	VMULPS       Y8, Y5, Y5
-	VMOVUPS      192(CX), Y8
+	VMOVUPS      192(BX), Y8
 	VCVTDQ2PS    Y6, Y6
 	VMULPS       Y8, Y6, Y6
-	VMOVUPS      224(CX), Y8
+	VMOVUPS      224(BX), Y8
 	VCVTDQ2PS    Y7, Y7
 	VMULPS       Y8, Y7, Y7
-	MOVQ         80(AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         (AX), BX
+	MOVQ         40(CX), BX
+	MOVQ         (AX), DI
+	MOVQ         40(AX), SI
+	SHLQ         $0x06, SI
+	ADDQ         SI, DI
 	MOVQ         8(AX), SI
-	VBROADCASTSS (CX), Y8
+	VBROADCASTSS (BX), Y8
 	VFMADD213PS  (DX), Y8, Y0
-	VMOVUPS      Y0, (BX)
+	VMOVUPS      Y0, (DI)
 	VFMADD213PS  32(DX), Y8, Y1
-	VMOVUPS      Y1, 32(BX)
+	VMOVUPS      Y1, 32(DI)
 	VFMADD213PS  64(DX), Y8, Y2
-	VMOVUPS      Y2, 64(BX)
+	VMOVUPS      Y2, 64(DI)
 	VFMADD213PS  96(DX), Y8, Y3
-	VMOVUPS      Y3, 96(BX)
+	VMOVUPS      Y3, 96(DI)
 	VFMADD213PS  128(DX), Y8, Y4
-	VMOVUPS      Y4, 128(BX)
+	VMOVUPS      Y4, 128(DI)
 	VFMADD213PS  160(DX), Y8, Y5
-	VMOVUPS      Y5, 160(BX)
+	VMOVUPS      Y5, 160(DI)
 	VFMADD213PS  192(DX), Y8, Y6
-	VMOVUPS      Y6, 192(BX)
+	VMOVUPS      Y6, 192(DI)
 	VFMADD213PS  224(DX), Y8, Y7
-	VMOVUPS      Y7, 224(BX)
-	ADDQ         $0x00000100, (AX)
-	ADDQ         $0x00000100, 16(AX)
-	DECQ         32(AX)
-	JNZ          tile
+	VMOVUPS      Y7, 224(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x06, BX
+	ADDQ         BX, DX
+	MOVQ         SI, BX
+	ADDQ         $0x38, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x04, 40(AX)
+	MOVQ         40(AX), R10
+	CMPQ         R10, 32(AX)
+	JCS          tile
 	VZEROUPPER
 	RET
 
-// func gemm2x32MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// func gemm2x32MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
 // Requires: AVX, AVX2, FMA3
 TEXT ·gemm2x32MADD(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
 
 tile:
-	MOVQ   48(AX), BX
-	MOVQ   56(AX), SI
-	MOVQ   64(AX), CX
-	MOVQ   CX, DX
-	ADDQ   72(AX), DX
-	MOVQ   40(AX), DI
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x06, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), R8
+	MOVQ   16(CX), R9
+	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	MOVQ   SI, DI
+	ADDQ   32(CX), DI
+	MOVQ   (CX), R10
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -6219,208 +6359,226 @@ tile:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	MOVQ   DI, R8
-	SHRQ   $0x02, R8
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
 	JZ     tail
 
 loop4:
-	VBROADCASTSS (BX), Y9
-	VBROADCASTSS (BX)(SI*1), Y10
-	VMOVUPS      (CX), Y8
+	VBROADCASTSS (R8), Y9
+	VBROADCASTSS (R8)(R9*1), Y10
+	VMOVUPS      (SI), Y8
 	VPMADDWD     Y8, Y9, Y11
 	VPADDD       Y11, Y0, Y0
 	VPMADDWD     Y8, Y10, Y8
 	VPADDD       Y8, Y4, Y4
-	VMOVUPS      32(CX), Y8
+	VMOVUPS      32(SI), Y8
 	VPMADDWD     Y8, Y9, Y11
 	VPADDD       Y11, Y1, Y1
 	VPMADDWD     Y8, Y10, Y8
 	VPADDD       Y8, Y5, Y5
-	VMOVUPS      (DX), Y8
+	VMOVUPS      (DI), Y8
 	VPMADDWD     Y8, Y9, Y11
 	VPADDD       Y11, Y2, Y2
 	VPMADDWD     Y8, Y10, Y8
 	VPADDD       Y8, Y6, Y6
-	VMOVUPS      32(DX), Y8
+	VMOVUPS      32(DI), Y8
 	VPMADDWD     Y8, Y9, Y9
 	VPADDD       Y9, Y3, Y3
 	VPMADDWD     Y8, Y10, Y8
 	VPADDD       Y8, Y7, Y7
-	VBROADCASTSS 4(BX), Y9
-	VBROADCASTSS 4(BX)(SI*1), Y10
-	VMOVUPS      64(CX), Y8
+	VBROADCASTSS 4(R8), Y9
+	VBROADCASTSS 4(R8)(R9*1), Y10
+	VMOVUPS      64(SI), Y8
 	VPMADDWD     Y8, Y9, Y11
 	VPADDD       Y11, Y0, Y0
 	VPMADDWD     Y8, Y10, Y8
 	VPADDD       Y8, Y4, Y4
-	VMOVUPS      96(CX), Y8
+	VMOVUPS      96(SI), Y8
 	VPMADDWD     Y8, Y9, Y11
 	VPADDD       Y11, Y1, Y1
 	VPMADDWD     Y8, Y10, Y8
 	VPADDD       Y8, Y5, Y5
-	VMOVUPS      64(DX), Y8
+	VMOVUPS      64(DI), Y8
 	VPMADDWD     Y8, Y9, Y11
 	VPADDD       Y11, Y2, Y2
 	VPMADDWD     Y8, Y10, Y8
 	VPADDD       Y8, Y6, Y6
-	VMOVUPS      96(DX), Y8
+	VMOVUPS      96(DI), Y8
 	VPMADDWD     Y8, Y9, Y9
 	VPADDD       Y9, Y3, Y3
 	VPMADDWD     Y8, Y10, Y8
 	VPADDD       Y8, Y7, Y7
-	VBROADCASTSS 8(BX), Y9
-	VBROADCASTSS 8(BX)(SI*1), Y10
-	VMOVUPS      128(CX), Y8
+	VBROADCASTSS 8(R8), Y9
+	VBROADCASTSS 8(R8)(R9*1), Y10
+	VMOVUPS      128(SI), Y8
 	VPMADDWD     Y8, Y9, Y11
 	VPADDD       Y11, Y0, Y0
 	VPMADDWD     Y8, Y10, Y8
 	VPADDD       Y8, Y4, Y4
-	VMOVUPS      160(CX), Y8
+	VMOVUPS      160(SI), Y8
 	VPMADDWD     Y8, Y9, Y11
 	VPADDD       Y11, Y1, Y1
 	VPMADDWD     Y8, Y10, Y8
 	VPADDD       Y8, Y5, Y5
-	VMOVUPS      128(DX), Y8
+	VMOVUPS      128(DI), Y8
 	VPMADDWD     Y8, Y9, Y11
 	VPADDD       Y11, Y2, Y2
 	VPMADDWD     Y8, Y10, Y8
 	VPADDD       Y8, Y6, Y6
-	VMOVUPS      160(DX), Y8
+	VMOVUPS      160(DI), Y8
 	VPMADDWD     Y8, Y9, Y9
 	VPADDD       Y9, Y3, Y3
 	VPMADDWD     Y8, Y10, Y8
 	VPADDD       Y8, Y7, Y7
-	VBROADCASTSS 12(BX), Y9
-	VBROADCASTSS 12(BX)(SI*1), Y10
-	VMOVUPS      192(CX), Y8
+	VBROADCASTSS 12(R8), Y9
+	VBROADCASTSS 12(R8)(R9*1), Y10
+	VMOVUPS      192(SI), Y8
 	VPMADDWD     Y8, Y9, Y11
 	VPADDD       Y11, Y0, Y0
 	VPMADDWD     Y8, Y10, Y8
 	VPADDD       Y8, Y4, Y4
-	VMOVUPS      224(CX), Y8
+	VMOVUPS      224(SI), Y8
 	VPMADDWD     Y8, Y9, Y11
 	VPADDD       Y11, Y1, Y1
 	VPMADDWD     Y8, Y10, Y8
 	VPADDD       Y8, Y5, Y5
-	VMOVUPS      192(DX), Y8
+	VMOVUPS      192(DI), Y8
 	VPMADDWD     Y8, Y9, Y11
 	VPADDD       Y11, Y2, Y2
 	VPMADDWD     Y8, Y10, Y8
 	VPADDD       Y8, Y6, Y6
-	VMOVUPS      224(DX), Y8
+	VMOVUPS      224(DI), Y8
 	VPMADDWD     Y8, Y9, Y9
 	VPADDD       Y9, Y3, Y3
 	VPMADDWD     Y8, Y10, Y8
 	VPADDD       Y8, Y7, Y7
-	ADDQ         $0x00000010, BX
-	ADDQ         $0x00000100, CX
-	ADDQ         $0x00000100, DX
-	DECQ         R8
+	ADDQ         $0x00000010, R8
+	ADDQ         $0x00000100, SI
+	ADDQ         $0x00000100, DI
+	DECQ         R11
 	JNZ          loop4
 
 tail:
-	ANDQ $0x03, DI
+	ANDQ $0x03, R10
 	JZ   done
 
 loop1:
-	VBROADCASTSS (BX), Y9
-	VBROADCASTSS (BX)(SI*1), Y10
-	VMOVUPS      (CX), Y8
+	VBROADCASTSS (R8), Y9
+	VBROADCASTSS (R8)(R9*1), Y10
+	VMOVUPS      (SI), Y8
 	VPMADDWD     Y8, Y9, Y11
 	VPADDD       Y11, Y0, Y0
 	VPMADDWD     Y8, Y10, Y8
 	VPADDD       Y8, Y4, Y4
-	VMOVUPS      32(CX), Y8
+	VMOVUPS      32(SI), Y8
 	VPMADDWD     Y8, Y9, Y11
 	VPADDD       Y11, Y1, Y1
 	VPMADDWD     Y8, Y10, Y8
 	VPADDD       Y8, Y5, Y5
-	VMOVUPS      (DX), Y8
+	VMOVUPS      (DI), Y8
 	VPMADDWD     Y8, Y9, Y11
 	VPADDD       Y11, Y2, Y2
 	VPMADDWD     Y8, Y10, Y8
 	VPADDD       Y8, Y6, Y6
-	VMOVUPS      32(DX), Y8
+	VMOVUPS      32(DI), Y8
 	VPMADDWD     Y8, Y9, Y9
 	VPADDD       Y9, Y3, Y3
 	VPMADDWD     Y8, Y10, Y8
 	VPADDD       Y8, Y7, Y7
-	ADDQ         $0x00000004, BX
-	ADDQ         $0x00000040, CX
-	ADDQ         $0x00000040, DX
-	DECQ         DI
+	ADDQ         $0x00000004, R8
+	ADDQ         $0x00000040, SI
+	ADDQ         $0x00000040, DI
+	DECQ         R10
 	JNZ          loop1
 
 done:
-	MOVQ         72(AX), DI
-	ADDQ         DI, 64(AX)
-	ADDQ         DI, 64(AX)
-	MOVQ         88(AX), CX
-	ADDQ         $0x00000080, 88(AX)
-	VMOVUPS      (CX), Y8
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x06, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Y8
 	VCVTDQ2PS    Y0, Y0
 	VMULPS       Y8, Y0, Y0
 	VCVTDQ2PS    Y4, Y4
 	VMULPS       Y8, Y4, Y4
-	VMOVUPS      32(CX), Y8
+	VMOVUPS      32(SI), Y8
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       Y8, Y1, Y1
 	VCVTDQ2PS    Y5, Y5
 	VMULPS       Y8, Y5, Y5
-	VMOVUPS      64(CX), Y8
+	VMOVUPS      64(SI), Y8
 	VCVTDQ2PS    Y2, Y2
 	VMULPS       Y8, Y2, Y2
 	VCVTDQ2PS    Y6, Y6
 	VMULPS       Y8, Y6, Y6
-	VMOVUPS      96(CX), Y8
+	VMOVUPS      96(SI), Y8
 	VCVTDQ2PS    Y3, Y3
 	VMULPS       Y8, Y3, Y3
 	VCVTDQ2PS    Y7, Y7
 	VMULPS       Y8, Y7, Y7
-	MOVQ         80(AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         (AX), SI
-	MOVQ         8(AX), DI
-	VBROADCASTSS (CX), Y8
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x06, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Y8
 	VFMADD213PS  (DX), Y8, Y0
-	VMOVUPS      Y0, (SI)
+	VMOVUPS      Y0, (DI)
 	VFMADD213PS  32(DX), Y8, Y1
-	VMOVUPS      Y1, 32(SI)
+	VMOVUPS      Y1, 32(DI)
 	VFMADD213PS  64(DX), Y8, Y2
-	VMOVUPS      Y2, 64(SI)
+	VMOVUPS      Y2, 64(DI)
 	VFMADD213PS  96(DX), Y8, Y3
-	VMOVUPS      Y3, 96(SI)
+	VMOVUPS      Y3, 96(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 4(CX), Y0
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Y0
 	VFMADD213PS  (DX), Y0, Y4
-	VMOVUPS      Y4, (SI)
+	VMOVUPS      Y4, (DI)
 	VFMADD213PS  32(DX), Y0, Y5
-	VMOVUPS      Y5, 32(SI)
+	VMOVUPS      Y5, 32(DI)
 	VFMADD213PS  64(DX), Y0, Y6
-	VMOVUPS      Y6, 64(SI)
+	VMOVUPS      Y6, 64(DI)
 	VFMADD213PS  96(DX), Y0, Y7
-	VMOVUPS      Y7, 96(SI)
-	ADDQ         $0x00000080, (AX)
-	ADDQ         $0x00000080, 16(AX)
-	DECQ         32(AX)
-	JNZ          tile
+	VMOVUPS      Y7, 96(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x06, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x38, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x02, 40(AX)
+	MOVQ         40(AX), R10
+	CMPQ         R10, 32(AX)
+	JCS          tile
 	VZEROUPPER
 	RET
 
-// func gemm3x32MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// func gemm3x32MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
 // Requires: AVX, AVX2, FMA3
 TEXT ·gemm3x32MADD(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
 
 tile:
-	MOVQ   48(AX), BX
-	MOVQ   56(AX), SI
-	MOVQ   64(AX), CX
-	MOVQ   CX, DX
-	ADDQ   72(AX), DX
-	MOVQ   40(AX), DI
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x06, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), R8
+	MOVQ   16(CX), R9
+	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	MOVQ   SI, DI
+	ADDQ   32(CX), DI
+	MOVQ   (CX), R10
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -6433,257 +6591,265 @@ tile:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-	MOVQ   DI, R8
-	SHRQ   $0x02, R8
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
 	JZ     tail
 
 loop4:
-	VBROADCASTSS (BX), Y13
-	VBROADCASTSS (BX)(SI*1), Y14
-	VBROADCASTSS (BX)(SI*2), Y15
-	VMOVUPS      (CX), Y12
+	VBROADCASTSS (R8), Y13
+	VBROADCASTSS (R8)(R9*1), Y14
+	VBROADCASTSS (R8)(R9*2), Y15
+	VMOVUPS      (SI), Y12
 	VPMADDWD     Y12, Y13, Y16
 	VPADDD       Y16, Y0, Y0
 	VPMADDWD     Y12, Y14, Y16
 	VPADDD       Y16, Y4, Y4
 	VPMADDWD     Y12, Y15, Y12
 	VPADDD       Y12, Y8, Y8
-	VMOVUPS      32(CX), Y12
+	VMOVUPS      32(SI), Y12
 	VPMADDWD     Y12, Y13, Y16
 	VPADDD       Y16, Y1, Y1
 	VPMADDWD     Y12, Y14, Y16
 	VPADDD       Y16, Y5, Y5
 	VPMADDWD     Y12, Y15, Y12
 	VPADDD       Y12, Y9, Y9
-	VMOVUPS      (DX), Y12
+	VMOVUPS      (DI), Y12
 	VPMADDWD     Y12, Y13, Y16
 	VPADDD       Y16, Y2, Y2
 	VPMADDWD     Y12, Y14, Y16
 	VPADDD       Y16, Y6, Y6
 	VPMADDWD     Y12, Y15, Y12
 	VPADDD       Y12, Y10, Y10
-	VMOVUPS      32(DX), Y12
+	VMOVUPS      32(DI), Y12
 	VPMADDWD     Y12, Y13, Y13
 	VPADDD       Y13, Y3, Y3
 	VPMADDWD     Y12, Y14, Y13
 	VPADDD       Y13, Y7, Y7
 	VPMADDWD     Y12, Y15, Y12
 	VPADDD       Y12, Y11, Y11
-	VBROADCASTSS 4(BX), Y13
-	VBROADCASTSS 4(BX)(SI*1), Y14
-	VBROADCASTSS 4(BX)(SI*2), Y15
-	VMOVUPS      64(CX), Y12
+	VBROADCASTSS 4(R8), Y13
+	VBROADCASTSS 4(R8)(R9*1), Y14
+	VBROADCASTSS 4(R8)(R9*2), Y15
+	VMOVUPS      64(SI), Y12
 	VPMADDWD     Y12, Y13, Y16
 	VPADDD       Y16, Y0, Y0
 	VPMADDWD     Y12, Y14, Y16
 	VPADDD       Y16, Y4, Y4
 	VPMADDWD     Y12, Y15, Y12
 	VPADDD       Y12, Y8, Y8
-	VMOVUPS      96(CX), Y12
+	VMOVUPS      96(SI), Y12
 	VPMADDWD     Y12, Y13, Y16
 	VPADDD       Y16, Y1, Y1
 	VPMADDWD     Y12, Y14, Y16
 	VPADDD       Y16, Y5, Y5
 	VPMADDWD     Y12, Y15, Y12
 	VPADDD       Y12, Y9, Y9
-	VMOVUPS      64(DX), Y12
+	VMOVUPS      64(DI), Y12
 	VPMADDWD     Y12, Y13, Y16
 	VPADDD       Y16, Y2, Y2
 	VPMADDWD     Y12, Y14, Y16
 	VPADDD       Y16, Y6, Y6
 	VPMADDWD     Y12, Y15, Y12
 	VPADDD       Y12, Y10, Y10
-	VMOVUPS      96(DX), Y12
+	VMOVUPS      96(DI), Y12
 	VPMADDWD     Y12, Y13, Y13
 	VPADDD       Y13, Y3, Y3
 	VPMADDWD     Y12, Y14, Y13
 	VPADDD       Y13, Y7, Y7
 	VPMADDWD     Y12, Y15, Y12
 	VPADDD       Y12, Y11, Y11
-	VBROADCASTSS 8(BX), Y13
-	VBROADCASTSS 8(BX)(SI*1), Y14
-	VBROADCASTSS 8(BX)(SI*2), Y15
-	VMOVUPS      128(CX), Y12
+	VBROADCASTSS 8(R8), Y13
+	VBROADCASTSS 8(R8)(R9*1), Y14
+	VBROADCASTSS 8(R8)(R9*2), Y15
+	VMOVUPS      128(SI), Y12
 	VPMADDWD     Y12, Y13, Y16
 	VPADDD       Y16, Y0, Y0
 	VPMADDWD     Y12, Y14, Y16
 	VPADDD       Y16, Y4, Y4
 	VPMADDWD     Y12, Y15, Y12
 	VPADDD       Y12, Y8, Y8
-	VMOVUPS      160(CX), Y12
+	VMOVUPS      160(SI), Y12
 	VPMADDWD     Y12, Y13, Y16
 	VPADDD       Y16, Y1, Y1
 	VPMADDWD     Y12, Y14, Y16
 	VPADDD       Y16, Y5, Y5
 	VPMADDWD     Y12, Y15, Y12
 	VPADDD       Y12, Y9, Y9
-	VMOVUPS      128(DX), Y12
+	VMOVUPS      128(DI), Y12
 	VPMADDWD     Y12, Y13, Y16
 	VPADDD       Y16, Y2, Y2
 	VPMADDWD     Y12, Y14, Y16
 	VPADDD       Y16, Y6, Y6
 	VPMADDWD     Y12, Y15, Y12
 	VPADDD       Y12, Y10, Y10
-	VMOVUPS      160(DX), Y12
+	VMOVUPS      160(DI), Y12
 	VPMADDWD     Y12, Y13, Y13
 	VPADDD       Y13, Y3, Y3
 	VPMADDWD     Y12, Y14, Y13
 	VPADDD       Y13, Y7, Y7
 	VPMADDWD     Y12, Y15, Y12
 	VPADDD       Y12, Y11, Y11
-	VBROADCASTSS 12(BX), Y13
-	VBROADCASTSS 12(BX)(SI*1), Y14
-	VBROADCASTSS 12(BX)(SI*2), Y15
-	VMOVUPS      192(CX), Y12
+	VBROADCASTSS 12(R8), Y13
+	VBROADCASTSS 12(R8)(R9*1), Y14
+	VBROADCASTSS 12(R8)(R9*2), Y15
+	VMOVUPS      192(SI), Y12
 	VPMADDWD     Y12, Y13, Y16
 	VPADDD       Y16, Y0, Y0
 	VPMADDWD     Y12, Y14, Y16
 	VPADDD       Y16, Y4, Y4
 	VPMADDWD     Y12, Y15, Y12
 	VPADDD       Y12, Y8, Y8
-	VMOVUPS      224(CX), Y12
+	VMOVUPS      224(SI), Y12
 	VPMADDWD     Y12, Y13, Y16
 	VPADDD       Y16, Y1, Y1
 	VPMADDWD     Y12, Y14, Y16
 	VPADDD       Y16, Y5, Y5
 	VPMADDWD     Y12, Y15, Y12
 	VPADDD       Y12, Y9, Y9
-	VMOVUPS      192(DX), Y12
+	VMOVUPS      192(DI), Y12
 	VPMADDWD     Y12, Y13, Y16
 	VPADDD       Y16, Y2, Y2
 	VPMADDWD     Y12, Y14, Y16
 	VPADDD       Y16, Y6, Y6
 	VPMADDWD     Y12, Y15, Y12
 	VPADDD       Y12, Y10, Y10
-	VMOVUPS      224(DX), Y12
+	VMOVUPS      224(DI), Y12
 	VPMADDWD     Y12, Y13, Y13
 	VPADDD       Y13, Y3, Y3
 	VPMADDWD     Y12, Y14, Y13
 	VPADDD       Y13, Y7, Y7
 	VPMADDWD     Y12, Y15, Y12
 	VPADDD       Y12, Y11, Y11
-	ADDQ         $0x00000010, BX
-	ADDQ         $0x00000100, CX
-	ADDQ         $0x00000100, DX
-	DECQ         R8
+	ADDQ         $0x00000010, R8
+	ADDQ         $0x00000100, SI
+	ADDQ         $0x00000100, DI
+	DECQ         R11
 	JNZ          loop4
 
 tail:
-	ANDQ $0x03, DI
+	ANDQ $0x03, R10
 	JZ   done
 
 loop1:
-	VBROADCASTSS (BX), Y13
-	VBROADCASTSS (BX)(SI*1), Y14
-	VBROADCASTSS (BX)(SI*2), Y15
-	VMOVUPS      (CX), Y12
+	VBROADCASTSS (R8), Y13
+	VBROADCASTSS (R8)(R9*1), Y14
+	VBROADCASTSS (R8)(R9*2), Y15
+	VMOVUPS      (SI), Y12
 	VPMADDWD     Y12, Y13, Y16
 	VPADDD       Y16, Y0, Y0
 	VPMADDWD     Y12, Y14, Y16
 	VPADDD       Y16, Y4, Y4
 	VPMADDWD     Y12, Y15, Y12
 	VPADDD       Y12, Y8, Y8
-	VMOVUPS      32(CX), Y12
+	VMOVUPS      32(SI), Y12
 	VPMADDWD     Y12, Y13, Y16
 	VPADDD       Y16, Y1, Y1
 	VPMADDWD     Y12, Y14, Y16
 	VPADDD       Y16, Y5, Y5
 	VPMADDWD     Y12, Y15, Y12
 	VPADDD       Y12, Y9, Y9
-	VMOVUPS      (DX), Y12
+	VMOVUPS      (DI), Y12
 	VPMADDWD     Y12, Y13, Y16
 	VPADDD       Y16, Y2, Y2
 	VPMADDWD     Y12, Y14, Y16
 	VPADDD       Y16, Y6, Y6
 	VPMADDWD     Y12, Y15, Y12
 	VPADDD       Y12, Y10, Y10
-	VMOVUPS      32(DX), Y12
+	VMOVUPS      32(DI), Y12
 	VPMADDWD     Y12, Y13, Y13
 	VPADDD       Y13, Y3, Y3
 	VPMADDWD     Y12, Y14, Y13
 	VPADDD       Y13, Y7, Y7
 	VPMADDWD     Y12, Y15, Y12
 	VPADDD       Y12, Y11, Y11
-	ADDQ         $0x00000004, BX
-	ADDQ         $0x00000040, CX
-	ADDQ         $0x00000040, DX
-	DECQ         DI
+	ADDQ         $0x00000004, R8
+	ADDQ         $0x00000040, SI
+	ADDQ         $0x00000040, DI
+	DECQ         R10
 	JNZ          loop1
 
 done:
-	MOVQ         72(AX), DI
-	ADDQ         DI, 64(AX)
-	ADDQ         DI, 64(AX)
-	MOVQ         88(AX), CX
-	ADDQ         $0x00000080, 88(AX)
-	VMOVUPS      (CX), Y12
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x06, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Y12
 	VCVTDQ2PS    Y0, Y0
 	VMULPS       Y12, Y0, Y0
 	VCVTDQ2PS    Y4, Y4
 	VMULPS       Y12, Y4, Y4
 	VCVTDQ2PS    Y8, Y8
 	VMULPS       Y12, Y8, Y8
-	VMOVUPS      32(CX), Y12
+	VMOVUPS      32(SI), Y12
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       Y12, Y1, Y1
 	VCVTDQ2PS    Y5, Y5
 	VMULPS       Y12, Y5, Y5
 	VCVTDQ2PS    Y9, Y9
 	VMULPS       Y12, Y9, Y9
-	VMOVUPS      64(CX), Y12
+	VMOVUPS      64(SI), Y12
 	VCVTDQ2PS    Y2, Y2
 	VMULPS       Y12, Y2, Y2
 	VCVTDQ2PS    Y6, Y6
 	VMULPS       Y12, Y6, Y6
 	VCVTDQ2PS    Y10, Y10
 	VMULPS       Y12, Y10, Y10
-	VMOVUPS      96(CX), Y12
+	VMOVUPS      96(SI), Y12
 	VCVTDQ2PS    Y3, Y3
 	VMULPS       Y12, Y3, Y3
 	VCVTDQ2PS    Y7, Y7
 	VMULPS       Y12, Y7, Y7
 	VCVTDQ2PS    Y11, Y11
 	VMULPS       Y12, Y11, Y11
-	MOVQ         80(AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         (AX), SI
-	MOVQ         8(AX), DI
-	VBROADCASTSS (CX), Y12
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x06, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Y12
 	VFMADD213PS  (DX), Y12, Y0
-	VMOVUPS      Y0, (SI)
+	VMOVUPS      Y0, (DI)
 	VFMADD213PS  32(DX), Y12, Y1
-	VMOVUPS      Y1, 32(SI)
+	VMOVUPS      Y1, 32(DI)
 	VFMADD213PS  64(DX), Y12, Y2
-	VMOVUPS      Y2, 64(SI)
+	VMOVUPS      Y2, 64(DI)
 	VFMADD213PS  96(DX), Y12, Y3
-	VMOVUPS      Y3, 96(SI)
+	VMOVUPS      Y3, 96(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 4(CX), Y0
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Y0
 	VFMADD213PS  (DX), Y0, Y4
-	VMOVUPS      Y4, (SI)
+	VMOVUPS      Y4, (DI)
 	VFMADD213PS  32(DX), Y0, Y5
-	VMOVUPS      Y5, 32(SI)
+	VMOVUPS      Y5, 32(DI)
 	VFMADD213PS  64(DX), Y0, Y6
-	VMOVUPS      Y6, 64(SI)
+	VMOVUPS      Y6, 64(DI)
 	VFMADD213PS  96(DX), Y0, Y7
-	VMOVUPS      Y7, 96(SI)
+	VMOVUPS      Y7, 96(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 8(CX), Y0
+	ADDQ         R8, DI
+	VBROADCASTSS 8(SI), Y0
 	VFMADD213PS  (DX), Y0, Y8
-	VMOVUPS      Y8, (SI)
+	VMOVUPS      Y8, (DI)
 	VFMADD213PS  32(DX), Y0, Y9
-	VMOVUPS      Y9, 32(SI)
+	VMOVUPS      Y9, 32(DI)
 	VFMADD213PS  64(DX), Y0, Y10
-	VMOVUPS      Y10, 64(SI)
+	VMOVUPS      Y10, 64(DI)
 	VFMADD213PS  96(DX), Y0, Y11
-	VMOVUPS      Y11, 96(SI)
-	ADDQ         $0x00000080, (AX)
-	ADDQ         $0x00000080, 16(AX)
-	DECQ         32(AX)
-	JNZ          tile
+	VMOVUPS      Y11, 96(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x06, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x38, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x02, 40(AX)
+	MOVQ         40(AX), R10
+	CMPQ         R10, 32(AX)
+	JCS          tile
 	VZEROUPPER
 	RET
 
@@ -17910,357 +18076,424 @@ DATA joinRest2<>+56(SB)/4, $0x0000000e
 DATA joinRest2<>+60(SB)/4, $0x0000001f
 GLOBL joinRest2<>(SB), RODATA|NOPTR, $64
 
-// func gemm1x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// func gemm1x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm1x32VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
 
 tile:
-	MOVQ   48(AX), DX
-	MOVQ   56(AX), CX
-	MOVQ   64(AX), CX
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), SI
+	MOVQ   16(CX), BX
 	MOVQ   40(AX), BX
+	IMULQ  32(CX), BX
+	ADDQ   24(CX), BX
+	MOVQ   (CX), DI
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
-	MOVQ   BX, SI
-	SHRQ   $0x02, SI
+	MOVQ   DI, R8
+	SHRQ   $0x02, R8
 	JZ     tail
 
 loop4:
-	VBROADCASTSS (DX), Z3
-	VMOVUPS      (CX), Z2
+	VBROADCASTSS (SI), Z3
+	VMOVUPS      (BX), Z2
 	VPDPWSSD     Z2, Z3, Z0
-	VMOVUPS      64(CX), Z2
+	VMOVUPS      64(BX), Z2
 	VPDPWSSD     Z2, Z3, Z1
-	VBROADCASTSS 4(DX), Z3
-	VMOVUPS      128(CX), Z2
+	VBROADCASTSS 4(SI), Z3
+	VMOVUPS      128(BX), Z2
 	VPDPWSSD     Z2, Z3, Z0
-	VMOVUPS      192(CX), Z2
+	VMOVUPS      192(BX), Z2
 	VPDPWSSD     Z2, Z3, Z1
-	VBROADCASTSS 8(DX), Z3
-	VMOVUPS      256(CX), Z2
+	VBROADCASTSS 8(SI), Z3
+	VMOVUPS      256(BX), Z2
 	VPDPWSSD     Z2, Z3, Z0
-	VMOVUPS      320(CX), Z2
+	VMOVUPS      320(BX), Z2
 	VPDPWSSD     Z2, Z3, Z1
-	VBROADCASTSS 12(DX), Z3
-	VMOVUPS      384(CX), Z2
+	VBROADCASTSS 12(SI), Z3
+	VMOVUPS      384(BX), Z2
 	VPDPWSSD     Z2, Z3, Z0
-	VMOVUPS      448(CX), Z2
+	VMOVUPS      448(BX), Z2
 	VPDPWSSD     Z2, Z3, Z1
-	ADDQ         $0x00000010, DX
-	ADDQ         $0x00000200, CX
-	DECQ         SI
+	ADDQ         $0x00000010, SI
+	ADDQ         $0x00000200, BX
+	DECQ         R8
 	JNZ          loop4
 
 tail:
-	ANDQ $0x03, BX
+	ANDQ $0x03, DI
 	JZ   done
 
 loop1:
-	VBROADCASTSS (DX), Z3
-	VMOVUPS      (CX), Z2
+	VBROADCASTSS (SI), Z3
+	VMOVUPS      (BX), Z2
 	VPDPWSSD     Z2, Z3, Z0
-	VMOVUPS      64(CX), Z2
+	VMOVUPS      64(BX), Z2
 	VPDPWSSD     Z2, Z3, Z1
-	ADDQ         $0x00000004, DX
-	ADDQ         $0x00000080, CX
-	DECQ         BX
+	ADDQ         $0x00000004, SI
+	ADDQ         $0x00000080, BX
+	DECQ         DI
 	JNZ          loop1
 
 done:
-	MOVQ         72(AX), BX
-	ADDQ         BX, 64(AX)
-	MOVQ         88(AX), CX
-	ADDQ         $0x00000080, 88(AX)
-	VMOVUPS      (CX), Z2
+	MOVQ         48(CX), BX
+	MOVQ         40(AX), DI
+	SHLQ         $0x07, DI
+	ADDQ         DI, BX
+	VMOVUPS      (BX), Z2
 	VCVTDQ2PS    Z0, Z0
 	VMULPS       Z2, Z0, Z0
-	VMOVUPS      64(CX), Z2
+	VMOVUPS      64(BX), Z2
 	VCVTDQ2PS    Z1, Z1
 	VMULPS       Z2, Z1, Z1
-	MOVQ         80(AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         (AX), BX
+	MOVQ         40(CX), BX
+	MOVQ         (AX), DI
+	MOVQ         40(AX), SI
+	SHLQ         $0x07, SI
+	ADDQ         SI, DI
 	MOVQ         8(AX), SI
-	VBROADCASTSS (CX), Z2
+	VBROADCASTSS (BX), Z2
 	VFMADD213PS  (DX), Z2, Z0
-	VMOVUPS      Z0, (BX)
+	VMOVUPS      Z0, (DI)
 	VFMADD213PS  64(DX), Z2, Z1
-	VMOVUPS      Z1, 64(BX)
-	ADDQ         $0x00000080, (AX)
-	ADDQ         $0x00000080, 16(AX)
-	DECQ         32(AX)
-	JNZ          tile
+	VMOVUPS      Z1, 64(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         SI, BX
+	ADDQ         $0x38, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), DI
+	CMPQ         DI, 32(AX)
+	JCS          tile
 	VZEROUPPER
 	RET
 
-// func gemm2x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// func gemm2x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm2x32VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
 
 tile:
-	MOVQ   48(AX), DX
-	MOVQ   56(AX), BX
-	MOVQ   64(AX), CX
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), DI
+	MOVQ   16(CX), R8
 	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	MOVQ   (CX), R9
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
-	MOVQ   SI, DI
-	SHRQ   $0x02, DI
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
 	JZ     tail
 
 loop4:
-	VBROADCASTSS (DX), Z5
-	VBROADCASTSS (DX)(BX*1), Z6
-	VMOVUPS      (CX), Z4
+	VBROADCASTSS (DI), Z5
+	VBROADCASTSS (DI)(R8*1), Z6
+	VMOVUPS      (SI), Z4
 	VPDPWSSD     Z4, Z5, Z0
 	VPDPWSSD     Z4, Z6, Z2
-	VMOVUPS      64(CX), Z4
+	VMOVUPS      64(SI), Z4
 	VPDPWSSD     Z4, Z5, Z1
 	VPDPWSSD     Z4, Z6, Z3
-	VBROADCASTSS 4(DX), Z5
-	VBROADCASTSS 4(DX)(BX*1), Z6
-	VMOVUPS      128(CX), Z4
+	VBROADCASTSS 4(DI), Z5
+	VBROADCASTSS 4(DI)(R8*1), Z6
+	VMOVUPS      128(SI), Z4
 	VPDPWSSD     Z4, Z5, Z0
 	VPDPWSSD     Z4, Z6, Z2
-	VMOVUPS      192(CX), Z4
+	VMOVUPS      192(SI), Z4
 	VPDPWSSD     Z4, Z5, Z1
 	VPDPWSSD     Z4, Z6, Z3
-	VBROADCASTSS 8(DX), Z5
-	VBROADCASTSS 8(DX)(BX*1), Z6
-	VMOVUPS      256(CX), Z4
+	VBROADCASTSS 8(DI), Z5
+	VBROADCASTSS 8(DI)(R8*1), Z6
+	VMOVUPS      256(SI), Z4
 	VPDPWSSD     Z4, Z5, Z0
 	VPDPWSSD     Z4, Z6, Z2
-	VMOVUPS      320(CX), Z4
+	VMOVUPS      320(SI), Z4
 	VPDPWSSD     Z4, Z5, Z1
 	VPDPWSSD     Z4, Z6, Z3
-	VBROADCASTSS 12(DX), Z5
-	VBROADCASTSS 12(DX)(BX*1), Z6
-	VMOVUPS      384(CX), Z4
+	VBROADCASTSS 12(DI), Z5
+	VBROADCASTSS 12(DI)(R8*1), Z6
+	VMOVUPS      384(SI), Z4
 	VPDPWSSD     Z4, Z5, Z0
 	VPDPWSSD     Z4, Z6, Z2
-	VMOVUPS      448(CX), Z4
+	VMOVUPS      448(SI), Z4
 	VPDPWSSD     Z4, Z5, Z1
 	VPDPWSSD     Z4, Z6, Z3
-	ADDQ         $0x00000010, DX
-	ADDQ         $0x00000200, CX
-	DECQ         DI
+	ADDQ         $0x00000010, DI
+	ADDQ         $0x00000200, SI
+	DECQ         R10
 	JNZ          loop4
 
 tail:
-	ANDQ $0x03, SI
+	ANDQ $0x03, R9
 	JZ   done
 
 loop1:
-	VBROADCASTSS (DX), Z5
-	VBROADCASTSS (DX)(BX*1), Z6
-	VMOVUPS      (CX), Z4
+	VBROADCASTSS (DI), Z5
+	VBROADCASTSS (DI)(R8*1), Z6
+	VMOVUPS      (SI), Z4
 	VPDPWSSD     Z4, Z5, Z0
 	VPDPWSSD     Z4, Z6, Z2
-	VMOVUPS      64(CX), Z4
+	VMOVUPS      64(SI), Z4
 	VPDPWSSD     Z4, Z5, Z1
 	VPDPWSSD     Z4, Z6, Z3
-	ADDQ         $0x00000004, DX
-	ADDQ         $0x00000080, CX
-	DECQ         SI
+	ADDQ         $0x00000004, DI
+	ADDQ         $0x00000080, SI
+	DECQ         R9
 	JNZ          loop1
 
 done:
-	MOVQ         72(AX), SI
-	ADDQ         SI, 64(AX)
-	MOVQ         88(AX), CX
-	ADDQ         $0x00000080, 88(AX)
-	VMOVUPS      (CX), Z4
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x07, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Z4
 	VCVTDQ2PS    Z0, Z0
 	VMULPS       Z4, Z0, Z0
 	VCVTDQ2PS    Z2, Z2
 	VMULPS       Z4, Z2, Z2
-	VMOVUPS      64(CX), Z4
+	VMOVUPS      64(SI), Z4
 	VCVTDQ2PS    Z1, Z1
 	VMULPS       Z4, Z1, Z1
 	VCVTDQ2PS    Z3, Z3
 	VMULPS       Z4, Z3, Z3
-	MOVQ         80(AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         (AX), SI
-	MOVQ         8(AX), DI
-	VBROADCASTSS (CX), Z4
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x07, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Z4
 	VFMADD213PS  (DX), Z4, Z0
-	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z0, (DI)
 	VFMADD213PS  64(DX), Z4, Z1
-	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z1, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 4(CX), Z4
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Z4
 	VFMADD213PS  (DX), Z4, Z2
-	VMOVUPS      Z2, (SI)
+	VMOVUPS      Z2, (DI)
 	VFMADD213PS  64(DX), Z4, Z3
-	VMOVUPS      Z3, 64(SI)
-	ADDQ         $0x00000080, (AX)
-	ADDQ         $0x00000080, 16(AX)
-	DECQ         32(AX)
-	JNZ          tile
+	VMOVUPS      Z3, 64(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x38, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
 	VZEROUPPER
 	RET
 
-// func gemm3x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// func gemm3x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm3x32VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
 
 tile:
-	MOVQ   48(AX), DX
-	MOVQ   56(AX), BX
-	MOVQ   64(AX), CX
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), DI
+	MOVQ   16(CX), R8
 	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	MOVQ   (CX), R9
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
-	MOVQ   SI, DI
-	SHRQ   $0x02, DI
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
 	JZ     tail
 
 loop4:
-	VBROADCASTSS (DX), Z7
-	VBROADCASTSS (DX)(BX*1), Z8
-	VBROADCASTSS (DX)(BX*2), Z9
-	VMOVUPS      (CX), Z6
+	VBROADCASTSS (DI), Z7
+	VBROADCASTSS (DI)(R8*1), Z8
+	VBROADCASTSS (DI)(R8*2), Z9
+	VMOVUPS      (SI), Z6
 	VPDPWSSD     Z6, Z7, Z0
 	VPDPWSSD     Z6, Z8, Z2
 	VPDPWSSD     Z6, Z9, Z4
-	VMOVUPS      64(CX), Z6
+	VMOVUPS      64(SI), Z6
 	VPDPWSSD     Z6, Z7, Z1
 	VPDPWSSD     Z6, Z8, Z3
 	VPDPWSSD     Z6, Z9, Z5
-	VBROADCASTSS 4(DX), Z7
-	VBROADCASTSS 4(DX)(BX*1), Z8
-	VBROADCASTSS 4(DX)(BX*2), Z9
-	VMOVUPS      128(CX), Z6
+	VBROADCASTSS 4(DI), Z7
+	VBROADCASTSS 4(DI)(R8*1), Z8
+	VBROADCASTSS 4(DI)(R8*2), Z9
+	VMOVUPS      128(SI), Z6
 	VPDPWSSD     Z6, Z7, Z0
 	VPDPWSSD     Z6, Z8, Z2
 	VPDPWSSD     Z6, Z9, Z4
-	VMOVUPS      192(CX), Z6
+	VMOVUPS      192(SI), Z6
 	VPDPWSSD     Z6, Z7, Z1
 	VPDPWSSD     Z6, Z8, Z3
 	VPDPWSSD     Z6, Z9, Z5
-	VBROADCASTSS 8(DX), Z7
-	VBROADCASTSS 8(DX)(BX*1), Z8
-	VBROADCASTSS 8(DX)(BX*2), Z9
-	VMOVUPS      256(CX), Z6
+	VBROADCASTSS 8(DI), Z7
+	VBROADCASTSS 8(DI)(R8*1), Z8
+	VBROADCASTSS 8(DI)(R8*2), Z9
+	VMOVUPS      256(SI), Z6
 	VPDPWSSD     Z6, Z7, Z0
 	VPDPWSSD     Z6, Z8, Z2
 	VPDPWSSD     Z6, Z9, Z4
-	VMOVUPS      320(CX), Z6
+	VMOVUPS      320(SI), Z6
 	VPDPWSSD     Z6, Z7, Z1
 	VPDPWSSD     Z6, Z8, Z3
 	VPDPWSSD     Z6, Z9, Z5
-	VBROADCASTSS 12(DX), Z7
-	VBROADCASTSS 12(DX)(BX*1), Z8
-	VBROADCASTSS 12(DX)(BX*2), Z9
-	VMOVUPS      384(CX), Z6
+	VBROADCASTSS 12(DI), Z7
+	VBROADCASTSS 12(DI)(R8*1), Z8
+	VBROADCASTSS 12(DI)(R8*2), Z9
+	VMOVUPS      384(SI), Z6
 	VPDPWSSD     Z6, Z7, Z0
 	VPDPWSSD     Z6, Z8, Z2
 	VPDPWSSD     Z6, Z9, Z4
-	VMOVUPS      448(CX), Z6
+	VMOVUPS      448(SI), Z6
 	VPDPWSSD     Z6, Z7, Z1
 	VPDPWSSD     Z6, Z8, Z3
 	VPDPWSSD     Z6, Z9, Z5
-	ADDQ         $0x00000010, DX
-	ADDQ         $0x00000200, CX
-	DECQ         DI
+	ADDQ         $0x00000010, DI
+	ADDQ         $0x00000200, SI
+	DECQ         R10
 	JNZ          loop4
 
 tail:
-	ANDQ $0x03, SI
+	ANDQ $0x03, R9
 	JZ   done
 
 loop1:
-	VBROADCASTSS (DX), Z7
-	VBROADCASTSS (DX)(BX*1), Z8
-	VBROADCASTSS (DX)(BX*2), Z9
-	VMOVUPS      (CX), Z6
+	VBROADCASTSS (DI), Z7
+	VBROADCASTSS (DI)(R8*1), Z8
+	VBROADCASTSS (DI)(R8*2), Z9
+	VMOVUPS      (SI), Z6
 	VPDPWSSD     Z6, Z7, Z0
 	VPDPWSSD     Z6, Z8, Z2
 	VPDPWSSD     Z6, Z9, Z4
-	VMOVUPS      64(CX), Z6
+	VMOVUPS      64(SI), Z6
 	VPDPWSSD     Z6, Z7, Z1
 	VPDPWSSD     Z6, Z8, Z3
 	VPDPWSSD     Z6, Z9, Z5
-	ADDQ         $0x00000004, DX
-	ADDQ         $0x00000080, CX
-	DECQ         SI
+	ADDQ         $0x00000004, DI
+	ADDQ         $0x00000080, SI
+	DECQ         R9
 	JNZ          loop1
 
 done:
-	MOVQ         72(AX), SI
-	ADDQ         SI, 64(AX)
-	MOVQ         88(AX), CX
-	ADDQ         $0x00000080, 88(AX)
-	VMOVUPS      (CX), Z6
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x07, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Z6
 	VCVTDQ2PS    Z0, Z0
 	VMULPS       Z6, Z0, Z0
 	VCVTDQ2PS    Z2, Z2
 	VMULPS       Z6, Z2, Z2
 	VCVTDQ2PS    Z4, Z4
 	VMULPS       Z6, Z4, Z4
-	VMOVUPS      64(CX), Z6
+	VMOVUPS      64(SI), Z6
 	VCVTDQ2PS    Z1, Z1
 	VMULPS       Z6, Z1, Z1
 	VCVTDQ2PS    Z3, Z3
 	VMULPS       Z6, Z3, Z3
 	VCVTDQ2PS    Z5, Z5
 	VMULPS       Z6, Z5, Z5
-	MOVQ         80(AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         (AX), SI
-	MOVQ         8(AX), DI
-	VBROADCASTSS (CX), Z6
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x07, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Z6
 	VFMADD213PS  (DX), Z6, Z0
-	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z0, (DI)
 	VFMADD213PS  64(DX), Z6, Z1
-	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z1, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 4(CX), Z6
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Z6
 	VFMADD213PS  (DX), Z6, Z2
-	VMOVUPS      Z2, (SI)
+	VMOVUPS      Z2, (DI)
 	VFMADD213PS  64(DX), Z6, Z3
-	VMOVUPS      Z3, 64(SI)
+	VMOVUPS      Z3, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 8(CX), Z6
+	ADDQ         R8, DI
+	VBROADCASTSS 8(SI), Z6
 	VFMADD213PS  (DX), Z6, Z4
-	VMOVUPS      Z4, (SI)
+	VMOVUPS      Z4, (DI)
 	VFMADD213PS  64(DX), Z6, Z5
-	VMOVUPS      Z5, 64(SI)
-	ADDQ         $0x00000080, (AX)
-	ADDQ         $0x00000080, 16(AX)
-	DECQ         32(AX)
-	JNZ          tile
+	VMOVUPS      Z5, 64(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x38, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
 	VZEROUPPER
 	RET
 
-// func gemm4x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// func gemm4x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm4x32VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
 
 tile:
-	MOVQ   48(AX), DX
-	MOVQ   56(AX), BX
-	LEAQ   (BX)(BX*2), CX
-	LEAQ   (DX)(CX*1), DI
-	MOVQ   64(AX), CX
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), DI
+	MOVQ   16(CX), R8
+	LEAQ   (R8)(R8*2), SI
+	LEAQ   (DI)(SI*1), R10
 	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	MOVQ   (CX), R9
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -18269,104 +18502,104 @@ tile:
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
-	MOVQ   SI, R8
-	SHRQ   $0x02, R8
+	MOVQ   R9, R11
+	SHRQ   $0x02, R11
 	JZ     tail
 
 loop4:
-	VMOVUPS      (CX), Z9
-	VMOVUPS      64(CX), Z10
-	VBROADCASTSS (DX), Z8
-	VPDPWSSD     Z9, Z8, Z0
-	VPDPWSSD     Z10, Z8, Z1
-	VBROADCASTSS (DX)(BX*1), Z8
-	VPDPWSSD     Z9, Z8, Z2
-	VPDPWSSD     Z10, Z8, Z3
-	VBROADCASTSS (DX)(BX*2), Z8
-	VPDPWSSD     Z9, Z8, Z4
-	VPDPWSSD     Z10, Z8, Z5
+	VMOVUPS      (SI), Z9
+	VMOVUPS      64(SI), Z10
 	VBROADCASTSS (DI), Z8
-	VPDPWSSD     Z9, Z8, Z6
-	VPDPWSSD     Z10, Z8, Z7
-	VMOVUPS      128(CX), Z9
-	VMOVUPS      192(CX), Z10
-	VBROADCASTSS 4(DX), Z8
 	VPDPWSSD     Z9, Z8, Z0
 	VPDPWSSD     Z10, Z8, Z1
-	VBROADCASTSS 4(DX)(BX*1), Z8
+	VBROADCASTSS (DI)(R8*1), Z8
 	VPDPWSSD     Z9, Z8, Z2
 	VPDPWSSD     Z10, Z8, Z3
-	VBROADCASTSS 4(DX)(BX*2), Z8
+	VBROADCASTSS (DI)(R8*2), Z8
 	VPDPWSSD     Z9, Z8, Z4
 	VPDPWSSD     Z10, Z8, Z5
+	VBROADCASTSS (R10), Z8
+	VPDPWSSD     Z9, Z8, Z6
+	VPDPWSSD     Z10, Z8, Z7
+	VMOVUPS      128(SI), Z9
+	VMOVUPS      192(SI), Z10
 	VBROADCASTSS 4(DI), Z8
-	VPDPWSSD     Z9, Z8, Z6
-	VPDPWSSD     Z10, Z8, Z7
-	VMOVUPS      256(CX), Z9
-	VMOVUPS      320(CX), Z10
-	VBROADCASTSS 8(DX), Z8
 	VPDPWSSD     Z9, Z8, Z0
 	VPDPWSSD     Z10, Z8, Z1
-	VBROADCASTSS 8(DX)(BX*1), Z8
+	VBROADCASTSS 4(DI)(R8*1), Z8
 	VPDPWSSD     Z9, Z8, Z2
 	VPDPWSSD     Z10, Z8, Z3
-	VBROADCASTSS 8(DX)(BX*2), Z8
+	VBROADCASTSS 4(DI)(R8*2), Z8
 	VPDPWSSD     Z9, Z8, Z4
 	VPDPWSSD     Z10, Z8, Z5
+	VBROADCASTSS 4(R10), Z8
+	VPDPWSSD     Z9, Z8, Z6
+	VPDPWSSD     Z10, Z8, Z7
+	VMOVUPS      256(SI), Z9
+	VMOVUPS      320(SI), Z10
 	VBROADCASTSS 8(DI), Z8
-	VPDPWSSD     Z9, Z8, Z6
-	VPDPWSSD     Z10, Z8, Z7
-	VMOVUPS      384(CX), Z9
-	VMOVUPS      448(CX), Z10
-	VBROADCASTSS 12(DX), Z8
 	VPDPWSSD     Z9, Z8, Z0
 	VPDPWSSD     Z10, Z8, Z1
-	VBROADCASTSS 12(DX)(BX*1), Z8
+	VBROADCASTSS 8(DI)(R8*1), Z8
 	VPDPWSSD     Z9, Z8, Z2
 	VPDPWSSD     Z10, Z8, Z3
-	VBROADCASTSS 12(DX)(BX*2), Z8
+	VBROADCASTSS 8(DI)(R8*2), Z8
 	VPDPWSSD     Z9, Z8, Z4
 	VPDPWSSD     Z10, Z8, Z5
-	VBROADCASTSS 12(DI), Z8
+	VBROADCASTSS 8(R10), Z8
 	VPDPWSSD     Z9, Z8, Z6
 	VPDPWSSD     Z10, Z8, Z7
-	ADDQ         $0x00000010, DX
+	VMOVUPS      384(SI), Z9
+	VMOVUPS      448(SI), Z10
+	VBROADCASTSS 12(DI), Z8
+	VPDPWSSD     Z9, Z8, Z0
+	VPDPWSSD     Z10, Z8, Z1
+	VBROADCASTSS 12(DI)(R8*1), Z8
+	VPDPWSSD     Z9, Z8, Z2
+	VPDPWSSD     Z10, Z8, Z3
+	VBROADCASTSS 12(DI)(R8*2), Z8
+	VPDPWSSD     Z9, Z8, Z4
+	VPDPWSSD     Z10, Z8, Z5
+	VBROADCASTSS 12(R10), Z8
+	VPDPWSSD     Z9, Z8, Z6
+	VPDPWSSD     Z10, Z8, Z7
 	ADDQ         $0x00000010, DI
-	ADDQ         $0x00000200, CX
-	DECQ         R8
+	ADDQ         $0x00000010, R10
+	ADDQ         $0x00000200, SI
+	DECQ         R11
 	JNZ          loop4
 
 tail:
-	ANDQ $0x03, SI
+	ANDQ $0x03, R9
 	JZ   done
 
 loop1:
-	VMOVUPS      (CX), Z9
-	VMOVUPS      64(CX), Z10
-	VBROADCASTSS (DX), Z8
+	VMOVUPS      (SI), Z9
+	VMOVUPS      64(SI), Z10
+	VBROADCASTSS (DI), Z8
 	VPDPWSSD     Z9, Z8, Z0
 	VPDPWSSD     Z10, Z8, Z1
-	VBROADCASTSS (DX)(BX*1), Z8
+	VBROADCASTSS (DI)(R8*1), Z8
 	VPDPWSSD     Z9, Z8, Z2
 	VPDPWSSD     Z10, Z8, Z3
-	VBROADCASTSS (DX)(BX*2), Z8
+	VBROADCASTSS (DI)(R8*2), Z8
 	VPDPWSSD     Z9, Z8, Z4
 	VPDPWSSD     Z10, Z8, Z5
-	VBROADCASTSS (DI), Z8
+	VBROADCASTSS (R10), Z8
 	VPDPWSSD     Z9, Z8, Z6
 	VPDPWSSD     Z10, Z8, Z7
-	ADDQ         $0x00000004, DX
 	ADDQ         $0x00000004, DI
-	ADDQ         $0x00000080, CX
-	DECQ         SI
+	ADDQ         $0x00000004, R10
+	ADDQ         $0x00000080, SI
+	DECQ         R9
 	JNZ          loop1
 
 done:
-	MOVQ         72(AX), SI
-	ADDQ         SI, 64(AX)
-	MOVQ         88(AX), CX
-	ADDQ         $0x00000080, 88(AX)
-	VMOVUPS      (CX), Z8
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x07, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Z8
 	VCVTDQ2PS    Z0, Z0
 	VMULPS       Z8, Z0, Z0
 	VCVTDQ2PS    Z2, Z2
@@ -18375,7 +18608,7 @@ done:
 	VMULPS       Z8, Z4, Z4
 	VCVTDQ2PS    Z6, Z6
 	VMULPS       Z8, Z6, Z6
-	VMOVUPS      64(CX), Z8
+	VMOVUPS      64(SI), Z8
 	VCVTDQ2PS    Z1, Z1
 	VMULPS       Z8, Z1, Z1
 	VCVTDQ2PS    Z3, Z3
@@ -18384,56 +18617,75 @@ done:
 	VMULPS       Z8, Z5, Z5
 	VCVTDQ2PS    Z7, Z7
 	VMULPS       Z8, Z7, Z7
-	MOVQ         80(AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         (AX), SI
-	MOVQ         8(AX), DI
-	VBROADCASTSS (CX), Z8
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x07, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Z8
 	VFMADD213PS  (DX), Z8, Z0
-	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z0, (DI)
 	VFMADD213PS  64(DX), Z8, Z1
-	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z1, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 4(CX), Z8
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Z8
 	VFMADD213PS  (DX), Z8, Z2
-	VMOVUPS      Z2, (SI)
+	VMOVUPS      Z2, (DI)
 	VFMADD213PS  64(DX), Z8, Z3
-	VMOVUPS      Z3, 64(SI)
+	VMOVUPS      Z3, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 8(CX), Z8
+	ADDQ         R8, DI
+	VBROADCASTSS 8(SI), Z8
 	VFMADD213PS  (DX), Z8, Z4
-	VMOVUPS      Z4, (SI)
+	VMOVUPS      Z4, (DI)
 	VFMADD213PS  64(DX), Z8, Z5
-	VMOVUPS      Z5, 64(SI)
+	VMOVUPS      Z5, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 12(CX), Z8
+	ADDQ         R8, DI
+	VBROADCASTSS 12(SI), Z8
 	VFMADD213PS  (DX), Z8, Z6
-	VMOVUPS      Z6, (SI)
+	VMOVUPS      Z6, (DI)
 	VFMADD213PS  64(DX), Z8, Z7
-	VMOVUPS      Z7, 64(SI)
-	ADDQ         $0x00000080, (AX)
-	ADDQ         $0x00000080, 16(AX)
-	DECQ         32(AX)
-	JNZ          tile
+	VMOVUPS      Z7, 64(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x38, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
 	VZEROUPPER
 	RET
 
-// func gemm5x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// func gemm5x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm5x32VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
 
 tile:
-	MOVQ   48(AX), DX
-	MOVQ   56(AX), BX
-	LEAQ   (BX)(BX*2), CX
-	LEAQ   (DX)(CX*1), DI
-	MOVQ   64(AX), CX
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), DI
+	MOVQ   16(CX), R8
+	LEAQ   (R8)(R8*2), SI
+	LEAQ   (DI)(SI*1), R10
 	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	MOVQ   (CX), R9
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -18444,119 +18696,119 @@ tile:
 	VPXORD Z7, Z7, Z7
 	VPXORD Z8, Z8, Z8
 	VPXORD Z9, Z9, Z9
-	MOVQ   SI, R8
-	SHRQ   $0x02, R8
+	MOVQ   R9, R11
+	SHRQ   $0x02, R11
 	JZ     tail
 
 loop4:
-	VMOVUPS      (CX), Z11
-	VMOVUPS      64(CX), Z12
-	VBROADCASTSS (DX), Z10
-	VPDPWSSD     Z11, Z10, Z0
-	VPDPWSSD     Z12, Z10, Z1
-	VBROADCASTSS (DX)(BX*1), Z10
-	VPDPWSSD     Z11, Z10, Z2
-	VPDPWSSD     Z12, Z10, Z3
-	VBROADCASTSS (DX)(BX*2), Z10
-	VPDPWSSD     Z11, Z10, Z4
-	VPDPWSSD     Z12, Z10, Z5
+	VMOVUPS      (SI), Z11
+	VMOVUPS      64(SI), Z12
 	VBROADCASTSS (DI), Z10
-	VPDPWSSD     Z11, Z10, Z6
-	VPDPWSSD     Z12, Z10, Z7
-	VBROADCASTSS (DI)(BX*1), Z10
-	VPDPWSSD     Z11, Z10, Z8
-	VPDPWSSD     Z12, Z10, Z9
-	VMOVUPS      128(CX), Z11
-	VMOVUPS      192(CX), Z12
-	VBROADCASTSS 4(DX), Z10
 	VPDPWSSD     Z11, Z10, Z0
 	VPDPWSSD     Z12, Z10, Z1
-	VBROADCASTSS 4(DX)(BX*1), Z10
+	VBROADCASTSS (DI)(R8*1), Z10
 	VPDPWSSD     Z11, Z10, Z2
 	VPDPWSSD     Z12, Z10, Z3
-	VBROADCASTSS 4(DX)(BX*2), Z10
+	VBROADCASTSS (DI)(R8*2), Z10
 	VPDPWSSD     Z11, Z10, Z4
 	VPDPWSSD     Z12, Z10, Z5
+	VBROADCASTSS (R10), Z10
+	VPDPWSSD     Z11, Z10, Z6
+	VPDPWSSD     Z12, Z10, Z7
+	VBROADCASTSS (R10)(R8*1), Z10
+	VPDPWSSD     Z11, Z10, Z8
+	VPDPWSSD     Z12, Z10, Z9
+	VMOVUPS      128(SI), Z11
+	VMOVUPS      192(SI), Z12
 	VBROADCASTSS 4(DI), Z10
-	VPDPWSSD     Z11, Z10, Z6
-	VPDPWSSD     Z12, Z10, Z7
-	VBROADCASTSS 4(DI)(BX*1), Z10
-	VPDPWSSD     Z11, Z10, Z8
-	VPDPWSSD     Z12, Z10, Z9
-	VMOVUPS      256(CX), Z11
-	VMOVUPS      320(CX), Z12
-	VBROADCASTSS 8(DX), Z10
 	VPDPWSSD     Z11, Z10, Z0
 	VPDPWSSD     Z12, Z10, Z1
-	VBROADCASTSS 8(DX)(BX*1), Z10
+	VBROADCASTSS 4(DI)(R8*1), Z10
 	VPDPWSSD     Z11, Z10, Z2
 	VPDPWSSD     Z12, Z10, Z3
-	VBROADCASTSS 8(DX)(BX*2), Z10
+	VBROADCASTSS 4(DI)(R8*2), Z10
 	VPDPWSSD     Z11, Z10, Z4
 	VPDPWSSD     Z12, Z10, Z5
+	VBROADCASTSS 4(R10), Z10
+	VPDPWSSD     Z11, Z10, Z6
+	VPDPWSSD     Z12, Z10, Z7
+	VBROADCASTSS 4(R10)(R8*1), Z10
+	VPDPWSSD     Z11, Z10, Z8
+	VPDPWSSD     Z12, Z10, Z9
+	VMOVUPS      256(SI), Z11
+	VMOVUPS      320(SI), Z12
 	VBROADCASTSS 8(DI), Z10
-	VPDPWSSD     Z11, Z10, Z6
-	VPDPWSSD     Z12, Z10, Z7
-	VBROADCASTSS 8(DI)(BX*1), Z10
-	VPDPWSSD     Z11, Z10, Z8
-	VPDPWSSD     Z12, Z10, Z9
-	VMOVUPS      384(CX), Z11
-	VMOVUPS      448(CX), Z12
-	VBROADCASTSS 12(DX), Z10
 	VPDPWSSD     Z11, Z10, Z0
 	VPDPWSSD     Z12, Z10, Z1
-	VBROADCASTSS 12(DX)(BX*1), Z10
+	VBROADCASTSS 8(DI)(R8*1), Z10
 	VPDPWSSD     Z11, Z10, Z2
 	VPDPWSSD     Z12, Z10, Z3
-	VBROADCASTSS 12(DX)(BX*2), Z10
+	VBROADCASTSS 8(DI)(R8*2), Z10
 	VPDPWSSD     Z11, Z10, Z4
 	VPDPWSSD     Z12, Z10, Z5
-	VBROADCASTSS 12(DI), Z10
+	VBROADCASTSS 8(R10), Z10
 	VPDPWSSD     Z11, Z10, Z6
 	VPDPWSSD     Z12, Z10, Z7
-	VBROADCASTSS 12(DI)(BX*1), Z10
+	VBROADCASTSS 8(R10)(R8*1), Z10
 	VPDPWSSD     Z11, Z10, Z8
 	VPDPWSSD     Z12, Z10, Z9
-	ADDQ         $0x00000010, DX
+	VMOVUPS      384(SI), Z11
+	VMOVUPS      448(SI), Z12
+	VBROADCASTSS 12(DI), Z10
+	VPDPWSSD     Z11, Z10, Z0
+	VPDPWSSD     Z12, Z10, Z1
+	VBROADCASTSS 12(DI)(R8*1), Z10
+	VPDPWSSD     Z11, Z10, Z2
+	VPDPWSSD     Z12, Z10, Z3
+	VBROADCASTSS 12(DI)(R8*2), Z10
+	VPDPWSSD     Z11, Z10, Z4
+	VPDPWSSD     Z12, Z10, Z5
+	VBROADCASTSS 12(R10), Z10
+	VPDPWSSD     Z11, Z10, Z6
+	VPDPWSSD     Z12, Z10, Z7
+	VBROADCASTSS 12(R10)(R8*1), Z10
+	VPDPWSSD     Z11, Z10, Z8
+	VPDPWSSD     Z12, Z10, Z9
 	ADDQ         $0x00000010, DI
-	ADDQ         $0x00000200, CX
-	DECQ         R8
+	ADDQ         $0x00000010, R10
+	ADDQ         $0x00000200, SI
+	DECQ         R11
 	JNZ          loop4
 
 tail:
-	ANDQ $0x03, SI
+	ANDQ $0x03, R9
 	JZ   done
 
 loop1:
-	VMOVUPS      (CX), Z11
-	VMOVUPS      64(CX), Z12
-	VBROADCASTSS (DX), Z10
+	VMOVUPS      (SI), Z11
+	VMOVUPS      64(SI), Z12
+	VBROADCASTSS (DI), Z10
 	VPDPWSSD     Z11, Z10, Z0
 	VPDPWSSD     Z12, Z10, Z1
-	VBROADCASTSS (DX)(BX*1), Z10
+	VBROADCASTSS (DI)(R8*1), Z10
 	VPDPWSSD     Z11, Z10, Z2
 	VPDPWSSD     Z12, Z10, Z3
-	VBROADCASTSS (DX)(BX*2), Z10
+	VBROADCASTSS (DI)(R8*2), Z10
 	VPDPWSSD     Z11, Z10, Z4
 	VPDPWSSD     Z12, Z10, Z5
-	VBROADCASTSS (DI), Z10
+	VBROADCASTSS (R10), Z10
 	VPDPWSSD     Z11, Z10, Z6
 	VPDPWSSD     Z12, Z10, Z7
-	VBROADCASTSS (DI)(BX*1), Z10
+	VBROADCASTSS (R10)(R8*1), Z10
 	VPDPWSSD     Z11, Z10, Z8
 	VPDPWSSD     Z12, Z10, Z9
-	ADDQ         $0x00000004, DX
 	ADDQ         $0x00000004, DI
-	ADDQ         $0x00000080, CX
-	DECQ         SI
+	ADDQ         $0x00000004, R10
+	ADDQ         $0x00000080, SI
+	DECQ         R9
 	JNZ          loop1
 
 done:
-	MOVQ         72(AX), SI
-	ADDQ         SI, 64(AX)
-	MOVQ         88(AX), CX
-	ADDQ         $0x00000080, 88(AX)
-	VMOVUPS      (CX), Z10
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x07, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Z10
 	VCVTDQ2PS    Z0, Z0
 	VMULPS       Z10, Z0, Z0
 	VCVTDQ2PS    Z2, Z2
@@ -18567,7 +18819,7 @@ done:
 	VMULPS       Z10, Z6, Z6
 	VCVTDQ2PS    Z8, Z8
 	VMULPS       Z10, Z8, Z8
-	VMOVUPS      64(CX), Z10
+	VMOVUPS      64(SI), Z10
 	VCVTDQ2PS    Z1, Z1
 	VMULPS       Z10, Z1, Z1
 	VCVTDQ2PS    Z3, Z3
@@ -18578,63 +18830,82 @@ done:
 	VMULPS       Z10, Z7, Z7
 	VCVTDQ2PS    Z9, Z9
 	VMULPS       Z10, Z9, Z9
-	MOVQ         80(AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         (AX), SI
-	MOVQ         8(AX), DI
-	VBROADCASTSS (CX), Z10
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x07, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Z10
 	VFMADD213PS  (DX), Z10, Z0
-	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z0, (DI)
 	VFMADD213PS  64(DX), Z10, Z1
-	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z1, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 4(CX), Z10
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Z10
 	VFMADD213PS  (DX), Z10, Z2
-	VMOVUPS      Z2, (SI)
+	VMOVUPS      Z2, (DI)
 	VFMADD213PS  64(DX), Z10, Z3
-	VMOVUPS      Z3, 64(SI)
+	VMOVUPS      Z3, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 8(CX), Z10
+	ADDQ         R8, DI
+	VBROADCASTSS 8(SI), Z10
 	VFMADD213PS  (DX), Z10, Z4
-	VMOVUPS      Z4, (SI)
+	VMOVUPS      Z4, (DI)
 	VFMADD213PS  64(DX), Z10, Z5
-	VMOVUPS      Z5, 64(SI)
+	VMOVUPS      Z5, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 12(CX), Z10
+	ADDQ         R8, DI
+	VBROADCASTSS 12(SI), Z10
 	VFMADD213PS  (DX), Z10, Z6
-	VMOVUPS      Z6, (SI)
+	VMOVUPS      Z6, (DI)
 	VFMADD213PS  64(DX), Z10, Z7
-	VMOVUPS      Z7, 64(SI)
+	VMOVUPS      Z7, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 16(CX), Z10
+	ADDQ         R8, DI
+	VBROADCASTSS 16(SI), Z10
 	VFMADD213PS  (DX), Z10, Z8
-	VMOVUPS      Z8, (SI)
+	VMOVUPS      Z8, (DI)
 	VFMADD213PS  64(DX), Z10, Z9
-	VMOVUPS      Z9, 64(SI)
-	ADDQ         $0x00000080, (AX)
-	ADDQ         $0x00000080, 16(AX)
-	DECQ         32(AX)
-	JNZ          tile
+	VMOVUPS      Z9, 64(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x38, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
 	VZEROUPPER
 	RET
 
-// func gemm6x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// func gemm6x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm6x32VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
 
 tile:
-	MOVQ   48(AX), DX
-	MOVQ   56(AX), BX
-	LEAQ   (BX)(BX*2), CX
-	LEAQ   (DX)(CX*1), DI
-	MOVQ   64(AX), CX
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), DI
+	MOVQ   16(CX), R8
+	LEAQ   (R8)(R8*2), SI
+	LEAQ   (DI)(SI*1), R10
 	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	MOVQ   (CX), R9
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -18647,134 +18918,134 @@ tile:
 	VPXORD Z9, Z9, Z9
 	VPXORD Z10, Z10, Z10
 	VPXORD Z11, Z11, Z11
-	MOVQ   SI, R8
-	SHRQ   $0x02, R8
+	MOVQ   R9, R11
+	SHRQ   $0x02, R11
 	JZ     tail
 
 loop4:
-	VMOVUPS      (CX), Z13
-	VMOVUPS      64(CX), Z14
-	VBROADCASTSS (DX), Z12
-	VPDPWSSD     Z13, Z12, Z0
-	VPDPWSSD     Z14, Z12, Z1
-	VBROADCASTSS (DX)(BX*1), Z12
-	VPDPWSSD     Z13, Z12, Z2
-	VPDPWSSD     Z14, Z12, Z3
-	VBROADCASTSS (DX)(BX*2), Z12
-	VPDPWSSD     Z13, Z12, Z4
-	VPDPWSSD     Z14, Z12, Z5
+	VMOVUPS      (SI), Z13
+	VMOVUPS      64(SI), Z14
 	VBROADCASTSS (DI), Z12
-	VPDPWSSD     Z13, Z12, Z6
-	VPDPWSSD     Z14, Z12, Z7
-	VBROADCASTSS (DI)(BX*1), Z12
-	VPDPWSSD     Z13, Z12, Z8
-	VPDPWSSD     Z14, Z12, Z9
-	VBROADCASTSS (DI)(BX*2), Z12
-	VPDPWSSD     Z13, Z12, Z10
-	VPDPWSSD     Z14, Z12, Z11
-	VMOVUPS      128(CX), Z13
-	VMOVUPS      192(CX), Z14
-	VBROADCASTSS 4(DX), Z12
 	VPDPWSSD     Z13, Z12, Z0
 	VPDPWSSD     Z14, Z12, Z1
-	VBROADCASTSS 4(DX)(BX*1), Z12
+	VBROADCASTSS (DI)(R8*1), Z12
 	VPDPWSSD     Z13, Z12, Z2
 	VPDPWSSD     Z14, Z12, Z3
-	VBROADCASTSS 4(DX)(BX*2), Z12
+	VBROADCASTSS (DI)(R8*2), Z12
 	VPDPWSSD     Z13, Z12, Z4
 	VPDPWSSD     Z14, Z12, Z5
+	VBROADCASTSS (R10), Z12
+	VPDPWSSD     Z13, Z12, Z6
+	VPDPWSSD     Z14, Z12, Z7
+	VBROADCASTSS (R10)(R8*1), Z12
+	VPDPWSSD     Z13, Z12, Z8
+	VPDPWSSD     Z14, Z12, Z9
+	VBROADCASTSS (R10)(R8*2), Z12
+	VPDPWSSD     Z13, Z12, Z10
+	VPDPWSSD     Z14, Z12, Z11
+	VMOVUPS      128(SI), Z13
+	VMOVUPS      192(SI), Z14
 	VBROADCASTSS 4(DI), Z12
-	VPDPWSSD     Z13, Z12, Z6
-	VPDPWSSD     Z14, Z12, Z7
-	VBROADCASTSS 4(DI)(BX*1), Z12
-	VPDPWSSD     Z13, Z12, Z8
-	VPDPWSSD     Z14, Z12, Z9
-	VBROADCASTSS 4(DI)(BX*2), Z12
-	VPDPWSSD     Z13, Z12, Z10
-	VPDPWSSD     Z14, Z12, Z11
-	VMOVUPS      256(CX), Z13
-	VMOVUPS      320(CX), Z14
-	VBROADCASTSS 8(DX), Z12
 	VPDPWSSD     Z13, Z12, Z0
 	VPDPWSSD     Z14, Z12, Z1
-	VBROADCASTSS 8(DX)(BX*1), Z12
+	VBROADCASTSS 4(DI)(R8*1), Z12
 	VPDPWSSD     Z13, Z12, Z2
 	VPDPWSSD     Z14, Z12, Z3
-	VBROADCASTSS 8(DX)(BX*2), Z12
+	VBROADCASTSS 4(DI)(R8*2), Z12
 	VPDPWSSD     Z13, Z12, Z4
 	VPDPWSSD     Z14, Z12, Z5
+	VBROADCASTSS 4(R10), Z12
+	VPDPWSSD     Z13, Z12, Z6
+	VPDPWSSD     Z14, Z12, Z7
+	VBROADCASTSS 4(R10)(R8*1), Z12
+	VPDPWSSD     Z13, Z12, Z8
+	VPDPWSSD     Z14, Z12, Z9
+	VBROADCASTSS 4(R10)(R8*2), Z12
+	VPDPWSSD     Z13, Z12, Z10
+	VPDPWSSD     Z14, Z12, Z11
+	VMOVUPS      256(SI), Z13
+	VMOVUPS      320(SI), Z14
 	VBROADCASTSS 8(DI), Z12
-	VPDPWSSD     Z13, Z12, Z6
-	VPDPWSSD     Z14, Z12, Z7
-	VBROADCASTSS 8(DI)(BX*1), Z12
-	VPDPWSSD     Z13, Z12, Z8
-	VPDPWSSD     Z14, Z12, Z9
-	VBROADCASTSS 8(DI)(BX*2), Z12
-	VPDPWSSD     Z13, Z12, Z10
-	VPDPWSSD     Z14, Z12, Z11
-	VMOVUPS      384(CX), Z13
-	VMOVUPS      448(CX), Z14
-	VBROADCASTSS 12(DX), Z12
 	VPDPWSSD     Z13, Z12, Z0
 	VPDPWSSD     Z14, Z12, Z1
-	VBROADCASTSS 12(DX)(BX*1), Z12
+	VBROADCASTSS 8(DI)(R8*1), Z12
 	VPDPWSSD     Z13, Z12, Z2
 	VPDPWSSD     Z14, Z12, Z3
-	VBROADCASTSS 12(DX)(BX*2), Z12
+	VBROADCASTSS 8(DI)(R8*2), Z12
 	VPDPWSSD     Z13, Z12, Z4
 	VPDPWSSD     Z14, Z12, Z5
-	VBROADCASTSS 12(DI), Z12
+	VBROADCASTSS 8(R10), Z12
 	VPDPWSSD     Z13, Z12, Z6
 	VPDPWSSD     Z14, Z12, Z7
-	VBROADCASTSS 12(DI)(BX*1), Z12
+	VBROADCASTSS 8(R10)(R8*1), Z12
 	VPDPWSSD     Z13, Z12, Z8
 	VPDPWSSD     Z14, Z12, Z9
-	VBROADCASTSS 12(DI)(BX*2), Z12
+	VBROADCASTSS 8(R10)(R8*2), Z12
 	VPDPWSSD     Z13, Z12, Z10
 	VPDPWSSD     Z14, Z12, Z11
-	ADDQ         $0x00000010, DX
+	VMOVUPS      384(SI), Z13
+	VMOVUPS      448(SI), Z14
+	VBROADCASTSS 12(DI), Z12
+	VPDPWSSD     Z13, Z12, Z0
+	VPDPWSSD     Z14, Z12, Z1
+	VBROADCASTSS 12(DI)(R8*1), Z12
+	VPDPWSSD     Z13, Z12, Z2
+	VPDPWSSD     Z14, Z12, Z3
+	VBROADCASTSS 12(DI)(R8*2), Z12
+	VPDPWSSD     Z13, Z12, Z4
+	VPDPWSSD     Z14, Z12, Z5
+	VBROADCASTSS 12(R10), Z12
+	VPDPWSSD     Z13, Z12, Z6
+	VPDPWSSD     Z14, Z12, Z7
+	VBROADCASTSS 12(R10)(R8*1), Z12
+	VPDPWSSD     Z13, Z12, Z8
+	VPDPWSSD     Z14, Z12, Z9
+	VBROADCASTSS 12(R10)(R8*2), Z12
+	VPDPWSSD     Z13, Z12, Z10
+	VPDPWSSD     Z14, Z12, Z11
 	ADDQ         $0x00000010, DI
-	ADDQ         $0x00000200, CX
-	DECQ         R8
+	ADDQ         $0x00000010, R10
+	ADDQ         $0x00000200, SI
+	DECQ         R11
 	JNZ          loop4
 
 tail:
-	ANDQ $0x03, SI
+	ANDQ $0x03, R9
 	JZ   done
 
 loop1:
-	VMOVUPS      (CX), Z13
-	VMOVUPS      64(CX), Z14
-	VBROADCASTSS (DX), Z12
+	VMOVUPS      (SI), Z13
+	VMOVUPS      64(SI), Z14
+	VBROADCASTSS (DI), Z12
 	VPDPWSSD     Z13, Z12, Z0
 	VPDPWSSD     Z14, Z12, Z1
-	VBROADCASTSS (DX)(BX*1), Z12
+	VBROADCASTSS (DI)(R8*1), Z12
 	VPDPWSSD     Z13, Z12, Z2
 	VPDPWSSD     Z14, Z12, Z3
-	VBROADCASTSS (DX)(BX*2), Z12
+	VBROADCASTSS (DI)(R8*2), Z12
 	VPDPWSSD     Z13, Z12, Z4
 	VPDPWSSD     Z14, Z12, Z5
-	VBROADCASTSS (DI), Z12
+	VBROADCASTSS (R10), Z12
 	VPDPWSSD     Z13, Z12, Z6
 	VPDPWSSD     Z14, Z12, Z7
-	VBROADCASTSS (DI)(BX*1), Z12
+	VBROADCASTSS (R10)(R8*1), Z12
 	VPDPWSSD     Z13, Z12, Z8
 	VPDPWSSD     Z14, Z12, Z9
-	VBROADCASTSS (DI)(BX*2), Z12
+	VBROADCASTSS (R10)(R8*2), Z12
 	VPDPWSSD     Z13, Z12, Z10
 	VPDPWSSD     Z14, Z12, Z11
-	ADDQ         $0x00000004, DX
 	ADDQ         $0x00000004, DI
-	ADDQ         $0x00000080, CX
-	DECQ         SI
+	ADDQ         $0x00000004, R10
+	ADDQ         $0x00000080, SI
+	DECQ         R9
 	JNZ          loop1
 
 done:
-	MOVQ         72(AX), SI
-	ADDQ         SI, 64(AX)
-	MOVQ         88(AX), CX
-	ADDQ         $0x00000080, 88(AX)
-	VMOVUPS      (CX), Z12
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x07, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Z12
 	VCVTDQ2PS    Z0, Z0
 	VMULPS       Z12, Z0, Z0
 	VCVTDQ2PS    Z2, Z2
@@ -18787,7 +19058,7 @@ done:
 	VMULPS       Z12, Z8, Z8
 	VCVTDQ2PS    Z10, Z10
 	VMULPS       Z12, Z10, Z10
-	VMOVUPS      64(CX), Z12
+	VMOVUPS      64(SI), Z12
 	VCVTDQ2PS    Z1, Z1
 	VMULPS       Z12, Z1, Z1
 	VCVTDQ2PS    Z3, Z3
@@ -18800,71 +19071,90 @@ done:
 	VMULPS       Z12, Z9, Z9
 	VCVTDQ2PS    Z11, Z11
 	VMULPS       Z12, Z11, Z11
-	MOVQ         80(AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         (AX), SI
-	MOVQ         8(AX), DI
-	VBROADCASTSS (CX), Z12
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x07, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Z12
 	VFMADD213PS  (DX), Z12, Z0
-	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z0, (DI)
 	VFMADD213PS  64(DX), Z12, Z1
-	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z1, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 4(CX), Z12
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Z12
 	VFMADD213PS  (DX), Z12, Z2
-	VMOVUPS      Z2, (SI)
+	VMOVUPS      Z2, (DI)
 	VFMADD213PS  64(DX), Z12, Z3
-	VMOVUPS      Z3, 64(SI)
+	VMOVUPS      Z3, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 8(CX), Z12
+	ADDQ         R8, DI
+	VBROADCASTSS 8(SI), Z12
 	VFMADD213PS  (DX), Z12, Z4
-	VMOVUPS      Z4, (SI)
+	VMOVUPS      Z4, (DI)
 	VFMADD213PS  64(DX), Z12, Z5
-	VMOVUPS      Z5, 64(SI)
+	VMOVUPS      Z5, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 12(CX), Z12
+	ADDQ         R8, DI
+	VBROADCASTSS 12(SI), Z12
 	VFMADD213PS  (DX), Z12, Z6
-	VMOVUPS      Z6, (SI)
+	VMOVUPS      Z6, (DI)
 	VFMADD213PS  64(DX), Z12, Z7
-	VMOVUPS      Z7, 64(SI)
+	VMOVUPS      Z7, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 16(CX), Z12
+	ADDQ         R8, DI
+	VBROADCASTSS 16(SI), Z12
 	VFMADD213PS  (DX), Z12, Z8
-	VMOVUPS      Z8, (SI)
+	VMOVUPS      Z8, (DI)
 	VFMADD213PS  64(DX), Z12, Z9
-	VMOVUPS      Z9, 64(SI)
+	VMOVUPS      Z9, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 20(CX), Z12
+	ADDQ         R8, DI
+	VBROADCASTSS 20(SI), Z12
 	VFMADD213PS  (DX), Z12, Z10
-	VMOVUPS      Z10, (SI)
+	VMOVUPS      Z10, (DI)
 	VFMADD213PS  64(DX), Z12, Z11
-	VMOVUPS      Z11, 64(SI)
-	ADDQ         $0x00000080, (AX)
-	ADDQ         $0x00000080, 16(AX)
-	DECQ         32(AX)
-	JNZ          tile
+	VMOVUPS      Z11, 64(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x38, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
 	VZEROUPPER
 	RET
 
-// func gemm7x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// func gemm7x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm7x32VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
 
 tile:
-	MOVQ   48(AX), DX
-	MOVQ   56(AX), BX
-	LEAQ   (BX)(BX*2), CX
-	LEAQ   (DX)(CX*1), DI
-	LEAQ   (DI)(CX*1), R8
-	MOVQ   64(AX), CX
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), DI
+	MOVQ   16(CX), R8
+	LEAQ   (R8)(R8*2), SI
+	LEAQ   (DI)(SI*1), R10
+	LEAQ   (R10)(SI*1), R11
 	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	MOVQ   (CX), R9
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -18879,151 +19169,151 @@ tile:
 	VPXORD Z11, Z11, Z11
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
-	MOVQ   SI, R9
-	SHRQ   $0x02, R9
+	MOVQ   R9, R12
+	SHRQ   $0x02, R12
 	JZ     tail
 
 loop4:
-	VMOVUPS      (CX), Z15
-	VMOVUPS      64(CX), Z16
-	VBROADCASTSS (DX), Z14
-	VPDPWSSD     Z15, Z14, Z0
-	VPDPWSSD     Z16, Z14, Z1
-	VBROADCASTSS (DX)(BX*1), Z14
-	VPDPWSSD     Z15, Z14, Z2
-	VPDPWSSD     Z16, Z14, Z3
-	VBROADCASTSS (DX)(BX*2), Z14
-	VPDPWSSD     Z15, Z14, Z4
-	VPDPWSSD     Z16, Z14, Z5
+	VMOVUPS      (SI), Z15
+	VMOVUPS      64(SI), Z16
 	VBROADCASTSS (DI), Z14
-	VPDPWSSD     Z15, Z14, Z6
-	VPDPWSSD     Z16, Z14, Z7
-	VBROADCASTSS (DI)(BX*1), Z14
-	VPDPWSSD     Z15, Z14, Z8
-	VPDPWSSD     Z16, Z14, Z9
-	VBROADCASTSS (DI)(BX*2), Z14
-	VPDPWSSD     Z15, Z14, Z10
-	VPDPWSSD     Z16, Z14, Z11
-	VBROADCASTSS (R8), Z14
-	VPDPWSSD     Z15, Z14, Z12
-	VPDPWSSD     Z16, Z14, Z13
-	VMOVUPS      128(CX), Z15
-	VMOVUPS      192(CX), Z16
-	VBROADCASTSS 4(DX), Z14
 	VPDPWSSD     Z15, Z14, Z0
 	VPDPWSSD     Z16, Z14, Z1
-	VBROADCASTSS 4(DX)(BX*1), Z14
+	VBROADCASTSS (DI)(R8*1), Z14
 	VPDPWSSD     Z15, Z14, Z2
 	VPDPWSSD     Z16, Z14, Z3
-	VBROADCASTSS 4(DX)(BX*2), Z14
+	VBROADCASTSS (DI)(R8*2), Z14
 	VPDPWSSD     Z15, Z14, Z4
 	VPDPWSSD     Z16, Z14, Z5
+	VBROADCASTSS (R10), Z14
+	VPDPWSSD     Z15, Z14, Z6
+	VPDPWSSD     Z16, Z14, Z7
+	VBROADCASTSS (R10)(R8*1), Z14
+	VPDPWSSD     Z15, Z14, Z8
+	VPDPWSSD     Z16, Z14, Z9
+	VBROADCASTSS (R10)(R8*2), Z14
+	VPDPWSSD     Z15, Z14, Z10
+	VPDPWSSD     Z16, Z14, Z11
+	VBROADCASTSS (R11), Z14
+	VPDPWSSD     Z15, Z14, Z12
+	VPDPWSSD     Z16, Z14, Z13
+	VMOVUPS      128(SI), Z15
+	VMOVUPS      192(SI), Z16
 	VBROADCASTSS 4(DI), Z14
-	VPDPWSSD     Z15, Z14, Z6
-	VPDPWSSD     Z16, Z14, Z7
-	VBROADCASTSS 4(DI)(BX*1), Z14
-	VPDPWSSD     Z15, Z14, Z8
-	VPDPWSSD     Z16, Z14, Z9
-	VBROADCASTSS 4(DI)(BX*2), Z14
-	VPDPWSSD     Z15, Z14, Z10
-	VPDPWSSD     Z16, Z14, Z11
-	VBROADCASTSS 4(R8), Z14
-	VPDPWSSD     Z15, Z14, Z12
-	VPDPWSSD     Z16, Z14, Z13
-	VMOVUPS      256(CX), Z15
-	VMOVUPS      320(CX), Z16
-	VBROADCASTSS 8(DX), Z14
 	VPDPWSSD     Z15, Z14, Z0
 	VPDPWSSD     Z16, Z14, Z1
-	VBROADCASTSS 8(DX)(BX*1), Z14
+	VBROADCASTSS 4(DI)(R8*1), Z14
 	VPDPWSSD     Z15, Z14, Z2
 	VPDPWSSD     Z16, Z14, Z3
-	VBROADCASTSS 8(DX)(BX*2), Z14
+	VBROADCASTSS 4(DI)(R8*2), Z14
 	VPDPWSSD     Z15, Z14, Z4
 	VPDPWSSD     Z16, Z14, Z5
+	VBROADCASTSS 4(R10), Z14
+	VPDPWSSD     Z15, Z14, Z6
+	VPDPWSSD     Z16, Z14, Z7
+	VBROADCASTSS 4(R10)(R8*1), Z14
+	VPDPWSSD     Z15, Z14, Z8
+	VPDPWSSD     Z16, Z14, Z9
+	VBROADCASTSS 4(R10)(R8*2), Z14
+	VPDPWSSD     Z15, Z14, Z10
+	VPDPWSSD     Z16, Z14, Z11
+	VBROADCASTSS 4(R11), Z14
+	VPDPWSSD     Z15, Z14, Z12
+	VPDPWSSD     Z16, Z14, Z13
+	VMOVUPS      256(SI), Z15
+	VMOVUPS      320(SI), Z16
 	VBROADCASTSS 8(DI), Z14
-	VPDPWSSD     Z15, Z14, Z6
-	VPDPWSSD     Z16, Z14, Z7
-	VBROADCASTSS 8(DI)(BX*1), Z14
-	VPDPWSSD     Z15, Z14, Z8
-	VPDPWSSD     Z16, Z14, Z9
-	VBROADCASTSS 8(DI)(BX*2), Z14
-	VPDPWSSD     Z15, Z14, Z10
-	VPDPWSSD     Z16, Z14, Z11
-	VBROADCASTSS 8(R8), Z14
-	VPDPWSSD     Z15, Z14, Z12
-	VPDPWSSD     Z16, Z14, Z13
-	VMOVUPS      384(CX), Z15
-	VMOVUPS      448(CX), Z16
-	VBROADCASTSS 12(DX), Z14
 	VPDPWSSD     Z15, Z14, Z0
 	VPDPWSSD     Z16, Z14, Z1
-	VBROADCASTSS 12(DX)(BX*1), Z14
+	VBROADCASTSS 8(DI)(R8*1), Z14
 	VPDPWSSD     Z15, Z14, Z2
 	VPDPWSSD     Z16, Z14, Z3
-	VBROADCASTSS 12(DX)(BX*2), Z14
+	VBROADCASTSS 8(DI)(R8*2), Z14
 	VPDPWSSD     Z15, Z14, Z4
 	VPDPWSSD     Z16, Z14, Z5
-	VBROADCASTSS 12(DI), Z14
+	VBROADCASTSS 8(R10), Z14
 	VPDPWSSD     Z15, Z14, Z6
 	VPDPWSSD     Z16, Z14, Z7
-	VBROADCASTSS 12(DI)(BX*1), Z14
+	VBROADCASTSS 8(R10)(R8*1), Z14
 	VPDPWSSD     Z15, Z14, Z8
 	VPDPWSSD     Z16, Z14, Z9
-	VBROADCASTSS 12(DI)(BX*2), Z14
+	VBROADCASTSS 8(R10)(R8*2), Z14
 	VPDPWSSD     Z15, Z14, Z10
 	VPDPWSSD     Z16, Z14, Z11
-	VBROADCASTSS 12(R8), Z14
+	VBROADCASTSS 8(R11), Z14
 	VPDPWSSD     Z15, Z14, Z12
 	VPDPWSSD     Z16, Z14, Z13
-	ADDQ         $0x00000010, DX
+	VMOVUPS      384(SI), Z15
+	VMOVUPS      448(SI), Z16
+	VBROADCASTSS 12(DI), Z14
+	VPDPWSSD     Z15, Z14, Z0
+	VPDPWSSD     Z16, Z14, Z1
+	VBROADCASTSS 12(DI)(R8*1), Z14
+	VPDPWSSD     Z15, Z14, Z2
+	VPDPWSSD     Z16, Z14, Z3
+	VBROADCASTSS 12(DI)(R8*2), Z14
+	VPDPWSSD     Z15, Z14, Z4
+	VPDPWSSD     Z16, Z14, Z5
+	VBROADCASTSS 12(R10), Z14
+	VPDPWSSD     Z15, Z14, Z6
+	VPDPWSSD     Z16, Z14, Z7
+	VBROADCASTSS 12(R10)(R8*1), Z14
+	VPDPWSSD     Z15, Z14, Z8
+	VPDPWSSD     Z16, Z14, Z9
+	VBROADCASTSS 12(R10)(R8*2), Z14
+	VPDPWSSD     Z15, Z14, Z10
+	VPDPWSSD     Z16, Z14, Z11
+	VBROADCASTSS 12(R11), Z14
+	VPDPWSSD     Z15, Z14, Z12
+	VPDPWSSD     Z16, Z14, Z13
 	ADDQ         $0x00000010, DI
-	ADDQ         $0x00000010, R8
-	ADDQ         $0x00000200, CX
-	DECQ         R9
+	ADDQ         $0x00000010, R10
+	ADDQ         $0x00000010, R11
+	ADDQ         $0x00000200, SI
+	DECQ         R12
 	JNZ          loop4
 
 tail:
-	ANDQ $0x03, SI
+	ANDQ $0x03, R9
 	JZ   done
 
 loop1:
-	VMOVUPS      (CX), Z15
-	VMOVUPS      64(CX), Z16
-	VBROADCASTSS (DX), Z14
+	VMOVUPS      (SI), Z15
+	VMOVUPS      64(SI), Z16
+	VBROADCASTSS (DI), Z14
 	VPDPWSSD     Z15, Z14, Z0
 	VPDPWSSD     Z16, Z14, Z1
-	VBROADCASTSS (DX)(BX*1), Z14
+	VBROADCASTSS (DI)(R8*1), Z14
 	VPDPWSSD     Z15, Z14, Z2
 	VPDPWSSD     Z16, Z14, Z3
-	VBROADCASTSS (DX)(BX*2), Z14
+	VBROADCASTSS (DI)(R8*2), Z14
 	VPDPWSSD     Z15, Z14, Z4
 	VPDPWSSD     Z16, Z14, Z5
-	VBROADCASTSS (DI), Z14
+	VBROADCASTSS (R10), Z14
 	VPDPWSSD     Z15, Z14, Z6
 	VPDPWSSD     Z16, Z14, Z7
-	VBROADCASTSS (DI)(BX*1), Z14
+	VBROADCASTSS (R10)(R8*1), Z14
 	VPDPWSSD     Z15, Z14, Z8
 	VPDPWSSD     Z16, Z14, Z9
-	VBROADCASTSS (DI)(BX*2), Z14
+	VBROADCASTSS (R10)(R8*2), Z14
 	VPDPWSSD     Z15, Z14, Z10
 	VPDPWSSD     Z16, Z14, Z11
-	VBROADCASTSS (R8), Z14
+	VBROADCASTSS (R11), Z14
 	VPDPWSSD     Z15, Z14, Z12
 	VPDPWSSD     Z16, Z14, Z13
-	ADDQ         $0x00000004, DX
 	ADDQ         $0x00000004, DI
-	ADDQ         $0x00000004, R8
-	ADDQ         $0x00000080, CX
-	DECQ         SI
+	ADDQ         $0x00000004, R10
+	ADDQ         $0x00000004, R11
+	ADDQ         $0x00000080, SI
+	DECQ         R9
 	JNZ          loop1
 
 done:
-	MOVQ         72(AX), SI
-	ADDQ         SI, 64(AX)
-	MOVQ         88(AX), CX
-	ADDQ         $0x00000080, 88(AX)
-	VMOVUPS      (CX), Z14
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x07, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Z14
 	VCVTDQ2PS    Z0, Z0
 	VMULPS       Z14, Z0, Z0
 	VCVTDQ2PS    Z2, Z2
@@ -19038,7 +19328,7 @@ done:
 	VMULPS       Z14, Z10, Z10
 	VCVTDQ2PS    Z12, Z12
 	VMULPS       Z14, Z12, Z12
-	VMOVUPS      64(CX), Z14
+	VMOVUPS      64(SI), Z14
 	VCVTDQ2PS    Z1, Z1
 	VMULPS       Z14, Z1, Z1
 	VCVTDQ2PS    Z3, Z3
@@ -19053,78 +19343,97 @@ done:
 	VMULPS       Z14, Z11, Z11
 	VCVTDQ2PS    Z13, Z13
 	VMULPS       Z14, Z13, Z13
-	MOVQ         80(AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         (AX), SI
-	MOVQ         8(AX), DI
-	VBROADCASTSS (CX), Z14
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x07, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Z14
 	VFMADD213PS  (DX), Z14, Z0
-	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z0, (DI)
 	VFMADD213PS  64(DX), Z14, Z1
-	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z1, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 4(CX), Z14
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Z14
 	VFMADD213PS  (DX), Z14, Z2
-	VMOVUPS      Z2, (SI)
+	VMOVUPS      Z2, (DI)
 	VFMADD213PS  64(DX), Z14, Z3
-	VMOVUPS      Z3, 64(SI)
+	VMOVUPS      Z3, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 8(CX), Z14
+	ADDQ         R8, DI
+	VBROADCASTSS 8(SI), Z14
 	VFMADD213PS  (DX), Z14, Z4
-	VMOVUPS      Z4, (SI)
+	VMOVUPS      Z4, (DI)
 	VFMADD213PS  64(DX), Z14, Z5
-	VMOVUPS      Z5, 64(SI)
+	VMOVUPS      Z5, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 12(CX), Z14
+	ADDQ         R8, DI
+	VBROADCASTSS 12(SI), Z14
 	VFMADD213PS  (DX), Z14, Z6
-	VMOVUPS      Z6, (SI)
+	VMOVUPS      Z6, (DI)
 	VFMADD213PS  64(DX), Z14, Z7
-	VMOVUPS      Z7, 64(SI)
+	VMOVUPS      Z7, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 16(CX), Z14
+	ADDQ         R8, DI
+	VBROADCASTSS 16(SI), Z14
 	VFMADD213PS  (DX), Z14, Z8
-	VMOVUPS      Z8, (SI)
+	VMOVUPS      Z8, (DI)
 	VFMADD213PS  64(DX), Z14, Z9
-	VMOVUPS      Z9, 64(SI)
+	VMOVUPS      Z9, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 20(CX), Z14
+	ADDQ         R8, DI
+	VBROADCASTSS 20(SI), Z14
 	VFMADD213PS  (DX), Z14, Z10
-	VMOVUPS      Z10, (SI)
+	VMOVUPS      Z10, (DI)
 	VFMADD213PS  64(DX), Z14, Z11
-	VMOVUPS      Z11, 64(SI)
+	VMOVUPS      Z11, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 24(CX), Z14
+	ADDQ         R8, DI
+	VBROADCASTSS 24(SI), Z14
 	VFMADD213PS  (DX), Z14, Z12
-	VMOVUPS      Z12, (SI)
+	VMOVUPS      Z12, (DI)
 	VFMADD213PS  64(DX), Z14, Z13
-	VMOVUPS      Z13, 64(SI)
-	ADDQ         $0x00000080, (AX)
-	ADDQ         $0x00000080, 16(AX)
-	DECQ         32(AX)
-	JNZ          tile
+	VMOVUPS      Z13, 64(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x38, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
 	VZEROUPPER
 	RET
 
-// func gemm8x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// func gemm8x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm8x32VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
 
 tile:
-	MOVQ   48(AX), DX
-	MOVQ   56(AX), BX
-	LEAQ   (BX)(BX*2), CX
-	LEAQ   (DX)(CX*1), DI
-	LEAQ   (DI)(CX*1), R8
-	MOVQ   64(AX), CX
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), DI
+	MOVQ   16(CX), R8
+	LEAQ   (R8)(R8*2), SI
+	LEAQ   (DI)(SI*1), R10
+	LEAQ   (R10)(SI*1), R11
 	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	MOVQ   (CX), R9
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -19141,166 +19450,166 @@ tile:
 	VPXORD Z13, Z13, Z13
 	VPXORD Z14, Z14, Z14
 	VPXORD Z15, Z15, Z15
-	MOVQ   SI, R9
-	SHRQ   $0x02, R9
+	MOVQ   R9, R12
+	SHRQ   $0x02, R12
 	JZ     tail
 
 loop4:
-	VMOVUPS      (CX), Z17
-	VMOVUPS      64(CX), Z18
-	VBROADCASTSS (DX), Z16
-	VPDPWSSD     Z17, Z16, Z0
-	VPDPWSSD     Z18, Z16, Z1
-	VBROADCASTSS (DX)(BX*1), Z16
-	VPDPWSSD     Z17, Z16, Z2
-	VPDPWSSD     Z18, Z16, Z3
-	VBROADCASTSS (DX)(BX*2), Z16
-	VPDPWSSD     Z17, Z16, Z4
-	VPDPWSSD     Z18, Z16, Z5
+	VMOVUPS      (SI), Z17
+	VMOVUPS      64(SI), Z18
 	VBROADCASTSS (DI), Z16
-	VPDPWSSD     Z17, Z16, Z6
-	VPDPWSSD     Z18, Z16, Z7
-	VBROADCASTSS (DI)(BX*1), Z16
-	VPDPWSSD     Z17, Z16, Z8
-	VPDPWSSD     Z18, Z16, Z9
-	VBROADCASTSS (DI)(BX*2), Z16
-	VPDPWSSD     Z17, Z16, Z10
-	VPDPWSSD     Z18, Z16, Z11
-	VBROADCASTSS (R8), Z16
-	VPDPWSSD     Z17, Z16, Z12
-	VPDPWSSD     Z18, Z16, Z13
-	VBROADCASTSS (R8)(BX*1), Z16
-	VPDPWSSD     Z17, Z16, Z14
-	VPDPWSSD     Z18, Z16, Z15
-	VMOVUPS      128(CX), Z17
-	VMOVUPS      192(CX), Z18
-	VBROADCASTSS 4(DX), Z16
 	VPDPWSSD     Z17, Z16, Z0
 	VPDPWSSD     Z18, Z16, Z1
-	VBROADCASTSS 4(DX)(BX*1), Z16
+	VBROADCASTSS (DI)(R8*1), Z16
 	VPDPWSSD     Z17, Z16, Z2
 	VPDPWSSD     Z18, Z16, Z3
-	VBROADCASTSS 4(DX)(BX*2), Z16
+	VBROADCASTSS (DI)(R8*2), Z16
 	VPDPWSSD     Z17, Z16, Z4
 	VPDPWSSD     Z18, Z16, Z5
+	VBROADCASTSS (R10), Z16
+	VPDPWSSD     Z17, Z16, Z6
+	VPDPWSSD     Z18, Z16, Z7
+	VBROADCASTSS (R10)(R8*1), Z16
+	VPDPWSSD     Z17, Z16, Z8
+	VPDPWSSD     Z18, Z16, Z9
+	VBROADCASTSS (R10)(R8*2), Z16
+	VPDPWSSD     Z17, Z16, Z10
+	VPDPWSSD     Z18, Z16, Z11
+	VBROADCASTSS (R11), Z16
+	VPDPWSSD     Z17, Z16, Z12
+	VPDPWSSD     Z18, Z16, Z13
+	VBROADCASTSS (R11)(R8*1), Z16
+	VPDPWSSD     Z17, Z16, Z14
+	VPDPWSSD     Z18, Z16, Z15
+	VMOVUPS      128(SI), Z17
+	VMOVUPS      192(SI), Z18
 	VBROADCASTSS 4(DI), Z16
-	VPDPWSSD     Z17, Z16, Z6
-	VPDPWSSD     Z18, Z16, Z7
-	VBROADCASTSS 4(DI)(BX*1), Z16
-	VPDPWSSD     Z17, Z16, Z8
-	VPDPWSSD     Z18, Z16, Z9
-	VBROADCASTSS 4(DI)(BX*2), Z16
-	VPDPWSSD     Z17, Z16, Z10
-	VPDPWSSD     Z18, Z16, Z11
-	VBROADCASTSS 4(R8), Z16
-	VPDPWSSD     Z17, Z16, Z12
-	VPDPWSSD     Z18, Z16, Z13
-	VBROADCASTSS 4(R8)(BX*1), Z16
-	VPDPWSSD     Z17, Z16, Z14
-	VPDPWSSD     Z18, Z16, Z15
-	VMOVUPS      256(CX), Z17
-	VMOVUPS      320(CX), Z18
-	VBROADCASTSS 8(DX), Z16
 	VPDPWSSD     Z17, Z16, Z0
 	VPDPWSSD     Z18, Z16, Z1
-	VBROADCASTSS 8(DX)(BX*1), Z16
+	VBROADCASTSS 4(DI)(R8*1), Z16
 	VPDPWSSD     Z17, Z16, Z2
 	VPDPWSSD     Z18, Z16, Z3
-	VBROADCASTSS 8(DX)(BX*2), Z16
+	VBROADCASTSS 4(DI)(R8*2), Z16
 	VPDPWSSD     Z17, Z16, Z4
 	VPDPWSSD     Z18, Z16, Z5
+	VBROADCASTSS 4(R10), Z16
+	VPDPWSSD     Z17, Z16, Z6
+	VPDPWSSD     Z18, Z16, Z7
+	VBROADCASTSS 4(R10)(R8*1), Z16
+	VPDPWSSD     Z17, Z16, Z8
+	VPDPWSSD     Z18, Z16, Z9
+	VBROADCASTSS 4(R10)(R8*2), Z16
+	VPDPWSSD     Z17, Z16, Z10
+	VPDPWSSD     Z18, Z16, Z11
+	VBROADCASTSS 4(R11), Z16
+	VPDPWSSD     Z17, Z16, Z12
+	VPDPWSSD     Z18, Z16, Z13
+	VBROADCASTSS 4(R11)(R8*1), Z16
+	VPDPWSSD     Z17, Z16, Z14
+	VPDPWSSD     Z18, Z16, Z15
+	VMOVUPS      256(SI), Z17
+	VMOVUPS      320(SI), Z18
 	VBROADCASTSS 8(DI), Z16
-	VPDPWSSD     Z17, Z16, Z6
-	VPDPWSSD     Z18, Z16, Z7
-	VBROADCASTSS 8(DI)(BX*1), Z16
-	VPDPWSSD     Z17, Z16, Z8
-	VPDPWSSD     Z18, Z16, Z9
-	VBROADCASTSS 8(DI)(BX*2), Z16
-	VPDPWSSD     Z17, Z16, Z10
-	VPDPWSSD     Z18, Z16, Z11
-	VBROADCASTSS 8(R8), Z16
-	VPDPWSSD     Z17, Z16, Z12
-	VPDPWSSD     Z18, Z16, Z13
-	VBROADCASTSS 8(R8)(BX*1), Z16
-	VPDPWSSD     Z17, Z16, Z14
-	VPDPWSSD     Z18, Z16, Z15
-	VMOVUPS      384(CX), Z17
-	VMOVUPS      448(CX), Z18
-	VBROADCASTSS 12(DX), Z16
 	VPDPWSSD     Z17, Z16, Z0
 	VPDPWSSD     Z18, Z16, Z1
-	VBROADCASTSS 12(DX)(BX*1), Z16
+	VBROADCASTSS 8(DI)(R8*1), Z16
 	VPDPWSSD     Z17, Z16, Z2
 	VPDPWSSD     Z18, Z16, Z3
-	VBROADCASTSS 12(DX)(BX*2), Z16
+	VBROADCASTSS 8(DI)(R8*2), Z16
 	VPDPWSSD     Z17, Z16, Z4
 	VPDPWSSD     Z18, Z16, Z5
-	VBROADCASTSS 12(DI), Z16
+	VBROADCASTSS 8(R10), Z16
 	VPDPWSSD     Z17, Z16, Z6
 	VPDPWSSD     Z18, Z16, Z7
-	VBROADCASTSS 12(DI)(BX*1), Z16
+	VBROADCASTSS 8(R10)(R8*1), Z16
 	VPDPWSSD     Z17, Z16, Z8
 	VPDPWSSD     Z18, Z16, Z9
-	VBROADCASTSS 12(DI)(BX*2), Z16
+	VBROADCASTSS 8(R10)(R8*2), Z16
 	VPDPWSSD     Z17, Z16, Z10
 	VPDPWSSD     Z18, Z16, Z11
-	VBROADCASTSS 12(R8), Z16
+	VBROADCASTSS 8(R11), Z16
 	VPDPWSSD     Z17, Z16, Z12
 	VPDPWSSD     Z18, Z16, Z13
-	VBROADCASTSS 12(R8)(BX*1), Z16
+	VBROADCASTSS 8(R11)(R8*1), Z16
 	VPDPWSSD     Z17, Z16, Z14
 	VPDPWSSD     Z18, Z16, Z15
-	ADDQ         $0x00000010, DX
+	VMOVUPS      384(SI), Z17
+	VMOVUPS      448(SI), Z18
+	VBROADCASTSS 12(DI), Z16
+	VPDPWSSD     Z17, Z16, Z0
+	VPDPWSSD     Z18, Z16, Z1
+	VBROADCASTSS 12(DI)(R8*1), Z16
+	VPDPWSSD     Z17, Z16, Z2
+	VPDPWSSD     Z18, Z16, Z3
+	VBROADCASTSS 12(DI)(R8*2), Z16
+	VPDPWSSD     Z17, Z16, Z4
+	VPDPWSSD     Z18, Z16, Z5
+	VBROADCASTSS 12(R10), Z16
+	VPDPWSSD     Z17, Z16, Z6
+	VPDPWSSD     Z18, Z16, Z7
+	VBROADCASTSS 12(R10)(R8*1), Z16
+	VPDPWSSD     Z17, Z16, Z8
+	VPDPWSSD     Z18, Z16, Z9
+	VBROADCASTSS 12(R10)(R8*2), Z16
+	VPDPWSSD     Z17, Z16, Z10
+	VPDPWSSD     Z18, Z16, Z11
+	VBROADCASTSS 12(R11), Z16
+	VPDPWSSD     Z17, Z16, Z12
+	VPDPWSSD     Z18, Z16, Z13
+	VBROADCASTSS 12(R11)(R8*1), Z16
+	VPDPWSSD     Z17, Z16, Z14
+	VPDPWSSD     Z18, Z16, Z15
 	ADDQ         $0x00000010, DI
-	ADDQ         $0x00000010, R8
-	ADDQ         $0x00000200, CX
-	DECQ         R9
+	ADDQ         $0x00000010, R10
+	ADDQ         $0x00000010, R11
+	ADDQ         $0x00000200, SI
+	DECQ         R12
 	JNZ          loop4
 
 tail:
-	ANDQ $0x03, SI
+	ANDQ $0x03, R9
 	JZ   done
 
 loop1:
-	VMOVUPS      (CX), Z17
-	VMOVUPS      64(CX), Z18
-	VBROADCASTSS (DX), Z16
+	VMOVUPS      (SI), Z17
+	VMOVUPS      64(SI), Z18
+	VBROADCASTSS (DI), Z16
 	VPDPWSSD     Z17, Z16, Z0
 	VPDPWSSD     Z18, Z16, Z1
-	VBROADCASTSS (DX)(BX*1), Z16
+	VBROADCASTSS (DI)(R8*1), Z16
 	VPDPWSSD     Z17, Z16, Z2
 	VPDPWSSD     Z18, Z16, Z3
-	VBROADCASTSS (DX)(BX*2), Z16
+	VBROADCASTSS (DI)(R8*2), Z16
 	VPDPWSSD     Z17, Z16, Z4
 	VPDPWSSD     Z18, Z16, Z5
-	VBROADCASTSS (DI), Z16
+	VBROADCASTSS (R10), Z16
 	VPDPWSSD     Z17, Z16, Z6
 	VPDPWSSD     Z18, Z16, Z7
-	VBROADCASTSS (DI)(BX*1), Z16
+	VBROADCASTSS (R10)(R8*1), Z16
 	VPDPWSSD     Z17, Z16, Z8
 	VPDPWSSD     Z18, Z16, Z9
-	VBROADCASTSS (DI)(BX*2), Z16
+	VBROADCASTSS (R10)(R8*2), Z16
 	VPDPWSSD     Z17, Z16, Z10
 	VPDPWSSD     Z18, Z16, Z11
-	VBROADCASTSS (R8), Z16
+	VBROADCASTSS (R11), Z16
 	VPDPWSSD     Z17, Z16, Z12
 	VPDPWSSD     Z18, Z16, Z13
-	VBROADCASTSS (R8)(BX*1), Z16
+	VBROADCASTSS (R11)(R8*1), Z16
 	VPDPWSSD     Z17, Z16, Z14
 	VPDPWSSD     Z18, Z16, Z15
-	ADDQ         $0x00000004, DX
 	ADDQ         $0x00000004, DI
-	ADDQ         $0x00000004, R8
-	ADDQ         $0x00000080, CX
-	DECQ         SI
+	ADDQ         $0x00000004, R10
+	ADDQ         $0x00000004, R11
+	ADDQ         $0x00000080, SI
+	DECQ         R9
 	JNZ          loop1
 
 done:
-	MOVQ         72(AX), SI
-	ADDQ         SI, 64(AX)
-	MOVQ         88(AX), CX
-	ADDQ         $0x00000080, 88(AX)
-	VMOVUPS      (CX), Z16
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x07, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Z16
 	VCVTDQ2PS    Z0, Z0
 	VMULPS       Z16, Z0, Z0
 	VCVTDQ2PS    Z2, Z2
@@ -19317,7 +19626,7 @@ done:
 	VMULPS       Z16, Z12, Z12
 	VCVTDQ2PS    Z14, Z14
 	VMULPS       Z16, Z14, Z14
-	VMOVUPS      64(CX), Z16
+	VMOVUPS      64(SI), Z16
 	VCVTDQ2PS    Z1, Z1
 	VMULPS       Z16, Z1, Z1
 	VCVTDQ2PS    Z3, Z3
@@ -19334,85 +19643,104 @@ done:
 	VMULPS       Z16, Z13, Z13
 	VCVTDQ2PS    Z15, Z15
 	VMULPS       Z16, Z15, Z15
-	MOVQ         80(AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         (AX), SI
-	MOVQ         8(AX), DI
-	VBROADCASTSS (CX), Z16
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x07, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Z16
 	VFMADD213PS  (DX), Z16, Z0
-	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z0, (DI)
 	VFMADD213PS  64(DX), Z16, Z1
-	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z1, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 4(CX), Z16
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Z16
 	VFMADD213PS  (DX), Z16, Z2
-	VMOVUPS      Z2, (SI)
+	VMOVUPS      Z2, (DI)
 	VFMADD213PS  64(DX), Z16, Z3
-	VMOVUPS      Z3, 64(SI)
+	VMOVUPS      Z3, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 8(CX), Z16
+	ADDQ         R8, DI
+	VBROADCASTSS 8(SI), Z16
 	VFMADD213PS  (DX), Z16, Z4
-	VMOVUPS      Z4, (SI)
+	VMOVUPS      Z4, (DI)
 	VFMADD213PS  64(DX), Z16, Z5
-	VMOVUPS      Z5, 64(SI)
+	VMOVUPS      Z5, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 12(CX), Z16
+	ADDQ         R8, DI
+	VBROADCASTSS 12(SI), Z16
 	VFMADD213PS  (DX), Z16, Z6
-	VMOVUPS      Z6, (SI)
+	VMOVUPS      Z6, (DI)
 	VFMADD213PS  64(DX), Z16, Z7
-	VMOVUPS      Z7, 64(SI)
+	VMOVUPS      Z7, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 16(CX), Z16
+	ADDQ         R8, DI
+	VBROADCASTSS 16(SI), Z16
 	VFMADD213PS  (DX), Z16, Z8
-	VMOVUPS      Z8, (SI)
+	VMOVUPS      Z8, (DI)
 	VFMADD213PS  64(DX), Z16, Z9
-	VMOVUPS      Z9, 64(SI)
+	VMOVUPS      Z9, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 20(CX), Z16
+	ADDQ         R8, DI
+	VBROADCASTSS 20(SI), Z16
 	VFMADD213PS  (DX), Z16, Z10
-	VMOVUPS      Z10, (SI)
+	VMOVUPS      Z10, (DI)
 	VFMADD213PS  64(DX), Z16, Z11
-	VMOVUPS      Z11, 64(SI)
+	VMOVUPS      Z11, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 24(CX), Z16
+	ADDQ         R8, DI
+	VBROADCASTSS 24(SI), Z16
 	VFMADD213PS  (DX), Z16, Z12
-	VMOVUPS      Z12, (SI)
+	VMOVUPS      Z12, (DI)
 	VFMADD213PS  64(DX), Z16, Z13
-	VMOVUPS      Z13, 64(SI)
+	VMOVUPS      Z13, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 28(CX), Z16
+	ADDQ         R8, DI
+	VBROADCASTSS 28(SI), Z16
 	VFMADD213PS  (DX), Z16, Z14
-	VMOVUPS      Z14, (SI)
+	VMOVUPS      Z14, (DI)
 	VFMADD213PS  64(DX), Z16, Z15
-	VMOVUPS      Z15, 64(SI)
-	ADDQ         $0x00000080, (AX)
-	ADDQ         $0x00000080, 16(AX)
-	DECQ         32(AX)
-	JNZ          tile
+	VMOVUPS      Z15, 64(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x38, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
 	VZEROUPPER
 	RET
 
-// func gemm9x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// func gemm9x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm9x32VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
 
 tile:
-	MOVQ   48(AX), DX
-	MOVQ   56(AX), BX
-	LEAQ   (BX)(BX*2), CX
-	LEAQ   (DX)(CX*1), DI
-	LEAQ   (DI)(CX*1), R8
-	MOVQ   64(AX), CX
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), DI
+	MOVQ   16(CX), R8
+	LEAQ   (R8)(R8*2), SI
+	LEAQ   (DI)(SI*1), R10
+	LEAQ   (R10)(SI*1), R11
 	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	MOVQ   (CX), R9
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -19431,181 +19759,181 @@ tile:
 	VPXORD Z15, Z15, Z15
 	VPXORD Z16, Z16, Z16
 	VPXORD Z17, Z17, Z17
-	MOVQ   SI, R9
-	SHRQ   $0x02, R9
+	MOVQ   R9, R12
+	SHRQ   $0x02, R12
 	JZ     tail
 
 loop4:
-	VMOVUPS      (CX), Z19
-	VMOVUPS      64(CX), Z20
-	VBROADCASTSS (DX), Z18
-	VPDPWSSD     Z19, Z18, Z0
-	VPDPWSSD     Z20, Z18, Z1
-	VBROADCASTSS (DX)(BX*1), Z18
-	VPDPWSSD     Z19, Z18, Z2
-	VPDPWSSD     Z20, Z18, Z3
-	VBROADCASTSS (DX)(BX*2), Z18
-	VPDPWSSD     Z19, Z18, Z4
-	VPDPWSSD     Z20, Z18, Z5
+	VMOVUPS      (SI), Z19
+	VMOVUPS      64(SI), Z20
 	VBROADCASTSS (DI), Z18
-	VPDPWSSD     Z19, Z18, Z6
-	VPDPWSSD     Z20, Z18, Z7
-	VBROADCASTSS (DI)(BX*1), Z18
-	VPDPWSSD     Z19, Z18, Z8
-	VPDPWSSD     Z20, Z18, Z9
-	VBROADCASTSS (DI)(BX*2), Z18
-	VPDPWSSD     Z19, Z18, Z10
-	VPDPWSSD     Z20, Z18, Z11
-	VBROADCASTSS (R8), Z18
-	VPDPWSSD     Z19, Z18, Z12
-	VPDPWSSD     Z20, Z18, Z13
-	VBROADCASTSS (R8)(BX*1), Z18
-	VPDPWSSD     Z19, Z18, Z14
-	VPDPWSSD     Z20, Z18, Z15
-	VBROADCASTSS (R8)(BX*2), Z18
-	VPDPWSSD     Z19, Z18, Z16
-	VPDPWSSD     Z20, Z18, Z17
-	VMOVUPS      128(CX), Z19
-	VMOVUPS      192(CX), Z20
-	VBROADCASTSS 4(DX), Z18
 	VPDPWSSD     Z19, Z18, Z0
 	VPDPWSSD     Z20, Z18, Z1
-	VBROADCASTSS 4(DX)(BX*1), Z18
+	VBROADCASTSS (DI)(R8*1), Z18
 	VPDPWSSD     Z19, Z18, Z2
 	VPDPWSSD     Z20, Z18, Z3
-	VBROADCASTSS 4(DX)(BX*2), Z18
+	VBROADCASTSS (DI)(R8*2), Z18
 	VPDPWSSD     Z19, Z18, Z4
 	VPDPWSSD     Z20, Z18, Z5
+	VBROADCASTSS (R10), Z18
+	VPDPWSSD     Z19, Z18, Z6
+	VPDPWSSD     Z20, Z18, Z7
+	VBROADCASTSS (R10)(R8*1), Z18
+	VPDPWSSD     Z19, Z18, Z8
+	VPDPWSSD     Z20, Z18, Z9
+	VBROADCASTSS (R10)(R8*2), Z18
+	VPDPWSSD     Z19, Z18, Z10
+	VPDPWSSD     Z20, Z18, Z11
+	VBROADCASTSS (R11), Z18
+	VPDPWSSD     Z19, Z18, Z12
+	VPDPWSSD     Z20, Z18, Z13
+	VBROADCASTSS (R11)(R8*1), Z18
+	VPDPWSSD     Z19, Z18, Z14
+	VPDPWSSD     Z20, Z18, Z15
+	VBROADCASTSS (R11)(R8*2), Z18
+	VPDPWSSD     Z19, Z18, Z16
+	VPDPWSSD     Z20, Z18, Z17
+	VMOVUPS      128(SI), Z19
+	VMOVUPS      192(SI), Z20
 	VBROADCASTSS 4(DI), Z18
-	VPDPWSSD     Z19, Z18, Z6
-	VPDPWSSD     Z20, Z18, Z7
-	VBROADCASTSS 4(DI)(BX*1), Z18
-	VPDPWSSD     Z19, Z18, Z8
-	VPDPWSSD     Z20, Z18, Z9
-	VBROADCASTSS 4(DI)(BX*2), Z18
-	VPDPWSSD     Z19, Z18, Z10
-	VPDPWSSD     Z20, Z18, Z11
-	VBROADCASTSS 4(R8), Z18
-	VPDPWSSD     Z19, Z18, Z12
-	VPDPWSSD     Z20, Z18, Z13
-	VBROADCASTSS 4(R8)(BX*1), Z18
-	VPDPWSSD     Z19, Z18, Z14
-	VPDPWSSD     Z20, Z18, Z15
-	VBROADCASTSS 4(R8)(BX*2), Z18
-	VPDPWSSD     Z19, Z18, Z16
-	VPDPWSSD     Z20, Z18, Z17
-	VMOVUPS      256(CX), Z19
-	VMOVUPS      320(CX), Z20
-	VBROADCASTSS 8(DX), Z18
 	VPDPWSSD     Z19, Z18, Z0
 	VPDPWSSD     Z20, Z18, Z1
-	VBROADCASTSS 8(DX)(BX*1), Z18
+	VBROADCASTSS 4(DI)(R8*1), Z18
 	VPDPWSSD     Z19, Z18, Z2
 	VPDPWSSD     Z20, Z18, Z3
-	VBROADCASTSS 8(DX)(BX*2), Z18
+	VBROADCASTSS 4(DI)(R8*2), Z18
 	VPDPWSSD     Z19, Z18, Z4
 	VPDPWSSD     Z20, Z18, Z5
+	VBROADCASTSS 4(R10), Z18
+	VPDPWSSD     Z19, Z18, Z6
+	VPDPWSSD     Z20, Z18, Z7
+	VBROADCASTSS 4(R10)(R8*1), Z18
+	VPDPWSSD     Z19, Z18, Z8
+	VPDPWSSD     Z20, Z18, Z9
+	VBROADCASTSS 4(R10)(R8*2), Z18
+	VPDPWSSD     Z19, Z18, Z10
+	VPDPWSSD     Z20, Z18, Z11
+	VBROADCASTSS 4(R11), Z18
+	VPDPWSSD     Z19, Z18, Z12
+	VPDPWSSD     Z20, Z18, Z13
+	VBROADCASTSS 4(R11)(R8*1), Z18
+	VPDPWSSD     Z19, Z18, Z14
+	VPDPWSSD     Z20, Z18, Z15
+	VBROADCASTSS 4(R11)(R8*2), Z18
+	VPDPWSSD     Z19, Z18, Z16
+	VPDPWSSD     Z20, Z18, Z17
+	VMOVUPS      256(SI), Z19
+	VMOVUPS      320(SI), Z20
 	VBROADCASTSS 8(DI), Z18
-	VPDPWSSD     Z19, Z18, Z6
-	VPDPWSSD     Z20, Z18, Z7
-	VBROADCASTSS 8(DI)(BX*1), Z18
-	VPDPWSSD     Z19, Z18, Z8
-	VPDPWSSD     Z20, Z18, Z9
-	VBROADCASTSS 8(DI)(BX*2), Z18
-	VPDPWSSD     Z19, Z18, Z10
-	VPDPWSSD     Z20, Z18, Z11
-	VBROADCASTSS 8(R8), Z18
-	VPDPWSSD     Z19, Z18, Z12
-	VPDPWSSD     Z20, Z18, Z13
-	VBROADCASTSS 8(R8)(BX*1), Z18
-	VPDPWSSD     Z19, Z18, Z14
-	VPDPWSSD     Z20, Z18, Z15
-	VBROADCASTSS 8(R8)(BX*2), Z18
-	VPDPWSSD     Z19, Z18, Z16
-	VPDPWSSD     Z20, Z18, Z17
-	VMOVUPS      384(CX), Z19
-	VMOVUPS      448(CX), Z20
-	VBROADCASTSS 12(DX), Z18
 	VPDPWSSD     Z19, Z18, Z0
 	VPDPWSSD     Z20, Z18, Z1
-	VBROADCASTSS 12(DX)(BX*1), Z18
+	VBROADCASTSS 8(DI)(R8*1), Z18
 	VPDPWSSD     Z19, Z18, Z2
 	VPDPWSSD     Z20, Z18, Z3
-	VBROADCASTSS 12(DX)(BX*2), Z18
+	VBROADCASTSS 8(DI)(R8*2), Z18
 	VPDPWSSD     Z19, Z18, Z4
 	VPDPWSSD     Z20, Z18, Z5
-	VBROADCASTSS 12(DI), Z18
+	VBROADCASTSS 8(R10), Z18
 	VPDPWSSD     Z19, Z18, Z6
 	VPDPWSSD     Z20, Z18, Z7
-	VBROADCASTSS 12(DI)(BX*1), Z18
+	VBROADCASTSS 8(R10)(R8*1), Z18
 	VPDPWSSD     Z19, Z18, Z8
 	VPDPWSSD     Z20, Z18, Z9
-	VBROADCASTSS 12(DI)(BX*2), Z18
+	VBROADCASTSS 8(R10)(R8*2), Z18
 	VPDPWSSD     Z19, Z18, Z10
 	VPDPWSSD     Z20, Z18, Z11
-	VBROADCASTSS 12(R8), Z18
+	VBROADCASTSS 8(R11), Z18
 	VPDPWSSD     Z19, Z18, Z12
 	VPDPWSSD     Z20, Z18, Z13
-	VBROADCASTSS 12(R8)(BX*1), Z18
+	VBROADCASTSS 8(R11)(R8*1), Z18
 	VPDPWSSD     Z19, Z18, Z14
 	VPDPWSSD     Z20, Z18, Z15
-	VBROADCASTSS 12(R8)(BX*2), Z18
+	VBROADCASTSS 8(R11)(R8*2), Z18
 	VPDPWSSD     Z19, Z18, Z16
 	VPDPWSSD     Z20, Z18, Z17
-	ADDQ         $0x00000010, DX
+	VMOVUPS      384(SI), Z19
+	VMOVUPS      448(SI), Z20
+	VBROADCASTSS 12(DI), Z18
+	VPDPWSSD     Z19, Z18, Z0
+	VPDPWSSD     Z20, Z18, Z1
+	VBROADCASTSS 12(DI)(R8*1), Z18
+	VPDPWSSD     Z19, Z18, Z2
+	VPDPWSSD     Z20, Z18, Z3
+	VBROADCASTSS 12(DI)(R8*2), Z18
+	VPDPWSSD     Z19, Z18, Z4
+	VPDPWSSD     Z20, Z18, Z5
+	VBROADCASTSS 12(R10), Z18
+	VPDPWSSD     Z19, Z18, Z6
+	VPDPWSSD     Z20, Z18, Z7
+	VBROADCASTSS 12(R10)(R8*1), Z18
+	VPDPWSSD     Z19, Z18, Z8
+	VPDPWSSD     Z20, Z18, Z9
+	VBROADCASTSS 12(R10)(R8*2), Z18
+	VPDPWSSD     Z19, Z18, Z10
+	VPDPWSSD     Z20, Z18, Z11
+	VBROADCASTSS 12(R11), Z18
+	VPDPWSSD     Z19, Z18, Z12
+	VPDPWSSD     Z20, Z18, Z13
+	VBROADCASTSS 12(R11)(R8*1), Z18
+	VPDPWSSD     Z19, Z18, Z14
+	VPDPWSSD     Z20, Z18, Z15
+	VBROADCASTSS 12(R11)(R8*2), Z18
+	VPDPWSSD     Z19, Z18, Z16
+	VPDPWSSD     Z20, Z18, Z17
 	ADDQ         $0x00000010, DI
-	ADDQ         $0x00000010, R8
-	ADDQ         $0x00000200, CX
-	DECQ         R9
+	ADDQ         $0x00000010, R10
+	ADDQ         $0x00000010, R11
+	ADDQ         $0x00000200, SI
+	DECQ         R12
 	JNZ          loop4
 
 tail:
-	ANDQ $0x03, SI
+	ANDQ $0x03, R9
 	JZ   done
 
 loop1:
-	VMOVUPS      (CX), Z19
-	VMOVUPS      64(CX), Z20
-	VBROADCASTSS (DX), Z18
+	VMOVUPS      (SI), Z19
+	VMOVUPS      64(SI), Z20
+	VBROADCASTSS (DI), Z18
 	VPDPWSSD     Z19, Z18, Z0
 	VPDPWSSD     Z20, Z18, Z1
-	VBROADCASTSS (DX)(BX*1), Z18
+	VBROADCASTSS (DI)(R8*1), Z18
 	VPDPWSSD     Z19, Z18, Z2
 	VPDPWSSD     Z20, Z18, Z3
-	VBROADCASTSS (DX)(BX*2), Z18
+	VBROADCASTSS (DI)(R8*2), Z18
 	VPDPWSSD     Z19, Z18, Z4
 	VPDPWSSD     Z20, Z18, Z5
-	VBROADCASTSS (DI), Z18
+	VBROADCASTSS (R10), Z18
 	VPDPWSSD     Z19, Z18, Z6
 	VPDPWSSD     Z20, Z18, Z7
-	VBROADCASTSS (DI)(BX*1), Z18
+	VBROADCASTSS (R10)(R8*1), Z18
 	VPDPWSSD     Z19, Z18, Z8
 	VPDPWSSD     Z20, Z18, Z9
-	VBROADCASTSS (DI)(BX*2), Z18
+	VBROADCASTSS (R10)(R8*2), Z18
 	VPDPWSSD     Z19, Z18, Z10
 	VPDPWSSD     Z20, Z18, Z11
-	VBROADCASTSS (R8), Z18
+	VBROADCASTSS (R11), Z18
 	VPDPWSSD     Z19, Z18, Z12
 	VPDPWSSD     Z20, Z18, Z13
-	VBROADCASTSS (R8)(BX*1), Z18
+	VBROADCASTSS (R11)(R8*1), Z18
 	VPDPWSSD     Z19, Z18, Z14
 	VPDPWSSD     Z20, Z18, Z15
-	VBROADCASTSS (R8)(BX*2), Z18
+	VBROADCASTSS (R11)(R8*2), Z18
 	VPDPWSSD     Z19, Z18, Z16
 	VPDPWSSD     Z20, Z18, Z17
-	ADDQ         $0x00000004, DX
 	ADDQ         $0x00000004, DI
-	ADDQ         $0x00000004, R8
-	ADDQ         $0x00000080, CX
-	DECQ         SI
+	ADDQ         $0x00000004, R10
+	ADDQ         $0x00000004, R11
+	ADDQ         $0x00000080, SI
+	DECQ         R9
 	JNZ          loop1
 
 done:
-	MOVQ         72(AX), SI
-	ADDQ         SI, 64(AX)
-	MOVQ         88(AX), CX
-	ADDQ         $0x00000080, 88(AX)
-	VMOVUPS      (CX), Z18
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x07, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Z18
 	VCVTDQ2PS    Z0, Z0
 	VMULPS       Z18, Z0, Z0
 	VCVTDQ2PS    Z2, Z2
@@ -19624,7 +19952,7 @@ done:
 	VMULPS       Z18, Z14, Z14
 	VCVTDQ2PS    Z16, Z16
 	VMULPS       Z18, Z16, Z16
-	VMOVUPS      64(CX), Z18
+	VMOVUPS      64(SI), Z18
 	VCVTDQ2PS    Z1, Z1
 	VMULPS       Z18, Z1, Z1
 	VCVTDQ2PS    Z3, Z3
@@ -19643,93 +19971,112 @@ done:
 	VMULPS       Z18, Z15, Z15
 	VCVTDQ2PS    Z17, Z17
 	VMULPS       Z18, Z17, Z17
-	MOVQ         80(AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         (AX), SI
-	MOVQ         8(AX), DI
-	VBROADCASTSS (CX), Z18
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x07, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Z18
 	VFMADD213PS  (DX), Z18, Z0
-	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z0, (DI)
 	VFMADD213PS  64(DX), Z18, Z1
-	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z1, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 4(CX), Z18
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Z18
 	VFMADD213PS  (DX), Z18, Z2
-	VMOVUPS      Z2, (SI)
+	VMOVUPS      Z2, (DI)
 	VFMADD213PS  64(DX), Z18, Z3
-	VMOVUPS      Z3, 64(SI)
+	VMOVUPS      Z3, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 8(CX), Z18
+	ADDQ         R8, DI
+	VBROADCASTSS 8(SI), Z18
 	VFMADD213PS  (DX), Z18, Z4
-	VMOVUPS      Z4, (SI)
+	VMOVUPS      Z4, (DI)
 	VFMADD213PS  64(DX), Z18, Z5
-	VMOVUPS      Z5, 64(SI)
+	VMOVUPS      Z5, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 12(CX), Z18
+	ADDQ         R8, DI
+	VBROADCASTSS 12(SI), Z18
 	VFMADD213PS  (DX), Z18, Z6
-	VMOVUPS      Z6, (SI)
+	VMOVUPS      Z6, (DI)
 	VFMADD213PS  64(DX), Z18, Z7
-	VMOVUPS      Z7, 64(SI)
+	VMOVUPS      Z7, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 16(CX), Z18
+	ADDQ         R8, DI
+	VBROADCASTSS 16(SI), Z18
 	VFMADD213PS  (DX), Z18, Z8
-	VMOVUPS      Z8, (SI)
+	VMOVUPS      Z8, (DI)
 	VFMADD213PS  64(DX), Z18, Z9
-	VMOVUPS      Z9, 64(SI)
+	VMOVUPS      Z9, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 20(CX), Z18
+	ADDQ         R8, DI
+	VBROADCASTSS 20(SI), Z18
 	VFMADD213PS  (DX), Z18, Z10
-	VMOVUPS      Z10, (SI)
+	VMOVUPS      Z10, (DI)
 	VFMADD213PS  64(DX), Z18, Z11
-	VMOVUPS      Z11, 64(SI)
+	VMOVUPS      Z11, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 24(CX), Z18
+	ADDQ         R8, DI
+	VBROADCASTSS 24(SI), Z18
 	VFMADD213PS  (DX), Z18, Z12
-	VMOVUPS      Z12, (SI)
+	VMOVUPS      Z12, (DI)
 	VFMADD213PS  64(DX), Z18, Z13
-	VMOVUPS      Z13, 64(SI)
+	VMOVUPS      Z13, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 28(CX), Z18
+	ADDQ         R8, DI
+	VBROADCASTSS 28(SI), Z18
 	VFMADD213PS  (DX), Z18, Z14
-	VMOVUPS      Z14, (SI)
+	VMOVUPS      Z14, (DI)
 	VFMADD213PS  64(DX), Z18, Z15
-	VMOVUPS      Z15, 64(SI)
+	VMOVUPS      Z15, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 32(CX), Z18
+	ADDQ         R8, DI
+	VBROADCASTSS 32(SI), Z18
 	VFMADD213PS  (DX), Z18, Z16
-	VMOVUPS      Z16, (SI)
+	VMOVUPS      Z16, (DI)
 	VFMADD213PS  64(DX), Z18, Z17
-	VMOVUPS      Z17, 64(SI)
-	ADDQ         $0x00000080, (AX)
-	ADDQ         $0x00000080, 16(AX)
-	DECQ         32(AX)
-	JNZ          tile
+	VMOVUPS      Z17, 64(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x38, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
 	VZEROUPPER
 	RET
 
-// func gemm10x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// func gemm10x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm10x32VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
 
 tile:
-	MOVQ   48(AX), DX
-	MOVQ   56(AX), BX
-	LEAQ   (BX)(BX*2), CX
-	LEAQ   (DX)(CX*1), DI
-	LEAQ   (DI)(CX*1), R8
-	LEAQ   (R8)(CX*1), R9
-	MOVQ   64(AX), CX
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), DI
+	MOVQ   16(CX), R8
+	LEAQ   (R8)(R8*2), SI
+	LEAQ   (DI)(SI*1), R10
+	LEAQ   (R10)(SI*1), R11
+	LEAQ   (R11)(SI*1), R12
 	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	MOVQ   (CX), R9
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -19750,198 +20097,198 @@ tile:
 	VPXORD Z17, Z17, Z17
 	VPXORD Z18, Z18, Z18
 	VPXORD Z19, Z19, Z19
-	MOVQ   SI, R10
-	SHRQ   $0x02, R10
+	MOVQ   R9, R13
+	SHRQ   $0x02, R13
 	JZ     tail
 
 loop4:
-	VMOVUPS      (CX), Z21
-	VMOVUPS      64(CX), Z22
-	VBROADCASTSS (DX), Z20
-	VPDPWSSD     Z21, Z20, Z0
-	VPDPWSSD     Z22, Z20, Z1
-	VBROADCASTSS (DX)(BX*1), Z20
-	VPDPWSSD     Z21, Z20, Z2
-	VPDPWSSD     Z22, Z20, Z3
-	VBROADCASTSS (DX)(BX*2), Z20
-	VPDPWSSD     Z21, Z20, Z4
-	VPDPWSSD     Z22, Z20, Z5
+	VMOVUPS      (SI), Z21
+	VMOVUPS      64(SI), Z22
 	VBROADCASTSS (DI), Z20
-	VPDPWSSD     Z21, Z20, Z6
-	VPDPWSSD     Z22, Z20, Z7
-	VBROADCASTSS (DI)(BX*1), Z20
-	VPDPWSSD     Z21, Z20, Z8
-	VPDPWSSD     Z22, Z20, Z9
-	VBROADCASTSS (DI)(BX*2), Z20
-	VPDPWSSD     Z21, Z20, Z10
-	VPDPWSSD     Z22, Z20, Z11
-	VBROADCASTSS (R8), Z20
-	VPDPWSSD     Z21, Z20, Z12
-	VPDPWSSD     Z22, Z20, Z13
-	VBROADCASTSS (R8)(BX*1), Z20
-	VPDPWSSD     Z21, Z20, Z14
-	VPDPWSSD     Z22, Z20, Z15
-	VBROADCASTSS (R8)(BX*2), Z20
-	VPDPWSSD     Z21, Z20, Z16
-	VPDPWSSD     Z22, Z20, Z17
-	VBROADCASTSS (R9), Z20
-	VPDPWSSD     Z21, Z20, Z18
-	VPDPWSSD     Z22, Z20, Z19
-	VMOVUPS      128(CX), Z21
-	VMOVUPS      192(CX), Z22
-	VBROADCASTSS 4(DX), Z20
 	VPDPWSSD     Z21, Z20, Z0
 	VPDPWSSD     Z22, Z20, Z1
-	VBROADCASTSS 4(DX)(BX*1), Z20
+	VBROADCASTSS (DI)(R8*1), Z20
 	VPDPWSSD     Z21, Z20, Z2
 	VPDPWSSD     Z22, Z20, Z3
-	VBROADCASTSS 4(DX)(BX*2), Z20
+	VBROADCASTSS (DI)(R8*2), Z20
 	VPDPWSSD     Z21, Z20, Z4
 	VPDPWSSD     Z22, Z20, Z5
+	VBROADCASTSS (R10), Z20
+	VPDPWSSD     Z21, Z20, Z6
+	VPDPWSSD     Z22, Z20, Z7
+	VBROADCASTSS (R10)(R8*1), Z20
+	VPDPWSSD     Z21, Z20, Z8
+	VPDPWSSD     Z22, Z20, Z9
+	VBROADCASTSS (R10)(R8*2), Z20
+	VPDPWSSD     Z21, Z20, Z10
+	VPDPWSSD     Z22, Z20, Z11
+	VBROADCASTSS (R11), Z20
+	VPDPWSSD     Z21, Z20, Z12
+	VPDPWSSD     Z22, Z20, Z13
+	VBROADCASTSS (R11)(R8*1), Z20
+	VPDPWSSD     Z21, Z20, Z14
+	VPDPWSSD     Z22, Z20, Z15
+	VBROADCASTSS (R11)(R8*2), Z20
+	VPDPWSSD     Z21, Z20, Z16
+	VPDPWSSD     Z22, Z20, Z17
+	VBROADCASTSS (R12), Z20
+	VPDPWSSD     Z21, Z20, Z18
+	VPDPWSSD     Z22, Z20, Z19
+	VMOVUPS      128(SI), Z21
+	VMOVUPS      192(SI), Z22
 	VBROADCASTSS 4(DI), Z20
-	VPDPWSSD     Z21, Z20, Z6
-	VPDPWSSD     Z22, Z20, Z7
-	VBROADCASTSS 4(DI)(BX*1), Z20
-	VPDPWSSD     Z21, Z20, Z8
-	VPDPWSSD     Z22, Z20, Z9
-	VBROADCASTSS 4(DI)(BX*2), Z20
-	VPDPWSSD     Z21, Z20, Z10
-	VPDPWSSD     Z22, Z20, Z11
-	VBROADCASTSS 4(R8), Z20
-	VPDPWSSD     Z21, Z20, Z12
-	VPDPWSSD     Z22, Z20, Z13
-	VBROADCASTSS 4(R8)(BX*1), Z20
-	VPDPWSSD     Z21, Z20, Z14
-	VPDPWSSD     Z22, Z20, Z15
-	VBROADCASTSS 4(R8)(BX*2), Z20
-	VPDPWSSD     Z21, Z20, Z16
-	VPDPWSSD     Z22, Z20, Z17
-	VBROADCASTSS 4(R9), Z20
-	VPDPWSSD     Z21, Z20, Z18
-	VPDPWSSD     Z22, Z20, Z19
-	VMOVUPS      256(CX), Z21
-	VMOVUPS      320(CX), Z22
-	VBROADCASTSS 8(DX), Z20
 	VPDPWSSD     Z21, Z20, Z0
 	VPDPWSSD     Z22, Z20, Z1
-	VBROADCASTSS 8(DX)(BX*1), Z20
+	VBROADCASTSS 4(DI)(R8*1), Z20
 	VPDPWSSD     Z21, Z20, Z2
 	VPDPWSSD     Z22, Z20, Z3
-	VBROADCASTSS 8(DX)(BX*2), Z20
+	VBROADCASTSS 4(DI)(R8*2), Z20
 	VPDPWSSD     Z21, Z20, Z4
 	VPDPWSSD     Z22, Z20, Z5
+	VBROADCASTSS 4(R10), Z20
+	VPDPWSSD     Z21, Z20, Z6
+	VPDPWSSD     Z22, Z20, Z7
+	VBROADCASTSS 4(R10)(R8*1), Z20
+	VPDPWSSD     Z21, Z20, Z8
+	VPDPWSSD     Z22, Z20, Z9
+	VBROADCASTSS 4(R10)(R8*2), Z20
+	VPDPWSSD     Z21, Z20, Z10
+	VPDPWSSD     Z22, Z20, Z11
+	VBROADCASTSS 4(R11), Z20
+	VPDPWSSD     Z21, Z20, Z12
+	VPDPWSSD     Z22, Z20, Z13
+	VBROADCASTSS 4(R11)(R8*1), Z20
+	VPDPWSSD     Z21, Z20, Z14
+	VPDPWSSD     Z22, Z20, Z15
+	VBROADCASTSS 4(R11)(R8*2), Z20
+	VPDPWSSD     Z21, Z20, Z16
+	VPDPWSSD     Z22, Z20, Z17
+	VBROADCASTSS 4(R12), Z20
+	VPDPWSSD     Z21, Z20, Z18
+	VPDPWSSD     Z22, Z20, Z19
+	VMOVUPS      256(SI), Z21
+	VMOVUPS      320(SI), Z22
 	VBROADCASTSS 8(DI), Z20
-	VPDPWSSD     Z21, Z20, Z6
-	VPDPWSSD     Z22, Z20, Z7
-	VBROADCASTSS 8(DI)(BX*1), Z20
-	VPDPWSSD     Z21, Z20, Z8
-	VPDPWSSD     Z22, Z20, Z9
-	VBROADCASTSS 8(DI)(BX*2), Z20
-	VPDPWSSD     Z21, Z20, Z10
-	VPDPWSSD     Z22, Z20, Z11
-	VBROADCASTSS 8(R8), Z20
-	VPDPWSSD     Z21, Z20, Z12
-	VPDPWSSD     Z22, Z20, Z13
-	VBROADCASTSS 8(R8)(BX*1), Z20
-	VPDPWSSD     Z21, Z20, Z14
-	VPDPWSSD     Z22, Z20, Z15
-	VBROADCASTSS 8(R8)(BX*2), Z20
-	VPDPWSSD     Z21, Z20, Z16
-	VPDPWSSD     Z22, Z20, Z17
-	VBROADCASTSS 8(R9), Z20
-	VPDPWSSD     Z21, Z20, Z18
-	VPDPWSSD     Z22, Z20, Z19
-	VMOVUPS      384(CX), Z21
-	VMOVUPS      448(CX), Z22
-	VBROADCASTSS 12(DX), Z20
 	VPDPWSSD     Z21, Z20, Z0
 	VPDPWSSD     Z22, Z20, Z1
-	VBROADCASTSS 12(DX)(BX*1), Z20
+	VBROADCASTSS 8(DI)(R8*1), Z20
 	VPDPWSSD     Z21, Z20, Z2
 	VPDPWSSD     Z22, Z20, Z3
-	VBROADCASTSS 12(DX)(BX*2), Z20
+	VBROADCASTSS 8(DI)(R8*2), Z20
 	VPDPWSSD     Z21, Z20, Z4
 	VPDPWSSD     Z22, Z20, Z5
-	VBROADCASTSS 12(DI), Z20
+	VBROADCASTSS 8(R10), Z20
 	VPDPWSSD     Z21, Z20, Z6
 	VPDPWSSD     Z22, Z20, Z7
-	VBROADCASTSS 12(DI)(BX*1), Z20
+	VBROADCASTSS 8(R10)(R8*1), Z20
 	VPDPWSSD     Z21, Z20, Z8
 	VPDPWSSD     Z22, Z20, Z9
-	VBROADCASTSS 12(DI)(BX*2), Z20
+	VBROADCASTSS 8(R10)(R8*2), Z20
 	VPDPWSSD     Z21, Z20, Z10
 	VPDPWSSD     Z22, Z20, Z11
-	VBROADCASTSS 12(R8), Z20
+	VBROADCASTSS 8(R11), Z20
 	VPDPWSSD     Z21, Z20, Z12
 	VPDPWSSD     Z22, Z20, Z13
-	VBROADCASTSS 12(R8)(BX*1), Z20
+	VBROADCASTSS 8(R11)(R8*1), Z20
 	VPDPWSSD     Z21, Z20, Z14
 	VPDPWSSD     Z22, Z20, Z15
-	VBROADCASTSS 12(R8)(BX*2), Z20
+	VBROADCASTSS 8(R11)(R8*2), Z20
 	VPDPWSSD     Z21, Z20, Z16
 	VPDPWSSD     Z22, Z20, Z17
-	VBROADCASTSS 12(R9), Z20
+	VBROADCASTSS 8(R12), Z20
 	VPDPWSSD     Z21, Z20, Z18
 	VPDPWSSD     Z22, Z20, Z19
-	ADDQ         $0x00000010, DX
+	VMOVUPS      384(SI), Z21
+	VMOVUPS      448(SI), Z22
+	VBROADCASTSS 12(DI), Z20
+	VPDPWSSD     Z21, Z20, Z0
+	VPDPWSSD     Z22, Z20, Z1
+	VBROADCASTSS 12(DI)(R8*1), Z20
+	VPDPWSSD     Z21, Z20, Z2
+	VPDPWSSD     Z22, Z20, Z3
+	VBROADCASTSS 12(DI)(R8*2), Z20
+	VPDPWSSD     Z21, Z20, Z4
+	VPDPWSSD     Z22, Z20, Z5
+	VBROADCASTSS 12(R10), Z20
+	VPDPWSSD     Z21, Z20, Z6
+	VPDPWSSD     Z22, Z20, Z7
+	VBROADCASTSS 12(R10)(R8*1), Z20
+	VPDPWSSD     Z21, Z20, Z8
+	VPDPWSSD     Z22, Z20, Z9
+	VBROADCASTSS 12(R10)(R8*2), Z20
+	VPDPWSSD     Z21, Z20, Z10
+	VPDPWSSD     Z22, Z20, Z11
+	VBROADCASTSS 12(R11), Z20
+	VPDPWSSD     Z21, Z20, Z12
+	VPDPWSSD     Z22, Z20, Z13
+	VBROADCASTSS 12(R11)(R8*1), Z20
+	VPDPWSSD     Z21, Z20, Z14
+	VPDPWSSD     Z22, Z20, Z15
+	VBROADCASTSS 12(R11)(R8*2), Z20
+	VPDPWSSD     Z21, Z20, Z16
+	VPDPWSSD     Z22, Z20, Z17
+	VBROADCASTSS 12(R12), Z20
+	VPDPWSSD     Z21, Z20, Z18
+	VPDPWSSD     Z22, Z20, Z19
 	ADDQ         $0x00000010, DI
-	ADDQ         $0x00000010, R8
-	ADDQ         $0x00000010, R9
-	ADDQ         $0x00000200, CX
-	DECQ         R10
+	ADDQ         $0x00000010, R10
+	ADDQ         $0x00000010, R11
+	ADDQ         $0x00000010, R12
+	ADDQ         $0x00000200, SI
+	DECQ         R13
 	JNZ          loop4
 
 tail:
-	ANDQ $0x03, SI
+	ANDQ $0x03, R9
 	JZ   done
 
 loop1:
-	VMOVUPS      (CX), Z21
-	VMOVUPS      64(CX), Z22
-	VBROADCASTSS (DX), Z20
+	VMOVUPS      (SI), Z21
+	VMOVUPS      64(SI), Z22
+	VBROADCASTSS (DI), Z20
 	VPDPWSSD     Z21, Z20, Z0
 	VPDPWSSD     Z22, Z20, Z1
-	VBROADCASTSS (DX)(BX*1), Z20
+	VBROADCASTSS (DI)(R8*1), Z20
 	VPDPWSSD     Z21, Z20, Z2
 	VPDPWSSD     Z22, Z20, Z3
-	VBROADCASTSS (DX)(BX*2), Z20
+	VBROADCASTSS (DI)(R8*2), Z20
 	VPDPWSSD     Z21, Z20, Z4
 	VPDPWSSD     Z22, Z20, Z5
-	VBROADCASTSS (DI), Z20
+	VBROADCASTSS (R10), Z20
 	VPDPWSSD     Z21, Z20, Z6
 	VPDPWSSD     Z22, Z20, Z7
-	VBROADCASTSS (DI)(BX*1), Z20
+	VBROADCASTSS (R10)(R8*1), Z20
 	VPDPWSSD     Z21, Z20, Z8
 	VPDPWSSD     Z22, Z20, Z9
-	VBROADCASTSS (DI)(BX*2), Z20
+	VBROADCASTSS (R10)(R8*2), Z20
 	VPDPWSSD     Z21, Z20, Z10
 	VPDPWSSD     Z22, Z20, Z11
-	VBROADCASTSS (R8), Z20
+	VBROADCASTSS (R11), Z20
 	VPDPWSSD     Z21, Z20, Z12
 	VPDPWSSD     Z22, Z20, Z13
-	VBROADCASTSS (R8)(BX*1), Z20
+	VBROADCASTSS (R11)(R8*1), Z20
 	VPDPWSSD     Z21, Z20, Z14
 	VPDPWSSD     Z22, Z20, Z15
-	VBROADCASTSS (R8)(BX*2), Z20
+	VBROADCASTSS (R11)(R8*2), Z20
 	VPDPWSSD     Z21, Z20, Z16
 	VPDPWSSD     Z22, Z20, Z17
-	VBROADCASTSS (R9), Z20
+	VBROADCASTSS (R12), Z20
 	VPDPWSSD     Z21, Z20, Z18
 	VPDPWSSD     Z22, Z20, Z19
-	ADDQ         $0x00000004, DX
 	ADDQ         $0x00000004, DI
-	ADDQ         $0x00000004, R8
-	ADDQ         $0x00000004, R9
-	ADDQ         $0x00000080, CX
-	DECQ         SI
+	ADDQ         $0x00000004, R10
+	ADDQ         $0x00000004, R11
+	ADDQ         $0x00000004, R12
+	ADDQ         $0x00000080, SI
+	DECQ         R9
 	JNZ          loop1
 
 done:
-	MOVQ         72(AX), SI
-	ADDQ         SI, 64(AX)
-	MOVQ         88(AX), CX
-	ADDQ         $0x00000080, 88(AX)
-	VMOVUPS      (CX), Z20
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x07, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Z20
 	VCVTDQ2PS    Z0, Z0
 	VMULPS       Z20, Z0, Z0
 	VCVTDQ2PS    Z2, Z2
@@ -19962,7 +20309,7 @@ done:
 	VMULPS       Z20, Z16, Z16
 	VCVTDQ2PS    Z18, Z18
 	VMULPS       Z20, Z18, Z18
-	VMOVUPS      64(CX), Z20
+	VMOVUPS      64(SI), Z20
 	VCVTDQ2PS    Z1, Z1
 	VMULPS       Z20, Z1, Z1
 	VCVTDQ2PS    Z3, Z3
@@ -19983,100 +20330,119 @@ done:
 	VMULPS       Z20, Z17, Z17
 	VCVTDQ2PS    Z19, Z19
 	VMULPS       Z20, Z19, Z19
-	MOVQ         80(AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         (AX), SI
-	MOVQ         8(AX), DI
-	VBROADCASTSS (CX), Z20
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x07, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Z20
 	VFMADD213PS  (DX), Z20, Z0
-	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z0, (DI)
 	VFMADD213PS  64(DX), Z20, Z1
-	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z1, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 4(CX), Z20
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Z20
 	VFMADD213PS  (DX), Z20, Z2
-	VMOVUPS      Z2, (SI)
+	VMOVUPS      Z2, (DI)
 	VFMADD213PS  64(DX), Z20, Z3
-	VMOVUPS      Z3, 64(SI)
+	VMOVUPS      Z3, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 8(CX), Z20
+	ADDQ         R8, DI
+	VBROADCASTSS 8(SI), Z20
 	VFMADD213PS  (DX), Z20, Z4
-	VMOVUPS      Z4, (SI)
+	VMOVUPS      Z4, (DI)
 	VFMADD213PS  64(DX), Z20, Z5
-	VMOVUPS      Z5, 64(SI)
+	VMOVUPS      Z5, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 12(CX), Z20
+	ADDQ         R8, DI
+	VBROADCASTSS 12(SI), Z20
 	VFMADD213PS  (DX), Z20, Z6
-	VMOVUPS      Z6, (SI)
+	VMOVUPS      Z6, (DI)
 	VFMADD213PS  64(DX), Z20, Z7
-	VMOVUPS      Z7, 64(SI)
+	VMOVUPS      Z7, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 16(CX), Z20
+	ADDQ         R8, DI
+	VBROADCASTSS 16(SI), Z20
 	VFMADD213PS  (DX), Z20, Z8
-	VMOVUPS      Z8, (SI)
+	VMOVUPS      Z8, (DI)
 	VFMADD213PS  64(DX), Z20, Z9
-	VMOVUPS      Z9, 64(SI)
+	VMOVUPS      Z9, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 20(CX), Z20
+	ADDQ         R8, DI
+	VBROADCASTSS 20(SI), Z20
 	VFMADD213PS  (DX), Z20, Z10
-	VMOVUPS      Z10, (SI)
+	VMOVUPS      Z10, (DI)
 	VFMADD213PS  64(DX), Z20, Z11
-	VMOVUPS      Z11, 64(SI)
+	VMOVUPS      Z11, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 24(CX), Z20
+	ADDQ         R8, DI
+	VBROADCASTSS 24(SI), Z20
 	VFMADD213PS  (DX), Z20, Z12
-	VMOVUPS      Z12, (SI)
+	VMOVUPS      Z12, (DI)
 	VFMADD213PS  64(DX), Z20, Z13
-	VMOVUPS      Z13, 64(SI)
+	VMOVUPS      Z13, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 28(CX), Z20
+	ADDQ         R8, DI
+	VBROADCASTSS 28(SI), Z20
 	VFMADD213PS  (DX), Z20, Z14
-	VMOVUPS      Z14, (SI)
+	VMOVUPS      Z14, (DI)
 	VFMADD213PS  64(DX), Z20, Z15
-	VMOVUPS      Z15, 64(SI)
+	VMOVUPS      Z15, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 32(CX), Z20
+	ADDQ         R8, DI
+	VBROADCASTSS 32(SI), Z20
 	VFMADD213PS  (DX), Z20, Z16
-	VMOVUPS      Z16, (SI)
+	VMOVUPS      Z16, (DI)
 	VFMADD213PS  64(DX), Z20, Z17
-	VMOVUPS      Z17, 64(SI)
+	VMOVUPS      Z17, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 36(CX), Z20
+	ADDQ         R8, DI
+	VBROADCASTSS 36(SI), Z20
 	VFMADD213PS  (DX), Z20, Z18
-	VMOVUPS      Z18, (SI)
+	VMOVUPS      Z18, (DI)
 	VFMADD213PS  64(DX), Z20, Z19
-	VMOVUPS      Z19, 64(SI)
-	ADDQ         $0x00000080, (AX)
-	ADDQ         $0x00000080, 16(AX)
-	DECQ         32(AX)
-	JNZ          tile
+	VMOVUPS      Z19, 64(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x38, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
 	VZEROUPPER
 	RET
 
-// func gemm11x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// func gemm11x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm11x32VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
 
 tile:
-	MOVQ   48(AX), DX
-	MOVQ   56(AX), BX
-	LEAQ   (BX)(BX*2), CX
-	LEAQ   (DX)(CX*1), DI
-	LEAQ   (DI)(CX*1), R8
-	LEAQ   (R8)(CX*1), R9
-	MOVQ   64(AX), CX
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), DI
+	MOVQ   16(CX), R8
+	LEAQ   (R8)(R8*2), SI
+	LEAQ   (DI)(SI*1), R10
+	LEAQ   (R10)(SI*1), R11
+	LEAQ   (R11)(SI*1), R12
 	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	MOVQ   (CX), R9
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -20099,213 +20465,213 @@ tile:
 	VPXORD Z19, Z19, Z19
 	VPXORD Z20, Z20, Z20
 	VPXORD Z21, Z21, Z21
-	MOVQ   SI, R10
-	SHRQ   $0x02, R10
+	MOVQ   R9, R13
+	SHRQ   $0x02, R13
 	JZ     tail
 
 loop4:
-	VMOVUPS      (CX), Z23
-	VMOVUPS      64(CX), Z24
-	VBROADCASTSS (DX), Z22
-	VPDPWSSD     Z23, Z22, Z0
-	VPDPWSSD     Z24, Z22, Z1
-	VBROADCASTSS (DX)(BX*1), Z22
-	VPDPWSSD     Z23, Z22, Z2
-	VPDPWSSD     Z24, Z22, Z3
-	VBROADCASTSS (DX)(BX*2), Z22
-	VPDPWSSD     Z23, Z22, Z4
-	VPDPWSSD     Z24, Z22, Z5
+	VMOVUPS      (SI), Z23
+	VMOVUPS      64(SI), Z24
 	VBROADCASTSS (DI), Z22
-	VPDPWSSD     Z23, Z22, Z6
-	VPDPWSSD     Z24, Z22, Z7
-	VBROADCASTSS (DI)(BX*1), Z22
-	VPDPWSSD     Z23, Z22, Z8
-	VPDPWSSD     Z24, Z22, Z9
-	VBROADCASTSS (DI)(BX*2), Z22
-	VPDPWSSD     Z23, Z22, Z10
-	VPDPWSSD     Z24, Z22, Z11
-	VBROADCASTSS (R8), Z22
-	VPDPWSSD     Z23, Z22, Z12
-	VPDPWSSD     Z24, Z22, Z13
-	VBROADCASTSS (R8)(BX*1), Z22
-	VPDPWSSD     Z23, Z22, Z14
-	VPDPWSSD     Z24, Z22, Z15
-	VBROADCASTSS (R8)(BX*2), Z22
-	VPDPWSSD     Z23, Z22, Z16
-	VPDPWSSD     Z24, Z22, Z17
-	VBROADCASTSS (R9), Z22
-	VPDPWSSD     Z23, Z22, Z18
-	VPDPWSSD     Z24, Z22, Z19
-	VBROADCASTSS (R9)(BX*1), Z22
-	VPDPWSSD     Z23, Z22, Z20
-	VPDPWSSD     Z24, Z22, Z21
-	VMOVUPS      128(CX), Z23
-	VMOVUPS      192(CX), Z24
-	VBROADCASTSS 4(DX), Z22
 	VPDPWSSD     Z23, Z22, Z0
 	VPDPWSSD     Z24, Z22, Z1
-	VBROADCASTSS 4(DX)(BX*1), Z22
+	VBROADCASTSS (DI)(R8*1), Z22
 	VPDPWSSD     Z23, Z22, Z2
 	VPDPWSSD     Z24, Z22, Z3
-	VBROADCASTSS 4(DX)(BX*2), Z22
+	VBROADCASTSS (DI)(R8*2), Z22
 	VPDPWSSD     Z23, Z22, Z4
 	VPDPWSSD     Z24, Z22, Z5
+	VBROADCASTSS (R10), Z22
+	VPDPWSSD     Z23, Z22, Z6
+	VPDPWSSD     Z24, Z22, Z7
+	VBROADCASTSS (R10)(R8*1), Z22
+	VPDPWSSD     Z23, Z22, Z8
+	VPDPWSSD     Z24, Z22, Z9
+	VBROADCASTSS (R10)(R8*2), Z22
+	VPDPWSSD     Z23, Z22, Z10
+	VPDPWSSD     Z24, Z22, Z11
+	VBROADCASTSS (R11), Z22
+	VPDPWSSD     Z23, Z22, Z12
+	VPDPWSSD     Z24, Z22, Z13
+	VBROADCASTSS (R11)(R8*1), Z22
+	VPDPWSSD     Z23, Z22, Z14
+	VPDPWSSD     Z24, Z22, Z15
+	VBROADCASTSS (R11)(R8*2), Z22
+	VPDPWSSD     Z23, Z22, Z16
+	VPDPWSSD     Z24, Z22, Z17
+	VBROADCASTSS (R12), Z22
+	VPDPWSSD     Z23, Z22, Z18
+	VPDPWSSD     Z24, Z22, Z19
+	VBROADCASTSS (R12)(R8*1), Z22
+	VPDPWSSD     Z23, Z22, Z20
+	VPDPWSSD     Z24, Z22, Z21
+	VMOVUPS      128(SI), Z23
+	VMOVUPS      192(SI), Z24
 	VBROADCASTSS 4(DI), Z22
-	VPDPWSSD     Z23, Z22, Z6
-	VPDPWSSD     Z24, Z22, Z7
-	VBROADCASTSS 4(DI)(BX*1), Z22
-	VPDPWSSD     Z23, Z22, Z8
-	VPDPWSSD     Z24, Z22, Z9
-	VBROADCASTSS 4(DI)(BX*2), Z22
-	VPDPWSSD     Z23, Z22, Z10
-	VPDPWSSD     Z24, Z22, Z11
-	VBROADCASTSS 4(R8), Z22
-	VPDPWSSD     Z23, Z22, Z12
-	VPDPWSSD     Z24, Z22, Z13
-	VBROADCASTSS 4(R8)(BX*1), Z22
-	VPDPWSSD     Z23, Z22, Z14
-	VPDPWSSD     Z24, Z22, Z15
-	VBROADCASTSS 4(R8)(BX*2), Z22
-	VPDPWSSD     Z23, Z22, Z16
-	VPDPWSSD     Z24, Z22, Z17
-	VBROADCASTSS 4(R9), Z22
-	VPDPWSSD     Z23, Z22, Z18
-	VPDPWSSD     Z24, Z22, Z19
-	VBROADCASTSS 4(R9)(BX*1), Z22
-	VPDPWSSD     Z23, Z22, Z20
-	VPDPWSSD     Z24, Z22, Z21
-	VMOVUPS      256(CX), Z23
-	VMOVUPS      320(CX), Z24
-	VBROADCASTSS 8(DX), Z22
 	VPDPWSSD     Z23, Z22, Z0
 	VPDPWSSD     Z24, Z22, Z1
-	VBROADCASTSS 8(DX)(BX*1), Z22
+	VBROADCASTSS 4(DI)(R8*1), Z22
 	VPDPWSSD     Z23, Z22, Z2
 	VPDPWSSD     Z24, Z22, Z3
-	VBROADCASTSS 8(DX)(BX*2), Z22
+	VBROADCASTSS 4(DI)(R8*2), Z22
 	VPDPWSSD     Z23, Z22, Z4
 	VPDPWSSD     Z24, Z22, Z5
+	VBROADCASTSS 4(R10), Z22
+	VPDPWSSD     Z23, Z22, Z6
+	VPDPWSSD     Z24, Z22, Z7
+	VBROADCASTSS 4(R10)(R8*1), Z22
+	VPDPWSSD     Z23, Z22, Z8
+	VPDPWSSD     Z24, Z22, Z9
+	VBROADCASTSS 4(R10)(R8*2), Z22
+	VPDPWSSD     Z23, Z22, Z10
+	VPDPWSSD     Z24, Z22, Z11
+	VBROADCASTSS 4(R11), Z22
+	VPDPWSSD     Z23, Z22, Z12
+	VPDPWSSD     Z24, Z22, Z13
+	VBROADCASTSS 4(R11)(R8*1), Z22
+	VPDPWSSD     Z23, Z22, Z14
+	VPDPWSSD     Z24, Z22, Z15
+	VBROADCASTSS 4(R11)(R8*2), Z22
+	VPDPWSSD     Z23, Z22, Z16
+	VPDPWSSD     Z24, Z22, Z17
+	VBROADCASTSS 4(R12), Z22
+	VPDPWSSD     Z23, Z22, Z18
+	VPDPWSSD     Z24, Z22, Z19
+	VBROADCASTSS 4(R12)(R8*1), Z22
+	VPDPWSSD     Z23, Z22, Z20
+	VPDPWSSD     Z24, Z22, Z21
+	VMOVUPS      256(SI), Z23
+	VMOVUPS      320(SI), Z24
 	VBROADCASTSS 8(DI), Z22
-	VPDPWSSD     Z23, Z22, Z6
-	VPDPWSSD     Z24, Z22, Z7
-	VBROADCASTSS 8(DI)(BX*1), Z22
-	VPDPWSSD     Z23, Z22, Z8
-	VPDPWSSD     Z24, Z22, Z9
-	VBROADCASTSS 8(DI)(BX*2), Z22
-	VPDPWSSD     Z23, Z22, Z10
-	VPDPWSSD     Z24, Z22, Z11
-	VBROADCASTSS 8(R8), Z22
-	VPDPWSSD     Z23, Z22, Z12
-	VPDPWSSD     Z24, Z22, Z13
-	VBROADCASTSS 8(R8)(BX*1), Z22
-	VPDPWSSD     Z23, Z22, Z14
-	VPDPWSSD     Z24, Z22, Z15
-	VBROADCASTSS 8(R8)(BX*2), Z22
-	VPDPWSSD     Z23, Z22, Z16
-	VPDPWSSD     Z24, Z22, Z17
-	VBROADCASTSS 8(R9), Z22
-	VPDPWSSD     Z23, Z22, Z18
-	VPDPWSSD     Z24, Z22, Z19
-	VBROADCASTSS 8(R9)(BX*1), Z22
-	VPDPWSSD     Z23, Z22, Z20
-	VPDPWSSD     Z24, Z22, Z21
-	VMOVUPS      384(CX), Z23
-	VMOVUPS      448(CX), Z24
-	VBROADCASTSS 12(DX), Z22
 	VPDPWSSD     Z23, Z22, Z0
 	VPDPWSSD     Z24, Z22, Z1
-	VBROADCASTSS 12(DX)(BX*1), Z22
+	VBROADCASTSS 8(DI)(R8*1), Z22
 	VPDPWSSD     Z23, Z22, Z2
 	VPDPWSSD     Z24, Z22, Z3
-	VBROADCASTSS 12(DX)(BX*2), Z22
+	VBROADCASTSS 8(DI)(R8*2), Z22
 	VPDPWSSD     Z23, Z22, Z4
 	VPDPWSSD     Z24, Z22, Z5
-	VBROADCASTSS 12(DI), Z22
+	VBROADCASTSS 8(R10), Z22
 	VPDPWSSD     Z23, Z22, Z6
 	VPDPWSSD     Z24, Z22, Z7
-	VBROADCASTSS 12(DI)(BX*1), Z22
+	VBROADCASTSS 8(R10)(R8*1), Z22
 	VPDPWSSD     Z23, Z22, Z8
 	VPDPWSSD     Z24, Z22, Z9
-	VBROADCASTSS 12(DI)(BX*2), Z22
+	VBROADCASTSS 8(R10)(R8*2), Z22
 	VPDPWSSD     Z23, Z22, Z10
 	VPDPWSSD     Z24, Z22, Z11
-	VBROADCASTSS 12(R8), Z22
+	VBROADCASTSS 8(R11), Z22
 	VPDPWSSD     Z23, Z22, Z12
 	VPDPWSSD     Z24, Z22, Z13
-	VBROADCASTSS 12(R8)(BX*1), Z22
+	VBROADCASTSS 8(R11)(R8*1), Z22
 	VPDPWSSD     Z23, Z22, Z14
 	VPDPWSSD     Z24, Z22, Z15
-	VBROADCASTSS 12(R8)(BX*2), Z22
+	VBROADCASTSS 8(R11)(R8*2), Z22
 	VPDPWSSD     Z23, Z22, Z16
 	VPDPWSSD     Z24, Z22, Z17
-	VBROADCASTSS 12(R9), Z22
+	VBROADCASTSS 8(R12), Z22
 	VPDPWSSD     Z23, Z22, Z18
 	VPDPWSSD     Z24, Z22, Z19
-	VBROADCASTSS 12(R9)(BX*1), Z22
+	VBROADCASTSS 8(R12)(R8*1), Z22
 	VPDPWSSD     Z23, Z22, Z20
 	VPDPWSSD     Z24, Z22, Z21
-	ADDQ         $0x00000010, DX
+	VMOVUPS      384(SI), Z23
+	VMOVUPS      448(SI), Z24
+	VBROADCASTSS 12(DI), Z22
+	VPDPWSSD     Z23, Z22, Z0
+	VPDPWSSD     Z24, Z22, Z1
+	VBROADCASTSS 12(DI)(R8*1), Z22
+	VPDPWSSD     Z23, Z22, Z2
+	VPDPWSSD     Z24, Z22, Z3
+	VBROADCASTSS 12(DI)(R8*2), Z22
+	VPDPWSSD     Z23, Z22, Z4
+	VPDPWSSD     Z24, Z22, Z5
+	VBROADCASTSS 12(R10), Z22
+	VPDPWSSD     Z23, Z22, Z6
+	VPDPWSSD     Z24, Z22, Z7
+	VBROADCASTSS 12(R10)(R8*1), Z22
+	VPDPWSSD     Z23, Z22, Z8
+	VPDPWSSD     Z24, Z22, Z9
+	VBROADCASTSS 12(R10)(R8*2), Z22
+	VPDPWSSD     Z23, Z22, Z10
+	VPDPWSSD     Z24, Z22, Z11
+	VBROADCASTSS 12(R11), Z22
+	VPDPWSSD     Z23, Z22, Z12
+	VPDPWSSD     Z24, Z22, Z13
+	VBROADCASTSS 12(R11)(R8*1), Z22
+	VPDPWSSD     Z23, Z22, Z14
+	VPDPWSSD     Z24, Z22, Z15
+	VBROADCASTSS 12(R11)(R8*2), Z22
+	VPDPWSSD     Z23, Z22, Z16
+	VPDPWSSD     Z24, Z22, Z17
+	VBROADCASTSS 12(R12), Z22
+	VPDPWSSD     Z23, Z22, Z18
+	VPDPWSSD     Z24, Z22, Z19
+	VBROADCASTSS 12(R12)(R8*1), Z22
+	VPDPWSSD     Z23, Z22, Z20
+	VPDPWSSD     Z24, Z22, Z21
 	ADDQ         $0x00000010, DI
-	ADDQ         $0x00000010, R8
-	ADDQ         $0x00000010, R9
-	ADDQ         $0x00000200, CX
-	DECQ         R10
+	ADDQ         $0x00000010, R10
+	ADDQ         $0x00000010, R11
+	ADDQ         $0x00000010, R12
+	ADDQ         $0x00000200, SI
+	DECQ         R13
 	JNZ          loop4
 
 tail:
-	ANDQ $0x03, SI
+	ANDQ $0x03, R9
 	JZ   done
 
 loop1:
-	VMOVUPS      (CX), Z23
-	VMOVUPS      64(CX), Z24
-	VBROADCASTSS (DX), Z22
+	VMOVUPS      (SI), Z23
+	VMOVUPS      64(SI), Z24
+	VBROADCASTSS (DI), Z22
 	VPDPWSSD     Z23, Z22, Z0
 	VPDPWSSD     Z24, Z22, Z1
-	VBROADCASTSS (DX)(BX*1), Z22
+	VBROADCASTSS (DI)(R8*1), Z22
 	VPDPWSSD     Z23, Z22, Z2
 	VPDPWSSD     Z24, Z22, Z3
-	VBROADCASTSS (DX)(BX*2), Z22
+	VBROADCASTSS (DI)(R8*2), Z22
 	VPDPWSSD     Z23, Z22, Z4
 	VPDPWSSD     Z24, Z22, Z5
-	VBROADCASTSS (DI), Z22
+	VBROADCASTSS (R10), Z22
 	VPDPWSSD     Z23, Z22, Z6
 	VPDPWSSD     Z24, Z22, Z7
-	VBROADCASTSS (DI)(BX*1), Z22
+	VBROADCASTSS (R10)(R8*1), Z22
 	VPDPWSSD     Z23, Z22, Z8
 	VPDPWSSD     Z24, Z22, Z9
-	VBROADCASTSS (DI)(BX*2), Z22
+	VBROADCASTSS (R10)(R8*2), Z22
 	VPDPWSSD     Z23, Z22, Z10
 	VPDPWSSD     Z24, Z22, Z11
-	VBROADCASTSS (R8), Z22
+	VBROADCASTSS (R11), Z22
 	VPDPWSSD     Z23, Z22, Z12
 	VPDPWSSD     Z24, Z22, Z13
-	VBROADCASTSS (R8)(BX*1), Z22
+	VBROADCASTSS (R11)(R8*1), Z22
 	VPDPWSSD     Z23, Z22, Z14
 	VPDPWSSD     Z24, Z22, Z15
-	VBROADCASTSS (R8)(BX*2), Z22
+	VBROADCASTSS (R11)(R8*2), Z22
 	VPDPWSSD     Z23, Z22, Z16
 	VPDPWSSD     Z24, Z22, Z17
-	VBROADCASTSS (R9), Z22
+	VBROADCASTSS (R12), Z22
 	VPDPWSSD     Z23, Z22, Z18
 	VPDPWSSD     Z24, Z22, Z19
-	VBROADCASTSS (R9)(BX*1), Z22
+	VBROADCASTSS (R12)(R8*1), Z22
 	VPDPWSSD     Z23, Z22, Z20
 	VPDPWSSD     Z24, Z22, Z21
-	ADDQ         $0x00000004, DX
 	ADDQ         $0x00000004, DI
-	ADDQ         $0x00000004, R8
-	ADDQ         $0x00000004, R9
-	ADDQ         $0x00000080, CX
-	DECQ         SI
+	ADDQ         $0x00000004, R10
+	ADDQ         $0x00000004, R11
+	ADDQ         $0x00000004, R12
+	ADDQ         $0x00000080, SI
+	DECQ         R9
 	JNZ          loop1
 
 done:
-	MOVQ         72(AX), SI
-	ADDQ         SI, 64(AX)
-	MOVQ         88(AX), CX
-	ADDQ         $0x00000080, 88(AX)
-	VMOVUPS      (CX), Z22
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x07, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Z22
 	VCVTDQ2PS    Z0, Z0
 	VMULPS       Z22, Z0, Z0
 	VCVTDQ2PS    Z2, Z2
@@ -20328,7 +20694,7 @@ done:
 	VMULPS       Z22, Z18, Z18
 	VCVTDQ2PS    Z20, Z20
 	VMULPS       Z22, Z20, Z20
-	VMOVUPS      64(CX), Z22
+	VMOVUPS      64(SI), Z22
 	VCVTDQ2PS    Z1, Z1
 	VMULPS       Z22, Z1, Z1
 	VCVTDQ2PS    Z3, Z3
@@ -20351,107 +20717,126 @@ done:
 	VMULPS       Z22, Z19, Z19
 	VCVTDQ2PS    Z21, Z21
 	VMULPS       Z22, Z21, Z21
-	MOVQ         80(AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         (AX), SI
-	MOVQ         8(AX), DI
-	VBROADCASTSS (CX), Z22
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x07, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Z22
 	VFMADD213PS  (DX), Z22, Z0
-	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z0, (DI)
 	VFMADD213PS  64(DX), Z22, Z1
-	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z1, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 4(CX), Z22
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Z22
 	VFMADD213PS  (DX), Z22, Z2
-	VMOVUPS      Z2, (SI)
+	VMOVUPS      Z2, (DI)
 	VFMADD213PS  64(DX), Z22, Z3
-	VMOVUPS      Z3, 64(SI)
+	VMOVUPS      Z3, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 8(CX), Z22
+	ADDQ         R8, DI
+	VBROADCASTSS 8(SI), Z22
 	VFMADD213PS  (DX), Z22, Z4
-	VMOVUPS      Z4, (SI)
+	VMOVUPS      Z4, (DI)
 	VFMADD213PS  64(DX), Z22, Z5
-	VMOVUPS      Z5, 64(SI)
+	VMOVUPS      Z5, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 12(CX), Z22
+	ADDQ         R8, DI
+	VBROADCASTSS 12(SI), Z22
 	VFMADD213PS  (DX), Z22, Z6
-	VMOVUPS      Z6, (SI)
+	VMOVUPS      Z6, (DI)
 	VFMADD213PS  64(DX), Z22, Z7
-	VMOVUPS      Z7, 64(SI)
+	VMOVUPS      Z7, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 16(CX), Z22
+	ADDQ         R8, DI
+	VBROADCASTSS 16(SI), Z22
 	VFMADD213PS  (DX), Z22, Z8
-	VMOVUPS      Z8, (SI)
+	VMOVUPS      Z8, (DI)
 	VFMADD213PS  64(DX), Z22, Z9
-	VMOVUPS      Z9, 64(SI)
+	VMOVUPS      Z9, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 20(CX), Z22
+	ADDQ         R8, DI
+	VBROADCASTSS 20(SI), Z22
 	VFMADD213PS  (DX), Z22, Z10
-	VMOVUPS      Z10, (SI)
+	VMOVUPS      Z10, (DI)
 	VFMADD213PS  64(DX), Z22, Z11
-	VMOVUPS      Z11, 64(SI)
+	VMOVUPS      Z11, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 24(CX), Z22
+	ADDQ         R8, DI
+	VBROADCASTSS 24(SI), Z22
 	VFMADD213PS  (DX), Z22, Z12
-	VMOVUPS      Z12, (SI)
+	VMOVUPS      Z12, (DI)
 	VFMADD213PS  64(DX), Z22, Z13
-	VMOVUPS      Z13, 64(SI)
+	VMOVUPS      Z13, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 28(CX), Z22
+	ADDQ         R8, DI
+	VBROADCASTSS 28(SI), Z22
 	VFMADD213PS  (DX), Z22, Z14
-	VMOVUPS      Z14, (SI)
+	VMOVUPS      Z14, (DI)
 	VFMADD213PS  64(DX), Z22, Z15
-	VMOVUPS      Z15, 64(SI)
+	VMOVUPS      Z15, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 32(CX), Z22
+	ADDQ         R8, DI
+	VBROADCASTSS 32(SI), Z22
 	VFMADD213PS  (DX), Z22, Z16
-	VMOVUPS      Z16, (SI)
+	VMOVUPS      Z16, (DI)
 	VFMADD213PS  64(DX), Z22, Z17
-	VMOVUPS      Z17, 64(SI)
+	VMOVUPS      Z17, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 36(CX), Z22
+	ADDQ         R8, DI
+	VBROADCASTSS 36(SI), Z22
 	VFMADD213PS  (DX), Z22, Z18
-	VMOVUPS      Z18, (SI)
+	VMOVUPS      Z18, (DI)
 	VFMADD213PS  64(DX), Z22, Z19
-	VMOVUPS      Z19, 64(SI)
+	VMOVUPS      Z19, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 40(CX), Z22
+	ADDQ         R8, DI
+	VBROADCASTSS 40(SI), Z22
 	VFMADD213PS  (DX), Z22, Z20
-	VMOVUPS      Z20, (SI)
+	VMOVUPS      Z20, (DI)
 	VFMADD213PS  64(DX), Z22, Z21
-	VMOVUPS      Z21, 64(SI)
-	ADDQ         $0x00000080, (AX)
-	ADDQ         $0x00000080, 16(AX)
-	DECQ         32(AX)
-	JNZ          tile
+	VMOVUPS      Z21, 64(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x38, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
 	VZEROUPPER
 	RET
 
-// func gemm12x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// func gemm12x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm12x32VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
 
 tile:
-	MOVQ   48(AX), DX
-	MOVQ   56(AX), BX
-	LEAQ   (BX)(BX*2), CX
-	LEAQ   (DX)(CX*1), DI
-	LEAQ   (DI)(CX*1), R8
-	LEAQ   (R8)(CX*1), R9
-	MOVQ   64(AX), CX
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), DI
+	MOVQ   16(CX), R8
+	LEAQ   (R8)(R8*2), SI
+	LEAQ   (DI)(SI*1), R10
+	LEAQ   (R10)(SI*1), R11
+	LEAQ   (R11)(SI*1), R12
 	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	MOVQ   (CX), R9
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -20476,228 +20861,228 @@ tile:
 	VPXORD Z21, Z21, Z21
 	VPXORD Z22, Z22, Z22
 	VPXORD Z23, Z23, Z23
-	MOVQ   SI, R10
-	SHRQ   $0x02, R10
+	MOVQ   R9, R13
+	SHRQ   $0x02, R13
 	JZ     tail
 
 loop4:
-	VMOVUPS      (CX), Z25
-	VMOVUPS      64(CX), Z26
-	VBROADCASTSS (DX), Z24
-	VPDPWSSD     Z25, Z24, Z0
-	VPDPWSSD     Z26, Z24, Z1
-	VBROADCASTSS (DX)(BX*1), Z24
-	VPDPWSSD     Z25, Z24, Z2
-	VPDPWSSD     Z26, Z24, Z3
-	VBROADCASTSS (DX)(BX*2), Z24
-	VPDPWSSD     Z25, Z24, Z4
-	VPDPWSSD     Z26, Z24, Z5
+	VMOVUPS      (SI), Z25
+	VMOVUPS      64(SI), Z26
 	VBROADCASTSS (DI), Z24
-	VPDPWSSD     Z25, Z24, Z6
-	VPDPWSSD     Z26, Z24, Z7
-	VBROADCASTSS (DI)(BX*1), Z24
-	VPDPWSSD     Z25, Z24, Z8
-	VPDPWSSD     Z26, Z24, Z9
-	VBROADCASTSS (DI)(BX*2), Z24
-	VPDPWSSD     Z25, Z24, Z10
-	VPDPWSSD     Z26, Z24, Z11
-	VBROADCASTSS (R8), Z24
-	VPDPWSSD     Z25, Z24, Z12
-	VPDPWSSD     Z26, Z24, Z13
-	VBROADCASTSS (R8)(BX*1), Z24
-	VPDPWSSD     Z25, Z24, Z14
-	VPDPWSSD     Z26, Z24, Z15
-	VBROADCASTSS (R8)(BX*2), Z24
-	VPDPWSSD     Z25, Z24, Z16
-	VPDPWSSD     Z26, Z24, Z17
-	VBROADCASTSS (R9), Z24
-	VPDPWSSD     Z25, Z24, Z18
-	VPDPWSSD     Z26, Z24, Z19
-	VBROADCASTSS (R9)(BX*1), Z24
-	VPDPWSSD     Z25, Z24, Z20
-	VPDPWSSD     Z26, Z24, Z21
-	VBROADCASTSS (R9)(BX*2), Z24
-	VPDPWSSD     Z25, Z24, Z22
-	VPDPWSSD     Z26, Z24, Z23
-	VMOVUPS      128(CX), Z25
-	VMOVUPS      192(CX), Z26
-	VBROADCASTSS 4(DX), Z24
 	VPDPWSSD     Z25, Z24, Z0
 	VPDPWSSD     Z26, Z24, Z1
-	VBROADCASTSS 4(DX)(BX*1), Z24
+	VBROADCASTSS (DI)(R8*1), Z24
 	VPDPWSSD     Z25, Z24, Z2
 	VPDPWSSD     Z26, Z24, Z3
-	VBROADCASTSS 4(DX)(BX*2), Z24
+	VBROADCASTSS (DI)(R8*2), Z24
 	VPDPWSSD     Z25, Z24, Z4
 	VPDPWSSD     Z26, Z24, Z5
+	VBROADCASTSS (R10), Z24
+	VPDPWSSD     Z25, Z24, Z6
+	VPDPWSSD     Z26, Z24, Z7
+	VBROADCASTSS (R10)(R8*1), Z24
+	VPDPWSSD     Z25, Z24, Z8
+	VPDPWSSD     Z26, Z24, Z9
+	VBROADCASTSS (R10)(R8*2), Z24
+	VPDPWSSD     Z25, Z24, Z10
+	VPDPWSSD     Z26, Z24, Z11
+	VBROADCASTSS (R11), Z24
+	VPDPWSSD     Z25, Z24, Z12
+	VPDPWSSD     Z26, Z24, Z13
+	VBROADCASTSS (R11)(R8*1), Z24
+	VPDPWSSD     Z25, Z24, Z14
+	VPDPWSSD     Z26, Z24, Z15
+	VBROADCASTSS (R11)(R8*2), Z24
+	VPDPWSSD     Z25, Z24, Z16
+	VPDPWSSD     Z26, Z24, Z17
+	VBROADCASTSS (R12), Z24
+	VPDPWSSD     Z25, Z24, Z18
+	VPDPWSSD     Z26, Z24, Z19
+	VBROADCASTSS (R12)(R8*1), Z24
+	VPDPWSSD     Z25, Z24, Z20
+	VPDPWSSD     Z26, Z24, Z21
+	VBROADCASTSS (R12)(R8*2), Z24
+	VPDPWSSD     Z25, Z24, Z22
+	VPDPWSSD     Z26, Z24, Z23
+	VMOVUPS      128(SI), Z25
+	VMOVUPS      192(SI), Z26
 	VBROADCASTSS 4(DI), Z24
-	VPDPWSSD     Z25, Z24, Z6
-	VPDPWSSD     Z26, Z24, Z7
-	VBROADCASTSS 4(DI)(BX*1), Z24
-	VPDPWSSD     Z25, Z24, Z8
-	VPDPWSSD     Z26, Z24, Z9
-	VBROADCASTSS 4(DI)(BX*2), Z24
-	VPDPWSSD     Z25, Z24, Z10
-	VPDPWSSD     Z26, Z24, Z11
-	VBROADCASTSS 4(R8), Z24
-	VPDPWSSD     Z25, Z24, Z12
-	VPDPWSSD     Z26, Z24, Z13
-	VBROADCASTSS 4(R8)(BX*1), Z24
-	VPDPWSSD     Z25, Z24, Z14
-	VPDPWSSD     Z26, Z24, Z15
-	VBROADCASTSS 4(R8)(BX*2), Z24
-	VPDPWSSD     Z25, Z24, Z16
-	VPDPWSSD     Z26, Z24, Z17
-	VBROADCASTSS 4(R9), Z24
-	VPDPWSSD     Z25, Z24, Z18
-	VPDPWSSD     Z26, Z24, Z19
-	VBROADCASTSS 4(R9)(BX*1), Z24
-	VPDPWSSD     Z25, Z24, Z20
-	VPDPWSSD     Z26, Z24, Z21
-	VBROADCASTSS 4(R9)(BX*2), Z24
-	VPDPWSSD     Z25, Z24, Z22
-	VPDPWSSD     Z26, Z24, Z23
-	VMOVUPS      256(CX), Z25
-	VMOVUPS      320(CX), Z26
-	VBROADCASTSS 8(DX), Z24
 	VPDPWSSD     Z25, Z24, Z0
 	VPDPWSSD     Z26, Z24, Z1
-	VBROADCASTSS 8(DX)(BX*1), Z24
+	VBROADCASTSS 4(DI)(R8*1), Z24
 	VPDPWSSD     Z25, Z24, Z2
 	VPDPWSSD     Z26, Z24, Z3
-	VBROADCASTSS 8(DX)(BX*2), Z24
+	VBROADCASTSS 4(DI)(R8*2), Z24
 	VPDPWSSD     Z25, Z24, Z4
 	VPDPWSSD     Z26, Z24, Z5
+	VBROADCASTSS 4(R10), Z24
+	VPDPWSSD     Z25, Z24, Z6
+	VPDPWSSD     Z26, Z24, Z7
+	VBROADCASTSS 4(R10)(R8*1), Z24
+	VPDPWSSD     Z25, Z24, Z8
+	VPDPWSSD     Z26, Z24, Z9
+	VBROADCASTSS 4(R10)(R8*2), Z24
+	VPDPWSSD     Z25, Z24, Z10
+	VPDPWSSD     Z26, Z24, Z11
+	VBROADCASTSS 4(R11), Z24
+	VPDPWSSD     Z25, Z24, Z12
+	VPDPWSSD     Z26, Z24, Z13
+	VBROADCASTSS 4(R11)(R8*1), Z24
+	VPDPWSSD     Z25, Z24, Z14
+	VPDPWSSD     Z26, Z24, Z15
+	VBROADCASTSS 4(R11)(R8*2), Z24
+	VPDPWSSD     Z25, Z24, Z16
+	VPDPWSSD     Z26, Z24, Z17
+	VBROADCASTSS 4(R12), Z24
+	VPDPWSSD     Z25, Z24, Z18
+	VPDPWSSD     Z26, Z24, Z19
+	VBROADCASTSS 4(R12)(R8*1), Z24
+	VPDPWSSD     Z25, Z24, Z20
+	VPDPWSSD     Z26, Z24, Z21
+	VBROADCASTSS 4(R12)(R8*2), Z24
+	VPDPWSSD     Z25, Z24, Z22
+	VPDPWSSD     Z26, Z24, Z23
+	VMOVUPS      256(SI), Z25
+	VMOVUPS      320(SI), Z26
 	VBROADCASTSS 8(DI), Z24
-	VPDPWSSD     Z25, Z24, Z6
-	VPDPWSSD     Z26, Z24, Z7
-	VBROADCASTSS 8(DI)(BX*1), Z24
-	VPDPWSSD     Z25, Z24, Z8
-	VPDPWSSD     Z26, Z24, Z9
-	VBROADCASTSS 8(DI)(BX*2), Z24
-	VPDPWSSD     Z25, Z24, Z10
-	VPDPWSSD     Z26, Z24, Z11
-	VBROADCASTSS 8(R8), Z24
-	VPDPWSSD     Z25, Z24, Z12
-	VPDPWSSD     Z26, Z24, Z13
-	VBROADCASTSS 8(R8)(BX*1), Z24
-	VPDPWSSD     Z25, Z24, Z14
-	VPDPWSSD     Z26, Z24, Z15
-	VBROADCASTSS 8(R8)(BX*2), Z24
-	VPDPWSSD     Z25, Z24, Z16
-	VPDPWSSD     Z26, Z24, Z17
-	VBROADCASTSS 8(R9), Z24
-	VPDPWSSD     Z25, Z24, Z18
-	VPDPWSSD     Z26, Z24, Z19
-	VBROADCASTSS 8(R9)(BX*1), Z24
-	VPDPWSSD     Z25, Z24, Z20
-	VPDPWSSD     Z26, Z24, Z21
-	VBROADCASTSS 8(R9)(BX*2), Z24
-	VPDPWSSD     Z25, Z24, Z22
-	VPDPWSSD     Z26, Z24, Z23
-	VMOVUPS      384(CX), Z25
-	VMOVUPS      448(CX), Z26
-	VBROADCASTSS 12(DX), Z24
 	VPDPWSSD     Z25, Z24, Z0
 	VPDPWSSD     Z26, Z24, Z1
-	VBROADCASTSS 12(DX)(BX*1), Z24
+	VBROADCASTSS 8(DI)(R8*1), Z24
 	VPDPWSSD     Z25, Z24, Z2
 	VPDPWSSD     Z26, Z24, Z3
-	VBROADCASTSS 12(DX)(BX*2), Z24
+	VBROADCASTSS 8(DI)(R8*2), Z24
 	VPDPWSSD     Z25, Z24, Z4
 	VPDPWSSD     Z26, Z24, Z5
-	VBROADCASTSS 12(DI), Z24
+	VBROADCASTSS 8(R10), Z24
 	VPDPWSSD     Z25, Z24, Z6
 	VPDPWSSD     Z26, Z24, Z7
-	VBROADCASTSS 12(DI)(BX*1), Z24
+	VBROADCASTSS 8(R10)(R8*1), Z24
 	VPDPWSSD     Z25, Z24, Z8
 	VPDPWSSD     Z26, Z24, Z9
-	VBROADCASTSS 12(DI)(BX*2), Z24
+	VBROADCASTSS 8(R10)(R8*2), Z24
 	VPDPWSSD     Z25, Z24, Z10
 	VPDPWSSD     Z26, Z24, Z11
-	VBROADCASTSS 12(R8), Z24
+	VBROADCASTSS 8(R11), Z24
 	VPDPWSSD     Z25, Z24, Z12
 	VPDPWSSD     Z26, Z24, Z13
-	VBROADCASTSS 12(R8)(BX*1), Z24
+	VBROADCASTSS 8(R11)(R8*1), Z24
 	VPDPWSSD     Z25, Z24, Z14
 	VPDPWSSD     Z26, Z24, Z15
-	VBROADCASTSS 12(R8)(BX*2), Z24
+	VBROADCASTSS 8(R11)(R8*2), Z24
 	VPDPWSSD     Z25, Z24, Z16
 	VPDPWSSD     Z26, Z24, Z17
-	VBROADCASTSS 12(R9), Z24
+	VBROADCASTSS 8(R12), Z24
 	VPDPWSSD     Z25, Z24, Z18
 	VPDPWSSD     Z26, Z24, Z19
-	VBROADCASTSS 12(R9)(BX*1), Z24
+	VBROADCASTSS 8(R12)(R8*1), Z24
 	VPDPWSSD     Z25, Z24, Z20
 	VPDPWSSD     Z26, Z24, Z21
-	VBROADCASTSS 12(R9)(BX*2), Z24
+	VBROADCASTSS 8(R12)(R8*2), Z24
 	VPDPWSSD     Z25, Z24, Z22
 	VPDPWSSD     Z26, Z24, Z23
-	ADDQ         $0x00000010, DX
+	VMOVUPS      384(SI), Z25
+	VMOVUPS      448(SI), Z26
+	VBROADCASTSS 12(DI), Z24
+	VPDPWSSD     Z25, Z24, Z0
+	VPDPWSSD     Z26, Z24, Z1
+	VBROADCASTSS 12(DI)(R8*1), Z24
+	VPDPWSSD     Z25, Z24, Z2
+	VPDPWSSD     Z26, Z24, Z3
+	VBROADCASTSS 12(DI)(R8*2), Z24
+	VPDPWSSD     Z25, Z24, Z4
+	VPDPWSSD     Z26, Z24, Z5
+	VBROADCASTSS 12(R10), Z24
+	VPDPWSSD     Z25, Z24, Z6
+	VPDPWSSD     Z26, Z24, Z7
+	VBROADCASTSS 12(R10)(R8*1), Z24
+	VPDPWSSD     Z25, Z24, Z8
+	VPDPWSSD     Z26, Z24, Z9
+	VBROADCASTSS 12(R10)(R8*2), Z24
+	VPDPWSSD     Z25, Z24, Z10
+	VPDPWSSD     Z26, Z24, Z11
+	VBROADCASTSS 12(R11), Z24
+	VPDPWSSD     Z25, Z24, Z12
+	VPDPWSSD     Z26, Z24, Z13
+	VBROADCASTSS 12(R11)(R8*1), Z24
+	VPDPWSSD     Z25, Z24, Z14
+	VPDPWSSD     Z26, Z24, Z15
+	VBROADCASTSS 12(R11)(R8*2), Z24
+	VPDPWSSD     Z25, Z24, Z16
+	VPDPWSSD     Z26, Z24, Z17
+	VBROADCASTSS 12(R12), Z24
+	VPDPWSSD     Z25, Z24, Z18
+	VPDPWSSD     Z26, Z24, Z19
+	VBROADCASTSS 12(R12)(R8*1), Z24
+	VPDPWSSD     Z25, Z24, Z20
+	VPDPWSSD     Z26, Z24, Z21
+	VBROADCASTSS 12(R12)(R8*2), Z24
+	VPDPWSSD     Z25, Z24, Z22
+	VPDPWSSD     Z26, Z24, Z23
 	ADDQ         $0x00000010, DI
-	ADDQ         $0x00000010, R8
-	ADDQ         $0x00000010, R9
-	ADDQ         $0x00000200, CX
-	DECQ         R10
+	ADDQ         $0x00000010, R10
+	ADDQ         $0x00000010, R11
+	ADDQ         $0x00000010, R12
+	ADDQ         $0x00000200, SI
+	DECQ         R13
 	JNZ          loop4
 
 tail:
-	ANDQ $0x03, SI
+	ANDQ $0x03, R9
 	JZ   done
 
 loop1:
-	VMOVUPS      (CX), Z25
-	VMOVUPS      64(CX), Z26
-	VBROADCASTSS (DX), Z24
+	VMOVUPS      (SI), Z25
+	VMOVUPS      64(SI), Z26
+	VBROADCASTSS (DI), Z24
 	VPDPWSSD     Z25, Z24, Z0
 	VPDPWSSD     Z26, Z24, Z1
-	VBROADCASTSS (DX)(BX*1), Z24
+	VBROADCASTSS (DI)(R8*1), Z24
 	VPDPWSSD     Z25, Z24, Z2
 	VPDPWSSD     Z26, Z24, Z3
-	VBROADCASTSS (DX)(BX*2), Z24
+	VBROADCASTSS (DI)(R8*2), Z24
 	VPDPWSSD     Z25, Z24, Z4
 	VPDPWSSD     Z26, Z24, Z5
-	VBROADCASTSS (DI), Z24
+	VBROADCASTSS (R10), Z24
 	VPDPWSSD     Z25, Z24, Z6
 	VPDPWSSD     Z26, Z24, Z7
-	VBROADCASTSS (DI)(BX*1), Z24
+	VBROADCASTSS (R10)(R8*1), Z24
 	VPDPWSSD     Z25, Z24, Z8
 	VPDPWSSD     Z26, Z24, Z9
-	VBROADCASTSS (DI)(BX*2), Z24
+	VBROADCASTSS (R10)(R8*2), Z24
 	VPDPWSSD     Z25, Z24, Z10
 	VPDPWSSD     Z26, Z24, Z11
-	VBROADCASTSS (R8), Z24
+	VBROADCASTSS (R11), Z24
 	VPDPWSSD     Z25, Z24, Z12
 	VPDPWSSD     Z26, Z24, Z13
-	VBROADCASTSS (R8)(BX*1), Z24
+	VBROADCASTSS (R11)(R8*1), Z24
 	VPDPWSSD     Z25, Z24, Z14
 	VPDPWSSD     Z26, Z24, Z15
-	VBROADCASTSS (R8)(BX*2), Z24
+	VBROADCASTSS (R11)(R8*2), Z24
 	VPDPWSSD     Z25, Z24, Z16
 	VPDPWSSD     Z26, Z24, Z17
-	VBROADCASTSS (R9), Z24
+	VBROADCASTSS (R12), Z24
 	VPDPWSSD     Z25, Z24, Z18
 	VPDPWSSD     Z26, Z24, Z19
-	VBROADCASTSS (R9)(BX*1), Z24
+	VBROADCASTSS (R12)(R8*1), Z24
 	VPDPWSSD     Z25, Z24, Z20
 	VPDPWSSD     Z26, Z24, Z21
-	VBROADCASTSS (R9)(BX*2), Z24
+	VBROADCASTSS (R12)(R8*2), Z24
 	VPDPWSSD     Z25, Z24, Z22
 	VPDPWSSD     Z26, Z24, Z23
-	ADDQ         $0x00000004, DX
 	ADDQ         $0x00000004, DI
-	ADDQ         $0x00000004, R8
-	ADDQ         $0x00000004, R9
-	ADDQ         $0x00000080, CX
-	DECQ         SI
+	ADDQ         $0x00000004, R10
+	ADDQ         $0x00000004, R11
+	ADDQ         $0x00000004, R12
+	ADDQ         $0x00000080, SI
+	DECQ         R9
 	JNZ          loop1
 
 done:
-	MOVQ         72(AX), SI
-	ADDQ         SI, 64(AX)
-	MOVQ         88(AX), CX
-	ADDQ         $0x00000080, 88(AX)
-	VMOVUPS      (CX), Z24
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x07, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Z24
 	VCVTDQ2PS    Z0, Z0
 	VMULPS       Z24, Z0, Z0
 	VCVTDQ2PS    Z2, Z2
@@ -20722,7 +21107,7 @@ done:
 	VMULPS       Z24, Z20, Z20
 	VCVTDQ2PS    Z22, Z22
 	VMULPS       Z24, Z22, Z22
-	VMOVUPS      64(CX), Z24
+	VMOVUPS      64(SI), Z24
 	VCVTDQ2PS    Z1, Z1
 	VMULPS       Z24, Z1, Z1
 	VCVTDQ2PS    Z3, Z3
@@ -20747,115 +21132,134 @@ done:
 	VMULPS       Z24, Z21, Z21
 	VCVTDQ2PS    Z23, Z23
 	VMULPS       Z24, Z23, Z23
-	MOVQ         80(AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         (AX), SI
-	MOVQ         8(AX), DI
-	VBROADCASTSS (CX), Z24
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x07, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Z24
 	VFMADD213PS  (DX), Z24, Z0
-	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z0, (DI)
 	VFMADD213PS  64(DX), Z24, Z1
-	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z1, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 4(CX), Z24
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Z24
 	VFMADD213PS  (DX), Z24, Z2
-	VMOVUPS      Z2, (SI)
+	VMOVUPS      Z2, (DI)
 	VFMADD213PS  64(DX), Z24, Z3
-	VMOVUPS      Z3, 64(SI)
+	VMOVUPS      Z3, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 8(CX), Z24
+	ADDQ         R8, DI
+	VBROADCASTSS 8(SI), Z24
 	VFMADD213PS  (DX), Z24, Z4
-	VMOVUPS      Z4, (SI)
+	VMOVUPS      Z4, (DI)
 	VFMADD213PS  64(DX), Z24, Z5
-	VMOVUPS      Z5, 64(SI)
+	VMOVUPS      Z5, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 12(CX), Z24
+	ADDQ         R8, DI
+	VBROADCASTSS 12(SI), Z24
 	VFMADD213PS  (DX), Z24, Z6
-	VMOVUPS      Z6, (SI)
+	VMOVUPS      Z6, (DI)
 	VFMADD213PS  64(DX), Z24, Z7
-	VMOVUPS      Z7, 64(SI)
+	VMOVUPS      Z7, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 16(CX), Z24
+	ADDQ         R8, DI
+	VBROADCASTSS 16(SI), Z24
 	VFMADD213PS  (DX), Z24, Z8
-	VMOVUPS      Z8, (SI)
+	VMOVUPS      Z8, (DI)
 	VFMADD213PS  64(DX), Z24, Z9
-	VMOVUPS      Z9, 64(SI)
+	VMOVUPS      Z9, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 20(CX), Z24
+	ADDQ         R8, DI
+	VBROADCASTSS 20(SI), Z24
 	VFMADD213PS  (DX), Z24, Z10
-	VMOVUPS      Z10, (SI)
+	VMOVUPS      Z10, (DI)
 	VFMADD213PS  64(DX), Z24, Z11
-	VMOVUPS      Z11, 64(SI)
+	VMOVUPS      Z11, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 24(CX), Z24
+	ADDQ         R8, DI
+	VBROADCASTSS 24(SI), Z24
 	VFMADD213PS  (DX), Z24, Z12
-	VMOVUPS      Z12, (SI)
+	VMOVUPS      Z12, (DI)
 	VFMADD213PS  64(DX), Z24, Z13
-	VMOVUPS      Z13, 64(SI)
+	VMOVUPS      Z13, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 28(CX), Z24
+	ADDQ         R8, DI
+	VBROADCASTSS 28(SI), Z24
 	VFMADD213PS  (DX), Z24, Z14
-	VMOVUPS      Z14, (SI)
+	VMOVUPS      Z14, (DI)
 	VFMADD213PS  64(DX), Z24, Z15
-	VMOVUPS      Z15, 64(SI)
+	VMOVUPS      Z15, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 32(CX), Z24
+	ADDQ         R8, DI
+	VBROADCASTSS 32(SI), Z24
 	VFMADD213PS  (DX), Z24, Z16
-	VMOVUPS      Z16, (SI)
+	VMOVUPS      Z16, (DI)
 	VFMADD213PS  64(DX), Z24, Z17
-	VMOVUPS      Z17, 64(SI)
+	VMOVUPS      Z17, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 36(CX), Z24
+	ADDQ         R8, DI
+	VBROADCASTSS 36(SI), Z24
 	VFMADD213PS  (DX), Z24, Z18
-	VMOVUPS      Z18, (SI)
+	VMOVUPS      Z18, (DI)
 	VFMADD213PS  64(DX), Z24, Z19
-	VMOVUPS      Z19, 64(SI)
+	VMOVUPS      Z19, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 40(CX), Z24
+	ADDQ         R8, DI
+	VBROADCASTSS 40(SI), Z24
 	VFMADD213PS  (DX), Z24, Z20
-	VMOVUPS      Z20, (SI)
+	VMOVUPS      Z20, (DI)
 	VFMADD213PS  64(DX), Z24, Z21
-	VMOVUPS      Z21, 64(SI)
+	VMOVUPS      Z21, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 44(CX), Z24
+	ADDQ         R8, DI
+	VBROADCASTSS 44(SI), Z24
 	VFMADD213PS  (DX), Z24, Z22
-	VMOVUPS      Z22, (SI)
+	VMOVUPS      Z22, (DI)
 	VFMADD213PS  64(DX), Z24, Z23
-	VMOVUPS      Z23, 64(SI)
-	ADDQ         $0x00000080, (AX)
-	ADDQ         $0x00000080, 16(AX)
-	DECQ         32(AX)
-	JNZ          tile
+	VMOVUPS      Z23, 64(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x38, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
 	VZEROUPPER
 	RET
 
-// func gemm13x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// func gemm13x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm13x32VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
 
 tile:
-	MOVQ   48(AX), DX
-	MOVQ   56(AX), BX
-	LEAQ   (BX)(BX*2), CX
-	LEAQ   (DX)(CX*1), DI
-	LEAQ   (DI)(CX*1), R8
-	LEAQ   (R8)(CX*1), R9
-	LEAQ   (R9)(CX*1), R10
-	MOVQ   64(AX), CX
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), DI
+	MOVQ   16(CX), R8
+	LEAQ   (R8)(R8*2), SI
+	LEAQ   (DI)(SI*1), R10
+	LEAQ   (R10)(SI*1), R11
+	LEAQ   (R11)(SI*1), R12
+	LEAQ   (R12)(SI*1), R13
 	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	MOVQ   (CX), R9
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -20882,245 +21286,245 @@ tile:
 	VPXORD Z23, Z23, Z23
 	VPXORD Z24, Z24, Z24
 	VPXORD Z25, Z25, Z25
-	MOVQ   SI, R11
-	SHRQ   $0x02, R11
+	MOVQ   R9, R14
+	SHRQ   $0x02, R14
 	JZ     tail
 
 loop4:
-	VMOVUPS      (CX), Z27
-	VMOVUPS      64(CX), Z28
-	VBROADCASTSS (DX), Z26
-	VPDPWSSD     Z27, Z26, Z0
-	VPDPWSSD     Z28, Z26, Z1
-	VBROADCASTSS (DX)(BX*1), Z26
-	VPDPWSSD     Z27, Z26, Z2
-	VPDPWSSD     Z28, Z26, Z3
-	VBROADCASTSS (DX)(BX*2), Z26
-	VPDPWSSD     Z27, Z26, Z4
-	VPDPWSSD     Z28, Z26, Z5
+	VMOVUPS      (SI), Z27
+	VMOVUPS      64(SI), Z28
 	VBROADCASTSS (DI), Z26
-	VPDPWSSD     Z27, Z26, Z6
-	VPDPWSSD     Z28, Z26, Z7
-	VBROADCASTSS (DI)(BX*1), Z26
-	VPDPWSSD     Z27, Z26, Z8
-	VPDPWSSD     Z28, Z26, Z9
-	VBROADCASTSS (DI)(BX*2), Z26
-	VPDPWSSD     Z27, Z26, Z10
-	VPDPWSSD     Z28, Z26, Z11
-	VBROADCASTSS (R8), Z26
-	VPDPWSSD     Z27, Z26, Z12
-	VPDPWSSD     Z28, Z26, Z13
-	VBROADCASTSS (R8)(BX*1), Z26
-	VPDPWSSD     Z27, Z26, Z14
-	VPDPWSSD     Z28, Z26, Z15
-	VBROADCASTSS (R8)(BX*2), Z26
-	VPDPWSSD     Z27, Z26, Z16
-	VPDPWSSD     Z28, Z26, Z17
-	VBROADCASTSS (R9), Z26
-	VPDPWSSD     Z27, Z26, Z18
-	VPDPWSSD     Z28, Z26, Z19
-	VBROADCASTSS (R9)(BX*1), Z26
-	VPDPWSSD     Z27, Z26, Z20
-	VPDPWSSD     Z28, Z26, Z21
-	VBROADCASTSS (R9)(BX*2), Z26
-	VPDPWSSD     Z27, Z26, Z22
-	VPDPWSSD     Z28, Z26, Z23
+	VPDPWSSD     Z27, Z26, Z0
+	VPDPWSSD     Z28, Z26, Z1
+	VBROADCASTSS (DI)(R8*1), Z26
+	VPDPWSSD     Z27, Z26, Z2
+	VPDPWSSD     Z28, Z26, Z3
+	VBROADCASTSS (DI)(R8*2), Z26
+	VPDPWSSD     Z27, Z26, Z4
+	VPDPWSSD     Z28, Z26, Z5
 	VBROADCASTSS (R10), Z26
+	VPDPWSSD     Z27, Z26, Z6
+	VPDPWSSD     Z28, Z26, Z7
+	VBROADCASTSS (R10)(R8*1), Z26
+	VPDPWSSD     Z27, Z26, Z8
+	VPDPWSSD     Z28, Z26, Z9
+	VBROADCASTSS (R10)(R8*2), Z26
+	VPDPWSSD     Z27, Z26, Z10
+	VPDPWSSD     Z28, Z26, Z11
+	VBROADCASTSS (R11), Z26
+	VPDPWSSD     Z27, Z26, Z12
+	VPDPWSSD     Z28, Z26, Z13
+	VBROADCASTSS (R11)(R8*1), Z26
+	VPDPWSSD     Z27, Z26, Z14
+	VPDPWSSD     Z28, Z26, Z15
+	VBROADCASTSS (R11)(R8*2), Z26
+	VPDPWSSD     Z27, Z26, Z16
+	VPDPWSSD     Z28, Z26, Z17
+	VBROADCASTSS (R12), Z26
+	VPDPWSSD     Z27, Z26, Z18
+	VPDPWSSD     Z28, Z26, Z19
+	VBROADCASTSS (R12)(R8*1), Z26
+	VPDPWSSD     Z27, Z26, Z20
+	VPDPWSSD     Z28, Z26, Z21
+	VBROADCASTSS (R12)(R8*2), Z26
+	VPDPWSSD     Z27, Z26, Z22
+	VPDPWSSD     Z28, Z26, Z23
+	VBROADCASTSS (R13), Z26
 	VPDPWSSD     Z27, Z26, Z24
 	VPDPWSSD     Z28, Z26, Z25
-	VMOVUPS      128(CX), Z27
-	VMOVUPS      192(CX), Z28
-	VBROADCASTSS 4(DX), Z26
-	VPDPWSSD     Z27, Z26, Z0
-	VPDPWSSD     Z28, Z26, Z1
-	VBROADCASTSS 4(DX)(BX*1), Z26
-	VPDPWSSD     Z27, Z26, Z2
-	VPDPWSSD     Z28, Z26, Z3
-	VBROADCASTSS 4(DX)(BX*2), Z26
-	VPDPWSSD     Z27, Z26, Z4
-	VPDPWSSD     Z28, Z26, Z5
+	VMOVUPS      128(SI), Z27
+	VMOVUPS      192(SI), Z28
 	VBROADCASTSS 4(DI), Z26
-	VPDPWSSD     Z27, Z26, Z6
-	VPDPWSSD     Z28, Z26, Z7
-	VBROADCASTSS 4(DI)(BX*1), Z26
-	VPDPWSSD     Z27, Z26, Z8
-	VPDPWSSD     Z28, Z26, Z9
-	VBROADCASTSS 4(DI)(BX*2), Z26
-	VPDPWSSD     Z27, Z26, Z10
-	VPDPWSSD     Z28, Z26, Z11
-	VBROADCASTSS 4(R8), Z26
-	VPDPWSSD     Z27, Z26, Z12
-	VPDPWSSD     Z28, Z26, Z13
-	VBROADCASTSS 4(R8)(BX*1), Z26
-	VPDPWSSD     Z27, Z26, Z14
-	VPDPWSSD     Z28, Z26, Z15
-	VBROADCASTSS 4(R8)(BX*2), Z26
-	VPDPWSSD     Z27, Z26, Z16
-	VPDPWSSD     Z28, Z26, Z17
-	VBROADCASTSS 4(R9), Z26
-	VPDPWSSD     Z27, Z26, Z18
-	VPDPWSSD     Z28, Z26, Z19
-	VBROADCASTSS 4(R9)(BX*1), Z26
-	VPDPWSSD     Z27, Z26, Z20
-	VPDPWSSD     Z28, Z26, Z21
-	VBROADCASTSS 4(R9)(BX*2), Z26
-	VPDPWSSD     Z27, Z26, Z22
-	VPDPWSSD     Z28, Z26, Z23
+	VPDPWSSD     Z27, Z26, Z0
+	VPDPWSSD     Z28, Z26, Z1
+	VBROADCASTSS 4(DI)(R8*1), Z26
+	VPDPWSSD     Z27, Z26, Z2
+	VPDPWSSD     Z28, Z26, Z3
+	VBROADCASTSS 4(DI)(R8*2), Z26
+	VPDPWSSD     Z27, Z26, Z4
+	VPDPWSSD     Z28, Z26, Z5
 	VBROADCASTSS 4(R10), Z26
+	VPDPWSSD     Z27, Z26, Z6
+	VPDPWSSD     Z28, Z26, Z7
+	VBROADCASTSS 4(R10)(R8*1), Z26
+	VPDPWSSD     Z27, Z26, Z8
+	VPDPWSSD     Z28, Z26, Z9
+	VBROADCASTSS 4(R10)(R8*2), Z26
+	VPDPWSSD     Z27, Z26, Z10
+	VPDPWSSD     Z28, Z26, Z11
+	VBROADCASTSS 4(R11), Z26
+	VPDPWSSD     Z27, Z26, Z12
+	VPDPWSSD     Z28, Z26, Z13
+	VBROADCASTSS 4(R11)(R8*1), Z26
+	VPDPWSSD     Z27, Z26, Z14
+	VPDPWSSD     Z28, Z26, Z15
+	VBROADCASTSS 4(R11)(R8*2), Z26
+	VPDPWSSD     Z27, Z26, Z16
+	VPDPWSSD     Z28, Z26, Z17
+	VBROADCASTSS 4(R12), Z26
+	VPDPWSSD     Z27, Z26, Z18
+	VPDPWSSD     Z28, Z26, Z19
+	VBROADCASTSS 4(R12)(R8*1), Z26
+	VPDPWSSD     Z27, Z26, Z20
+	VPDPWSSD     Z28, Z26, Z21
+	VBROADCASTSS 4(R12)(R8*2), Z26
+	VPDPWSSD     Z27, Z26, Z22
+	VPDPWSSD     Z28, Z26, Z23
+	VBROADCASTSS 4(R13), Z26
 	VPDPWSSD     Z27, Z26, Z24
 	VPDPWSSD     Z28, Z26, Z25
-	VMOVUPS      256(CX), Z27
-	VMOVUPS      320(CX), Z28
-	VBROADCASTSS 8(DX), Z26
-	VPDPWSSD     Z27, Z26, Z0
-	VPDPWSSD     Z28, Z26, Z1
-	VBROADCASTSS 8(DX)(BX*1), Z26
-	VPDPWSSD     Z27, Z26, Z2
-	VPDPWSSD     Z28, Z26, Z3
-	VBROADCASTSS 8(DX)(BX*2), Z26
-	VPDPWSSD     Z27, Z26, Z4
-	VPDPWSSD     Z28, Z26, Z5
+	VMOVUPS      256(SI), Z27
+	VMOVUPS      320(SI), Z28
 	VBROADCASTSS 8(DI), Z26
-	VPDPWSSD     Z27, Z26, Z6
-	VPDPWSSD     Z28, Z26, Z7
-	VBROADCASTSS 8(DI)(BX*1), Z26
-	VPDPWSSD     Z27, Z26, Z8
-	VPDPWSSD     Z28, Z26, Z9
-	VBROADCASTSS 8(DI)(BX*2), Z26
-	VPDPWSSD     Z27, Z26, Z10
-	VPDPWSSD     Z28, Z26, Z11
-	VBROADCASTSS 8(R8), Z26
-	VPDPWSSD     Z27, Z26, Z12
-	VPDPWSSD     Z28, Z26, Z13
-	VBROADCASTSS 8(R8)(BX*1), Z26
-	VPDPWSSD     Z27, Z26, Z14
-	VPDPWSSD     Z28, Z26, Z15
-	VBROADCASTSS 8(R8)(BX*2), Z26
-	VPDPWSSD     Z27, Z26, Z16
-	VPDPWSSD     Z28, Z26, Z17
-	VBROADCASTSS 8(R9), Z26
-	VPDPWSSD     Z27, Z26, Z18
-	VPDPWSSD     Z28, Z26, Z19
-	VBROADCASTSS 8(R9)(BX*1), Z26
-	VPDPWSSD     Z27, Z26, Z20
-	VPDPWSSD     Z28, Z26, Z21
-	VBROADCASTSS 8(R9)(BX*2), Z26
-	VPDPWSSD     Z27, Z26, Z22
-	VPDPWSSD     Z28, Z26, Z23
-	VBROADCASTSS 8(R10), Z26
-	VPDPWSSD     Z27, Z26, Z24
-	VPDPWSSD     Z28, Z26, Z25
-	VMOVUPS      384(CX), Z27
-	VMOVUPS      448(CX), Z28
-	VBROADCASTSS 12(DX), Z26
 	VPDPWSSD     Z27, Z26, Z0
 	VPDPWSSD     Z28, Z26, Z1
-	VBROADCASTSS 12(DX)(BX*1), Z26
+	VBROADCASTSS 8(DI)(R8*1), Z26
 	VPDPWSSD     Z27, Z26, Z2
 	VPDPWSSD     Z28, Z26, Z3
-	VBROADCASTSS 12(DX)(BX*2), Z26
+	VBROADCASTSS 8(DI)(R8*2), Z26
 	VPDPWSSD     Z27, Z26, Z4
 	VPDPWSSD     Z28, Z26, Z5
-	VBROADCASTSS 12(DI), Z26
+	VBROADCASTSS 8(R10), Z26
 	VPDPWSSD     Z27, Z26, Z6
 	VPDPWSSD     Z28, Z26, Z7
-	VBROADCASTSS 12(DI)(BX*1), Z26
+	VBROADCASTSS 8(R10)(R8*1), Z26
 	VPDPWSSD     Z27, Z26, Z8
 	VPDPWSSD     Z28, Z26, Z9
-	VBROADCASTSS 12(DI)(BX*2), Z26
+	VBROADCASTSS 8(R10)(R8*2), Z26
 	VPDPWSSD     Z27, Z26, Z10
 	VPDPWSSD     Z28, Z26, Z11
-	VBROADCASTSS 12(R8), Z26
+	VBROADCASTSS 8(R11), Z26
 	VPDPWSSD     Z27, Z26, Z12
 	VPDPWSSD     Z28, Z26, Z13
-	VBROADCASTSS 12(R8)(BX*1), Z26
+	VBROADCASTSS 8(R11)(R8*1), Z26
 	VPDPWSSD     Z27, Z26, Z14
 	VPDPWSSD     Z28, Z26, Z15
-	VBROADCASTSS 12(R8)(BX*2), Z26
+	VBROADCASTSS 8(R11)(R8*2), Z26
 	VPDPWSSD     Z27, Z26, Z16
 	VPDPWSSD     Z28, Z26, Z17
-	VBROADCASTSS 12(R9), Z26
+	VBROADCASTSS 8(R12), Z26
 	VPDPWSSD     Z27, Z26, Z18
 	VPDPWSSD     Z28, Z26, Z19
-	VBROADCASTSS 12(R9)(BX*1), Z26
+	VBROADCASTSS 8(R12)(R8*1), Z26
 	VPDPWSSD     Z27, Z26, Z20
 	VPDPWSSD     Z28, Z26, Z21
-	VBROADCASTSS 12(R9)(BX*2), Z26
+	VBROADCASTSS 8(R12)(R8*2), Z26
 	VPDPWSSD     Z27, Z26, Z22
 	VPDPWSSD     Z28, Z26, Z23
-	VBROADCASTSS 12(R10), Z26
+	VBROADCASTSS 8(R13), Z26
 	VPDPWSSD     Z27, Z26, Z24
 	VPDPWSSD     Z28, Z26, Z25
-	ADDQ         $0x00000010, DX
+	VMOVUPS      384(SI), Z27
+	VMOVUPS      448(SI), Z28
+	VBROADCASTSS 12(DI), Z26
+	VPDPWSSD     Z27, Z26, Z0
+	VPDPWSSD     Z28, Z26, Z1
+	VBROADCASTSS 12(DI)(R8*1), Z26
+	VPDPWSSD     Z27, Z26, Z2
+	VPDPWSSD     Z28, Z26, Z3
+	VBROADCASTSS 12(DI)(R8*2), Z26
+	VPDPWSSD     Z27, Z26, Z4
+	VPDPWSSD     Z28, Z26, Z5
+	VBROADCASTSS 12(R10), Z26
+	VPDPWSSD     Z27, Z26, Z6
+	VPDPWSSD     Z28, Z26, Z7
+	VBROADCASTSS 12(R10)(R8*1), Z26
+	VPDPWSSD     Z27, Z26, Z8
+	VPDPWSSD     Z28, Z26, Z9
+	VBROADCASTSS 12(R10)(R8*2), Z26
+	VPDPWSSD     Z27, Z26, Z10
+	VPDPWSSD     Z28, Z26, Z11
+	VBROADCASTSS 12(R11), Z26
+	VPDPWSSD     Z27, Z26, Z12
+	VPDPWSSD     Z28, Z26, Z13
+	VBROADCASTSS 12(R11)(R8*1), Z26
+	VPDPWSSD     Z27, Z26, Z14
+	VPDPWSSD     Z28, Z26, Z15
+	VBROADCASTSS 12(R11)(R8*2), Z26
+	VPDPWSSD     Z27, Z26, Z16
+	VPDPWSSD     Z28, Z26, Z17
+	VBROADCASTSS 12(R12), Z26
+	VPDPWSSD     Z27, Z26, Z18
+	VPDPWSSD     Z28, Z26, Z19
+	VBROADCASTSS 12(R12)(R8*1), Z26
+	VPDPWSSD     Z27, Z26, Z20
+	VPDPWSSD     Z28, Z26, Z21
+	VBROADCASTSS 12(R12)(R8*2), Z26
+	VPDPWSSD     Z27, Z26, Z22
+	VPDPWSSD     Z28, Z26, Z23
+	VBROADCASTSS 12(R13), Z26
+	VPDPWSSD     Z27, Z26, Z24
+	VPDPWSSD     Z28, Z26, Z25
 	ADDQ         $0x00000010, DI
-	ADDQ         $0x00000010, R8
-	ADDQ         $0x00000010, R9
 	ADDQ         $0x00000010, R10
-	ADDQ         $0x00000200, CX
-	DECQ         R11
+	ADDQ         $0x00000010, R11
+	ADDQ         $0x00000010, R12
+	ADDQ         $0x00000010, R13
+	ADDQ         $0x00000200, SI
+	DECQ         R14
 	JNZ          loop4
 
 tail:
-	ANDQ $0x03, SI
+	ANDQ $0x03, R9
 	JZ   done
 
 loop1:
-	VMOVUPS      (CX), Z27
-	VMOVUPS      64(CX), Z28
-	VBROADCASTSS (DX), Z26
+	VMOVUPS      (SI), Z27
+	VMOVUPS      64(SI), Z28
+	VBROADCASTSS (DI), Z26
 	VPDPWSSD     Z27, Z26, Z0
 	VPDPWSSD     Z28, Z26, Z1
-	VBROADCASTSS (DX)(BX*1), Z26
+	VBROADCASTSS (DI)(R8*1), Z26
 	VPDPWSSD     Z27, Z26, Z2
 	VPDPWSSD     Z28, Z26, Z3
-	VBROADCASTSS (DX)(BX*2), Z26
+	VBROADCASTSS (DI)(R8*2), Z26
 	VPDPWSSD     Z27, Z26, Z4
 	VPDPWSSD     Z28, Z26, Z5
-	VBROADCASTSS (DI), Z26
+	VBROADCASTSS (R10), Z26
 	VPDPWSSD     Z27, Z26, Z6
 	VPDPWSSD     Z28, Z26, Z7
-	VBROADCASTSS (DI)(BX*1), Z26
+	VBROADCASTSS (R10)(R8*1), Z26
 	VPDPWSSD     Z27, Z26, Z8
 	VPDPWSSD     Z28, Z26, Z9
-	VBROADCASTSS (DI)(BX*2), Z26
+	VBROADCASTSS (R10)(R8*2), Z26
 	VPDPWSSD     Z27, Z26, Z10
 	VPDPWSSD     Z28, Z26, Z11
-	VBROADCASTSS (R8), Z26
+	VBROADCASTSS (R11), Z26
 	VPDPWSSD     Z27, Z26, Z12
 	VPDPWSSD     Z28, Z26, Z13
-	VBROADCASTSS (R8)(BX*1), Z26
+	VBROADCASTSS (R11)(R8*1), Z26
 	VPDPWSSD     Z27, Z26, Z14
 	VPDPWSSD     Z28, Z26, Z15
-	VBROADCASTSS (R8)(BX*2), Z26
+	VBROADCASTSS (R11)(R8*2), Z26
 	VPDPWSSD     Z27, Z26, Z16
 	VPDPWSSD     Z28, Z26, Z17
-	VBROADCASTSS (R9), Z26
+	VBROADCASTSS (R12), Z26
 	VPDPWSSD     Z27, Z26, Z18
 	VPDPWSSD     Z28, Z26, Z19
-	VBROADCASTSS (R9)(BX*1), Z26
+	VBROADCASTSS (R12)(R8*1), Z26
 	VPDPWSSD     Z27, Z26, Z20
 	VPDPWSSD     Z28, Z26, Z21
-	VBROADCASTSS (R9)(BX*2), Z26
+	VBROADCASTSS (R12)(R8*2), Z26
 	VPDPWSSD     Z27, Z26, Z22
 	VPDPWSSD     Z28, Z26, Z23
-	VBROADCASTSS (R10), Z26
+	VBROADCASTSS (R13), Z26
 	VPDPWSSD     Z27, Z26, Z24
 	VPDPWSSD     Z28, Z26, Z25
-	ADDQ         $0x00000004, DX
 	ADDQ         $0x00000004, DI
-	ADDQ         $0x00000004, R8
-	ADDQ         $0x00000004, R9
 	ADDQ         $0x00000004, R10
-	ADDQ         $0x00000080, CX
-	DECQ         SI
+	ADDQ         $0x00000004, R11
+	ADDQ         $0x00000004, R12
+	ADDQ         $0x00000004, R13
+	ADDQ         $0x00000080, SI
+	DECQ         R9
 	JNZ          loop1
 
 done:
-	MOVQ         72(AX), SI
-	ADDQ         SI, 64(AX)
-	MOVQ         88(AX), CX
-	ADDQ         $0x00000080, 88(AX)
-	VMOVUPS      (CX), Z26
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x07, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Z26
 	VCVTDQ2PS    Z0, Z0
 	VMULPS       Z26, Z0, Z0
 	VCVTDQ2PS    Z2, Z2
@@ -21147,7 +21551,7 @@ done:
 	VMULPS       Z26, Z22, Z22
 	VCVTDQ2PS    Z24, Z24
 	VMULPS       Z26, Z24, Z24
-	VMOVUPS      64(CX), Z26
+	VMOVUPS      64(SI), Z26
 	VCVTDQ2PS    Z1, Z1
 	VMULPS       Z26, Z1, Z1
 	VCVTDQ2PS    Z3, Z3
@@ -21174,122 +21578,141 @@ done:
 	VMULPS       Z26, Z23, Z23
 	VCVTDQ2PS    Z25, Z25
 	VMULPS       Z26, Z25, Z25
-	MOVQ         80(AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         (AX), SI
-	MOVQ         8(AX), DI
-	VBROADCASTSS (CX), Z26
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x07, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Z26
 	VFMADD213PS  (DX), Z26, Z0
-	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z0, (DI)
 	VFMADD213PS  64(DX), Z26, Z1
-	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z1, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 4(CX), Z26
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Z26
 	VFMADD213PS  (DX), Z26, Z2
-	VMOVUPS      Z2, (SI)
+	VMOVUPS      Z2, (DI)
 	VFMADD213PS  64(DX), Z26, Z3
-	VMOVUPS      Z3, 64(SI)
+	VMOVUPS      Z3, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 8(CX), Z26
+	ADDQ         R8, DI
+	VBROADCASTSS 8(SI), Z26
 	VFMADD213PS  (DX), Z26, Z4
-	VMOVUPS      Z4, (SI)
+	VMOVUPS      Z4, (DI)
 	VFMADD213PS  64(DX), Z26, Z5
-	VMOVUPS      Z5, 64(SI)
+	VMOVUPS      Z5, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 12(CX), Z26
+	ADDQ         R8, DI
+	VBROADCASTSS 12(SI), Z26
 	VFMADD213PS  (DX), Z26, Z6
-	VMOVUPS      Z6, (SI)
+	VMOVUPS      Z6, (DI)
 	VFMADD213PS  64(DX), Z26, Z7
-	VMOVUPS      Z7, 64(SI)
+	VMOVUPS      Z7, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 16(CX), Z26
+	ADDQ         R8, DI
+	VBROADCASTSS 16(SI), Z26
 	VFMADD213PS  (DX), Z26, Z8
-	VMOVUPS      Z8, (SI)
+	VMOVUPS      Z8, (DI)
 	VFMADD213PS  64(DX), Z26, Z9
-	VMOVUPS      Z9, 64(SI)
+	VMOVUPS      Z9, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 20(CX), Z26
+	ADDQ         R8, DI
+	VBROADCASTSS 20(SI), Z26
 	VFMADD213PS  (DX), Z26, Z10
-	VMOVUPS      Z10, (SI)
+	VMOVUPS      Z10, (DI)
 	VFMADD213PS  64(DX), Z26, Z11
-	VMOVUPS      Z11, 64(SI)
+	VMOVUPS      Z11, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 24(CX), Z26
+	ADDQ         R8, DI
+	VBROADCASTSS 24(SI), Z26
 	VFMADD213PS  (DX), Z26, Z12
-	VMOVUPS      Z12, (SI)
+	VMOVUPS      Z12, (DI)
 	VFMADD213PS  64(DX), Z26, Z13
-	VMOVUPS      Z13, 64(SI)
+	VMOVUPS      Z13, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 28(CX), Z26
+	ADDQ         R8, DI
+	VBROADCASTSS 28(SI), Z26
 	VFMADD213PS  (DX), Z26, Z14
-	VMOVUPS      Z14, (SI)
+	VMOVUPS      Z14, (DI)
 	VFMADD213PS  64(DX), Z26, Z15
-	VMOVUPS      Z15, 64(SI)
+	VMOVUPS      Z15, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 32(CX), Z26
+	ADDQ         R8, DI
+	VBROADCASTSS 32(SI), Z26
 	VFMADD213PS  (DX), Z26, Z16
-	VMOVUPS      Z16, (SI)
+	VMOVUPS      Z16, (DI)
 	VFMADD213PS  64(DX), Z26, Z17
-	VMOVUPS      Z17, 64(SI)
+	VMOVUPS      Z17, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 36(CX), Z26
+	ADDQ         R8, DI
+	VBROADCASTSS 36(SI), Z26
 	VFMADD213PS  (DX), Z26, Z18
-	VMOVUPS      Z18, (SI)
+	VMOVUPS      Z18, (DI)
 	VFMADD213PS  64(DX), Z26, Z19
-	VMOVUPS      Z19, 64(SI)
+	VMOVUPS      Z19, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 40(CX), Z26
+	ADDQ         R8, DI
+	VBROADCASTSS 40(SI), Z26
 	VFMADD213PS  (DX), Z26, Z20
-	VMOVUPS      Z20, (SI)
+	VMOVUPS      Z20, (DI)
 	VFMADD213PS  64(DX), Z26, Z21
-	VMOVUPS      Z21, 64(SI)
+	VMOVUPS      Z21, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 44(CX), Z26
+	ADDQ         R8, DI
+	VBROADCASTSS 44(SI), Z26
 	VFMADD213PS  (DX), Z26, Z22
-	VMOVUPS      Z22, (SI)
+	VMOVUPS      Z22, (DI)
 	VFMADD213PS  64(DX), Z26, Z23
-	VMOVUPS      Z23, 64(SI)
+	VMOVUPS      Z23, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 48(CX), Z26
+	ADDQ         R8, DI
+	VBROADCASTSS 48(SI), Z26
 	VFMADD213PS  (DX), Z26, Z24
-	VMOVUPS      Z24, (SI)
+	VMOVUPS      Z24, (DI)
 	VFMADD213PS  64(DX), Z26, Z25
-	VMOVUPS      Z25, 64(SI)
-	ADDQ         $0x00000080, (AX)
-	ADDQ         $0x00000080, 16(AX)
-	DECQ         32(AX)
-	JNZ          tile
+	VMOVUPS      Z25, 64(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x38, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
 	VZEROUPPER
 	RET
 
-// func gemm14x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// func gemm14x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm14x32VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
 
 tile:
-	MOVQ   48(AX), DX
-	MOVQ   56(AX), BX
-	LEAQ   (BX)(BX*2), CX
-	LEAQ   (DX)(CX*1), DI
-	LEAQ   (DI)(CX*1), R8
-	LEAQ   (R8)(CX*1), R9
-	LEAQ   (R9)(CX*1), R10
-	MOVQ   64(AX), CX
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), DI
+	MOVQ   16(CX), R8
+	LEAQ   (R8)(R8*2), SI
+	LEAQ   (DI)(SI*1), R10
+	LEAQ   (R10)(SI*1), R11
+	LEAQ   (R11)(SI*1), R12
+	LEAQ   (R12)(SI*1), R13
 	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	MOVQ   (CX), R9
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -21318,260 +21741,260 @@ tile:
 	VPXORD Z25, Z25, Z25
 	VPXORD Z26, Z26, Z26
 	VPXORD Z27, Z27, Z27
-	MOVQ   SI, R11
-	SHRQ   $0x02, R11
+	MOVQ   R9, R14
+	SHRQ   $0x02, R14
 	JZ     tail
 
 loop4:
-	VMOVUPS      (CX), Z29
-	VMOVUPS      64(CX), Z30
-	VBROADCASTSS (DX), Z28
-	VPDPWSSD     Z29, Z28, Z0
-	VPDPWSSD     Z30, Z28, Z1
-	VBROADCASTSS (DX)(BX*1), Z28
-	VPDPWSSD     Z29, Z28, Z2
-	VPDPWSSD     Z30, Z28, Z3
-	VBROADCASTSS (DX)(BX*2), Z28
-	VPDPWSSD     Z29, Z28, Z4
-	VPDPWSSD     Z30, Z28, Z5
+	VMOVUPS      (SI), Z29
+	VMOVUPS      64(SI), Z30
 	VBROADCASTSS (DI), Z28
-	VPDPWSSD     Z29, Z28, Z6
-	VPDPWSSD     Z30, Z28, Z7
-	VBROADCASTSS (DI)(BX*1), Z28
-	VPDPWSSD     Z29, Z28, Z8
-	VPDPWSSD     Z30, Z28, Z9
-	VBROADCASTSS (DI)(BX*2), Z28
-	VPDPWSSD     Z29, Z28, Z10
-	VPDPWSSD     Z30, Z28, Z11
-	VBROADCASTSS (R8), Z28
-	VPDPWSSD     Z29, Z28, Z12
-	VPDPWSSD     Z30, Z28, Z13
-	VBROADCASTSS (R8)(BX*1), Z28
-	VPDPWSSD     Z29, Z28, Z14
-	VPDPWSSD     Z30, Z28, Z15
-	VBROADCASTSS (R8)(BX*2), Z28
-	VPDPWSSD     Z29, Z28, Z16
-	VPDPWSSD     Z30, Z28, Z17
-	VBROADCASTSS (R9), Z28
-	VPDPWSSD     Z29, Z28, Z18
-	VPDPWSSD     Z30, Z28, Z19
-	VBROADCASTSS (R9)(BX*1), Z28
-	VPDPWSSD     Z29, Z28, Z20
-	VPDPWSSD     Z30, Z28, Z21
-	VBROADCASTSS (R9)(BX*2), Z28
-	VPDPWSSD     Z29, Z28, Z22
-	VPDPWSSD     Z30, Z28, Z23
+	VPDPWSSD     Z29, Z28, Z0
+	VPDPWSSD     Z30, Z28, Z1
+	VBROADCASTSS (DI)(R8*1), Z28
+	VPDPWSSD     Z29, Z28, Z2
+	VPDPWSSD     Z30, Z28, Z3
+	VBROADCASTSS (DI)(R8*2), Z28
+	VPDPWSSD     Z29, Z28, Z4
+	VPDPWSSD     Z30, Z28, Z5
 	VBROADCASTSS (R10), Z28
+	VPDPWSSD     Z29, Z28, Z6
+	VPDPWSSD     Z30, Z28, Z7
+	VBROADCASTSS (R10)(R8*1), Z28
+	VPDPWSSD     Z29, Z28, Z8
+	VPDPWSSD     Z30, Z28, Z9
+	VBROADCASTSS (R10)(R8*2), Z28
+	VPDPWSSD     Z29, Z28, Z10
+	VPDPWSSD     Z30, Z28, Z11
+	VBROADCASTSS (R11), Z28
+	VPDPWSSD     Z29, Z28, Z12
+	VPDPWSSD     Z30, Z28, Z13
+	VBROADCASTSS (R11)(R8*1), Z28
+	VPDPWSSD     Z29, Z28, Z14
+	VPDPWSSD     Z30, Z28, Z15
+	VBROADCASTSS (R11)(R8*2), Z28
+	VPDPWSSD     Z29, Z28, Z16
+	VPDPWSSD     Z30, Z28, Z17
+	VBROADCASTSS (R12), Z28
+	VPDPWSSD     Z29, Z28, Z18
+	VPDPWSSD     Z30, Z28, Z19
+	VBROADCASTSS (R12)(R8*1), Z28
+	VPDPWSSD     Z29, Z28, Z20
+	VPDPWSSD     Z30, Z28, Z21
+	VBROADCASTSS (R12)(R8*2), Z28
+	VPDPWSSD     Z29, Z28, Z22
+	VPDPWSSD     Z30, Z28, Z23
+	VBROADCASTSS (R13), Z28
 	VPDPWSSD     Z29, Z28, Z24
 	VPDPWSSD     Z30, Z28, Z25
-	VBROADCASTSS (R10)(BX*1), Z28
+	VBROADCASTSS (R13)(R8*1), Z28
 	VPDPWSSD     Z29, Z28, Z26
 	VPDPWSSD     Z30, Z28, Z27
-	VMOVUPS      128(CX), Z29
-	VMOVUPS      192(CX), Z30
-	VBROADCASTSS 4(DX), Z28
-	VPDPWSSD     Z29, Z28, Z0
-	VPDPWSSD     Z30, Z28, Z1
-	VBROADCASTSS 4(DX)(BX*1), Z28
-	VPDPWSSD     Z29, Z28, Z2
-	VPDPWSSD     Z30, Z28, Z3
-	VBROADCASTSS 4(DX)(BX*2), Z28
-	VPDPWSSD     Z29, Z28, Z4
-	VPDPWSSD     Z30, Z28, Z5
+	VMOVUPS      128(SI), Z29
+	VMOVUPS      192(SI), Z30
 	VBROADCASTSS 4(DI), Z28
-	VPDPWSSD     Z29, Z28, Z6
-	VPDPWSSD     Z30, Z28, Z7
-	VBROADCASTSS 4(DI)(BX*1), Z28
-	VPDPWSSD     Z29, Z28, Z8
-	VPDPWSSD     Z30, Z28, Z9
-	VBROADCASTSS 4(DI)(BX*2), Z28
-	VPDPWSSD     Z29, Z28, Z10
-	VPDPWSSD     Z30, Z28, Z11
-	VBROADCASTSS 4(R8), Z28
-	VPDPWSSD     Z29, Z28, Z12
-	VPDPWSSD     Z30, Z28, Z13
-	VBROADCASTSS 4(R8)(BX*1), Z28
-	VPDPWSSD     Z29, Z28, Z14
-	VPDPWSSD     Z30, Z28, Z15
-	VBROADCASTSS 4(R8)(BX*2), Z28
-	VPDPWSSD     Z29, Z28, Z16
-	VPDPWSSD     Z30, Z28, Z17
-	VBROADCASTSS 4(R9), Z28
-	VPDPWSSD     Z29, Z28, Z18
-	VPDPWSSD     Z30, Z28, Z19
-	VBROADCASTSS 4(R9)(BX*1), Z28
-	VPDPWSSD     Z29, Z28, Z20
-	VPDPWSSD     Z30, Z28, Z21
-	VBROADCASTSS 4(R9)(BX*2), Z28
-	VPDPWSSD     Z29, Z28, Z22
-	VPDPWSSD     Z30, Z28, Z23
+	VPDPWSSD     Z29, Z28, Z0
+	VPDPWSSD     Z30, Z28, Z1
+	VBROADCASTSS 4(DI)(R8*1), Z28
+	VPDPWSSD     Z29, Z28, Z2
+	VPDPWSSD     Z30, Z28, Z3
+	VBROADCASTSS 4(DI)(R8*2), Z28
+	VPDPWSSD     Z29, Z28, Z4
+	VPDPWSSD     Z30, Z28, Z5
 	VBROADCASTSS 4(R10), Z28
+	VPDPWSSD     Z29, Z28, Z6
+	VPDPWSSD     Z30, Z28, Z7
+	VBROADCASTSS 4(R10)(R8*1), Z28
+	VPDPWSSD     Z29, Z28, Z8
+	VPDPWSSD     Z30, Z28, Z9
+	VBROADCASTSS 4(R10)(R8*2), Z28
+	VPDPWSSD     Z29, Z28, Z10
+	VPDPWSSD     Z30, Z28, Z11
+	VBROADCASTSS 4(R11), Z28
+	VPDPWSSD     Z29, Z28, Z12
+	VPDPWSSD     Z30, Z28, Z13
+	VBROADCASTSS 4(R11)(R8*1), Z28
+	VPDPWSSD     Z29, Z28, Z14
+	VPDPWSSD     Z30, Z28, Z15
+	VBROADCASTSS 4(R11)(R8*2), Z28
+	VPDPWSSD     Z29, Z28, Z16
+	VPDPWSSD     Z30, Z28, Z17
+	VBROADCASTSS 4(R12), Z28
+	VPDPWSSD     Z29, Z28, Z18
+	VPDPWSSD     Z30, Z28, Z19
+	VBROADCASTSS 4(R12)(R8*1), Z28
+	VPDPWSSD     Z29, Z28, Z20
+	VPDPWSSD     Z30, Z28, Z21
+	VBROADCASTSS 4(R12)(R8*2), Z28
+	VPDPWSSD     Z29, Z28, Z22
+	VPDPWSSD     Z30, Z28, Z23
+	VBROADCASTSS 4(R13), Z28
 	VPDPWSSD     Z29, Z28, Z24
 	VPDPWSSD     Z30, Z28, Z25
-	VBROADCASTSS 4(R10)(BX*1), Z28
+	VBROADCASTSS 4(R13)(R8*1), Z28
 	VPDPWSSD     Z29, Z28, Z26
 	VPDPWSSD     Z30, Z28, Z27
-	VMOVUPS      256(CX), Z29
-	VMOVUPS      320(CX), Z30
-	VBROADCASTSS 8(DX), Z28
-	VPDPWSSD     Z29, Z28, Z0
-	VPDPWSSD     Z30, Z28, Z1
-	VBROADCASTSS 8(DX)(BX*1), Z28
-	VPDPWSSD     Z29, Z28, Z2
-	VPDPWSSD     Z30, Z28, Z3
-	VBROADCASTSS 8(DX)(BX*2), Z28
-	VPDPWSSD     Z29, Z28, Z4
-	VPDPWSSD     Z30, Z28, Z5
+	VMOVUPS      256(SI), Z29
+	VMOVUPS      320(SI), Z30
 	VBROADCASTSS 8(DI), Z28
-	VPDPWSSD     Z29, Z28, Z6
-	VPDPWSSD     Z30, Z28, Z7
-	VBROADCASTSS 8(DI)(BX*1), Z28
-	VPDPWSSD     Z29, Z28, Z8
-	VPDPWSSD     Z30, Z28, Z9
-	VBROADCASTSS 8(DI)(BX*2), Z28
-	VPDPWSSD     Z29, Z28, Z10
-	VPDPWSSD     Z30, Z28, Z11
-	VBROADCASTSS 8(R8), Z28
-	VPDPWSSD     Z29, Z28, Z12
-	VPDPWSSD     Z30, Z28, Z13
-	VBROADCASTSS 8(R8)(BX*1), Z28
-	VPDPWSSD     Z29, Z28, Z14
-	VPDPWSSD     Z30, Z28, Z15
-	VBROADCASTSS 8(R8)(BX*2), Z28
-	VPDPWSSD     Z29, Z28, Z16
-	VPDPWSSD     Z30, Z28, Z17
-	VBROADCASTSS 8(R9), Z28
-	VPDPWSSD     Z29, Z28, Z18
-	VPDPWSSD     Z30, Z28, Z19
-	VBROADCASTSS 8(R9)(BX*1), Z28
-	VPDPWSSD     Z29, Z28, Z20
-	VPDPWSSD     Z30, Z28, Z21
-	VBROADCASTSS 8(R9)(BX*2), Z28
-	VPDPWSSD     Z29, Z28, Z22
-	VPDPWSSD     Z30, Z28, Z23
-	VBROADCASTSS 8(R10), Z28
-	VPDPWSSD     Z29, Z28, Z24
-	VPDPWSSD     Z30, Z28, Z25
-	VBROADCASTSS 8(R10)(BX*1), Z28
-	VPDPWSSD     Z29, Z28, Z26
-	VPDPWSSD     Z30, Z28, Z27
-	VMOVUPS      384(CX), Z29
-	VMOVUPS      448(CX), Z30
-	VBROADCASTSS 12(DX), Z28
 	VPDPWSSD     Z29, Z28, Z0
 	VPDPWSSD     Z30, Z28, Z1
-	VBROADCASTSS 12(DX)(BX*1), Z28
+	VBROADCASTSS 8(DI)(R8*1), Z28
 	VPDPWSSD     Z29, Z28, Z2
 	VPDPWSSD     Z30, Z28, Z3
-	VBROADCASTSS 12(DX)(BX*2), Z28
+	VBROADCASTSS 8(DI)(R8*2), Z28
 	VPDPWSSD     Z29, Z28, Z4
 	VPDPWSSD     Z30, Z28, Z5
-	VBROADCASTSS 12(DI), Z28
+	VBROADCASTSS 8(R10), Z28
 	VPDPWSSD     Z29, Z28, Z6
 	VPDPWSSD     Z30, Z28, Z7
-	VBROADCASTSS 12(DI)(BX*1), Z28
+	VBROADCASTSS 8(R10)(R8*1), Z28
 	VPDPWSSD     Z29, Z28, Z8
 	VPDPWSSD     Z30, Z28, Z9
-	VBROADCASTSS 12(DI)(BX*2), Z28
+	VBROADCASTSS 8(R10)(R8*2), Z28
 	VPDPWSSD     Z29, Z28, Z10
 	VPDPWSSD     Z30, Z28, Z11
-	VBROADCASTSS 12(R8), Z28
+	VBROADCASTSS 8(R11), Z28
 	VPDPWSSD     Z29, Z28, Z12
 	VPDPWSSD     Z30, Z28, Z13
-	VBROADCASTSS 12(R8)(BX*1), Z28
+	VBROADCASTSS 8(R11)(R8*1), Z28
 	VPDPWSSD     Z29, Z28, Z14
 	VPDPWSSD     Z30, Z28, Z15
-	VBROADCASTSS 12(R8)(BX*2), Z28
+	VBROADCASTSS 8(R11)(R8*2), Z28
 	VPDPWSSD     Z29, Z28, Z16
 	VPDPWSSD     Z30, Z28, Z17
-	VBROADCASTSS 12(R9), Z28
+	VBROADCASTSS 8(R12), Z28
 	VPDPWSSD     Z29, Z28, Z18
 	VPDPWSSD     Z30, Z28, Z19
-	VBROADCASTSS 12(R9)(BX*1), Z28
+	VBROADCASTSS 8(R12)(R8*1), Z28
 	VPDPWSSD     Z29, Z28, Z20
 	VPDPWSSD     Z30, Z28, Z21
-	VBROADCASTSS 12(R9)(BX*2), Z28
+	VBROADCASTSS 8(R12)(R8*2), Z28
 	VPDPWSSD     Z29, Z28, Z22
 	VPDPWSSD     Z30, Z28, Z23
-	VBROADCASTSS 12(R10), Z28
+	VBROADCASTSS 8(R13), Z28
 	VPDPWSSD     Z29, Z28, Z24
 	VPDPWSSD     Z30, Z28, Z25
-	VBROADCASTSS 12(R10)(BX*1), Z28
+	VBROADCASTSS 8(R13)(R8*1), Z28
 	VPDPWSSD     Z29, Z28, Z26
 	VPDPWSSD     Z30, Z28, Z27
-	ADDQ         $0x00000010, DX
+	VMOVUPS      384(SI), Z29
+	VMOVUPS      448(SI), Z30
+	VBROADCASTSS 12(DI), Z28
+	VPDPWSSD     Z29, Z28, Z0
+	VPDPWSSD     Z30, Z28, Z1
+	VBROADCASTSS 12(DI)(R8*1), Z28
+	VPDPWSSD     Z29, Z28, Z2
+	VPDPWSSD     Z30, Z28, Z3
+	VBROADCASTSS 12(DI)(R8*2), Z28
+	VPDPWSSD     Z29, Z28, Z4
+	VPDPWSSD     Z30, Z28, Z5
+	VBROADCASTSS 12(R10), Z28
+	VPDPWSSD     Z29, Z28, Z6
+	VPDPWSSD     Z30, Z28, Z7
+	VBROADCASTSS 12(R10)(R8*1), Z28
+	VPDPWSSD     Z29, Z28, Z8
+	VPDPWSSD     Z30, Z28, Z9
+	VBROADCASTSS 12(R10)(R8*2), Z28
+	VPDPWSSD     Z29, Z28, Z10
+	VPDPWSSD     Z30, Z28, Z11
+	VBROADCASTSS 12(R11), Z28
+	VPDPWSSD     Z29, Z28, Z12
+	VPDPWSSD     Z30, Z28, Z13
+	VBROADCASTSS 12(R11)(R8*1), Z28
+	VPDPWSSD     Z29, Z28, Z14
+	VPDPWSSD     Z30, Z28, Z15
+	VBROADCASTSS 12(R11)(R8*2), Z28
+	VPDPWSSD     Z29, Z28, Z16
+	VPDPWSSD     Z30, Z28, Z17
+	VBROADCASTSS 12(R12), Z28
+	VPDPWSSD     Z29, Z28, Z18
+	VPDPWSSD     Z30, Z28, Z19
+	VBROADCASTSS 12(R12)(R8*1), Z28
+	VPDPWSSD     Z29, Z28, Z20
+	VPDPWSSD     Z30, Z28, Z21
+	VBROADCASTSS 12(R12)(R8*2), Z28
+	VPDPWSSD     Z29, Z28, Z22
+	VPDPWSSD     Z30, Z28, Z23
+	VBROADCASTSS 12(R13), Z28
+	VPDPWSSD     Z29, Z28, Z24
+	VPDPWSSD     Z30, Z28, Z25
+	VBROADCASTSS 12(R13)(R8*1), Z28
+	VPDPWSSD     Z29, Z28, Z26
+	VPDPWSSD     Z30, Z28, Z27
 	ADDQ         $0x00000010, DI
-	ADDQ         $0x00000010, R8
-	ADDQ         $0x00000010, R9
 	ADDQ         $0x00000010, R10
-	ADDQ         $0x00000200, CX
-	DECQ         R11
+	ADDQ         $0x00000010, R11
+	ADDQ         $0x00000010, R12
+	ADDQ         $0x00000010, R13
+	ADDQ         $0x00000200, SI
+	DECQ         R14
 	JNZ          loop4
 
 tail:
-	ANDQ $0x03, SI
+	ANDQ $0x03, R9
 	JZ   done
 
 loop1:
-	VMOVUPS      (CX), Z29
-	VMOVUPS      64(CX), Z30
-	VBROADCASTSS (DX), Z28
+	VMOVUPS      (SI), Z29
+	VMOVUPS      64(SI), Z30
+	VBROADCASTSS (DI), Z28
 	VPDPWSSD     Z29, Z28, Z0
 	VPDPWSSD     Z30, Z28, Z1
-	VBROADCASTSS (DX)(BX*1), Z28
+	VBROADCASTSS (DI)(R8*1), Z28
 	VPDPWSSD     Z29, Z28, Z2
 	VPDPWSSD     Z30, Z28, Z3
-	VBROADCASTSS (DX)(BX*2), Z28
+	VBROADCASTSS (DI)(R8*2), Z28
 	VPDPWSSD     Z29, Z28, Z4
 	VPDPWSSD     Z30, Z28, Z5
-	VBROADCASTSS (DI), Z28
+	VBROADCASTSS (R10), Z28
 	VPDPWSSD     Z29, Z28, Z6
 	VPDPWSSD     Z30, Z28, Z7
-	VBROADCASTSS (DI)(BX*1), Z28
+	VBROADCASTSS (R10)(R8*1), Z28
 	VPDPWSSD     Z29, Z28, Z8
 	VPDPWSSD     Z30, Z28, Z9
-	VBROADCASTSS (DI)(BX*2), Z28
+	VBROADCASTSS (R10)(R8*2), Z28
 	VPDPWSSD     Z29, Z28, Z10
 	VPDPWSSD     Z30, Z28, Z11
-	VBROADCASTSS (R8), Z28
+	VBROADCASTSS (R11), Z28
 	VPDPWSSD     Z29, Z28, Z12
 	VPDPWSSD     Z30, Z28, Z13
-	VBROADCASTSS (R8)(BX*1), Z28
+	VBROADCASTSS (R11)(R8*1), Z28
 	VPDPWSSD     Z29, Z28, Z14
 	VPDPWSSD     Z30, Z28, Z15
-	VBROADCASTSS (R8)(BX*2), Z28
+	VBROADCASTSS (R11)(R8*2), Z28
 	VPDPWSSD     Z29, Z28, Z16
 	VPDPWSSD     Z30, Z28, Z17
-	VBROADCASTSS (R9), Z28
+	VBROADCASTSS (R12), Z28
 	VPDPWSSD     Z29, Z28, Z18
 	VPDPWSSD     Z30, Z28, Z19
-	VBROADCASTSS (R9)(BX*1), Z28
+	VBROADCASTSS (R12)(R8*1), Z28
 	VPDPWSSD     Z29, Z28, Z20
 	VPDPWSSD     Z30, Z28, Z21
-	VBROADCASTSS (R9)(BX*2), Z28
+	VBROADCASTSS (R12)(R8*2), Z28
 	VPDPWSSD     Z29, Z28, Z22
 	VPDPWSSD     Z30, Z28, Z23
-	VBROADCASTSS (R10), Z28
+	VBROADCASTSS (R13), Z28
 	VPDPWSSD     Z29, Z28, Z24
 	VPDPWSSD     Z30, Z28, Z25
-	VBROADCASTSS (R10)(BX*1), Z28
+	VBROADCASTSS (R13)(R8*1), Z28
 	VPDPWSSD     Z29, Z28, Z26
 	VPDPWSSD     Z30, Z28, Z27
-	ADDQ         $0x00000004, DX
 	ADDQ         $0x00000004, DI
-	ADDQ         $0x00000004, R8
-	ADDQ         $0x00000004, R9
 	ADDQ         $0x00000004, R10
-	ADDQ         $0x00000080, CX
-	DECQ         SI
+	ADDQ         $0x00000004, R11
+	ADDQ         $0x00000004, R12
+	ADDQ         $0x00000004, R13
+	ADDQ         $0x00000080, SI
+	DECQ         R9
 	JNZ          loop1
 
 done:
-	MOVQ         72(AX), SI
-	ADDQ         SI, 64(AX)
-	MOVQ         88(AX), CX
-	ADDQ         $0x00000080, 88(AX)
-	VMOVUPS      (CX), Z28
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x07, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Z28
 	VCVTDQ2PS    Z0, Z0
 	VMULPS       Z28, Z0, Z0
 	VCVTDQ2PS    Z2, Z2
@@ -21600,7 +22023,7 @@ done:
 	VMULPS       Z28, Z24, Z24
 	VCVTDQ2PS    Z26, Z26
 	VMULPS       Z28, Z26, Z26
-	VMOVUPS      64(CX), Z28
+	VMOVUPS      64(SI), Z28
 	VCVTDQ2PS    Z1, Z1
 	VMULPS       Z28, Z1, Z1
 	VCVTDQ2PS    Z3, Z3
@@ -21629,130 +22052,149 @@ done:
 	VMULPS       Z28, Z25, Z25
 	VCVTDQ2PS    Z27, Z27
 	VMULPS       Z28, Z27, Z27
-	MOVQ         80(AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         (AX), SI
-	MOVQ         8(AX), DI
-	VBROADCASTSS (CX), Z28
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x07, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Z28
 	VFMADD213PS  (DX), Z28, Z0
-	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z0, (DI)
 	VFMADD213PS  64(DX), Z28, Z1
-	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z1, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 4(CX), Z28
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Z28
 	VFMADD213PS  (DX), Z28, Z2
-	VMOVUPS      Z2, (SI)
+	VMOVUPS      Z2, (DI)
 	VFMADD213PS  64(DX), Z28, Z3
-	VMOVUPS      Z3, 64(SI)
+	VMOVUPS      Z3, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 8(CX), Z28
+	ADDQ         R8, DI
+	VBROADCASTSS 8(SI), Z28
 	VFMADD213PS  (DX), Z28, Z4
-	VMOVUPS      Z4, (SI)
+	VMOVUPS      Z4, (DI)
 	VFMADD213PS  64(DX), Z28, Z5
-	VMOVUPS      Z5, 64(SI)
+	VMOVUPS      Z5, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 12(CX), Z28
+	ADDQ         R8, DI
+	VBROADCASTSS 12(SI), Z28
 	VFMADD213PS  (DX), Z28, Z6
-	VMOVUPS      Z6, (SI)
+	VMOVUPS      Z6, (DI)
 	VFMADD213PS  64(DX), Z28, Z7
-	VMOVUPS      Z7, 64(SI)
+	VMOVUPS      Z7, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 16(CX), Z28
+	ADDQ         R8, DI
+	VBROADCASTSS 16(SI), Z28
 	VFMADD213PS  (DX), Z28, Z8
-	VMOVUPS      Z8, (SI)
+	VMOVUPS      Z8, (DI)
 	VFMADD213PS  64(DX), Z28, Z9
-	VMOVUPS      Z9, 64(SI)
+	VMOVUPS      Z9, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 20(CX), Z28
+	ADDQ         R8, DI
+	VBROADCASTSS 20(SI), Z28
 	VFMADD213PS  (DX), Z28, Z10
-	VMOVUPS      Z10, (SI)
+	VMOVUPS      Z10, (DI)
 	VFMADD213PS  64(DX), Z28, Z11
-	VMOVUPS      Z11, 64(SI)
+	VMOVUPS      Z11, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 24(CX), Z28
+	ADDQ         R8, DI
+	VBROADCASTSS 24(SI), Z28
 	VFMADD213PS  (DX), Z28, Z12
-	VMOVUPS      Z12, (SI)
+	VMOVUPS      Z12, (DI)
 	VFMADD213PS  64(DX), Z28, Z13
-	VMOVUPS      Z13, 64(SI)
+	VMOVUPS      Z13, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 28(CX), Z28
+	ADDQ         R8, DI
+	VBROADCASTSS 28(SI), Z28
 	VFMADD213PS  (DX), Z28, Z14
-	VMOVUPS      Z14, (SI)
+	VMOVUPS      Z14, (DI)
 	VFMADD213PS  64(DX), Z28, Z15
-	VMOVUPS      Z15, 64(SI)
+	VMOVUPS      Z15, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 32(CX), Z28
+	ADDQ         R8, DI
+	VBROADCASTSS 32(SI), Z28
 	VFMADD213PS  (DX), Z28, Z16
-	VMOVUPS      Z16, (SI)
+	VMOVUPS      Z16, (DI)
 	VFMADD213PS  64(DX), Z28, Z17
-	VMOVUPS      Z17, 64(SI)
+	VMOVUPS      Z17, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 36(CX), Z28
+	ADDQ         R8, DI
+	VBROADCASTSS 36(SI), Z28
 	VFMADD213PS  (DX), Z28, Z18
-	VMOVUPS      Z18, (SI)
+	VMOVUPS      Z18, (DI)
 	VFMADD213PS  64(DX), Z28, Z19
-	VMOVUPS      Z19, 64(SI)
+	VMOVUPS      Z19, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 40(CX), Z28
+	ADDQ         R8, DI
+	VBROADCASTSS 40(SI), Z28
 	VFMADD213PS  (DX), Z28, Z20
-	VMOVUPS      Z20, (SI)
+	VMOVUPS      Z20, (DI)
 	VFMADD213PS  64(DX), Z28, Z21
-	VMOVUPS      Z21, 64(SI)
+	VMOVUPS      Z21, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 44(CX), Z28
+	ADDQ         R8, DI
+	VBROADCASTSS 44(SI), Z28
 	VFMADD213PS  (DX), Z28, Z22
-	VMOVUPS      Z22, (SI)
+	VMOVUPS      Z22, (DI)
 	VFMADD213PS  64(DX), Z28, Z23
-	VMOVUPS      Z23, 64(SI)
+	VMOVUPS      Z23, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 48(CX), Z28
+	ADDQ         R8, DI
+	VBROADCASTSS 48(SI), Z28
 	VFMADD213PS  (DX), Z28, Z24
-	VMOVUPS      Z24, (SI)
+	VMOVUPS      Z24, (DI)
 	VFMADD213PS  64(DX), Z28, Z25
-	VMOVUPS      Z25, 64(SI)
+	VMOVUPS      Z25, 64(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 52(CX), Z28
+	ADDQ         R8, DI
+	VBROADCASTSS 52(SI), Z28
 	VFMADD213PS  (DX), Z28, Z26
-	VMOVUPS      Z26, (SI)
+	VMOVUPS      Z26, (DI)
 	VFMADD213PS  64(DX), Z28, Z27
-	VMOVUPS      Z27, 64(SI)
-	ADDQ         $0x00000080, (AX)
-	ADDQ         $0x00000080, 16(AX)
-	DECQ         32(AX)
-	JNZ          tile
+	VMOVUPS      Z27, 64(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x38, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
 	VZEROUPPER
 	RET
 
-// func gemm1x128VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// func gemm1x128VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm1x128VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
 
 tile:
-	MOVQ   48(AX), DI
-	MOVQ   56(AX), CX
-	MOVQ   64(AX), CX
-	MOVQ   CX, DX
-	ADDQ   72(AX), DX
-	MOVQ   DX, BX
-	ADDQ   72(AX), BX
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), R9
+	MOVQ   16(CX), BX
+	MOVQ   40(AX), BX
+	IMULQ  32(CX), BX
+	ADDQ   24(CX), BX
 	MOVQ   BX, SI
-	ADDQ   72(AX), SI
-	MOVQ   40(AX), R8
+	ADDQ   32(CX), SI
+	MOVQ   SI, DI
+	ADDQ   32(CX), DI
+	MOVQ   DI, R8
+	ADDQ   32(CX), R8
+	MOVQ   (CX), R10
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -21761,190 +22203,206 @@ tile:
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
 	JZ     tail
 
 loop4:
-	VBROADCASTSS (DI), Z9
-	VMOVUPS      (CX), Z8
-	VPDPWSSD     Z8, Z9, Z0
-	VMOVUPS      64(CX), Z8
-	VPDPWSSD     Z8, Z9, Z1
-	VMOVUPS      (DX), Z8
-	VPDPWSSD     Z8, Z9, Z2
-	VMOVUPS      64(DX), Z8
-	VPDPWSSD     Z8, Z9, Z3
+	VBROADCASTSS (R9), Z9
 	VMOVUPS      (BX), Z8
-	VPDPWSSD     Z8, Z9, Z4
+	VPDPWSSD     Z8, Z9, Z0
 	VMOVUPS      64(BX), Z8
-	VPDPWSSD     Z8, Z9, Z5
+	VPDPWSSD     Z8, Z9, Z1
 	VMOVUPS      (SI), Z8
-	VPDPWSSD     Z8, Z9, Z6
+	VPDPWSSD     Z8, Z9, Z2
 	VMOVUPS      64(SI), Z8
-	VPDPWSSD     Z8, Z9, Z7
-	VBROADCASTSS 4(DI), Z9
-	VMOVUPS      128(CX), Z8
-	VPDPWSSD     Z8, Z9, Z0
-	VMOVUPS      192(CX), Z8
-	VPDPWSSD     Z8, Z9, Z1
-	VMOVUPS      128(DX), Z8
-	VPDPWSSD     Z8, Z9, Z2
-	VMOVUPS      192(DX), Z8
 	VPDPWSSD     Z8, Z9, Z3
+	VMOVUPS      (DI), Z8
+	VPDPWSSD     Z8, Z9, Z4
+	VMOVUPS      64(DI), Z8
+	VPDPWSSD     Z8, Z9, Z5
+	VMOVUPS      (R8), Z8
+	VPDPWSSD     Z8, Z9, Z6
+	VMOVUPS      64(R8), Z8
+	VPDPWSSD     Z8, Z9, Z7
+	VBROADCASTSS 4(R9), Z9
 	VMOVUPS      128(BX), Z8
-	VPDPWSSD     Z8, Z9, Z4
+	VPDPWSSD     Z8, Z9, Z0
 	VMOVUPS      192(BX), Z8
-	VPDPWSSD     Z8, Z9, Z5
+	VPDPWSSD     Z8, Z9, Z1
 	VMOVUPS      128(SI), Z8
-	VPDPWSSD     Z8, Z9, Z6
+	VPDPWSSD     Z8, Z9, Z2
 	VMOVUPS      192(SI), Z8
-	VPDPWSSD     Z8, Z9, Z7
-	VBROADCASTSS 8(DI), Z9
-	VMOVUPS      256(CX), Z8
-	VPDPWSSD     Z8, Z9, Z0
-	VMOVUPS      320(CX), Z8
-	VPDPWSSD     Z8, Z9, Z1
-	VMOVUPS      256(DX), Z8
-	VPDPWSSD     Z8, Z9, Z2
-	VMOVUPS      320(DX), Z8
 	VPDPWSSD     Z8, Z9, Z3
+	VMOVUPS      128(DI), Z8
+	VPDPWSSD     Z8, Z9, Z4
+	VMOVUPS      192(DI), Z8
+	VPDPWSSD     Z8, Z9, Z5
+	VMOVUPS      128(R8), Z8
+	VPDPWSSD     Z8, Z9, Z6
+	VMOVUPS      192(R8), Z8
+	VPDPWSSD     Z8, Z9, Z7
+	VBROADCASTSS 8(R9), Z9
 	VMOVUPS      256(BX), Z8
-	VPDPWSSD     Z8, Z9, Z4
-	VMOVUPS      320(BX), Z8
-	VPDPWSSD     Z8, Z9, Z5
-	VMOVUPS      256(SI), Z8
-	VPDPWSSD     Z8, Z9, Z6
-	VMOVUPS      320(SI), Z8
-	VPDPWSSD     Z8, Z9, Z7
-	VBROADCASTSS 12(DI), Z9
-	VMOVUPS      384(CX), Z8
 	VPDPWSSD     Z8, Z9, Z0
-	VMOVUPS      448(CX), Z8
+	VMOVUPS      320(BX), Z8
 	VPDPWSSD     Z8, Z9, Z1
-	VMOVUPS      384(DX), Z8
+	VMOVUPS      256(SI), Z8
 	VPDPWSSD     Z8, Z9, Z2
-	VMOVUPS      448(DX), Z8
+	VMOVUPS      320(SI), Z8
 	VPDPWSSD     Z8, Z9, Z3
-	VMOVUPS      384(BX), Z8
+	VMOVUPS      256(DI), Z8
 	VPDPWSSD     Z8, Z9, Z4
-	VMOVUPS      448(BX), Z8
+	VMOVUPS      320(DI), Z8
 	VPDPWSSD     Z8, Z9, Z5
-	VMOVUPS      384(SI), Z8
+	VMOVUPS      256(R8), Z8
 	VPDPWSSD     Z8, Z9, Z6
-	VMOVUPS      448(SI), Z8
+	VMOVUPS      320(R8), Z8
 	VPDPWSSD     Z8, Z9, Z7
-	ADDQ         $0x00000010, DI
-	ADDQ         $0x00000200, CX
-	ADDQ         $0x00000200, DX
+	VBROADCASTSS 12(R9), Z9
+	VMOVUPS      384(BX), Z8
+	VPDPWSSD     Z8, Z9, Z0
+	VMOVUPS      448(BX), Z8
+	VPDPWSSD     Z8, Z9, Z1
+	VMOVUPS      384(SI), Z8
+	VPDPWSSD     Z8, Z9, Z2
+	VMOVUPS      448(SI), Z8
+	VPDPWSSD     Z8, Z9, Z3
+	VMOVUPS      384(DI), Z8
+	VPDPWSSD     Z8, Z9, Z4
+	VMOVUPS      448(DI), Z8
+	VPDPWSSD     Z8, Z9, Z5
+	VMOVUPS      384(R8), Z8
+	VPDPWSSD     Z8, Z9, Z6
+	VMOVUPS      448(R8), Z8
+	VPDPWSSD     Z8, Z9, Z7
+	ADDQ         $0x00000010, R9
 	ADDQ         $0x00000200, BX
 	ADDQ         $0x00000200, SI
-	DECQ         R9
+	ADDQ         $0x00000200, DI
+	ADDQ         $0x00000200, R8
+	DECQ         R11
 	JNZ          loop4
 
 tail:
-	ANDQ $0x03, R8
+	ANDQ $0x03, R10
 	JZ   done
 
 loop1:
-	VBROADCASTSS (DI), Z9
-	VMOVUPS      (CX), Z8
-	VPDPWSSD     Z8, Z9, Z0
-	VMOVUPS      64(CX), Z8
-	VPDPWSSD     Z8, Z9, Z1
-	VMOVUPS      (DX), Z8
-	VPDPWSSD     Z8, Z9, Z2
-	VMOVUPS      64(DX), Z8
-	VPDPWSSD     Z8, Z9, Z3
+	VBROADCASTSS (R9), Z9
 	VMOVUPS      (BX), Z8
-	VPDPWSSD     Z8, Z9, Z4
+	VPDPWSSD     Z8, Z9, Z0
 	VMOVUPS      64(BX), Z8
-	VPDPWSSD     Z8, Z9, Z5
+	VPDPWSSD     Z8, Z9, Z1
 	VMOVUPS      (SI), Z8
-	VPDPWSSD     Z8, Z9, Z6
+	VPDPWSSD     Z8, Z9, Z2
 	VMOVUPS      64(SI), Z8
+	VPDPWSSD     Z8, Z9, Z3
+	VMOVUPS      (DI), Z8
+	VPDPWSSD     Z8, Z9, Z4
+	VMOVUPS      64(DI), Z8
+	VPDPWSSD     Z8, Z9, Z5
+	VMOVUPS      (R8), Z8
+	VPDPWSSD     Z8, Z9, Z6
+	VMOVUPS      64(R8), Z8
 	VPDPWSSD     Z8, Z9, Z7
-	ADDQ         $0x00000004, DI
-	ADDQ         $0x00000080, CX
-	ADDQ         $0x00000080, DX
+	ADDQ         $0x00000004, R9
 	ADDQ         $0x00000080, BX
 	ADDQ         $0x00000080, SI
-	DECQ         R8
+	ADDQ         $0x00000080, DI
+	ADDQ         $0x00000080, R8
+	DECQ         R10
 	JNZ          loop1
 
 done:
-	MOVQ         72(AX), R8
-	ADDQ         R8, 64(AX)
-	ADDQ         R8, 64(AX)
-	ADDQ         R8, 64(AX)
-	ADDQ         R8, 64(AX)
-	MOVQ         88(AX), CX
-	ADDQ         $0x00000200, 88(AX)
-	VMOVUPS      (CX), Z8
+	MOVQ         48(CX), BX
+	MOVQ         40(AX), DI
+	SHLQ         $0x07, DI
+	ADDQ         DI, BX
+	VMOVUPS      (BX), Z8
 	VCVTDQ2PS    Z0, Z0
 	VMULPS       Z8, Z0, Z0
-	VMOVUPS      64(CX), Z8
+	VMOVUPS      64(BX), Z8
 	VCVTDQ2PS    Z1, Z1
 	VMULPS       Z8, Z1, Z1
-	VMOVUPS      128(CX), Z8
+	VMOVUPS      128(BX), Z8
 	VCVTDQ2PS    Z2, Z2
 	VMULPS       Z8, Z2, Z2
-	VMOVUPS      192(CX), Z8
+	VMOVUPS      192(BX), Z8
 	VCVTDQ2PS    Z3, Z3
 	VMULPS       Z8, Z3, Z3
-	VMOVUPS      256(CX), Z8
+	VMOVUPS      256(BX), Z8
 	VCVTDQ2PS    Z4, Z4
 	VMULPS       Z8, Z4, Z4
-	VMOVUPS      320(CX), Z8
+	VMOVUPS      320(BX), Z8
 	VCVTDQ2PS    Z5, Z5
 	VMULPS       Z8, Z5, Z5
-	VMOVUPS      384(CX), Z8
+	VMOVUPS      384(BX), Z8
 	VCVTDQ2PS    Z6, Z6
 	VMULPS       Z8, Z6, Z6
-	VMOVUPS      448(CX), Z8
+	VMOVUPS      448(BX), Z8
 	VCVTDQ2PS    Z7, Z7
 	VMULPS       Z8, Z7, Z7
-	MOVQ         80(AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         (AX), BX
+	MOVQ         40(CX), BX
+	MOVQ         (AX), DI
+	MOVQ         40(AX), SI
+	SHLQ         $0x07, SI
+	ADDQ         SI, DI
 	MOVQ         8(AX), SI
-	VBROADCASTSS (CX), Z8
+	VBROADCASTSS (BX), Z8
 	VFMADD213PS  (DX), Z8, Z0
-	VMOVUPS      Z0, (BX)
+	VMOVUPS      Z0, (DI)
 	VFMADD213PS  64(DX), Z8, Z1
-	VMOVUPS      Z1, 64(BX)
+	VMOVUPS      Z1, 64(DI)
 	VFMADD213PS  128(DX), Z8, Z2
-	VMOVUPS      Z2, 128(BX)
+	VMOVUPS      Z2, 128(DI)
 	VFMADD213PS  192(DX), Z8, Z3
-	VMOVUPS      Z3, 192(BX)
+	VMOVUPS      Z3, 192(DI)
 	VFMADD213PS  256(DX), Z8, Z4
-	VMOVUPS      Z4, 256(BX)
+	VMOVUPS      Z4, 256(DI)
 	VFMADD213PS  320(DX), Z8, Z5
-	VMOVUPS      Z5, 320(BX)
+	VMOVUPS      Z5, 320(DI)
 	VFMADD213PS  384(DX), Z8, Z6
-	VMOVUPS      Z6, 384(BX)
+	VMOVUPS      Z6, 384(DI)
 	VFMADD213PS  448(DX), Z8, Z7
-	VMOVUPS      Z7, 448(BX)
-	ADDQ         $0x00000200, (AX)
-	ADDQ         $0x00000200, 16(AX)
-	DECQ         32(AX)
-	JNZ          tile
+	VMOVUPS      Z7, 448(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         SI, BX
+	ADDQ         $0x38, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x04, 40(AX)
+	MOVQ         40(AX), R10
+	CMPQ         R10, 32(AX)
+	JCS          tile
 	VZEROUPPER
 	RET
 
-// func gemm2x64VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// func gemm2x64VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm2x64VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
 
 tile:
-	MOVQ   48(AX), BX
-	MOVQ   56(AX), SI
-	MOVQ   64(AX), CX
-	MOVQ   CX, DX
-	ADDQ   72(AX), DX
-	MOVQ   40(AX), DI
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), R8
+	MOVQ   16(CX), R9
+	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	MOVQ   SI, DI
+	ADDQ   32(CX), DI
+	MOVQ   (CX), R10
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -21953,168 +22411,186 @@ tile:
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
-	MOVQ   DI, R8
-	SHRQ   $0x02, R8
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
 	JZ     tail
 
 loop4:
-	VBROADCASTSS (BX), Z9
-	VBROADCASTSS (BX)(SI*1), Z10
-	VMOVUPS      (CX), Z8
+	VBROADCASTSS (R8), Z9
+	VBROADCASTSS (R8)(R9*1), Z10
+	VMOVUPS      (SI), Z8
 	VPDPWSSD     Z8, Z9, Z0
 	VPDPWSSD     Z8, Z10, Z4
-	VMOVUPS      64(CX), Z8
+	VMOVUPS      64(SI), Z8
 	VPDPWSSD     Z8, Z9, Z1
 	VPDPWSSD     Z8, Z10, Z5
-	VMOVUPS      (DX), Z8
+	VMOVUPS      (DI), Z8
 	VPDPWSSD     Z8, Z9, Z2
 	VPDPWSSD     Z8, Z10, Z6
-	VMOVUPS      64(DX), Z8
+	VMOVUPS      64(DI), Z8
 	VPDPWSSD     Z8, Z9, Z3
 	VPDPWSSD     Z8, Z10, Z7
-	VBROADCASTSS 4(BX), Z9
-	VBROADCASTSS 4(BX)(SI*1), Z10
-	VMOVUPS      128(CX), Z8
+	VBROADCASTSS 4(R8), Z9
+	VBROADCASTSS 4(R8)(R9*1), Z10
+	VMOVUPS      128(SI), Z8
 	VPDPWSSD     Z8, Z9, Z0
 	VPDPWSSD     Z8, Z10, Z4
-	VMOVUPS      192(CX), Z8
+	VMOVUPS      192(SI), Z8
 	VPDPWSSD     Z8, Z9, Z1
 	VPDPWSSD     Z8, Z10, Z5
-	VMOVUPS      128(DX), Z8
+	VMOVUPS      128(DI), Z8
 	VPDPWSSD     Z8, Z9, Z2
 	VPDPWSSD     Z8, Z10, Z6
-	VMOVUPS      192(DX), Z8
+	VMOVUPS      192(DI), Z8
 	VPDPWSSD     Z8, Z9, Z3
 	VPDPWSSD     Z8, Z10, Z7
-	VBROADCASTSS 8(BX), Z9
-	VBROADCASTSS 8(BX)(SI*1), Z10
-	VMOVUPS      256(CX), Z8
+	VBROADCASTSS 8(R8), Z9
+	VBROADCASTSS 8(R8)(R9*1), Z10
+	VMOVUPS      256(SI), Z8
 	VPDPWSSD     Z8, Z9, Z0
 	VPDPWSSD     Z8, Z10, Z4
-	VMOVUPS      320(CX), Z8
+	VMOVUPS      320(SI), Z8
 	VPDPWSSD     Z8, Z9, Z1
 	VPDPWSSD     Z8, Z10, Z5
-	VMOVUPS      256(DX), Z8
+	VMOVUPS      256(DI), Z8
 	VPDPWSSD     Z8, Z9, Z2
 	VPDPWSSD     Z8, Z10, Z6
-	VMOVUPS      320(DX), Z8
+	VMOVUPS      320(DI), Z8
 	VPDPWSSD     Z8, Z9, Z3
 	VPDPWSSD     Z8, Z10, Z7
-	VBROADCASTSS 12(BX), Z9
-	VBROADCASTSS 12(BX)(SI*1), Z10
-	VMOVUPS      384(CX), Z8
+	VBROADCASTSS 12(R8), Z9
+	VBROADCASTSS 12(R8)(R9*1), Z10
+	VMOVUPS      384(SI), Z8
 	VPDPWSSD     Z8, Z9, Z0
 	VPDPWSSD     Z8, Z10, Z4
-	VMOVUPS      448(CX), Z8
+	VMOVUPS      448(SI), Z8
 	VPDPWSSD     Z8, Z9, Z1
 	VPDPWSSD     Z8, Z10, Z5
-	VMOVUPS      384(DX), Z8
+	VMOVUPS      384(DI), Z8
 	VPDPWSSD     Z8, Z9, Z2
 	VPDPWSSD     Z8, Z10, Z6
-	VMOVUPS      448(DX), Z8
+	VMOVUPS      448(DI), Z8
 	VPDPWSSD     Z8, Z9, Z3
 	VPDPWSSD     Z8, Z10, Z7
-	ADDQ         $0x00000010, BX
-	ADDQ         $0x00000200, CX
-	ADDQ         $0x00000200, DX
-	DECQ         R8
+	ADDQ         $0x00000010, R8
+	ADDQ         $0x00000200, SI
+	ADDQ         $0x00000200, DI
+	DECQ         R11
 	JNZ          loop4
 
 tail:
-	ANDQ $0x03, DI
+	ANDQ $0x03, R10
 	JZ   done
 
 loop1:
-	VBROADCASTSS (BX), Z9
-	VBROADCASTSS (BX)(SI*1), Z10
-	VMOVUPS      (CX), Z8
+	VBROADCASTSS (R8), Z9
+	VBROADCASTSS (R8)(R9*1), Z10
+	VMOVUPS      (SI), Z8
 	VPDPWSSD     Z8, Z9, Z0
 	VPDPWSSD     Z8, Z10, Z4
-	VMOVUPS      64(CX), Z8
+	VMOVUPS      64(SI), Z8
 	VPDPWSSD     Z8, Z9, Z1
 	VPDPWSSD     Z8, Z10, Z5
-	VMOVUPS      (DX), Z8
+	VMOVUPS      (DI), Z8
 	VPDPWSSD     Z8, Z9, Z2
 	VPDPWSSD     Z8, Z10, Z6
-	VMOVUPS      64(DX), Z8
+	VMOVUPS      64(DI), Z8
 	VPDPWSSD     Z8, Z9, Z3
 	VPDPWSSD     Z8, Z10, Z7
-	ADDQ         $0x00000004, BX
-	ADDQ         $0x00000080, CX
-	ADDQ         $0x00000080, DX
-	DECQ         DI
+	ADDQ         $0x00000004, R8
+	ADDQ         $0x00000080, SI
+	ADDQ         $0x00000080, DI
+	DECQ         R10
 	JNZ          loop1
 
 done:
-	MOVQ         72(AX), DI
-	ADDQ         DI, 64(AX)
-	ADDQ         DI, 64(AX)
-	MOVQ         88(AX), CX
-	ADDQ         $0x00000100, 88(AX)
-	VMOVUPS      (CX), Z8
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x07, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Z8
 	VCVTDQ2PS    Z0, Z0
 	VMULPS       Z8, Z0, Z0
 	VCVTDQ2PS    Z4, Z4
 	VMULPS       Z8, Z4, Z4
-	VMOVUPS      64(CX), Z8
+	VMOVUPS      64(SI), Z8
 	VCVTDQ2PS    Z1, Z1
 	VMULPS       Z8, Z1, Z1
 	VCVTDQ2PS    Z5, Z5
 	VMULPS       Z8, Z5, Z5
-	VMOVUPS      128(CX), Z8
+	VMOVUPS      128(SI), Z8
 	VCVTDQ2PS    Z2, Z2
 	VMULPS       Z8, Z2, Z2
 	VCVTDQ2PS    Z6, Z6
 	VMULPS       Z8, Z6, Z6
-	VMOVUPS      192(CX), Z8
+	VMOVUPS      192(SI), Z8
 	VCVTDQ2PS    Z3, Z3
 	VMULPS       Z8, Z3, Z3
 	VCVTDQ2PS    Z7, Z7
 	VMULPS       Z8, Z7, Z7
-	MOVQ         80(AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         (AX), SI
-	MOVQ         8(AX), DI
-	VBROADCASTSS (CX), Z8
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x07, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Z8
 	VFMADD213PS  (DX), Z8, Z0
-	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z0, (DI)
 	VFMADD213PS  64(DX), Z8, Z1
-	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z1, 64(DI)
 	VFMADD213PS  128(DX), Z8, Z2
-	VMOVUPS      Z2, 128(SI)
+	VMOVUPS      Z2, 128(DI)
 	VFMADD213PS  192(DX), Z8, Z3
-	VMOVUPS      Z3, 192(SI)
+	VMOVUPS      Z3, 192(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 4(CX), Z8
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Z8
 	VFMADD213PS  (DX), Z8, Z4
-	VMOVUPS      Z4, (SI)
+	VMOVUPS      Z4, (DI)
 	VFMADD213PS  64(DX), Z8, Z5
-	VMOVUPS      Z5, 64(SI)
+	VMOVUPS      Z5, 64(DI)
 	VFMADD213PS  128(DX), Z8, Z6
-	VMOVUPS      Z6, 128(SI)
+	VMOVUPS      Z6, 128(DI)
 	VFMADD213PS  192(DX), Z8, Z7
-	VMOVUPS      Z7, 192(SI)
-	ADDQ         $0x00000100, (AX)
-	ADDQ         $0x00000100, 16(AX)
-	DECQ         32(AX)
-	JNZ          tile
+	VMOVUPS      Z7, 192(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x38, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x02, 40(AX)
+	MOVQ         40(AX), R10
+	CMPQ         R10, 32(AX)
+	JCS          tile
 	VZEROUPPER
 	RET
 
-// func gemm3x64VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; count uintptr; pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32})
+// func gemm3x64VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm3x64VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
 
 tile:
-	MOVQ   48(AX), BX
-	MOVQ   56(AX), SI
-	MOVQ   64(AX), CX
-	MOVQ   CX, DX
-	ADDQ   72(AX), DX
-	MOVQ   40(AX), DI
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), R8
+	MOVQ   16(CX), R9
+	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	MOVQ   SI, DI
+	ADDQ   32(CX), DI
+	MOVQ   (CX), R10
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -22127,197 +22603,205 @@ tile:
 	VPXORD Z9, Z9, Z9
 	VPXORD Z10, Z10, Z10
 	VPXORD Z11, Z11, Z11
-	MOVQ   DI, R8
-	SHRQ   $0x02, R8
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
 	JZ     tail
 
 loop4:
-	VBROADCASTSS (BX), Z13
-	VBROADCASTSS (BX)(SI*1), Z14
-	VBROADCASTSS (BX)(SI*2), Z15
-	VMOVUPS      (CX), Z12
+	VBROADCASTSS (R8), Z13
+	VBROADCASTSS (R8)(R9*1), Z14
+	VBROADCASTSS (R8)(R9*2), Z15
+	VMOVUPS      (SI), Z12
 	VPDPWSSD     Z12, Z13, Z0
 	VPDPWSSD     Z12, Z14, Z4
 	VPDPWSSD     Z12, Z15, Z8
-	VMOVUPS      64(CX), Z12
+	VMOVUPS      64(SI), Z12
 	VPDPWSSD     Z12, Z13, Z1
 	VPDPWSSD     Z12, Z14, Z5
 	VPDPWSSD     Z12, Z15, Z9
-	VMOVUPS      (DX), Z12
+	VMOVUPS      (DI), Z12
 	VPDPWSSD     Z12, Z13, Z2
 	VPDPWSSD     Z12, Z14, Z6
 	VPDPWSSD     Z12, Z15, Z10
-	VMOVUPS      64(DX), Z12
+	VMOVUPS      64(DI), Z12
 	VPDPWSSD     Z12, Z13, Z3
 	VPDPWSSD     Z12, Z14, Z7
 	VPDPWSSD     Z12, Z15, Z11
-	VBROADCASTSS 4(BX), Z13
-	VBROADCASTSS 4(BX)(SI*1), Z14
-	VBROADCASTSS 4(BX)(SI*2), Z15
-	VMOVUPS      128(CX), Z12
+	VBROADCASTSS 4(R8), Z13
+	VBROADCASTSS 4(R8)(R9*1), Z14
+	VBROADCASTSS 4(R8)(R9*2), Z15
+	VMOVUPS      128(SI), Z12
 	VPDPWSSD     Z12, Z13, Z0
 	VPDPWSSD     Z12, Z14, Z4
 	VPDPWSSD     Z12, Z15, Z8
-	VMOVUPS      192(CX), Z12
+	VMOVUPS      192(SI), Z12
 	VPDPWSSD     Z12, Z13, Z1
 	VPDPWSSD     Z12, Z14, Z5
 	VPDPWSSD     Z12, Z15, Z9
-	VMOVUPS      128(DX), Z12
+	VMOVUPS      128(DI), Z12
 	VPDPWSSD     Z12, Z13, Z2
 	VPDPWSSD     Z12, Z14, Z6
 	VPDPWSSD     Z12, Z15, Z10
-	VMOVUPS      192(DX), Z12
+	VMOVUPS      192(DI), Z12
 	VPDPWSSD     Z12, Z13, Z3
 	VPDPWSSD     Z12, Z14, Z7
 	VPDPWSSD     Z12, Z15, Z11
-	VBROADCASTSS 8(BX), Z13
-	VBROADCASTSS 8(BX)(SI*1), Z14
-	VBROADCASTSS 8(BX)(SI*2), Z15
-	VMOVUPS      256(CX), Z12
+	VBROADCASTSS 8(R8), Z13
+	VBROADCASTSS 8(R8)(R9*1), Z14
+	VBROADCASTSS 8(R8)(R9*2), Z15
+	VMOVUPS      256(SI), Z12
 	VPDPWSSD     Z12, Z13, Z0
 	VPDPWSSD     Z12, Z14, Z4
 	VPDPWSSD     Z12, Z15, Z8
-	VMOVUPS      320(CX), Z12
+	VMOVUPS      320(SI), Z12
 	VPDPWSSD     Z12, Z13, Z1
 	VPDPWSSD     Z12, Z14, Z5
 	VPDPWSSD     Z12, Z15, Z9
-	VMOVUPS      256(DX), Z12
+	VMOVUPS      256(DI), Z12
 	VPDPWSSD     Z12, Z13, Z2
 	VPDPWSSD     Z12, Z14, Z6
 	VPDPWSSD     Z12, Z15, Z10
-	VMOVUPS      320(DX), Z12
+	VMOVUPS      320(DI), Z12
 	VPDPWSSD     Z12, Z13, Z3
 	VPDPWSSD     Z12, Z14, Z7
 	VPDPWSSD     Z12, Z15, Z11
-	VBROADCASTSS 12(BX), Z13
-	VBROADCASTSS 12(BX)(SI*1), Z14
-	VBROADCASTSS 12(BX)(SI*2), Z15
-	VMOVUPS      384(CX), Z12
+	VBROADCASTSS 12(R8), Z13
+	VBROADCASTSS 12(R8)(R9*1), Z14
+	VBROADCASTSS 12(R8)(R9*2), Z15
+	VMOVUPS      384(SI), Z12
 	VPDPWSSD     Z12, Z13, Z0
 	VPDPWSSD     Z12, Z14, Z4
 	VPDPWSSD     Z12, Z15, Z8
-	VMOVUPS      448(CX), Z12
+	VMOVUPS      448(SI), Z12
 	VPDPWSSD     Z12, Z13, Z1
 	VPDPWSSD     Z12, Z14, Z5
 	VPDPWSSD     Z12, Z15, Z9
-	VMOVUPS      384(DX), Z12
+	VMOVUPS      384(DI), Z12
 	VPDPWSSD     Z12, Z13, Z2
 	VPDPWSSD     Z12, Z14, Z6
 	VPDPWSSD     Z12, Z15, Z10
-	VMOVUPS      448(DX), Z12
+	VMOVUPS      448(DI), Z12
 	VPDPWSSD     Z12, Z13, Z3
 	VPDPWSSD     Z12, Z14, Z7
 	VPDPWSSD     Z12, Z15, Z11
-	ADDQ         $0x00000010, BX
-	ADDQ         $0x00000200, CX
-	ADDQ         $0x00000200, DX
-	DECQ         R8
+	ADDQ         $0x00000010, R8
+	ADDQ         $0x00000200, SI
+	ADDQ         $0x00000200, DI
+	DECQ         R11
 	JNZ          loop4
 
 tail:
-	ANDQ $0x03, DI
+	ANDQ $0x03, R10
 	JZ   done
 
 loop1:
-	VBROADCASTSS (BX), Z13
-	VBROADCASTSS (BX)(SI*1), Z14
-	VBROADCASTSS (BX)(SI*2), Z15
-	VMOVUPS      (CX), Z12
+	VBROADCASTSS (R8), Z13
+	VBROADCASTSS (R8)(R9*1), Z14
+	VBROADCASTSS (R8)(R9*2), Z15
+	VMOVUPS      (SI), Z12
 	VPDPWSSD     Z12, Z13, Z0
 	VPDPWSSD     Z12, Z14, Z4
 	VPDPWSSD     Z12, Z15, Z8
-	VMOVUPS      64(CX), Z12
+	VMOVUPS      64(SI), Z12
 	VPDPWSSD     Z12, Z13, Z1
 	VPDPWSSD     Z12, Z14, Z5
 	VPDPWSSD     Z12, Z15, Z9
-	VMOVUPS      (DX), Z12
+	VMOVUPS      (DI), Z12
 	VPDPWSSD     Z12, Z13, Z2
 	VPDPWSSD     Z12, Z14, Z6
 	VPDPWSSD     Z12, Z15, Z10
-	VMOVUPS      64(DX), Z12
+	VMOVUPS      64(DI), Z12
 	VPDPWSSD     Z12, Z13, Z3
 	VPDPWSSD     Z12, Z14, Z7
 	VPDPWSSD     Z12, Z15, Z11
-	ADDQ         $0x00000004, BX
-	ADDQ         $0x00000080, CX
-	ADDQ         $0x00000080, DX
-	DECQ         DI
+	ADDQ         $0x00000004, R8
+	ADDQ         $0x00000080, SI
+	ADDQ         $0x00000080, DI
+	DECQ         R10
 	JNZ          loop1
 
 done:
-	MOVQ         72(AX), DI
-	ADDQ         DI, 64(AX)
-	ADDQ         DI, 64(AX)
-	MOVQ         88(AX), CX
-	ADDQ         $0x00000100, 88(AX)
-	VMOVUPS      (CX), Z12
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x07, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Z12
 	VCVTDQ2PS    Z0, Z0
 	VMULPS       Z12, Z0, Z0
 	VCVTDQ2PS    Z4, Z4
 	VMULPS       Z12, Z4, Z4
 	VCVTDQ2PS    Z8, Z8
 	VMULPS       Z12, Z8, Z8
-	VMOVUPS      64(CX), Z12
+	VMOVUPS      64(SI), Z12
 	VCVTDQ2PS    Z1, Z1
 	VMULPS       Z12, Z1, Z1
 	VCVTDQ2PS    Z5, Z5
 	VMULPS       Z12, Z5, Z5
 	VCVTDQ2PS    Z9, Z9
 	VMULPS       Z12, Z9, Z9
-	VMOVUPS      128(CX), Z12
+	VMOVUPS      128(SI), Z12
 	VCVTDQ2PS    Z2, Z2
 	VMULPS       Z12, Z2, Z2
 	VCVTDQ2PS    Z6, Z6
 	VMULPS       Z12, Z6, Z6
 	VCVTDQ2PS    Z10, Z10
 	VMULPS       Z12, Z10, Z10
-	VMOVUPS      192(CX), Z12
+	VMOVUPS      192(SI), Z12
 	VCVTDQ2PS    Z3, Z3
 	VMULPS       Z12, Z3, Z3
 	VCVTDQ2PS    Z7, Z7
 	VMULPS       Z12, Z7, Z7
 	VCVTDQ2PS    Z11, Z11
 	VMULPS       Z12, Z11, Z11
-	MOVQ         80(AX), CX
-	MOVQ         16(AX), DX
-	MOVQ         24(AX), BX
-	MOVQ         (AX), SI
-	MOVQ         8(AX), DI
-	VBROADCASTSS (CX), Z12
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x07, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Z12
 	VFMADD213PS  (DX), Z12, Z0
-	VMOVUPS      Z0, (SI)
+	VMOVUPS      Z0, (DI)
 	VFMADD213PS  64(DX), Z12, Z1
-	VMOVUPS      Z1, 64(SI)
+	VMOVUPS      Z1, 64(DI)
 	VFMADD213PS  128(DX), Z12, Z2
-	VMOVUPS      Z2, 128(SI)
+	VMOVUPS      Z2, 128(DI)
 	VFMADD213PS  192(DX), Z12, Z3
-	VMOVUPS      Z3, 192(SI)
+	VMOVUPS      Z3, 192(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 4(CX), Z12
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Z12
 	VFMADD213PS  (DX), Z12, Z4
-	VMOVUPS      Z4, (SI)
+	VMOVUPS      Z4, (DI)
 	VFMADD213PS  64(DX), Z12, Z5
-	VMOVUPS      Z5, 64(SI)
+	VMOVUPS      Z5, 64(DI)
 	VFMADD213PS  128(DX), Z12, Z6
-	VMOVUPS      Z6, 128(SI)
+	VMOVUPS      Z6, 128(DI)
 	VFMADD213PS  192(DX), Z12, Z7
-	VMOVUPS      Z7, 192(SI)
+	VMOVUPS      Z7, 192(DI)
 	ADDQ         BX, DX
-	ADDQ         DI, SI
-	VBROADCASTSS 8(CX), Z12
+	ADDQ         R8, DI
+	VBROADCASTSS 8(SI), Z12
 	VFMADD213PS  (DX), Z12, Z8
-	VMOVUPS      Z8, (SI)
+	VMOVUPS      Z8, (DI)
 	VFMADD213PS  64(DX), Z12, Z9
-	VMOVUPS      Z9, 64(SI)
+	VMOVUPS      Z9, 64(DI)
 	VFMADD213PS  128(DX), Z12, Z10
-	VMOVUPS      Z10, 128(SI)
+	VMOVUPS      Z10, 128(DI)
 	VFMADD213PS  192(DX), Z12, Z11
-	VMOVUPS      Z11, 192(SI)
-	ADDQ         $0x00000100, (AX)
-	ADDQ         $0x00000100, 16(AX)
-	DECQ         32(AX)
-	JNZ          tile
+	VMOVUPS      Z11, 192(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x38, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x02, 40(AX)
+	MOVQ         40(AX), R10
+	CMPQ         R10, 32(AX)
+	JCS          tile
 	VZEROUPPER
 	RET
 

@@ -597,227 +597,281 @@ func softmaxAVX2(rows uintptr, x *float32, ld uintptr, n uintptr)
 
 // gemm1x16MADD is
 //
-//	for i < 1, j < 16·t.count:
-//		s = 0, a whole number
-//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/16][l/2,j%16,l%2]
-//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//	for i < 1, j < 16·t.panels, 16 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no pairs:
+//			s = 0, a whole number
+//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
 //
-// with the last product and sum rounded once.
+// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
 //
 //go:noescape
 func gemm1x16MADD(t *struct {
-	c          *float32
-	ldc        uintptr
-	add        *float32
-	ldadd      uintptr
-	count      uintptr
-	pairs      uintptr
-	a          *int16
-	lda        uintptr
-	b          *int16
-	panel      uintptr
-	rowUnit    *float32
-	columnUnit *float32
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		pairs      uintptr
+		a          *int16
+		lda        uintptr
+		b          *int16
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+	}
 })
 
 // gemm2x16MADD is
 //
-//	for i < 2, j < 16·t.count:
-//		s = 0, a whole number
-//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/16][l/2,j%16,l%2]
-//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//	for i < 2, j < 16·t.panels, 16 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no pairs:
+//			s = 0, a whole number
+//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
 //
-// with the last product and sum rounded once.
+// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
 //
 //go:noescape
 func gemm2x16MADD(t *struct {
-	c          *float32
-	ldc        uintptr
-	add        *float32
-	ldadd      uintptr
-	count      uintptr
-	pairs      uintptr
-	a          *int16
-	lda        uintptr
-	b          *int16
-	panel      uintptr
-	rowUnit    *float32
-	columnUnit *float32
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		pairs      uintptr
+		a          *int16
+		lda        uintptr
+		b          *int16
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+	}
 })
 
 // gemm3x16MADD is
 //
-//	for i < 3, j < 16·t.count:
-//		s = 0, a whole number
-//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/16][l/2,j%16,l%2]
-//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//	for i < 3, j < 16·t.panels, 16 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no pairs:
+//			s = 0, a whole number
+//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
 //
-// with the last product and sum rounded once.
+// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
 //
 //go:noescape
 func gemm3x16MADD(t *struct {
-	c          *float32
-	ldc        uintptr
-	add        *float32
-	ldadd      uintptr
-	count      uintptr
-	pairs      uintptr
-	a          *int16
-	lda        uintptr
-	b          *int16
-	panel      uintptr
-	rowUnit    *float32
-	columnUnit *float32
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		pairs      uintptr
+		a          *int16
+		lda        uintptr
+		b          *int16
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+	}
 })
 
 // gemm4x16MADD is
 //
-//	for i < 4, j < 16·t.count:
-//		s = 0, a whole number
-//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/16][l/2,j%16,l%2]
-//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//	for i < 4, j < 16·t.panels, 16 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no pairs:
+//			s = 0, a whole number
+//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
 //
-// with the last product and sum rounded once.
+// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
 //
 //go:noescape
 func gemm4x16MADD(t *struct {
-	c          *float32
-	ldc        uintptr
-	add        *float32
-	ldadd      uintptr
-	count      uintptr
-	pairs      uintptr
-	a          *int16
-	lda        uintptr
-	b          *int16
-	panel      uintptr
-	rowUnit    *float32
-	columnUnit *float32
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		pairs      uintptr
+		a          *int16
+		lda        uintptr
+		b          *int16
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+	}
 })
 
 // gemm5x16MADD is
 //
-//	for i < 5, j < 16·t.count:
-//		s = 0, a whole number
-//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/16][l/2,j%16,l%2]
-//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//	for i < 5, j < 16·t.panels, 16 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no pairs:
+//			s = 0, a whole number
+//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
 //
-// with the last product and sum rounded once.
+// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
 //
 //go:noescape
 func gemm5x16MADD(t *struct {
-	c          *float32
-	ldc        uintptr
-	add        *float32
-	ldadd      uintptr
-	count      uintptr
-	pairs      uintptr
-	a          *int16
-	lda        uintptr
-	b          *int16
-	panel      uintptr
-	rowUnit    *float32
-	columnUnit *float32
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		pairs      uintptr
+		a          *int16
+		lda        uintptr
+		b          *int16
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+	}
 })
 
 // gemm6x16MADD is
 //
-//	for i < 6, j < 16·t.count:
-//		s = 0, a whole number
-//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/16][l/2,j%16,l%2]
-//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//	for i < 6, j < 16·t.panels, 16 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no pairs:
+//			s = 0, a whole number
+//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
 //
-// with the last product and sum rounded once.
+// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
 //
 //go:noescape
 func gemm6x16MADD(t *struct {
-	c          *float32
-	ldc        uintptr
-	add        *float32
-	ldadd      uintptr
-	count      uintptr
-	pairs      uintptr
-	a          *int16
-	lda        uintptr
-	b          *int16
-	panel      uintptr
-	rowUnit    *float32
-	columnUnit *float32
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		pairs      uintptr
+		a          *int16
+		lda        uintptr
+		b          *int16
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+	}
 })
 
 // gemm1x64MADD is
 //
-//	for i < 1, j < 64·t.count:
-//		s = 0, a whole number
-//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/16][l/2,j%16,l%2]
-//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//	for i < 1, j < 16·t.panels, 64 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no pairs:
+//			s = 0, a whole number
+//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
 //
-// with the last product and sum rounded once.
+// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
 //
 //go:noescape
 func gemm1x64MADD(t *struct {
-	c          *float32
-	ldc        uintptr
-	add        *float32
-	ldadd      uintptr
-	count      uintptr
-	pairs      uintptr
-	a          *int16
-	lda        uintptr
-	b          *int16
-	panel      uintptr
-	rowUnit    *float32
-	columnUnit *float32
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		pairs      uintptr
+		a          *int16
+		lda        uintptr
+		b          *int16
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+	}
 })
 
 // gemm2x32MADD is
 //
-//	for i < 2, j < 32·t.count:
-//		s = 0, a whole number
-//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/16][l/2,j%16,l%2]
-//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//	for i < 2, j < 16·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no pairs:
+//			s = 0, a whole number
+//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
 //
-// with the last product and sum rounded once.
+// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
 //
 //go:noescape
 func gemm2x32MADD(t *struct {
-	c          *float32
-	ldc        uintptr
-	add        *float32
-	ldadd      uintptr
-	count      uintptr
-	pairs      uintptr
-	a          *int16
-	lda        uintptr
-	b          *int16
-	panel      uintptr
-	rowUnit    *float32
-	columnUnit *float32
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		pairs      uintptr
+		a          *int16
+		lda        uintptr
+		b          *int16
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+	}
 })
 
 // gemm3x32MADD is
 //
-//	for i < 3, j < 32·t.count:
-//		s = 0, a whole number
-//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/16][l/2,j%16,l%2]
-//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//	for i < 3, j < 16·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no pairs:
+//			s = 0, a whole number
+//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
 //
-// with the last product and sum rounded once.
+// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
 //
 //go:noescape
 func gemm3x32MADD(t *struct {
-	c          *float32
-	ldc        uintptr
-	add        *float32
-	ldadd      uintptr
-	count      uintptr
-	pairs      uintptr
-	a          *int16
-	lda        uintptr
-	b          *int16
-	panel      uintptr
-	rowUnit    *float32
-	columnUnit *float32
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		pairs      uintptr
+		a          *int16
+		lda        uintptr
+		b          *int16
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+	}
 })
 
 // quantiseAVX2 is
@@ -1944,427 +1998,529 @@ func softmaxAVX512(rows uintptr, x *float32, ld uintptr, n uintptr)
 
 // gemm1x32VNNI is
 //
-//	for i < 1, j < 32·t.count:
-//		s = 0, a whole number
-//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
-//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//	for i < 1, j < 32·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no pairs:
+//			s = 0, a whole number
+//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
 //
-// with the last product and sum rounded once.
+// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
 //
 //go:noescape
 func gemm1x32VNNI(t *struct {
-	c          *float32
-	ldc        uintptr
-	add        *float32
-	ldadd      uintptr
-	count      uintptr
-	pairs      uintptr
-	a          *int16
-	lda        uintptr
-	b          *int16
-	panel      uintptr
-	rowUnit    *float32
-	columnUnit *float32
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		pairs      uintptr
+		a          *int16
+		lda        uintptr
+		b          *int16
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+	}
 })
 
 // gemm2x32VNNI is
 //
-//	for i < 2, j < 32·t.count:
-//		s = 0, a whole number
-//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
-//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//	for i < 2, j < 32·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no pairs:
+//			s = 0, a whole number
+//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
 //
-// with the last product and sum rounded once.
+// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
 //
 //go:noescape
 func gemm2x32VNNI(t *struct {
-	c          *float32
-	ldc        uintptr
-	add        *float32
-	ldadd      uintptr
-	count      uintptr
-	pairs      uintptr
-	a          *int16
-	lda        uintptr
-	b          *int16
-	panel      uintptr
-	rowUnit    *float32
-	columnUnit *float32
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		pairs      uintptr
+		a          *int16
+		lda        uintptr
+		b          *int16
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+	}
 })
 
 // gemm3x32VNNI is
 //
-//	for i < 3, j < 32·t.count:
-//		s = 0, a whole number
-//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
-//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//	for i < 3, j < 32·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no pairs:
+//			s = 0, a whole number
+//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
 //
-// with the last product and sum rounded once.
+// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
 //
 //go:noescape
 func gemm3x32VNNI(t *struct {
-	c          *float32
-	ldc        uintptr
-	add        *float32
-	ldadd      uintptr
-	count      uintptr
-	pairs      uintptr
-	a          *int16
-	lda        uintptr
-	b          *int16
-	panel      uintptr
-	rowUnit    *float32
-	columnUnit *float32
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		pairs      uintptr
+		a          *int16
+		lda        uintptr
+		b          *int16
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+	}
 })
 
 // gemm4x32VNNI is
 //
-//	for i < 4, j < 32·t.count:
-//		s = 0, a whole number
-//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
-//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//	for i < 4, j < 32·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no pairs:
+//			s = 0, a whole number
+//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
 //
-// with the last product and sum rounded once.
+// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
 //
 //go:noescape
 func gemm4x32VNNI(t *struct {
-	c          *float32
-	ldc        uintptr
-	add        *float32
-	ldadd      uintptr
-	count      uintptr
-	pairs      uintptr
-	a          *int16
-	lda        uintptr
-	b          *int16
-	panel      uintptr
-	rowUnit    *float32
-	columnUnit *float32
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		pairs      uintptr
+		a          *int16
+		lda        uintptr
+		b          *int16
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+	}
 })
 
 // gemm5x32VNNI is
 //
-//	for i < 5, j < 32·t.count:
-//		s = 0, a whole number
-//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
-//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//	for i < 5, j < 32·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no pairs:
+//			s = 0, a whole number
+//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
 //
-// with the last product and sum rounded once.
+// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
 //
 //go:noescape
 func gemm5x32VNNI(t *struct {
-	c          *float32
-	ldc        uintptr
-	add        *float32
-	ldadd      uintptr
-	count      uintptr
-	pairs      uintptr
-	a          *int16
-	lda        uintptr
-	b          *int16
-	panel      uintptr
-	rowUnit    *float32
-	columnUnit *float32
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		pairs      uintptr
+		a          *int16
+		lda        uintptr
+		b          *int16
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+	}
 })
 
 // gemm6x32VNNI is
 //
-//	for i < 6, j < 32·t.count:
-//		s = 0, a whole number
-//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
-//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//	for i < 6, j < 32·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no pairs:
+//			s = 0, a whole number
+//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
 //
-// with the last product and sum rounded once.
+// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
 //
 //go:noescape
 func gemm6x32VNNI(t *struct {
-	c          *float32
-	ldc        uintptr
-	add        *float32
-	ldadd      uintptr
-	count      uintptr
-	pairs      uintptr
-	a          *int16
-	lda        uintptr
-	b          *int16
-	panel      uintptr
-	rowUnit    *float32
-	columnUnit *float32
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		pairs      uintptr
+		a          *int16
+		lda        uintptr
+		b          *int16
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+	}
 })
 
 // gemm7x32VNNI is
 //
-//	for i < 7, j < 32·t.count:
-//		s = 0, a whole number
-//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
-//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//	for i < 7, j < 32·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no pairs:
+//			s = 0, a whole number
+//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
 //
-// with the last product and sum rounded once.
+// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
 //
 //go:noescape
 func gemm7x32VNNI(t *struct {
-	c          *float32
-	ldc        uintptr
-	add        *float32
-	ldadd      uintptr
-	count      uintptr
-	pairs      uintptr
-	a          *int16
-	lda        uintptr
-	b          *int16
-	panel      uintptr
-	rowUnit    *float32
-	columnUnit *float32
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		pairs      uintptr
+		a          *int16
+		lda        uintptr
+		b          *int16
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+	}
 })
 
 // gemm8x32VNNI is
 //
-//	for i < 8, j < 32·t.count:
-//		s = 0, a whole number
-//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
-//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//	for i < 8, j < 32·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no pairs:
+//			s = 0, a whole number
+//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
 //
-// with the last product and sum rounded once.
+// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
 //
 //go:noescape
 func gemm8x32VNNI(t *struct {
-	c          *float32
-	ldc        uintptr
-	add        *float32
-	ldadd      uintptr
-	count      uintptr
-	pairs      uintptr
-	a          *int16
-	lda        uintptr
-	b          *int16
-	panel      uintptr
-	rowUnit    *float32
-	columnUnit *float32
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		pairs      uintptr
+		a          *int16
+		lda        uintptr
+		b          *int16
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+	}
 })
 
 // gemm9x32VNNI is
 //
-//	for i < 9, j < 32·t.count:
-//		s = 0, a whole number
-//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
-//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//	for i < 9, j < 32·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no pairs:
+//			s = 0, a whole number
+//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
 //
-// with the last product and sum rounded once.
+// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
 //
 //go:noescape
 func gemm9x32VNNI(t *struct {
-	c          *float32
-	ldc        uintptr
-	add        *float32
-	ldadd      uintptr
-	count      uintptr
-	pairs      uintptr
-	a          *int16
-	lda        uintptr
-	b          *int16
-	panel      uintptr
-	rowUnit    *float32
-	columnUnit *float32
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		pairs      uintptr
+		a          *int16
+		lda        uintptr
+		b          *int16
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+	}
 })
 
 // gemm10x32VNNI is
 //
-//	for i < 10, j < 32·t.count:
-//		s = 0, a whole number
-//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
-//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//	for i < 10, j < 32·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no pairs:
+//			s = 0, a whole number
+//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
 //
-// with the last product and sum rounded once.
+// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
 //
 //go:noescape
 func gemm10x32VNNI(t *struct {
-	c          *float32
-	ldc        uintptr
-	add        *float32
-	ldadd      uintptr
-	count      uintptr
-	pairs      uintptr
-	a          *int16
-	lda        uintptr
-	b          *int16
-	panel      uintptr
-	rowUnit    *float32
-	columnUnit *float32
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		pairs      uintptr
+		a          *int16
+		lda        uintptr
+		b          *int16
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+	}
 })
 
 // gemm11x32VNNI is
 //
-//	for i < 11, j < 32·t.count:
-//		s = 0, a whole number
-//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
-//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//	for i < 11, j < 32·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no pairs:
+//			s = 0, a whole number
+//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
 //
-// with the last product and sum rounded once.
+// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
 //
 //go:noescape
 func gemm11x32VNNI(t *struct {
-	c          *float32
-	ldc        uintptr
-	add        *float32
-	ldadd      uintptr
-	count      uintptr
-	pairs      uintptr
-	a          *int16
-	lda        uintptr
-	b          *int16
-	panel      uintptr
-	rowUnit    *float32
-	columnUnit *float32
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		pairs      uintptr
+		a          *int16
+		lda        uintptr
+		b          *int16
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+	}
 })
 
 // gemm12x32VNNI is
 //
-//	for i < 12, j < 32·t.count:
-//		s = 0, a whole number
-//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
-//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//	for i < 12, j < 32·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no pairs:
+//			s = 0, a whole number
+//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
 //
-// with the last product and sum rounded once.
+// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
 //
 //go:noescape
 func gemm12x32VNNI(t *struct {
-	c          *float32
-	ldc        uintptr
-	add        *float32
-	ldadd      uintptr
-	count      uintptr
-	pairs      uintptr
-	a          *int16
-	lda        uintptr
-	b          *int16
-	panel      uintptr
-	rowUnit    *float32
-	columnUnit *float32
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		pairs      uintptr
+		a          *int16
+		lda        uintptr
+		b          *int16
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+	}
 })
 
 // gemm13x32VNNI is
 //
-//	for i < 13, j < 32·t.count:
-//		s = 0, a whole number
-//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
-//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//	for i < 13, j < 32·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no pairs:
+//			s = 0, a whole number
+//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
 //
-// with the last product and sum rounded once.
+// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
 //
 //go:noescape
 func gemm13x32VNNI(t *struct {
-	c          *float32
-	ldc        uintptr
-	add        *float32
-	ldadd      uintptr
-	count      uintptr
-	pairs      uintptr
-	a          *int16
-	lda        uintptr
-	b          *int16
-	panel      uintptr
-	rowUnit    *float32
-	columnUnit *float32
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		pairs      uintptr
+		a          *int16
+		lda        uintptr
+		b          *int16
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+	}
 })
 
 // gemm14x32VNNI is
 //
-//	for i < 14, j < 32·t.count:
-//		s = 0, a whole number
-//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
-//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//	for i < 14, j < 32·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no pairs:
+//			s = 0, a whole number
+//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
 //
-// with the last product and sum rounded once.
+// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
 //
 //go:noescape
 func gemm14x32VNNI(t *struct {
-	c          *float32
-	ldc        uintptr
-	add        *float32
-	ldadd      uintptr
-	count      uintptr
-	pairs      uintptr
-	a          *int16
-	lda        uintptr
-	b          *int16
-	panel      uintptr
-	rowUnit    *float32
-	columnUnit *float32
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		pairs      uintptr
+		a          *int16
+		lda        uintptr
+		b          *int16
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+	}
 })
 
 // gemm1x128VNNI is
 //
-//	for i < 1, j < 128·t.count:
-//		s = 0, a whole number
-//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
-//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//	for i < 1, j < 32·t.panels, 128 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no pairs:
+//			s = 0, a whole number
+//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
 //
-// with the last product and sum rounded once.
+// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
 //
 //go:noescape
 func gemm1x128VNNI(t *struct {
-	c          *float32
-	ldc        uintptr
-	add        *float32
-	ldadd      uintptr
-	count      uintptr
-	pairs      uintptr
-	a          *int16
-	lda        uintptr
-	b          *int16
-	panel      uintptr
-	rowUnit    *float32
-	columnUnit *float32
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		pairs      uintptr
+		a          *int16
+		lda        uintptr
+		b          *int16
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+	}
 })
 
 // gemm2x64VNNI is
 //
-//	for i < 2, j < 64·t.count:
-//		s = 0, a whole number
-//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
-//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//	for i < 2, j < 32·t.panels, 64 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no pairs:
+//			s = 0, a whole number
+//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
 //
-// with the last product and sum rounded once.
+// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
 //
 //go:noescape
 func gemm2x64VNNI(t *struct {
-	c          *float32
-	ldc        uintptr
-	add        *float32
-	ldadd      uintptr
-	count      uintptr
-	pairs      uintptr
-	a          *int16
-	lda        uintptr
-	b          *int16
-	panel      uintptr
-	rowUnit    *float32
-	columnUnit *float32
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		pairs      uintptr
+		a          *int16
+		lda        uintptr
+		b          *int16
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+	}
 })
 
 // gemm3x64VNNI is
 //
-//	for i < 3, j < 64·t.count:
-//		s = 0, a whole number
-//		for l < 2·t.pairs: s += t.a[i,l]·t.b[j/32][l/2,j%32,l%2]
-//		t.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]
+//	for i < 3, j < 32·t.panels, 64 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no pairs:
+//			s = 0, a whole number
+//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
 //
-// with the last product and sum rounded once.
+// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
 //
 //go:noescape
 func gemm3x64VNNI(t *struct {
-	c          *float32
-	ldc        uintptr
-	add        *float32
-	ldadd      uintptr
-	count      uintptr
-	pairs      uintptr
-	a          *int16
-	lda        uintptr
-	b          *int16
-	panel      uintptr
-	rowUnit    *float32
-	columnUnit *float32
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		pairs      uintptr
+		a          *int16
+		lda        uintptr
+		b          *int16
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+	}
 })
 
 // quantiseAVX512 is

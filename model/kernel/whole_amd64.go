@@ -18,22 +18,29 @@ import (
 const wholeLeast = 1e-30
 
 // wholeTile is one call of the assembly: a row of tiles, the distances in bytes.
-// An alias because the assembly's declaration spells the type out.
-type wholeTile = struct {
-	c       *float32
-	ldc     uintptr
-	add     *float32
-	ldadd   uintptr
-	count   uintptr // of tiles
-	pairs   uintptr // of numbers in K
-	a       *int16
-	lda     uintptr
-	b       *int16
-	panel   uintptr
-	rowUnit *float32
-	//lint:ignore U1000 the assembly reads it
-	columnUnit *float32
-}
+// Aliases because the assembly's declaration spells the types out.
+type (
+	wholeTile = struct {
+		c      *float32
+		ldc    uintptr
+		add    *float32
+		ldadd  uintptr
+		panels uintptr
+		//lint:ignore U1000 the assembly counts
+		done     uintptr
+		products *wholeProduct
+	}
+	wholeProduct = struct {
+		pairs   uintptr // of numbers in K; 0 behind the last product
+		a       *int16
+		lda     uintptr
+		b       *int16
+		panel   uintptr
+		rowUnit *float32
+		//lint:ignore U1000 the assembly reads it
+		columnUnit *float32
+	}
+)
 
 // depths is in how many parts K is summed, at most, and depth how much of it each
 // takes, an even number.
@@ -76,10 +83,11 @@ func repackWhole(p *Packed, b []float32, ldb int) {
 	}
 }
 
-// wholeBuffer holds rows of a in whole numbers and their units.
+// wholeBuffer holds rows of two products in whole numbers and their units.
 type wholeBuffer struct {
-	a    []int16
-	unit [chunkRows]float32
+	a        [2][]int16
+	unit     [2][chunkRows]float32
+	products []wholeProduct
 }
 
 var wholeBuffers = sync.Pool{New: func() any { return new(wholeBuffer) }}
@@ -93,69 +101,85 @@ func gemmWhole(m int, x, y term, add []float32, ldadd int, c []float32, ldc int)
 			clear(c[i*ldc:][:x.b.N])
 		}
 	}
-	buf := wholeBuffers.Get().(*wholeBuffer)
+	w := wholeBuffers.Get().(*wholeBuffer)
 	for row := 0; row < m; row += chunkRows {
 		rows := min(chunkRows, m-row)
-		buf.product(x, row, rows, add, ldadd, c, ldc)
+		w.round(0, x, row, rows)
 		if y.b != nil {
-			buf.product(y, row, rows, c, ldc, c, ldc)
+			w.round(1, y, row, rows)
 		}
-	}
-	wholeBuffers.Put(buf)
-}
-
-// product computes c = x + add of some rows.
-func (w *wholeBuffer) product(x term, row, rows int, add []float32, ldadd int, c []float32, ldc int) {
-	b := x.b
-	lda := roundUp(b.K, 16)
-	if len(w.a) < rows*lda {
-		w.a = make([]int16, chunkRows*lda)
-	}
-	quantise(b.isa, rows, w.a, lda, w.unit[:], x.a[row*x.lda:], x.lda, b.K)
-	n, depth := roundUp(b.N, b.width), b.depth()
-	for d, k := 0, 0; k < b.K; d, k = d+1, k+depth {
-		t := wholeTile{
-			ldc: uintptr(4 * ldc), ldadd: uintptr(4 * ldadd),
-			pairs: uintptr(min(depth, b.K-k)+1) / 2,
-			lda:   uintptr(2 * lda), panel: uintptr(2 * b.width * roundUp(b.K, 2)),
-		}
-		tiles := (rows + b.isa.tileRows() - 1) / b.isa.tileRows()
+		most := x.b.isa.tileRows()
+		tiles := (rows + most - 1) / most
 		for i, left := 0, tiles; left > 0; left-- {
 			size := (rows - i) / left
-			t.a, t.rowUnit = &w.a[i*lda+k], &w.unit[i]
-			for j := 0; j < b.N; {
-				width := b.width
-				if wide := b.width * manyPanels(size); j+wide <= b.N {
-					width = wide
-				}
-				count := (b.N - j) / width
-				t.b, t.columnUnit = &b.whole[b.wholeIndex(k, j)], &b.unit[d*n+j]
-				if count == 0 {
-					last(t, b, size, row+i, j, add, ldadd, c, ldc)
-					break
-				}
-				t.count = uintptr(count)
-				t.c, t.add = &c[(row+i)*ldc+j], &add[(row+i)*ldadd+j]
-				runTileWhole(&t, b.isa, size, width)
-				j += count * width
-			}
+			w.multiply(x, y, i, size, add[(row+i)*ldadd:], ldadd, c[(row+i)*ldc:], ldc)
 			i += size
 		}
-		add, ldadd = c, ldc
+	}
+	wholeBuffers.Put(w)
+}
+
+// round rounds rows of the n-th product.
+func (w *wholeBuffer) round(n int, x term, row, rows int) {
+	lda := roundUp(x.b.K, 16)
+	if len(w.a[n]) < rows*lda {
+		w.a[n] = make([]int16, chunkRows*lda)
+	}
+	quantise(x.b.isa, rows, w.a[n], lda, w.unit[n][:], x.a[row*x.lda:], x.lda, x.b.K)
+}
+
+// multiply computes c = x + y + add of as many rows as a tile has, from the i-th
+// rounded one on.
+func (w *wholeBuffer) multiply(x, y term, i, rows int, add []float32, ldadd int, c []float32, ldc int) {
+	b := x.b
+	for j := 0; j < b.N; {
+		width := b.width
+		if wide := width * manyPanels(rows); j+wide <= b.N {
+			width = wide
+		}
+		w.products = w.products[:0]
+		w.point(0, x, i, j)
+		if y.b != nil {
+			w.point(1, y, i, j)
+		}
+		w.products = append(w.products, wholeProduct{})
+		t := wholeTile{ldc: uintptr(4 * ldc), ldadd: uintptr(4 * ldadd), products: &w.products[0]}
+		count := (b.N - j) / width
+		if count == 0 {
+			last(t, b, rows, add[j:], ldadd, c[j:], ldc, b.N-j)
+			return
+		}
+		t.c, t.add, t.panels = &c[j], &add[j], uintptr(count*width/b.width)
+		runTileWhole(&t, b.isa, rows, width)
+		j += count * width
 	}
 }
 
-// last is product of the columns from j on, which do not fill a panel.
-func last(t wholeTile, b *Packed, rows, row, j int, add []float32, ldadd int, c []float32, ldc int) {
+// point points products at the i-th rounded row of the n-th one and at column j.
+func (w *wholeBuffer) point(n int, x term, i, j int) {
+	b, depth := x.b, x.b.depth()
+	lda := roundUp(b.K, 16)
+	for d, k := 0, 0; k < b.K; d, k = d+1, k+depth {
+		w.products = append(w.products, wholeProduct{
+			pairs: uintptr(min(depth, b.K-k)+1) / 2,
+			a:     &w.a[n][i*lda+k], lda: uintptr(2 * lda),
+			b: &b.whole[b.wholeIndex(k, j)], panel: uintptr(2 * b.width * roundUp(b.K, 2)),
+			rowUnit: &w.unit[n][i], columnUnit: &b.unit[d*roundUp(b.N, b.width)+j],
+		})
+	}
+}
+
+// last is multiply of columns that do not fill a panel.
+func last(t wholeTile, b *Packed, rows int, add []float32, ldadd int, c []float32, ldc, columns int) {
 	var out [maxTileRows * maxTileColumns]float32
 	w := b.width
 	for i := range rows {
-		copy(out[i*w:], add[(row+i)*ldadd+j:][:b.N-j])
+		copy(out[i*w:], add[i*ldadd:][:columns])
 	}
-	t.c, t.ldc, t.add, t.ldadd, t.count = &out[0], uintptr(4*w), &out[0], uintptr(4*w), 1
+	t.c, t.ldc, t.add, t.ldadd, t.panels = &out[0], uintptr(4*w), &out[0], uintptr(4*w), 1
 	runTileWhole(&t, b.isa, rows, w)
 	for i := range rows {
-		copy(c[(row+i)*ldc+j:][:b.N-j], out[i*w:])
+		copy(c[i*ldc:][:columns], out[i*w:])
 	}
 }
 

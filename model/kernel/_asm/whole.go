@@ -12,13 +12,15 @@ import (
 // adds the products, by one instruction of VNNI's, or by two without a sum in them,
 // which still take less time than two multiply-adds of float32.
 
-// The type of Go's wholeTile, which must be the same there, and the offsets of
-// its fields in bytes.
+// The types of Go's wholeTile, which must be the same there, and the offsets of
+// their fields in bytes.
 const (
-	wholeType = "struct{c *float32; ldc uintptr; add *float32; ldadd, count, pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit, columnUnit *float32}"
+	wholeProductType = "struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit, columnUnit *float32}"
+	wholeType        = "struct{c *float32; ldc uintptr; add *float32; ldadd, panels, done uintptr; products *" + wholeProductType + "}"
 
-	wholeC, wholeLDC, wholeAdd, wholeLDAdd, wholeCount, wholePairs   = 0, 8, 16, 24, 32, 40
-	wholeA, wholeLDA, wholeB, wholePanel, wholeRowUnit, wholeColUnit = 48, 56, 64, 72, 80, 88
+	wholeC, wholeLDC, wholeAdd, wholeLDAdd, wholePanels, wholeDone, wholeProducts = 0, 8, 16, 24, 32, 40, 48
+	wholePairs, wholeA, wholeLDA, wholeB, wholePanel, wholeRow, wholeColumn       = 0, 8, 16, 24, 32, 40, 48
+	wholeProductLength                                                            = 56
 )
 
 // gemmWhole writes the tiles, as gemm does.
@@ -45,26 +47,44 @@ func gemmTileWhole(v vector, rows, nv int) {
 	name := fmt.Sprintf("gemm%dx%d%s", rows, v.lanes*nv, wholeISA(v))
 	TEXT(name, NOSPLIT, "func(t *"+wholeType+")")
 	Doc(name+" is", "",
-		fmt.Sprintf("\tfor i < %d, j < %d·t.count:", rows, v.lanes*nv),
-		"\t\ts = 0, a whole number",
-		fmt.Sprintf("\t\tfor l < 2·t.pairs: s += t.a[i,l]·t.b[j/%d][l/2,j%%%d,l%%2]", cols, cols),
-		"\t\tt.c[i,j] = float32(s)·t.columnUnit[j]·t.rowUnit[i] + t.add[i,j]", "",
-		"with the last product and sum rounded once.")
+		fmt.Sprintf("\tfor i < %d, j < %d·t.panels, %d at a time:", rows, cols, v.lanes*nv),
+		"\t\tc = t.add[i,j]",
+		"\t\tfor each p of t.products up to one of no pairs:",
+		"\t\t\ts = 0, a whole number",
+		fmt.Sprintf("\t\t\tfor l < 2·p.pairs: s += p.a[i,l]·p.b[j/%d][l/2,j%%%d,l%%2]", cols, cols),
+		"\t\t\tc += float32(s)·p.columnUnit[j]·p.rowUnit[i]",
+		"\t\tt.c[i,j] = c", "",
+		"with the last product and sum rounded once. t.done is 0, and t.panels in the end.")
 	Pragma("noescape")
 	t := param("t")
 	field := func(offset int) Mem { return Mem{Base: t, Disp: offset} }
+	p := GP64()
+	of := func(offset int) Mem { return Mem{Base: p, Disp: offset} }
+	Label("tile")
+	// What a product is added to: the sum of those before.
+	add, ldadd := GP64(), GP64()
+	// from adds the place of the panels in a row of numbers of 4 bytes.
+	from := func(r Register, at GPVirtual) {
+		MOVQ(field(wholeDone), at)
+		SHLQ(Imm(uint64(map[int]int{16: 7, 8: 6}[v.lanes])), at)
+		ADDQ(at, r)
+	}
+	MOVQ(field(wholeAdd), add)
+	from(add, GP64())
+	MOVQ(field(wholeLDAdd), ldadd)
+	MOVQ(field(wholeProducts), p)
+	Label("product")
 	panels := []Register{GP64()}
 	for len(panels)*panelVectors < nv {
 		panels = append(panels, GP64())
 	}
-	Label("tile")
 	a, lda, k := GP64(), GP64(), GP64()
 	bases := []Register{a}
 	for len(bases)*3 < rows {
 		bases = append(bases, GP64())
 	}
-	MOVQ(field(wholeA), a)
-	MOVQ(field(wholeLDA), lda)
+	MOVQ(of(wholeA), a)
+	MOVQ(of(wholeLDA), lda)
 	if len(bases) > 1 {
 		lda3 := GP64()
 		LEAQ(Mem{Base: lda, Index: lda, Scale: 2}, lda3)
@@ -72,12 +92,14 @@ func gemmTileWhole(v vector, rows, nv int) {
 			LEAQ(Mem{Base: bases[i], Index: lda3, Scale: 1}, b)
 		}
 	}
-	MOVQ(field(wholeB), panels[0])
+	MOVQ(field(wholeDone), panels[0])
+	IMULQ(of(wholePanel), panels[0])
+	ADDQ(of(wholeB), panels[0])
 	for i, b := range panels[1:] {
 		MOVQ(panels[i], b)
-		ADDQ(field(wholePanel), b)
+		ADDQ(of(wholePanel), b)
 	}
-	MOVQ(field(wholePairs), k)
+	MOVQ(of(wholePairs), k)
 	acc := accumulators(v, rows, nv)
 	at := func(i, u int) Mem {
 		m := Mem{Base: bases[i/3], Disp: 4 * u}
@@ -105,13 +127,9 @@ func gemmTileWhole(v vector, rows, nv int) {
 			ADDQ(U32(4*cols*u), r)
 		}
 	})
-	MOVQ(field(wholePanel), k)
-	for range panels {
-		ADDQ(k, field(wholeB))
-	}
-	unit, add, ldadd, c, ldc := GP64(), GP64(), GP64(), GP64(), GP64()
-	MOVQ(field(wholeColUnit), unit)
-	ADDQ(U32(4*v.lanes*nv), field(wholeColUnit))
+	unit, c, ldc := GP64(), GP64(), GP64()
+	MOVQ(of(wholeColumn), unit)
+	from(unit, c)
 	for j := range nv {
 		u := v.reg()
 		VMOVUPS(Mem{Base: unit, Disp: j * v.bytes()}, u)
@@ -120,10 +138,9 @@ func gemmTileWhole(v vector, rows, nv int) {
 			VMULPS(u, row[j], row[j])
 		}
 	}
-	MOVQ(field(wholeRowUnit), unit)
-	MOVQ(field(wholeAdd), add)
-	MOVQ(field(wholeLDAdd), ldadd)
+	MOVQ(of(wholeRow), unit)
 	MOVQ(field(wholeC), c)
+	from(c, ldc)
 	MOVQ(field(wholeLDC), ldc)
 	for i, row := range acc {
 		u := v.reg()
@@ -137,10 +154,16 @@ func gemmTileWhole(v vector, rows, nv int) {
 			ADDQ(ldc, c)
 		}
 	}
-	ADDQ(U32(4*v.lanes*nv), field(wholeC))
-	ADDQ(U32(4*v.lanes*nv), field(wholeAdd))
-	DECQ(field(wholeCount))
-	JNZ(LabelRef("tile"))
+	MOVQ(field(wholeC), add)
+	from(add, ldadd)
+	MOVQ(ldc, ldadd)
+	ADDQ(Imm(wholeProductLength), p)
+	CMPQ(of(wholePairs), Imm(0))
+	JNE(LabelRef("product"))
+	ADDQ(Imm(uint64(nv/panelVectors)), field(wholeDone))
+	MOVQ(field(wholeDone), k)
+	CMPQ(k, field(wholePanels))
+	JCS(LabelRef("tile"))
 	VZEROUPPER()
 	RET()
 }
