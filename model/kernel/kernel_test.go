@@ -240,7 +240,7 @@ func gemmCase(t *testing.T, r *rand.Rand, m, n, k, off int, spoil func(a, b []fl
 	}
 	for _, accumulate := range []bool{false, true} {
 		check("Gemm", accumulate, func(c []float32) { Gemm(m, a, lda, p, c, ldc, accumulate) })
-		if active != active.float() {
+		if active.parts() > 0 {
 			continue // GemmTN is that of AVX-512
 		}
 		check("GemmTN", accumulate, func(c []float32) { GemmTN(m, n, k, at, m+1, b, ldb, c, ldc, accumulate) })
