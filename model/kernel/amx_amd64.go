@@ -172,7 +172,7 @@ func gemmAMXRows(m int, x, y term, add []float32, ldadd int, c []float32, ldc in
 	amxBuffers.Put(buf)
 }
 
-// step is Step where it can go block by block, whose pre-activations stay in
+// stepAMX is Step where it can go block by block, whose pre-activations stay in
 // the nearest cache: those of 32 rows and 32 units, in one panel a gate. The
 // gates of a block are computed among the products of the next. It returns
 // false where it cannot.
