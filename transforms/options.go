@@ -91,7 +91,7 @@ type Options struct {
 	// where that is faster (Predict). Which lines these are depends on timing.
 	Hybrid bool
 	// Precision of the products on a GPU: float16, which "" stands for, with
-	// sums in float32, or float32 (Predict). The CPU computes in float32.
+	// sums in float32, or float32 (Predict). That of the CPU is kernel.Precision.
 	Precision string
 	// LabelSet is collapsed (the default) or full (Predict).
 	LabelSet string

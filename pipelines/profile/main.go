@@ -61,7 +61,7 @@ func define(f *cli.Flags) *options {
 	f.Var(&o.input, "input", "`files`, folders and patterns to score, separated by commas (\\, is a comma) or repeated")
 	f.StringVar(&o.modelURI, "model_uri", "", "`folder` or gs://bucket/prefix of the model (default the bundled one)")
 	f.StringVar(&o.device, "device", "cpu", "`cpu`, auto (a GPU too, where one works) or cuda (a GPU too, or an error)")
-	f.StringVar(&o.precision, "precision", "", "of products on a GPU: `float16` (the default; sums in float32) or float32; the CPU takes float32")
+	f.StringVar(&o.precision, "precision", "", "of products on a GPU: `float16` (the default; sums in float32) or float32; the CPU's depends on LINNET_ISA")
 	f.StringVar(&o.batches, "batch_sizes", "50,300", "`samples` in a batch, separated by commas, each measured")
 	f.IntVar(&o.windowSize, "window_size", 50, "`lines` of a sample")
 	f.IntVar(&o.rounds, "rounds", 5, "`times` that all samples are scored with each batch size; the median counts")
