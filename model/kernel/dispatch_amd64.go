@@ -42,7 +42,7 @@ func gemm(m int, x, y term, add []float32, ldadd int, c []float32, ldc int) {
 		if y.b != nil {
 			gemmFew(m, y, c, ldc, c, ldc)
 		}
-	case x.b.OnTiles():
+	case x.b.onTiles():
 		gemmAMXRows(m, x, y, add, ldadd, c, ldc)
 	case x.b.isa.whole():
 		gemmWhole(m, x, y, add, ldadd, c, ldc)
@@ -84,7 +84,7 @@ func gemmTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32
 // their own or hidden is not in whole blocks.
 func step(m int, x, y term, bias, z, c, h []float32, hidden int) bool {
 	switch {
-	case x.b.OnTiles():
+	case x.b.onTiles():
 		return stepAMX(m, x, y, bias, z, c, h, hidden)
 	case x.b.InSteps():
 		return stepWhole(m, x, y, bias, z, c, h, hidden)

@@ -26,7 +26,7 @@ var isaNames = [...]string{isaGeneric: "generic", isaNEON: "neon", isaAVX2: "avx
 var active = choose(os.Getenv("LINNET_ISA"))
 
 // choose is the best supported instruction set that is not above the one named;
-// an empty or unknown name means the best that keeps 16 bits or more: nothing can
+// an empty or unknown name means the best but amx8: nothing can
 // be told yet, and a worker has nobody to tell.
 func choose(name string) isa {
 	limit := isaAMX

@@ -64,13 +64,13 @@ func (p *Packed) matches(q *Packed) bool {
 // stride is the distance of columns where they are few.
 func (p *Packed) stride() int { return (p.K + 15) &^ 15 }
 
-// OnTiles tells that p is multiplied on matrix tiles.
-func (p *Packed) OnTiles() bool { return p.isa.parts() > 0 && !p.few }
+// onTiles tells that p is multiplied on matrix tiles.
+func (p *Packed) onTiles() bool { return p.isa.parts() > 0 && !p.few }
 
 // InSteps tells that both products of an LSTM's step take less time than the sums
 // of one take on their way to memory and back: Step is faster than a product of
 // many steps' inputs.
-func (p *Packed) InSteps() bool { return (p.isa.whole() || p.OnTiles()) && !p.few }
+func (p *Packed) InSteps() bool { return (p.isa.whole() || p.onTiles()) && !p.few }
 
 // Pack copies b, [k, n] with rows ldb apart.
 func Pack(b []float32, k, n, ldb int) *Packed {
@@ -110,7 +110,7 @@ func (p *Packed) Repack(b []float32, ldb int) {
 	switch {
 	case p.N == 0:
 		return
-	case p.OnTiles():
+	case p.onTiles():
 		repackAMX(p, b, ldb, p.partsOf(b, ldb))
 		return
 	case p.InSteps():
