@@ -134,7 +134,7 @@ func ParseBrat(text, ann []byte) (*Document, error) {
 				return nil, fmt.Errorf("brat: line %d: %s lies outside the text, which has %d characters; is it the text of this annotation?", number, f, chars.total())
 			}
 			s := Span{chars.offset(start), chars.offset(end), label}
-			said = append(said, text[s.Start:s.End]...)
+			said = append(append(said, text[s.Start:s.End]...), ' ') // half characters at borders stay apart
 			if n := len(d.Spans); n > first && s.Start >= d.Spans[n-1].End && !hasInk(text[d.Spans[n-1].End:s.Start]) {
 				d.Spans[n-1].End = s.End
 				continue

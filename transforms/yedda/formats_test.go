@@ -27,6 +27,7 @@ var formatCases = []struct{ name, src string }{
 	{"breaks that are no newline", "[@a\vb\fc\x1cd\u0085e\u2028f\u2029g\x1fh#X*]\n"},
 	{"to be escaped", "[@a\\b\tc\\t\"d\",e#X*]\n\"\n,\n"},
 	{"not UTF-8", "\xff[@a\xc3#X*]\xa9b\n[@é\xe2\x82#Y*]\n\ufffd\n"},
+	{"lines that together are UTF-8", "[@wei\xdf\n\xabx#X*]\n[@y\xc2\n\x85z#Y*]\n"},
 	{"a span that cuts a character", "a[@\xc3#X*]\xa9\xe2\x82[@\xac b#Y*]\n"},
 	{"markup of its own", "[[@#Literal*]@ [@a#X*]\n"},
 	{"long", strings.Repeat("é[@ﬁ𝔄x\n#X*]", 300) + strings.Repeat("a", 1000) + "[@µ#Y*]"},
