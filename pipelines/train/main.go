@@ -325,6 +325,9 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 	if o.index > 0 {
 		return job.Attend(ctx, o.index)
 	}
+	if err := notOurs(ctx, o.modelOut); err != nil {
+		return err
+	}
 	options := train.Options{
 		Best: o.keep == "best", EarlyStopping: o.earlyStopping, CheckpointSteps: o.checkpointSteps,
 		Machine: train.Machine{Memory: int64(o.gpuMemory)}, Precision: precisions[o.precision],

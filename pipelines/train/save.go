@@ -11,9 +11,26 @@ import (
 	"time"
 
 	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/pipelines/internal/cli"
 	"github.com/linnet-ml/linnet/pipelines/internal/curve"
 	"github.com/linnet-ml/linnet/transforms/store"
 )
+
+// notOurs refuses a folder where a model would be written over files that are no
+// model's: a save writes the weights before them. What cannot be asked is told of
+// by who writes.
+func notOurs(ctx context.Context, to string) error {
+	if there, err := store.Exists(ctx, store.Join(to, "weights.safetensors")); there || err != nil {
+		return nil
+	}
+	for _, name := range []string{"config.json", "metadata.json"} {
+		file := store.Join(to, name)
+		if there, _ := store.Exists(ctx, file); there {
+			return cli.Usagef("%s is there already, and no model's weights are beside it; choose another --model_out, or remove it", file)
+		}
+	}
+	return nil
+}
 
 // sayReplaced tells of the model that the new one will replace, where there is one.
 func sayReplaced(ctx context.Context, to string) {
