@@ -270,7 +270,7 @@ func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) erro
 			return err
 		}
 		if found == 0 {
-			if err := bad(none(string(arg), inside > 0, s.passed[before:])); err != nil {
+			if err := bad(s.none(string(arg), inside > 0, s.passed[before:])); err != nil {
 				return err
 			}
 		}
@@ -290,16 +290,21 @@ func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) erro
 
 // none is the ErrNone of an argument, all of whose files, if it has any, lie in a
 // folder of Not or were passed over for their names.
-func none(arg string, inside bool, passed []string) error {
+func (s *Set) none(arg string, inside bool, passed []string) error {
 	hint := "name a file, a folder with *.txt or *.txt.ann in it, or a pattern"
 	if inside {
 		hint = "what there is lies in the output folder, where nothing is read"
 	} else if len(passed) > 0 {
 		hint = passedOver(passed)
+	} else if pattern(arg) {
+		hint = "a pattern takes files, those below a folder with /** or /**/*.txt at its end"
 	}
 	err := fmt.Errorf("input: %w in %s; %s", ErrNone, arg, hint)
 	if _, missing := os.Stat(arg); missing != nil && !remote(arg) && !pattern(arg) {
 		err = fmt.Errorf("%w (%w)", err, fs.ErrNotExist)
+		if len(s.Args) > 1 {
+			err = fmt.Errorf("%w; a comma in a name is written \\,", err)
+		}
 	}
 	return err
 }
@@ -579,13 +584,38 @@ func (s *Set) LeaveOut() string {
 }
 
 // Predicted says in one line which argument is itself the output of an earlier
-// run, as the last Walk saw it, "" where none is: who wants annotation finds what
-// a model said there.
+// run, as the last Walk saw it, or names what has its record above it on disk, ""
+// where none is: who wants annotation finds what a model said there.
 func (s *Set) Predicted() string {
-	if s.output == "" {
+	dir := s.output
+	for _, arg := range s.Args {
+		if dir == "" && !remote(string(arg)) {
+			dir = outputOf(string(arg))
+		}
+	}
+	if dir == "" {
 		return ""
 	}
-	return fmt.Sprintf("%q is the output of an earlier run: what nobody has corrected there are a model's labels, not annotation", s.output)
+	return fmt.Sprintf("%q is the output of an earlier run: what nobody has corrected there are a model's labels, not annotation", dir)
+}
+
+// outputOf is the folder of a run that has records of what a local argument
+// names, or "".
+func outputOf(arg string) string {
+	if pattern(arg) {
+		arg = store.Head(arg)
+	}
+	for dir := arg; ; dir = filepath.Dir(dir) {
+		record := filepath.Join(dir, "_done", strings.TrimPrefix(arg, dir))
+		for _, path := range []string{record, strings.TrimSuffix(record, ".ann") + ".json"} {
+			if _, err := os.Stat(path); err == nil {
+				return dir
+			}
+		}
+		if dir == filepath.Dir(dir) {
+			return ""
+		}
+	}
 }
 
 // sample passes on the Sample files whose names have the smallest hashes.
