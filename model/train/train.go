@@ -117,7 +117,7 @@ const (
 )
 
 // Run trains a model. The returned Metadata lacks only what Run cannot know:
-// Data and Commit.
+// Data, Commit and CropShare.
 func Run(ctx context.Context, o Options) (*model.Weights, *model.Metadata, error) {
 	t, err := newTrainer(&o)
 	if err != nil {
@@ -202,12 +202,14 @@ func (t *trainer) judged(what string, docs []Document) (*corpus, error) {
 func (t *trainer) metadata(o *Options) *model.Metadata {
 	meta := &model.Metadata{
 		Seed:       t.config.Seed,
+		Init:       t.identity.Init,
 		Teachers:   t.identity.Teachers,
 		Epochs:     t.position.Epochs,
 		BestEpoch:  t.position.Best,
 		BatchSize:  t.config.BatchSize,
 		Precision:  t.precision(),
 		WorldSize:  max(1, o.Distributed, len(o.GPUs)),
+		RoundSteps: t.identity.RoundSteps,
 		Skipped:    t.position.Skipped,
 		Parameters: t.config.NumParameters(),
 		Device:     t.position.Device,

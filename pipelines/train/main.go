@@ -398,7 +398,7 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 	if err != nil {
 		return at.told(ctx, err)
 	}
-	meta.Data, meta.Commit = cmp.Or(o.comment, cli.Plural(int64(len(parts[0])), "document")), commit()
+	meta.Data, meta.Commit, meta.CropShare = cmp.Or(o.comment, cli.Plural(int64(len(parts[0])), "document")), commit(), o.cropShare
 	if err := save(ctx, o.modelOut, w, meta); err != nil {
 		return at.told(ctx, err)
 	}
