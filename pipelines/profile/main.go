@@ -125,9 +125,9 @@ func (o *options) check() error {
 	case o.cpuStartup < 0 || o.gpuStartup < 0:
 		return cli.Usagef("--cpu_startup and --gpu_startup must be 0 or more")
 	}
-	if o.report != "" {
-		if _, err := store.For(context.Background(), o.report); err != nil {
-			return cli.Usagef("--report: %w", err)
+	for _, f := range [][2]string{{"model_uri", o.modelURI}, {"report", o.report}} {
+		if _, err := store.For(context.Background(), f[1]); err != nil {
+			return cli.Usagef("--%s: %w", f[0], err)
 		}
 	}
 	return cmp.Or(cli.CheckVerbosity(o.verbosity), cli.CheckDevice(o.device, o.windowSize, 0), cli.CheckPrecision(o.precision, o.device))

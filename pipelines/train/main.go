@@ -203,8 +203,14 @@ func (o *options) check(f *cli.Flags) error {
 		return err
 	}
 	if !runners.DryRun() {
-		if _, err := store.For(context.Background(), o.modelOut); err != nil {
-			return cli.Usagef("--model_out: %w", err)
+		folders := [][2]string{{"model_out", o.modelOut}, {"init_model", o.initModel}}
+		for _, name := range o.teachers {
+			folders = append(folders, [2]string{"teachers", name})
+		}
+		for _, f := range folders {
+			if _, err := store.For(context.Background(), f[1]); err != nil {
+				return cli.Usagef("--%s: %w", f[0], err)
+			}
 		}
 	}
 	if err := runners.Check(); err != nil {
@@ -332,6 +338,9 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 		Best: o.keep == "best", EarlyStopping: o.earlyStopping, CheckpointSteps: o.checkpointSteps,
 		Machine: train.Machine{Memory: int64(o.gpuMemory)}, Precision: precisions[o.precision],
 	}
+	if options.Init, options.Teachers, err = o.loadModels(ctx, f); err != nil {
+		return err
+	}
 	gpus, err := o.openGPUs(ctx) // before the documents are read: that may take a while
 	if err != nil {
 		return told(ctx, err)
@@ -339,9 +348,6 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 	if gpus != nil {
 		defer gpus.Close()
 		options.GPUs = gpus.Devices
-	}
-	if options.Init, options.Teachers, err = o.loadModels(ctx, f); err != nil {
-		return err
 	}
 	parts, err := o.read(ctx)
 	if err != nil {
