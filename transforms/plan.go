@@ -33,7 +33,7 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 	read := &readFn{Options: opts}
 	read.Setup()
 	if opts.Output != "" {
-		if _, err := opts.begun(ctx, set); err != nil {
+		if err := opts.Check(ctx, set); err != nil {
 			return nil, err
 		}
 		st, err := opts.outputStore(ctx)

@@ -446,6 +446,12 @@ func (o *Options) Begin(ctx context.Context, set *input.Set) error {
 	return st.Write(ctx, store.Join(string(o.Output), ManifestFile), nil)
 }
 
+// Check fails where Begin does, and writes nothing.
+func (o *Options) Check(ctx context.Context, set *input.Set) error {
+	_, err := o.begun(ctx, set)
+	return store.FolderError(err)
+}
+
 // begun says whether the output folder has a manifest, and fails where Begin does.
 func (o *Options) begun(ctx context.Context, set *input.Set) (bool, error) {
 	if err := o.checkPlaces(ctx); err != nil {

@@ -127,7 +127,7 @@ func TestGSLockLost(t *testing.T) {
 	server := clitest.Storage(t, "out")
 	var once sync.Once
 	t.Setenv("STORAGE_EMULATOR_HOST", clitest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if strings.Contains(req.URL.String(), transforms.DoneFolder) {
+		if req.Method == http.MethodPost && strings.Contains(req.URL.String(), transforms.DoneFolder) { // the first record
 			once.Do(func() {
 				server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "out", Name: "o/" + transforms.LockFile}, Content: []byte("process 2 on elsewhere\n")})
 			})

@@ -245,6 +245,9 @@ func (o *options) label(ctx context.Context) (err error) {
 	if err != nil {
 		return cli.Usagef("%w", err)
 	}
+	if err := opts.Check(ctx, set); err != nil { // before a lock's file is made
+		return misused(err)
+	}
 	unlock, err := st.Lock(ctx, store.Join(output, transforms.LockFile))
 	if err != nil {
 		return err

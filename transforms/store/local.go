@@ -49,8 +49,8 @@ func WriteError(uri string, err error) error {
 	return err
 }
 
-// FolderError is err, of the first write to a folder, with what to do where that
-// lies below a file.
+// FolderError is err, of the first look or write to a folder, with what to do where
+// that lies below a file.
 func FolderError(err error) error {
 	if errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("%w; %s", err, otherFolder)
