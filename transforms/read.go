@@ -218,6 +218,8 @@ func advise(err error) error {
 		return fmt.Errorf("%w; raise --max_document_bytes or split the document", err)
 	case errors.Is(err, store.ErrName):
 		return fmt.Errorf("%w; rename it, or move it to a folder of a shorter path", err)
+	case errors.Is(err, store.ErrFolder): // a listing hands on one that it could not read
+		return fmt.Errorf("%w: it could not be listed when its documents were looked for, or took a file's place; run again", err)
 	case errors.Is(err, store.ErrNotFile):
 		return fmt.Errorf("%w; name regular files, or leave it out", err)
 	case errors.Is(err, store.ErrChanged):

@@ -40,7 +40,7 @@ func TestRead(t *testing.T) {
 		"no markup.txt":    "plain [@x#Key*]",
 		"sub/unclosed.ann": "[@ never closed",
 	})
-	names := []string{"a.txt", "sub/b.txt.ann", "brat.ann", "large.txt", "sub/empty.txt", "no markup.txt", "sub/unclosed.ann", "missing.txt"}
+	names := []string{"a.txt", "sub/b.txt.ann", "brat.ann", "large.txt", "sub/empty.txt", "no markup.txt", "sub/unclosed.ann", "missing.txt", "sub"}
 	opts := Options{Base: Path(dir), MaxDocumentBytes: 100, Pause: time.Millisecond}
 	onBoth(t, func(t *testing.T, run func(func(beam.Scope)) beam.PipelineResult) {
 		res := run(func(s beam.Scope) { readAll(s, opts, t.Name(), paths(dir, names...)) })
@@ -67,12 +67,12 @@ func TestRead(t *testing.T) {
 		for _, r := range gather[Rejection](t.Name() + " rejected") {
 			reasons[string(r.Name)] = r.Stage + ": " + r.Reason
 		}
-		for name, want := range map[string]string{"brat": "brat standoff", "large.txt": "--max_document_bytes", "missing.txt": "no such file"} {
+		for name, want := range map[string]string{"brat": "brat standoff", "large.txt": "--max_document_bytes", "missing.txt": "no such file", "sub": "is a folder, not a file: it could not be listed when its documents were looked for, or took a file's place; run again"} {
 			if !strings.HasPrefix(reasons[name], "read: ") || !strings.Contains(reasons[name], want) {
 				t.Errorf("%s is rejected with %q, want it to tell of %q", name, reasons[name], want)
 			}
 		}
-		equal(t, "rejected", len(reasons), 3)
+		equal(t, "rejected", len(reasons), 4)
 	})
 }
 
