@@ -1,6 +1,7 @@
 package transforms
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -82,14 +83,15 @@ func (f *rejectFn) write(ctx context.Context, r Rejection) (*struct{}, *Rejectio
 		Stage: r.Stage, Reason: r.Reason, InputSHA256: hex.EncodeToString(r.SHA256),
 		Time: time.Now().UTC().Truncate(time.Millisecond),
 	}
-	data, err := json.Marshal(record)
-	if err != nil {
+	var data bytes.Buffer
+	encoder := json.NewEncoder(&data)
+	encoder.SetEscapeHTML(false) // a reason may hold a command
+	if err := encoder.Encode(record); err != nil {
 		return nil, nil, err
 	}
-	data = append(data, '\n')
-	err = st.Write(ctx, o.rejectedPath(string(r.Name)), data)
+	err = st.Write(ctx, o.rejectedPath(string(r.Name)), data.Bytes())
 	if badName(err) { // it is too long, say; its hash never is
-		err = st.Write(ctx, o.rejectedPath(hashed(string(r.Name))), data)
+		err = st.Write(ctx, o.rejectedPath(hashed(string(r.Name))), data.Bytes())
 	}
 	return nil, nil, err
 }

@@ -624,7 +624,7 @@ func TestMergeFails(t *testing.T) {
 func TestMaxRejected(t *testing.T) {
 	var rejections []Rejection
 	for i := range 120 {
-		rejections = append(rejections, Rejection{URI: []byte("/x"), Name: fmt.Appendf(nil, "%d", i), Stage: "read", Reason: "broken"})
+		rejections = append(rejections, Rejection{URI: []byte("/x"), Name: fmt.Appendf(nil, "%d", i), Stage: "read", Reason: "a > b && c"})
 	}
 	for _, c := range []struct {
 		limit float64
@@ -635,13 +635,19 @@ func TestMaxRejected(t *testing.T) {
 		opts := Options{Run: fmt.Sprint(t.Name(), c), Output: Path(t.TempDir()), MaxRejected: c.limit}
 		ProgressOf(opts.Run).Tried.Store(c.tried)
 		_, err := runOn("direct", func(s beam.Scope) { WriteRejected(s, opts, beam.CreateList(s, rejections[:c.n])) })
+		ForgetProgress(opts.Run)
 		if fails := err != nil; fails != c.fails {
 			t.Errorf("%d rejected, at most %g allowed: failed %t, want %t (%v)", c.n, c.limit, fails, c.fails, err)
 		}
-		if c.fails && !strings.Contains(err.Error(), "100 of 100 documents were rejected, more than --max_rejected=0.1; the last: /x: broken") {
+		if c.fails && !strings.Contains(err.Error(), "100 of 100 documents were rejected, more than --max_rejected=0.1; the last: /x: a > b && c") {
 			t.Errorf("got %v", err)
 		}
-		ForgetProgress(opts.Run)
+		if c.fails {
+			continue
+		}
+		if record := read(t, string(opts.Output), RejectedFolder+"/0.json"); !strings.Contains(record, `"reason":"a > b && c"`) { // as it is copied
+			t.Errorf("the record is %s", record)
+		}
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 // bytes, files that are known to be no text.
 func Parse(ctx context.Context, uri string, data []byte, annotated bool, limit int64) (d *yedda.Document, at string, err error) {
 	if encoding := wide(data); encoding != "" {
-		return nil, uri, fmt.Errorf("%s, which is not read; convert it with: iconv -f %[1]s -t UTF-8", encoding)
+		return nil, uri, fmt.Errorf("%s, which is not read; convert it with: %s", encoding, iconv(uri, encoding))
 	}
 	for _, b := range binaries {
 		if bytes.HasPrefix(data, []byte(b.begin)) {
@@ -74,6 +74,17 @@ var binaries = []struct{ begin, reason string }{
 	{"\x1f\x8b", "gzip, which is not read; unpack it with: gunzip"},
 	{"PK\x03\x04", "a zip archive or a document such as .docx, which is not read; unpack it, or save it as plain text"},
 	{"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Office document such as .doc, which is not read; save it as plain text"},
+}
+
+// iconv is the command that converts the file at uri, in its place.
+func iconv(uri, encoding string) string {
+	command := "iconv -f " + encoding + " -t UTF-8"
+	if remote(uri) {
+		return command
+	}
+	quote := func(path string) string { return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'" }
+	from, to := quote(uri), quote(uri+".new")
+	return fmt.Sprintf("%s %s > %s && mv %[3]s %[2]s", command, from, to)
 }
 
 // wide names the encoding of data where that is UTF-16 or UTF-32: it begins with

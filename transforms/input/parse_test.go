@@ -100,7 +100,11 @@ func TestParse(t *testing.T) {
 			}
 		}
 	}
-	_, _, err := Parse(t.Context(), filepath.Join(dir, "pair.txt"), []byte("Agaricus é\n"), true, 3)
+	_, _, err := Parse(t.Context(), "/in/it's.txt", []byte("\xff\xfeA\x00"), false, 0)
+	if want := `UTF-16LE, which is not read; convert it with: iconv -f UTF-16LE -t UTF-8 '/in/it'\''s.txt' > '/in/it'\''s.txt.new' && mv '/in/it'\''s.txt.new' '/in/it'\''s.txt'`; fmt.Sprint(err) != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	_, _, err = Parse(t.Context(), filepath.Join(dir, "pair.txt"), []byte("Agaricus é\n"), true, 3)
 	if !errors.Is(err, store.ErrTooLarge) {
 		t.Errorf("an annotation above the limit: %v", err)
 	}
