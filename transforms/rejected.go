@@ -57,7 +57,7 @@ func (f *rejectFn) ProcessElement(ctx context.Context, t beam.EventTime, r Rejec
 	if err := f.stage.push(ctx, t, r, int64(len(r.Reason)+len(r.URI)+len(r.Name)), ignore, nil); err != nil {
 		return err
 	}
-	seen := max(f.progress.Seen(), f.progress.Tried.Load()) // what is on its way counts as good
+	seen := max(f.progress.Seen(), f.progress.Tried.Load()) + f.progress.PassedOver.Load() // what is on its way counts as good
 	if limit := f.Options.MaxRejected; limit > 0 && seen >= judgedFrom && float64(n)/float64(seen) > limit {
 		return f.progress.fail("reject", fmt.Errorf("%d of %d documents were rejected, more than --max_rejected=%g; the last: %s: %s", n, seen, limit, r.URI, r.Reason))
 	}

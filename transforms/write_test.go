@@ -630,10 +630,12 @@ func TestMaxRejected(t *testing.T) {
 		limit float64
 		n     int
 		tried int64 // as Read counts them
+		over  int64 // passed over
 		fails bool
-	}{{0.1, 120, 0, true}, {0.1, 99, 0, false}, {0, 120, 0, false}, {1, 120, 0, false}, {0.29, 29, 100, false}, {0.07, 7, 100, false}} {
+	}{{0.1, 120, 0, 0, true}, {0.1, 99, 0, 0, false}, {0, 120, 0, 0, false}, {1, 120, 0, 0, false}, {0.29, 29, 100, 0, false}, {0.07, 7, 100, 0, false}, {0.1, 120, 120, 1080, false}} {
 		opts := Options{Run: fmt.Sprint(t.Name(), c), Output: Path(t.TempDir()), MaxRejected: c.limit}
 		ProgressOf(opts.Run).Tried.Store(c.tried)
+		ProgressOf(opts.Run).PassedOver.Store(c.over)
 		_, err := runOn("direct", func(s beam.Scope) { WriteRejected(s, opts, beam.CreateList(s, rejections[:c.n])) })
 		ForgetProgress(opts.Run)
 		if fails := err != nil; fails != c.fails {

@@ -291,7 +291,7 @@ func (o *options) label(ctx context.Context) (err error) {
 	if example == "" && result.Counters["rejected"] > 0 { // workers elsewhere noted it
 		example = firstRejected(ctx, output)
 	}
-	return o.judge(result.Counters, example)
+	return o.judge(result.Counters, files, example)
 }
 
 // misused has an output folder of somebody else's as wrong use.

@@ -455,13 +455,15 @@ func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		limit            float64
 		rejected, others int64
+		over             int64 // passed over by --retry_rejected
 		status           int
 	}{
-		{0.1, 0, 100, 0}, {0.1, 10, 90, 3}, {0.1, 11, 89, 1}, {0.29, 29, 71, 3}, {0.29, 30, 70, 1}, {0, 1, 99, 1}, {1, 99, 1, 3},
-		{0.1, 50, 49, 3}, {1, 5, 0, 1}, // in small runs all
+		{0.1, 0, 100, 0, 0}, {0.1, 10, 90, 0, 3}, {0.1, 11, 89, 0, 1}, {0.29, 29, 71, 0, 3}, {0.29, 30, 70, 0, 1}, {0, 1, 99, 0, 1}, {1, 99, 1, 0, 3},
+		{0.1, 50, 49, 0, 3}, {1, 5, 0, 0, 1}, // in small runs all
+		{0.1, 100, 0, 900, 3}, {0.1, 100, 0, 899, 1}, {0.1, 5, 0, 1, 3},
 	} {
-		o := options{maxRejected: c.limit, rejectedStatus: 3, verbosity: 1}
-		err := o.judge(map[string]int64{"documents": c.others, "rejected": c.rejected}, "")
+		o := options{maxRejected: c.limit, rejectedStatus: 3, verbosity: 1, retryRejected: c.over > 0}
+		err := o.judge(map[string]int64{"documents": c.others, "rejected": c.rejected}, c.rejected+c.others+c.over, "")
 		if got := cli.Report(io.Discard, err); got != c.status {
 			t.Errorf("%d of %d rejected, at most %g allowed: exit status %d, want %d", c.rejected, c.rejected+c.others, c.limit, got, c.status)
 		}
