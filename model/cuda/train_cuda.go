@@ -203,7 +203,7 @@ func (t *Trainer) open() error {
 			return t.failure("looking for kernel "+name, err)
 		}
 	}
-	table := int64(4 * t.net.Rows * t.net.Embedding)
+	own, table := t.used, int64(4*t.net.Rows*t.net.Embedding)
 	// Of several errors the first says enough: here and below, they have one cause.
 	for _, b := range []*buffer{&t.flat, &t.m, &t.v, &t.grad} {
 		err = cmp.Or(err, t.fitBuffer(b, int64(4*t.dense.size)))
@@ -224,8 +224,8 @@ func (t *Trainer) open() error {
 	err = cmp.Or(err, t.fitBuffer(&t.decayed, int64(len(decayed))), t.fitBuffer(&t.focal, int64(4*len(focal))),
 		t.fitBuffer(&t.stats, 5*4), t.fitBuffer(&t.squares, 2*squareBlocks*4))
 	if errors.Is(err, model.ErrOutOfMemory) {
-		return fmt.Errorf("%w: GPU %d (%s): the model, its gradient and its moments take %s, %s; lower --input_size or --hidden_size",
-			model.ErrOutOfMemory, t.device.Index, t.device.Name, size(4*int64(4*t.dense.size)+3*table), t.room())
+		return fmt.Errorf("%w: GPU %d (%s): the model, its gradient and its moments take %s beside the %s of CUDA, and %s; lower --input_size or --hidden_size",
+			model.ErrOutOfMemory, t.device.Index, t.device.Name, size(4*int64(4*t.dense.size)+3*table), size(own), t.room())
 	}
 	if err != nil {
 		return err
@@ -248,16 +248,20 @@ func (t *Trainer) room() string {
 	return fmt.Sprintf("%s of %s are free", size(free), size(total))
 }
 
-// fitBuffer makes b hold n bytes; what stood there is gone if it did not.
-func (t *Trainer) fitBuffer(b *buffer, n int64) error {
-	if n <= b.size {
-		return nil
-	}
+func (t *Trainer) free(b *buffer) {
 	if b.size > 0 {
 		_ = cu.MemFree(b.at)
 		t.used -= b.size
 		*b = buffer{}
 	}
+}
+
+// fitBuffer makes b hold n bytes; what stood there is gone if it did not.
+func (t *Trainer) fitBuffer(b *buffer, n int64) error {
+	if n <= b.size {
+		return nil
+	}
+	t.free(b)
 	if t.limit > 0 && t.used+n > t.limit {
 		return fmt.Errorf("%w: GPU %d (%s): it takes %s beside the %s that it has, and %s", model.ErrOutOfMemory, t.device.Index, t.device.Name, size(n), size(t.used), t.room())
 	}
@@ -393,15 +397,18 @@ func (t *Trainer) Fit(steps, windows, uses int) error {
 
 func (t *Trainer) reserve(l *layout) error {
 	words, floats := 4*int64(l.words), 4*int64(l.floats)
-	err := t.fitBuffer(&t.work, floats)
-	if err == nil {
-		if words > t.upload.size {
-			words += words / 8 // the next part may use a few more rows
-		}
-		err = t.fitBuffer(&t.upload, words)
+	more := words
+	if words > t.upload.size {
+		more += words / 8 // the next part may use a few more rows
+	}
+	err := cmp.Or(t.fitBuffer(&t.work, floats), t.fitBuffer(&t.upload, more))
+	if errors.Is(err, model.ErrOutOfMemory) { // parts of other shapes may have left them larger than this one needs
+		t.free(&t.work)
+		t.free(&t.upload)
+		err = cmp.Or(t.fitBuffer(&t.work, floats), t.fitBuffer(&t.upload, words))
 	}
 	if errors.Is(err, model.ErrOutOfMemory) {
-		return fmt.Errorf("%w: GPU %d (%s): it takes %s beside the %s that the model takes, and %s", model.ErrOutOfMemory, t.device.Index, t.device.Name,
+		return fmt.Errorf("%w: GPU %d (%s): it takes %s beside the %s that CUDA and the model take, and %s", model.ErrOutOfMemory, t.device.Index, t.device.Name,
 			size(words+floats), size(t.used-t.work.size-t.upload.size), t.room())
 	}
 	return err

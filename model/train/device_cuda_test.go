@@ -3,6 +3,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -261,12 +262,35 @@ func TestGPUParts(t *testing.T) {
 			t.Errorf("parts of %d windows, %d bytes used of %d", tr.gpus.most, peak, o.Memory)
 		}
 	})
+	t.Run("shapes", func(t *testing.T) { // what one part needed is no bar to another
+		o := gpuOptions("")
+		o.Memory = least + 40<<10
+		most := func(fit func(one *cuda.Trainer, n int) error) (n int) { // that there is room for
+			tr := onGPU(t, o, devices[:1])
+			defer tr.close()
+			for n = 1; fit(tr.gpus.trainers[0], n+1) == nil; n++ {
+			}
+			return n
+		}
+		windows := most(func(one *cuda.Trainer, n int) error { return one.Fit(10, n, 1) })
+		uses := most(func(one *cuda.Trainer, n int) error { return one.Fit(1, 1, n) })
+		tr := onGPU(t, o, devices[:1])
+		defer tr.close()
+		one := tr.gpus.trainers[0]
+		if err := cmp.Or(one.Fit(10, windows, 1), one.Fit(1, 1, uses), one.Fit(10, windows, 1)); err != nil {
+			t.Errorf("%d windows, %d uses and %d windows: %v", windows, uses, windows, err)
+		}
+	})
 	t.Run("no room", func(t *testing.T) {
 		o := gpuOptions("")
 		o.Memory = least
 		o.GPUs = devices[:1]
 		if _, _, err := Run(context.Background(), o); !errors.Is(err, model.ErrOutOfMemory) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("a window that does not fit: %v", err)
+		}
+		o.Memory = 1
+		if _, _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), " of CUDA, and gpu_memory_limit is 1 B; lower") {
+			t.Errorf("a model that does not fit: %v", err)
 		}
 	})
 	t.Run("auto", func(t *testing.T) {
