@@ -64,37 +64,14 @@ func gemmTile(v vector, rows, nv int) {
 	Label("product")
 	MOVQ(Mem{Base: p, Disp: productA}, a)
 	MOVQ(Mem{Base: p, Disp: productLDA}, lda)
-	if len(bases) > 1 {
-		lda3 := GP64()
-		LEAQ(Mem{Base: lda, Index: lda, Scale: 2}, lda3)
-		for i, b := range bases[1:] {
-			LEAQ(Mem{Base: bases[i], Index: lda3, Scale: 1}, b)
-		}
-	}
+	at := everyRow(bases, lda)
 	MOVQ(Mem{Base: p, Disp: productB}, panels[0])
 	for i, b := range panels[1:] {
 		MOVQ(panels[i], b)
 		ADDQ(Mem{Base: p, Disp: productP}, b)
 	}
 	MOVQ(Mem{Base: p, Disp: productK}, k)
-	at := func(i, u int) Mem {
-		m := Mem{Base: bases[i/3], Disp: 4 * u}
-		if i%3 > 0 {
-			m.Index, m.Scale = lda, uint8(i%3)
-		}
-		return m
-	}
-	bat := func(j, u int) Mem {
-		return Mem{Base: panels[j/panelVectors], Disp: u*4*cols + j%panelVectors*v.bytes()}
-	}
-	multiply(v, rows, nv, k, acc, at, bat, func(b, a, s VecVirtual) { VFMADD231PS(b, a, s) }, func(u int) {
-		for _, r := range bases {
-			ADDQ(U32(4*u), r)
-		}
-		for _, r := range panels {
-			ADDQ(U32(4*cols*u), r)
-		}
-	})
+	multiply(v, rows, nv, k, acc, at, func(b, a, s VecVirtual) { VFMADD231PS(b, a, s) }, panels, bases)
 	// The second product stands behind the first, and a 0 behind it.
 	ADDQ(Imm(productSize), p)
 	CMPQ(Mem{Base: p, Disp: productK}, Imm(0))
@@ -119,8 +96,40 @@ func accumulators(v vector, rows, nv int) [][]VecVirtual {
 	return acc
 }
 
-// multiply is the loop over k, of 4 bytes each; add adds a product.
-func multiply(v vector, rows, nv int, k Register, acc [][]VecVirtual, at, bat func(i, u int) Mem, add func(b, a, sum VecVirtual), advance func(u int)) {
+// everyRow sets bases to every third row from the first base on and returns where
+// the u-th 4 bytes of a row stand.
+func everyRow(bases []Register, lda Register) func(i, u int) Mem {
+	if len(bases) > 1 {
+		lda3 := GP64()
+		LEAQ(Mem{Base: lda, Index: lda, Scale: 2}, lda3)
+		for i, b := range bases[1:] {
+			LEAQ(Mem{Base: bases[i], Index: lda3, Scale: 1}, b)
+		}
+	}
+	return func(i, u int) Mem {
+		m := Mem{Base: bases[i/3], Disp: 4 * u}
+		if i%3 > 0 {
+			m.Index, m.Scale = lda, uint8(i%3)
+		}
+		return m
+	}
+}
+
+// multiply is the loop over k, of 4 bytes each; add adds a product. It moves panels
+// and bases on.
+func multiply(v vector, rows, nv int, k Register, acc [][]VecVirtual, at func(i, u int) Mem, add func(b, a, sum VecVirtual), panels, bases []Register) {
+	cols := v.lanes * panelVectors
+	bat := func(j, u int) Mem {
+		return Mem{Base: panels[j/panelVectors], Disp: u*4*cols + j%panelVectors*v.bytes()}
+	}
+	advance := func(u int) {
+		for _, r := range bases {
+			ADDQ(U32(4*u), r)
+		}
+		for _, r := range panels {
+			ADDQ(U32(4*cols*u), r)
+		}
+	}
 	var step func(u int)
 	if rows <= 3 {
 		av, bv := []VecVirtual{}, v.reg()

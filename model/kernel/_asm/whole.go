@@ -85,13 +85,7 @@ func gemmTileWhole(v vector, rows, nv int) {
 	}
 	MOVQ(of(wholeA), a)
 	MOVQ(of(wholeLDA), lda)
-	if len(bases) > 1 {
-		lda3 := GP64()
-		LEAQ(Mem{Base: lda, Index: lda, Scale: 2}, lda3)
-		for i, b := range bases[1:] {
-			LEAQ(Mem{Base: bases[i], Index: lda3, Scale: 1}, b)
-		}
-	}
+	at := everyRow(bases, lda)
 	MOVQ(field(wholeDone), panels[0])
 	IMULQ(of(wholePanel), panels[0])
 	ADDQ(of(wholeB), panels[0])
@@ -101,17 +95,7 @@ func gemmTileWhole(v vector, rows, nv int) {
 	}
 	MOVQ(of(wholePairs), k)
 	acc := accumulators(v, rows, nv)
-	at := func(i, u int) Mem {
-		m := Mem{Base: bases[i/3], Disp: 4 * u}
-		if i%3 > 0 {
-			m.Index, m.Scale = lda, uint8(i%3)
-		}
-		return m
-	}
-	bat := func(j, u int) Mem {
-		return Mem{Base: panels[j/panelVectors], Disp: u*4*cols + j%panelVectors*v.bytes()}
-	}
-	multiply(v, rows, nv, k, acc, at, bat, func(b, a, s VecVirtual) {
+	multiply(v, rows, nv, k, acc, at, func(b, a, s VecVirtual) {
 		if v.lanes == 16 {
 			VPDPWSSD(b, a, s)
 			return
@@ -119,14 +103,7 @@ func gemmTileWhole(v vector, rows, nv int) {
 		products := v.reg()
 		VPMADDWD(b, a, products)
 		VPADDD(products, s, s)
-	}, func(u int) {
-		for _, r := range bases {
-			ADDQ(U32(4*u), r)
-		}
-		for _, r := range panels {
-			ADDQ(U32(4*cols*u), r)
-		}
-	})
+	}, panels, bases)
 	unit, c, ldc := GP64(), GP64(), GP64()
 	MOVQ(of(wholeColumn), unit)
 	from(unit, c)
