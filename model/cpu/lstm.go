@@ -116,18 +116,27 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 			if active == 0 || n+active > chunkRows {
 				break
 			}
-			for i := range active {
-				line := t + steps
-				if backward {
-					line = windows[i].len - 1 - line
-				}
-				copy(mem.gather[(n+i)*width:][:width], in.data[(mem.inAt[i]+line)*width:])
-			}
 			mem.active[steps] = active
 			n += active
 		}
 		if steps == 0 {
 			return nil
+		}
+		// Window by window, whose lines follow each other in memory.
+		for i := range mem.active[0] {
+			line, next := t, 1
+			if backward {
+				line, next = windows[i].len-1-t, -1
+			}
+			to := i
+			for _, active := range mem.active[:steps] {
+				if i >= active {
+					break
+				}
+				copy(mem.gather[to*width:][:width], in.data[(mem.inAt[i]+line)*width:])
+				to += active
+				line += next
+			}
 		}
 		if !fused {
 			kernel.GemmBias(n, mem.gather, width, dir.input, dir.bias, mem.z, h4)
