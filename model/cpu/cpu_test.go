@@ -13,10 +13,9 @@ import (
 
 func newScorer(w *model.Weights) (model.Scorer, error) { return New(w) }
 
-// bfloat16 is what products in bfloat16 (8 bits of precision) may change in a
-// probability of the goldens, whose weights are far larger than a trained
-// model's.
-const bfloat16 = 0.01
+// bits8 is what products of 8 bits of each number may change in a probability of the
+// goldens, whose weights are far larger than a trained model's.
+const bits8 = 0.01
 
 func TestScorer(t *testing.T) {
 	isas := kernel.ISAs()
@@ -31,8 +30,8 @@ func TestScorer(t *testing.T) {
 			}
 			defer restore()
 			tolerance := modeltest.Float32
-			if isa == "amx8" {
-				tolerance = bfloat16
+			if p := kernel.Precision(); p == "bfloat16" || p == "int8" {
+				tolerance = bits8
 			}
 			modeltest.RunWithin(t, tolerance, newScorer)
 		})

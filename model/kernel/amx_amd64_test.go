@@ -58,7 +58,7 @@ func TestSplitRows(t *testing.T) {
 // one by one.
 func stepGates(m int, z, c, h []float32, hidden int) {
 	block := amxWidth
-	if active == isaVNNI {
+	if active.whole() {
 		block = 16
 	}
 	if active == active.float() || active == isaMADD || active == isaAMX24 || hidden%block != 0 {

@@ -10,7 +10,7 @@ func supported(i isa) bool {
 		return cpu.X86.HasAVX2 && cpu.X86.HasFMA
 	case isaAVX512:
 		return hasAVX512()
-	case isaVNNI:
+	case isaVNNI, isaVNNI8:
 		return hasAVX512() && cpu.X86.HasAVX512VNNI
 	case isaAMX24, isaAMX, isaAMX8:
 		return amxSupported()

@@ -6,14 +6,16 @@
 // versions for instruction sets of x86 and, of what takes most of labelling's time,
 // for arm64's NEON, chosen once at start: the best that the machine has, or the best up to
 // the one that the environment variable LINNET_ISA names (generic, neon, avx2,
-// madd, avx512, vnni, amx24, amx or amx8, in this order; an unknown name counts for nothing
+// madd, avx512, vnni, vnni8, amx24, amx or amx8, in this order; an unknown name counts for nothing
 // here, and the programs refuse it). The build tag noasm leaves the portable form alone.
 //
 // madd, of AVX2, and vnni, of AVX-512, multiply whole numbers of 16 bits, twice as many at
 // once as there are float32s: each row of the left operand in multiples of 1/8,191 of its largest number, each
 // column of the right one, 128 of K at a time, in multiples of about 1/262,000 of the
-// sum of its magnitudes, with sums that are exact. In Step of vnni, hidden sizes in whole 16s,
-// tanh and σ are the cubics below. Matrices that change, as in training, stay in float32.
+// sum of its magnitudes, with sums that are exact. vnni8 multiplies numbers of 8 bits, four
+// times as many, rows and columns in multiples of 1/127 of their largest, and is never chosen
+// unasked. In Step of vnni and vnni8, hidden sizes in whole 16s, tanh and σ are the cubics
+// below. Matrices that change, as in training, stay in float32.
 //
 // The last three multiply on matrix tiles, which take bfloat16, numbers of 8
 // bits. amx24 splits a float32 into three of them, which hold all its bits, and

@@ -15,18 +15,19 @@ const (
 	isaMADD // products of whole numbers of 16 bits; all else as AVX2
 	isaAVX512
 	isaVNNI  // products of whole numbers of 16 bits; gates in Step as precise; all else as AVX-512
+	isaVNNI8 // of 8 bits; by name only
 	isaAMX24 // products on matrix tiles, of numbers in three parts of 8 bits; all else as AVX-512
 	isaAMX   // of two parts; gates in Step as the tiles are
 	isaAMX8  // of one, a bfloat16; by name only
 )
 
-var isaNames = [...]string{isaGeneric: "generic", isaNEON: "neon", isaAVX2: "avx2", isaMADD: "madd", isaAVX512: "avx512", isaVNNI: "vnni", isaAMX24: "amx24", isaAMX: "amx", isaAMX8: "amx8"}
+var isaNames = [...]string{isaGeneric: "generic", isaNEON: "neon", isaAVX2: "avx2", isaMADD: "madd", isaAVX512: "avx512", isaVNNI: "vnni", isaVNNI8: "vnni8", isaAMX24: "amx24", isaAMX: "amx", isaAMX8: "amx8"}
 
 // active is read by every call and changes only in SwitchISA.
 var active = choose(os.Getenv("LINNET_ISA"))
 
 // choose is the best supported instruction set that is not above the one named;
-// an empty or unknown name means the best but amx8: nothing can
+// an empty or unknown name means the best but those by name only: nothing can
 // be told yet, and a worker has nobody to tell.
 func choose(name string) isa {
 	limit := isaAMX
@@ -35,24 +36,27 @@ func choose(name string) isa {
 			limit = isa(i)
 		}
 	}
-	for !supported(limit) {
+	for !supported(limit) || limit.byName() && isaNames[limit] != name {
 		limit--
 	}
 	return limit
 }
 
+// byName tells that no machine takes i unless it is named.
+func (i isa) byName() bool { return i == isaVNNI8 || i == isaAMX8 }
+
 // ISA is the name of the instruction set in use: generic, neon, avx2,
-// madd, avx512, vnni, amx24, amx or amx8.
+// madd, avx512, vnni, vnni8, amx24, amx or amx8.
 func ISA() string { return isaNames[active] }
 
 // AVX512 reports whether the instruction set in use has AVX-512's vectors.
 func AVX512() bool { return active >= isaAVX512 }
 
 // Precision is how products take their operands with the instruction set in
-// use: float32, 16 bits of it, bfloat16 or int16.
+// use: float32, 16 bits of it, bfloat16, int16 or int8.
 func Precision() string {
 	if active.whole() {
-		return "int16"
+		return map[int]string{2: "int16", 4: "int8"}[active.lane()]
 	}
 	return [...]string{"float32", "bfloat16", "float32 in 16 bits", "float32"}[active.parts()]
 }
@@ -87,7 +91,37 @@ func SwitchISA(name string) (restore func(), ok bool) {
 }
 
 // whole tells that products are of whole numbers.
-func (i isa) whole() bool { return i == isaMADD || i == isaVNNI }
+func (i isa) whole() bool { return i.lane() > 0 }
+
+// lane is how many whole numbers one of 32 bits holds: two of 16 bits, four of 8
+// or none.
+func (i isa) lane() int {
+	switch i {
+	case isaMADD, isaVNNI:
+		return 2
+	case isaVNNI8:
+		return 4
+	}
+	return 0
+}
+
+// largest is the largest multiple of a row's unit in products of whole numbers. Of
+// 16 bits, 2³¹ less this is what is left for a column, about as many bits a number.
+func (i isa) largest() int32 {
+	if i.lane() == 4 {
+		return 1<<7 - 1
+	}
+	return 1<<13 - 1
+}
+
+// depth is the most of K that is summed in whole numbers: of 16 bits what keeps
+// them fine, of 8 what cannot overflow.
+func (i isa) depth() int {
+	if i.lane() == 4 {
+		return 1 << 15
+	}
+	return 128
+}
 
 // float is the instruction set of all that is computed in float32.
 func (i isa) float() isa {

@@ -16,8 +16,9 @@ type Packed struct {
 	data  []float32 // [panels, K, width]; where few, the transpose, [N, K up to a multiple of 16]
 	half  []uint16  // instead of data: bfloat16 in the order of amxIndex
 	parts int       // of half
-	whole []int16   // instead of data: whole numbers of columns' units, in the order of wholeIndex
+	whole []uint32  // instead of data: whole numbers of columns' units, in the order of wholeIndex
 	unit  []float32 // of whole: [depths, columns of all panels]
+	start []int32   // of whole: what sums begin with, of the same size
 }
 
 // NewPacked is a matrix of zeros for Repack, of weights that change all the
@@ -26,15 +27,6 @@ func NewPacked(k, n int) *Packed { return newPacked(k, n, active.float(), false)
 
 // maxFew is the number of columns that fill too little of a vector or a tile.
 const maxFew = 4
-
-// Products of whole numbers.
-const (
-	// wholeMost is the largest multiple of a row's unit. 2³¹ less this is what is
-	// left for a column, about as many bits a number.
-	wholeMost = 1<<13 - 1
-	// wholeDepth is the most of K that is summed in whole numbers.
-	wholeDepth = 128
-)
 
 func newPacked(k, n int, i isa, few bool) *Packed {
 	if k < 0 || n < 0 {

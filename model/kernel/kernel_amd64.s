@@ -4811,2146 +4811,6 @@ GLOBL onceAVX2<>(SB), RODATA|NOPTR, $4
 DATA lowest<>+0(SB)/4, $0xff800000
 GLOBL lowest<>(SB), RODATA|NOPTR, $4
 
-// func gemm1x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
-// Requires: AVX, AVX2, FMA3
-TEXT ·gemm1x16MADD(SB), NOSPLIT, $0-8
-	MOVQ t+0(FP), AX
-
-tile:
-	MOVQ 16(AX), DX
-	MOVQ 40(AX), CX
-	SHLQ $0x06, CX
-	ADDQ CX, DX
-	MOVQ 24(AX), BX
-	MOVQ 48(AX), CX
-
-product:
-	MOVQ   8(CX), SI
-	MOVQ   16(CX), BX
-	MOVQ   40(AX), BX
-	IMULQ  32(CX), BX
-	ADDQ   24(CX), BX
-	MOVQ   (CX), DI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	MOVQ   DI, R8
-	SHRQ   $0x02, R8
-	JZ     tail
-
-loop4:
-	VBROADCASTSS (SI), Y3
-	VMOVUPS      (BX), Y2
-	VPMADDWD     Y2, Y3, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVUPS      32(BX), Y2
-	VPMADDWD     Y2, Y3, Y2
-	VPADDD       Y2, Y1, Y1
-	VBROADCASTSS 4(SI), Y3
-	VMOVUPS      64(BX), Y2
-	VPMADDWD     Y2, Y3, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVUPS      96(BX), Y2
-	VPMADDWD     Y2, Y3, Y2
-	VPADDD       Y2, Y1, Y1
-	VBROADCASTSS 8(SI), Y3
-	VMOVUPS      128(BX), Y2
-	VPMADDWD     Y2, Y3, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVUPS      160(BX), Y2
-	VPMADDWD     Y2, Y3, Y2
-	VPADDD       Y2, Y1, Y1
-	VBROADCASTSS 12(SI), Y3
-	VMOVUPS      192(BX), Y2
-	VPMADDWD     Y2, Y3, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVUPS      224(BX), Y2
-	VPMADDWD     Y2, Y3, Y2
-	VPADDD       Y2, Y1, Y1
-	ADDQ         $0x00000010, SI
-	ADDQ         $0x00000100, BX
-	DECQ         R8
-	JNZ          loop4
-
-tail:
-	ANDQ $0x03, DI
-	JZ   done
-
-loop1:
-	VBROADCASTSS (SI), Y3
-	VMOVUPS      (BX), Y2
-	VPMADDWD     Y2, Y3, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVUPS      32(BX), Y2
-	VPMADDWD     Y2, Y3, Y2
-	VPADDD       Y2, Y1, Y1
-	ADDQ         $0x00000004, SI
-	ADDQ         $0x00000040, BX
-	DECQ         DI
-	JNZ          loop1
-
-done:
-	MOVQ         48(CX), BX
-	MOVQ         40(AX), DI
-	SHLQ         $0x06, DI
-	ADDQ         DI, BX
-	VMOVUPS      (BX), Y2
-	VCVTDQ2PS    Y0, Y0
-	VMULPS       Y2, Y0, Y0
-	VMOVUPS      32(BX), Y2
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y2, Y1, Y1
-	MOVQ         40(CX), BX
-	MOVQ         (AX), DI
-	MOVQ         40(AX), SI
-	SHLQ         $0x06, SI
-	ADDQ         SI, DI
-	MOVQ         8(AX), SI
-	VBROADCASTSS (BX), Y2
-	VFMADD213PS  (DX), Y2, Y0
-	VMOVUPS      Y0, (DI)
-	VFMADD213PS  32(DX), Y2, Y1
-	VMOVUPS      Y1, 32(DI)
-	MOVQ         (AX), DX
-	MOVQ         40(AX), BX
-	SHLQ         $0x06, BX
-	ADDQ         BX, DX
-	MOVQ         SI, BX
-	ADDQ         $0x38, CX
-	CMPQ         (CX), $0x00
-	JNE          product
-	ADDQ         $0x01, 40(AX)
-	MOVQ         40(AX), DI
-	CMPQ         DI, 32(AX)
-	JCS          tile
-	VZEROUPPER
-	RET
-
-// func gemm2x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
-// Requires: AVX, AVX2, FMA3
-TEXT ·gemm2x16MADD(SB), NOSPLIT, $0-8
-	MOVQ t+0(FP), AX
-
-tile:
-	MOVQ 16(AX), DX
-	MOVQ 40(AX), CX
-	SHLQ $0x06, CX
-	ADDQ CX, DX
-	MOVQ 24(AX), BX
-	MOVQ 48(AX), CX
-
-product:
-	MOVQ   8(CX), DI
-	MOVQ   16(CX), R8
-	MOVQ   40(AX), SI
-	IMULQ  32(CX), SI
-	ADDQ   24(CX), SI
-	MOVQ   (CX), R9
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	JZ     tail
-
-loop4:
-	VBROADCASTSS (DI), Y5
-	VBROADCASTSS (DI)(R8*1), Y6
-	VMOVUPS      (SI), Y4
-	VPMADDWD     Y4, Y5, Y7
-	VPADDD       Y7, Y0, Y0
-	VPMADDWD     Y4, Y6, Y4
-	VPADDD       Y4, Y2, Y2
-	VMOVUPS      32(SI), Y4
-	VPMADDWD     Y4, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VPMADDWD     Y4, Y6, Y4
-	VPADDD       Y4, Y3, Y3
-	VBROADCASTSS 4(DI), Y5
-	VBROADCASTSS 4(DI)(R8*1), Y6
-	VMOVUPS      64(SI), Y4
-	VPMADDWD     Y4, Y5, Y7
-	VPADDD       Y7, Y0, Y0
-	VPMADDWD     Y4, Y6, Y4
-	VPADDD       Y4, Y2, Y2
-	VMOVUPS      96(SI), Y4
-	VPMADDWD     Y4, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VPMADDWD     Y4, Y6, Y4
-	VPADDD       Y4, Y3, Y3
-	VBROADCASTSS 8(DI), Y5
-	VBROADCASTSS 8(DI)(R8*1), Y6
-	VMOVUPS      128(SI), Y4
-	VPMADDWD     Y4, Y5, Y7
-	VPADDD       Y7, Y0, Y0
-	VPMADDWD     Y4, Y6, Y4
-	VPADDD       Y4, Y2, Y2
-	VMOVUPS      160(SI), Y4
-	VPMADDWD     Y4, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VPMADDWD     Y4, Y6, Y4
-	VPADDD       Y4, Y3, Y3
-	VBROADCASTSS 12(DI), Y5
-	VBROADCASTSS 12(DI)(R8*1), Y6
-	VMOVUPS      192(SI), Y4
-	VPMADDWD     Y4, Y5, Y7
-	VPADDD       Y7, Y0, Y0
-	VPMADDWD     Y4, Y6, Y4
-	VPADDD       Y4, Y2, Y2
-	VMOVUPS      224(SI), Y4
-	VPMADDWD     Y4, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VPMADDWD     Y4, Y6, Y4
-	VPADDD       Y4, Y3, Y3
-	ADDQ         $0x00000010, DI
-	ADDQ         $0x00000100, SI
-	DECQ         R10
-	JNZ          loop4
-
-tail:
-	ANDQ $0x03, R9
-	JZ   done
-
-loop1:
-	VBROADCASTSS (DI), Y5
-	VBROADCASTSS (DI)(R8*1), Y6
-	VMOVUPS      (SI), Y4
-	VPMADDWD     Y4, Y5, Y7
-	VPADDD       Y7, Y0, Y0
-	VPMADDWD     Y4, Y6, Y4
-	VPADDD       Y4, Y2, Y2
-	VMOVUPS      32(SI), Y4
-	VPMADDWD     Y4, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VPMADDWD     Y4, Y6, Y4
-	VPADDD       Y4, Y3, Y3
-	ADDQ         $0x00000004, DI
-	ADDQ         $0x00000040, SI
-	DECQ         R9
-	JNZ          loop1
-
-done:
-	MOVQ         48(CX), SI
-	MOVQ         40(AX), DI
-	SHLQ         $0x06, DI
-	ADDQ         DI, SI
-	VMOVUPS      (SI), Y4
-	VCVTDQ2PS    Y0, Y0
-	VMULPS       Y4, Y0, Y0
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y4, Y2, Y2
-	VMOVUPS      32(SI), Y4
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y4, Y1, Y1
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y4, Y3, Y3
-	MOVQ         40(CX), SI
-	MOVQ         (AX), DI
-	MOVQ         40(AX), R8
-	SHLQ         $0x06, R8
-	ADDQ         R8, DI
-	MOVQ         8(AX), R8
-	VBROADCASTSS (SI), Y4
-	VFMADD213PS  (DX), Y4, Y0
-	VMOVUPS      Y0, (DI)
-	VFMADD213PS  32(DX), Y4, Y1
-	VMOVUPS      Y1, 32(DI)
-	ADDQ         BX, DX
-	ADDQ         R8, DI
-	VBROADCASTSS 4(SI), Y0
-	VFMADD213PS  (DX), Y0, Y2
-	VMOVUPS      Y2, (DI)
-	VFMADD213PS  32(DX), Y0, Y3
-	VMOVUPS      Y3, 32(DI)
-	MOVQ         (AX), DX
-	MOVQ         40(AX), BX
-	SHLQ         $0x06, BX
-	ADDQ         BX, DX
-	MOVQ         R8, BX
-	ADDQ         $0x38, CX
-	CMPQ         (CX), $0x00
-	JNE          product
-	ADDQ         $0x01, 40(AX)
-	MOVQ         40(AX), R9
-	CMPQ         R9, 32(AX)
-	JCS          tile
-	VZEROUPPER
-	RET
-
-// func gemm3x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
-// Requires: AVX, AVX2, FMA3
-TEXT ·gemm3x16MADD(SB), NOSPLIT, $0-8
-	MOVQ t+0(FP), AX
-
-tile:
-	MOVQ 16(AX), DX
-	MOVQ 40(AX), CX
-	SHLQ $0x06, CX
-	ADDQ CX, DX
-	MOVQ 24(AX), BX
-	MOVQ 48(AX), CX
-
-product:
-	MOVQ   8(CX), DI
-	MOVQ   16(CX), R8
-	MOVQ   40(AX), SI
-	IMULQ  32(CX), SI
-	ADDQ   24(CX), SI
-	MOVQ   (CX), R9
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	JZ     tail
-
-loop4:
-	VBROADCASTSS (DI), Y7
-	VBROADCASTSS (DI)(R8*1), Y8
-	VBROADCASTSS (DI)(R8*2), Y9
-	VMOVUPS      (SI), Y6
-	VPMADDWD     Y6, Y7, Y10
-	VPADDD       Y10, Y0, Y0
-	VPMADDWD     Y6, Y8, Y10
-	VPADDD       Y10, Y2, Y2
-	VPMADDWD     Y6, Y9, Y6
-	VPADDD       Y6, Y4, Y4
-	VMOVUPS      32(SI), Y6
-	VPMADDWD     Y6, Y7, Y7
-	VPADDD       Y7, Y1, Y1
-	VPMADDWD     Y6, Y8, Y7
-	VPADDD       Y7, Y3, Y3
-	VPMADDWD     Y6, Y9, Y6
-	VPADDD       Y6, Y5, Y5
-	VBROADCASTSS 4(DI), Y7
-	VBROADCASTSS 4(DI)(R8*1), Y8
-	VBROADCASTSS 4(DI)(R8*2), Y9
-	VMOVUPS      64(SI), Y6
-	VPMADDWD     Y6, Y7, Y10
-	VPADDD       Y10, Y0, Y0
-	VPMADDWD     Y6, Y8, Y10
-	VPADDD       Y10, Y2, Y2
-	VPMADDWD     Y6, Y9, Y6
-	VPADDD       Y6, Y4, Y4
-	VMOVUPS      96(SI), Y6
-	VPMADDWD     Y6, Y7, Y7
-	VPADDD       Y7, Y1, Y1
-	VPMADDWD     Y6, Y8, Y7
-	VPADDD       Y7, Y3, Y3
-	VPMADDWD     Y6, Y9, Y6
-	VPADDD       Y6, Y5, Y5
-	VBROADCASTSS 8(DI), Y7
-	VBROADCASTSS 8(DI)(R8*1), Y8
-	VBROADCASTSS 8(DI)(R8*2), Y9
-	VMOVUPS      128(SI), Y6
-	VPMADDWD     Y6, Y7, Y10
-	VPADDD       Y10, Y0, Y0
-	VPMADDWD     Y6, Y8, Y10
-	VPADDD       Y10, Y2, Y2
-	VPMADDWD     Y6, Y9, Y6
-	VPADDD       Y6, Y4, Y4
-	VMOVUPS      160(SI), Y6
-	VPMADDWD     Y6, Y7, Y7
-	VPADDD       Y7, Y1, Y1
-	VPMADDWD     Y6, Y8, Y7
-	VPADDD       Y7, Y3, Y3
-	VPMADDWD     Y6, Y9, Y6
-	VPADDD       Y6, Y5, Y5
-	VBROADCASTSS 12(DI), Y7
-	VBROADCASTSS 12(DI)(R8*1), Y8
-	VBROADCASTSS 12(DI)(R8*2), Y9
-	VMOVUPS      192(SI), Y6
-	VPMADDWD     Y6, Y7, Y10
-	VPADDD       Y10, Y0, Y0
-	VPMADDWD     Y6, Y8, Y10
-	VPADDD       Y10, Y2, Y2
-	VPMADDWD     Y6, Y9, Y6
-	VPADDD       Y6, Y4, Y4
-	VMOVUPS      224(SI), Y6
-	VPMADDWD     Y6, Y7, Y7
-	VPADDD       Y7, Y1, Y1
-	VPMADDWD     Y6, Y8, Y7
-	VPADDD       Y7, Y3, Y3
-	VPMADDWD     Y6, Y9, Y6
-	VPADDD       Y6, Y5, Y5
-	ADDQ         $0x00000010, DI
-	ADDQ         $0x00000100, SI
-	DECQ         R10
-	JNZ          loop4
-
-tail:
-	ANDQ $0x03, R9
-	JZ   done
-
-loop1:
-	VBROADCASTSS (DI), Y7
-	VBROADCASTSS (DI)(R8*1), Y8
-	VBROADCASTSS (DI)(R8*2), Y9
-	VMOVUPS      (SI), Y6
-	VPMADDWD     Y6, Y7, Y10
-	VPADDD       Y10, Y0, Y0
-	VPMADDWD     Y6, Y8, Y10
-	VPADDD       Y10, Y2, Y2
-	VPMADDWD     Y6, Y9, Y6
-	VPADDD       Y6, Y4, Y4
-	VMOVUPS      32(SI), Y6
-	VPMADDWD     Y6, Y7, Y7
-	VPADDD       Y7, Y1, Y1
-	VPMADDWD     Y6, Y8, Y7
-	VPADDD       Y7, Y3, Y3
-	VPMADDWD     Y6, Y9, Y6
-	VPADDD       Y6, Y5, Y5
-	ADDQ         $0x00000004, DI
-	ADDQ         $0x00000040, SI
-	DECQ         R9
-	JNZ          loop1
-
-done:
-	MOVQ         48(CX), SI
-	MOVQ         40(AX), DI
-	SHLQ         $0x06, DI
-	ADDQ         DI, SI
-	VMOVUPS      (SI), Y6
-	VCVTDQ2PS    Y0, Y0
-	VMULPS       Y6, Y0, Y0
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y6, Y2, Y2
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y6, Y4, Y4
-	VMOVUPS      32(SI), Y6
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y6, Y1, Y1
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y6, Y3, Y3
-	VCVTDQ2PS    Y5, Y5
-	VMULPS       Y6, Y5, Y5
-	MOVQ         40(CX), SI
-	MOVQ         (AX), DI
-	MOVQ         40(AX), R8
-	SHLQ         $0x06, R8
-	ADDQ         R8, DI
-	MOVQ         8(AX), R8
-	VBROADCASTSS (SI), Y6
-	VFMADD213PS  (DX), Y6, Y0
-	VMOVUPS      Y0, (DI)
-	VFMADD213PS  32(DX), Y6, Y1
-	VMOVUPS      Y1, 32(DI)
-	ADDQ         BX, DX
-	ADDQ         R8, DI
-	VBROADCASTSS 4(SI), Y0
-	VFMADD213PS  (DX), Y0, Y2
-	VMOVUPS      Y2, (DI)
-	VFMADD213PS  32(DX), Y0, Y3
-	VMOVUPS      Y3, 32(DI)
-	ADDQ         BX, DX
-	ADDQ         R8, DI
-	VBROADCASTSS 8(SI), Y0
-	VFMADD213PS  (DX), Y0, Y4
-	VMOVUPS      Y4, (DI)
-	VFMADD213PS  32(DX), Y0, Y5
-	VMOVUPS      Y5, 32(DI)
-	MOVQ         (AX), DX
-	MOVQ         40(AX), BX
-	SHLQ         $0x06, BX
-	ADDQ         BX, DX
-	MOVQ         R8, BX
-	ADDQ         $0x38, CX
-	CMPQ         (CX), $0x00
-	JNE          product
-	ADDQ         $0x01, 40(AX)
-	MOVQ         40(AX), R9
-	CMPQ         R9, 32(AX)
-	JCS          tile
-	VZEROUPPER
-	RET
-
-// func gemm4x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
-// Requires: AVX, AVX2, FMA3
-TEXT ·gemm4x16MADD(SB), NOSPLIT, $0-8
-	MOVQ t+0(FP), AX
-
-tile:
-	MOVQ 16(AX), DX
-	MOVQ 40(AX), CX
-	SHLQ $0x06, CX
-	ADDQ CX, DX
-	MOVQ 24(AX), BX
-	MOVQ 48(AX), CX
-
-product:
-	MOVQ   8(CX), DI
-	MOVQ   16(CX), R8
-	LEAQ   (R8)(R8*2), SI
-	LEAQ   (DI)(SI*1), R10
-	MOVQ   40(AX), SI
-	IMULQ  32(CX), SI
-	ADDQ   24(CX), SI
-	MOVQ   (CX), R9
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	MOVQ   R9, R11
-	SHRQ   $0x02, R11
-	JZ     tail
-
-loop4:
-	VMOVUPS      (SI), Y9
-	VMOVUPS      32(SI), Y10
-	VBROADCASTSS (DI), Y8
-	VPMADDWD     Y9, Y8, Y11
-	VPADDD       Y11, Y0, Y0
-	VPMADDWD     Y10, Y8, Y8
-	VPADDD       Y8, Y1, Y1
-	VBROADCASTSS (DI)(R8*1), Y8
-	VPMADDWD     Y9, Y8, Y11
-	VPADDD       Y11, Y2, Y2
-	VPMADDWD     Y10, Y8, Y8
-	VPADDD       Y8, Y3, Y3
-	VBROADCASTSS (DI)(R8*2), Y8
-	VPMADDWD     Y9, Y8, Y11
-	VPADDD       Y11, Y4, Y4
-	VPMADDWD     Y10, Y8, Y8
-	VPADDD       Y8, Y5, Y5
-	VBROADCASTSS (R10), Y8
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y6, Y6
-	VPMADDWD     Y10, Y8, Y8
-	VPADDD       Y8, Y7, Y7
-	VMOVUPS      64(SI), Y9
-	VMOVUPS      96(SI), Y10
-	VBROADCASTSS 4(DI), Y8
-	VPMADDWD     Y9, Y8, Y11
-	VPADDD       Y11, Y0, Y0
-	VPMADDWD     Y10, Y8, Y8
-	VPADDD       Y8, Y1, Y1
-	VBROADCASTSS 4(DI)(R8*1), Y8
-	VPMADDWD     Y9, Y8, Y11
-	VPADDD       Y11, Y2, Y2
-	VPMADDWD     Y10, Y8, Y8
-	VPADDD       Y8, Y3, Y3
-	VBROADCASTSS 4(DI)(R8*2), Y8
-	VPMADDWD     Y9, Y8, Y11
-	VPADDD       Y11, Y4, Y4
-	VPMADDWD     Y10, Y8, Y8
-	VPADDD       Y8, Y5, Y5
-	VBROADCASTSS 4(R10), Y8
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y6, Y6
-	VPMADDWD     Y10, Y8, Y8
-	VPADDD       Y8, Y7, Y7
-	VMOVUPS      128(SI), Y9
-	VMOVUPS      160(SI), Y10
-	VBROADCASTSS 8(DI), Y8
-	VPMADDWD     Y9, Y8, Y11
-	VPADDD       Y11, Y0, Y0
-	VPMADDWD     Y10, Y8, Y8
-	VPADDD       Y8, Y1, Y1
-	VBROADCASTSS 8(DI)(R8*1), Y8
-	VPMADDWD     Y9, Y8, Y11
-	VPADDD       Y11, Y2, Y2
-	VPMADDWD     Y10, Y8, Y8
-	VPADDD       Y8, Y3, Y3
-	VBROADCASTSS 8(DI)(R8*2), Y8
-	VPMADDWD     Y9, Y8, Y11
-	VPADDD       Y11, Y4, Y4
-	VPMADDWD     Y10, Y8, Y8
-	VPADDD       Y8, Y5, Y5
-	VBROADCASTSS 8(R10), Y8
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y6, Y6
-	VPMADDWD     Y10, Y8, Y8
-	VPADDD       Y8, Y7, Y7
-	VMOVUPS      192(SI), Y9
-	VMOVUPS      224(SI), Y10
-	VBROADCASTSS 12(DI), Y8
-	VPMADDWD     Y9, Y8, Y11
-	VPADDD       Y11, Y0, Y0
-	VPMADDWD     Y10, Y8, Y8
-	VPADDD       Y8, Y1, Y1
-	VBROADCASTSS 12(DI)(R8*1), Y8
-	VPMADDWD     Y9, Y8, Y11
-	VPADDD       Y11, Y2, Y2
-	VPMADDWD     Y10, Y8, Y8
-	VPADDD       Y8, Y3, Y3
-	VBROADCASTSS 12(DI)(R8*2), Y8
-	VPMADDWD     Y9, Y8, Y11
-	VPADDD       Y11, Y4, Y4
-	VPMADDWD     Y10, Y8, Y8
-	VPADDD       Y8, Y5, Y5
-	VBROADCASTSS 12(R10), Y8
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y6, Y6
-	VPMADDWD     Y10, Y8, Y8
-	VPADDD       Y8, Y7, Y7
-	ADDQ         $0x00000010, DI
-	ADDQ         $0x00000010, R10
-	ADDQ         $0x00000100, SI
-	DECQ         R11
-	JNZ          loop4
-
-tail:
-	ANDQ $0x03, R9
-	JZ   done
-
-loop1:
-	VMOVUPS      (SI), Y9
-	VMOVUPS      32(SI), Y10
-	VBROADCASTSS (DI), Y8
-	VPMADDWD     Y9, Y8, Y11
-	VPADDD       Y11, Y0, Y0
-	VPMADDWD     Y10, Y8, Y8
-	VPADDD       Y8, Y1, Y1
-	VBROADCASTSS (DI)(R8*1), Y8
-	VPMADDWD     Y9, Y8, Y11
-	VPADDD       Y11, Y2, Y2
-	VPMADDWD     Y10, Y8, Y8
-	VPADDD       Y8, Y3, Y3
-	VBROADCASTSS (DI)(R8*2), Y8
-	VPMADDWD     Y9, Y8, Y11
-	VPADDD       Y11, Y4, Y4
-	VPMADDWD     Y10, Y8, Y8
-	VPADDD       Y8, Y5, Y5
-	VBROADCASTSS (R10), Y8
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y6, Y6
-	VPMADDWD     Y10, Y8, Y8
-	VPADDD       Y8, Y7, Y7
-	ADDQ         $0x00000004, DI
-	ADDQ         $0x00000004, R10
-	ADDQ         $0x00000040, SI
-	DECQ         R9
-	JNZ          loop1
-
-done:
-	MOVQ         48(CX), SI
-	MOVQ         40(AX), DI
-	SHLQ         $0x06, DI
-	ADDQ         DI, SI
-	VMOVUPS      (SI), Y8
-	VCVTDQ2PS    Y0, Y0
-	VMULPS       Y8, Y0, Y0
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y8, Y2, Y2
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y8, Y4, Y4
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y8, Y6, Y6
-	VMOVUPS      32(SI), Y8
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y8, Y1, Y1
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y8, Y3, Y3
-	VCVTDQ2PS    Y5, Y5
-	VMULPS       Y8, Y5, Y5
-	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y8, Y7, Y7
-	MOVQ         40(CX), SI
-	MOVQ         (AX), DI
-	MOVQ         40(AX), R8
-	SHLQ         $0x06, R8
-	ADDQ         R8, DI
-	MOVQ         8(AX), R8
-	VBROADCASTSS (SI), Y8
-	VFMADD213PS  (DX), Y8, Y0
-	VMOVUPS      Y0, (DI)
-	VFMADD213PS  32(DX), Y8, Y1
-	VMOVUPS      Y1, 32(DI)
-	ADDQ         BX, DX
-	ADDQ         R8, DI
-	VBROADCASTSS 4(SI), Y0
-	VFMADD213PS  (DX), Y0, Y2
-	VMOVUPS      Y2, (DI)
-	VFMADD213PS  32(DX), Y0, Y3
-	VMOVUPS      Y3, 32(DI)
-	ADDQ         BX, DX
-	ADDQ         R8, DI
-	VBROADCASTSS 8(SI), Y0
-	VFMADD213PS  (DX), Y0, Y4
-	VMOVUPS      Y4, (DI)
-	VFMADD213PS  32(DX), Y0, Y5
-	VMOVUPS      Y5, 32(DI)
-	ADDQ         BX, DX
-	ADDQ         R8, DI
-	VBROADCASTSS 12(SI), Y0
-	VFMADD213PS  (DX), Y0, Y6
-	VMOVUPS      Y6, (DI)
-	VFMADD213PS  32(DX), Y0, Y7
-	VMOVUPS      Y7, 32(DI)
-	MOVQ         (AX), DX
-	MOVQ         40(AX), BX
-	SHLQ         $0x06, BX
-	ADDQ         BX, DX
-	MOVQ         R8, BX
-	ADDQ         $0x38, CX
-	CMPQ         (CX), $0x00
-	JNE          product
-	ADDQ         $0x01, 40(AX)
-	MOVQ         40(AX), R9
-	CMPQ         R9, 32(AX)
-	JCS          tile
-	VZEROUPPER
-	RET
-
-// func gemm5x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
-// Requires: AVX, AVX2, FMA3
-TEXT ·gemm5x16MADD(SB), NOSPLIT, $0-8
-	MOVQ t+0(FP), AX
-
-tile:
-	MOVQ 16(AX), DX
-	MOVQ 40(AX), CX
-	SHLQ $0x06, CX
-	ADDQ CX, DX
-	MOVQ 24(AX), BX
-	MOVQ 48(AX), CX
-
-product:
-	MOVQ   8(CX), DI
-	MOVQ   16(CX), R8
-	LEAQ   (R8)(R8*2), SI
-	LEAQ   (DI)(SI*1), R10
-	MOVQ   40(AX), SI
-	IMULQ  32(CX), SI
-	ADDQ   24(CX), SI
-	MOVQ   (CX), R9
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	MOVQ   R9, R11
-	SHRQ   $0x02, R11
-	JZ     tail
-
-loop4:
-	VMOVUPS      (SI), Y11
-	VMOVUPS      32(SI), Y12
-	VBROADCASTSS (DI), Y10
-	VPMADDWD     Y11, Y10, Y13
-	VPADDD       Y13, Y0, Y0
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y1, Y1
-	VBROADCASTSS (DI)(R8*1), Y10
-	VPMADDWD     Y11, Y10, Y13
-	VPADDD       Y13, Y2, Y2
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y3, Y3
-	VBROADCASTSS (DI)(R8*2), Y10
-	VPMADDWD     Y11, Y10, Y13
-	VPADDD       Y13, Y4, Y4
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y5, Y5
-	VBROADCASTSS (R10), Y10
-	VPMADDWD     Y11, Y10, Y13
-	VPADDD       Y13, Y6, Y6
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y7, Y7
-	VBROADCASTSS (R10)(R8*1), Y10
-	VPMADDWD     Y11, Y10, Y11
-	VPADDD       Y11, Y8, Y8
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y9, Y9
-	VMOVUPS      64(SI), Y11
-	VMOVUPS      96(SI), Y12
-	VBROADCASTSS 4(DI), Y10
-	VPMADDWD     Y11, Y10, Y13
-	VPADDD       Y13, Y0, Y0
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y1, Y1
-	VBROADCASTSS 4(DI)(R8*1), Y10
-	VPMADDWD     Y11, Y10, Y13
-	VPADDD       Y13, Y2, Y2
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y3, Y3
-	VBROADCASTSS 4(DI)(R8*2), Y10
-	VPMADDWD     Y11, Y10, Y13
-	VPADDD       Y13, Y4, Y4
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y5, Y5
-	VBROADCASTSS 4(R10), Y10
-	VPMADDWD     Y11, Y10, Y13
-	VPADDD       Y13, Y6, Y6
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y7, Y7
-	VBROADCASTSS 4(R10)(R8*1), Y10
-	VPMADDWD     Y11, Y10, Y11
-	VPADDD       Y11, Y8, Y8
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y9, Y9
-	VMOVUPS      128(SI), Y11
-	VMOVUPS      160(SI), Y12
-	VBROADCASTSS 8(DI), Y10
-	VPMADDWD     Y11, Y10, Y13
-	VPADDD       Y13, Y0, Y0
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y1, Y1
-	VBROADCASTSS 8(DI)(R8*1), Y10
-	VPMADDWD     Y11, Y10, Y13
-	VPADDD       Y13, Y2, Y2
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y3, Y3
-	VBROADCASTSS 8(DI)(R8*2), Y10
-	VPMADDWD     Y11, Y10, Y13
-	VPADDD       Y13, Y4, Y4
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y5, Y5
-	VBROADCASTSS 8(R10), Y10
-	VPMADDWD     Y11, Y10, Y13
-	VPADDD       Y13, Y6, Y6
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y7, Y7
-	VBROADCASTSS 8(R10)(R8*1), Y10
-	VPMADDWD     Y11, Y10, Y11
-	VPADDD       Y11, Y8, Y8
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y9, Y9
-	VMOVUPS      192(SI), Y11
-	VMOVUPS      224(SI), Y12
-	VBROADCASTSS 12(DI), Y10
-	VPMADDWD     Y11, Y10, Y13
-	VPADDD       Y13, Y0, Y0
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y1, Y1
-	VBROADCASTSS 12(DI)(R8*1), Y10
-	VPMADDWD     Y11, Y10, Y13
-	VPADDD       Y13, Y2, Y2
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y3, Y3
-	VBROADCASTSS 12(DI)(R8*2), Y10
-	VPMADDWD     Y11, Y10, Y13
-	VPADDD       Y13, Y4, Y4
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y5, Y5
-	VBROADCASTSS 12(R10), Y10
-	VPMADDWD     Y11, Y10, Y13
-	VPADDD       Y13, Y6, Y6
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y7, Y7
-	VBROADCASTSS 12(R10)(R8*1), Y10
-	VPMADDWD     Y11, Y10, Y11
-	VPADDD       Y11, Y8, Y8
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y9, Y9
-	ADDQ         $0x00000010, DI
-	ADDQ         $0x00000010, R10
-	ADDQ         $0x00000100, SI
-	DECQ         R11
-	JNZ          loop4
-
-tail:
-	ANDQ $0x03, R9
-	JZ   done
-
-loop1:
-	VMOVUPS      (SI), Y11
-	VMOVUPS      32(SI), Y12
-	VBROADCASTSS (DI), Y10
-	VPMADDWD     Y11, Y10, Y13
-	VPADDD       Y13, Y0, Y0
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y1, Y1
-	VBROADCASTSS (DI)(R8*1), Y10
-	VPMADDWD     Y11, Y10, Y13
-	VPADDD       Y13, Y2, Y2
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y3, Y3
-	VBROADCASTSS (DI)(R8*2), Y10
-	VPMADDWD     Y11, Y10, Y13
-	VPADDD       Y13, Y4, Y4
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y5, Y5
-	VBROADCASTSS (R10), Y10
-	VPMADDWD     Y11, Y10, Y13
-	VPADDD       Y13, Y6, Y6
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y7, Y7
-	VBROADCASTSS (R10)(R8*1), Y10
-	VPMADDWD     Y11, Y10, Y11
-	VPADDD       Y11, Y8, Y8
-	VPMADDWD     Y12, Y10, Y10
-	VPADDD       Y10, Y9, Y9
-	ADDQ         $0x00000004, DI
-	ADDQ         $0x00000004, R10
-	ADDQ         $0x00000040, SI
-	DECQ         R9
-	JNZ          loop1
-
-done:
-	MOVQ         48(CX), SI
-	MOVQ         40(AX), DI
-	SHLQ         $0x06, DI
-	ADDQ         DI, SI
-	VMOVUPS      (SI), Y10
-	VCVTDQ2PS    Y0, Y0
-	VMULPS       Y10, Y0, Y0
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y10, Y2, Y2
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y10, Y4, Y4
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y10, Y6, Y6
-	VCVTDQ2PS    Y8, Y8
-	VMULPS       Y10, Y8, Y8
-	VMOVUPS      32(SI), Y10
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y10, Y1, Y1
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y10, Y3, Y3
-	VCVTDQ2PS    Y5, Y5
-	VMULPS       Y10, Y5, Y5
-	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y10, Y7, Y7
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y10, Y9, Y9
-	MOVQ         40(CX), SI
-	MOVQ         (AX), DI
-	MOVQ         40(AX), R8
-	SHLQ         $0x06, R8
-	ADDQ         R8, DI
-	MOVQ         8(AX), R8
-	VBROADCASTSS (SI), Y10
-	VFMADD213PS  (DX), Y10, Y0
-	VMOVUPS      Y0, (DI)
-	VFMADD213PS  32(DX), Y10, Y1
-	VMOVUPS      Y1, 32(DI)
-	ADDQ         BX, DX
-	ADDQ         R8, DI
-	VBROADCASTSS 4(SI), Y0
-	VFMADD213PS  (DX), Y0, Y2
-	VMOVUPS      Y2, (DI)
-	VFMADD213PS  32(DX), Y0, Y3
-	VMOVUPS      Y3, 32(DI)
-	ADDQ         BX, DX
-	ADDQ         R8, DI
-	VBROADCASTSS 8(SI), Y0
-	VFMADD213PS  (DX), Y0, Y4
-	VMOVUPS      Y4, (DI)
-	VFMADD213PS  32(DX), Y0, Y5
-	VMOVUPS      Y5, 32(DI)
-	ADDQ         BX, DX
-	ADDQ         R8, DI
-	VBROADCASTSS 12(SI), Y0
-	VFMADD213PS  (DX), Y0, Y6
-	VMOVUPS      Y6, (DI)
-	VFMADD213PS  32(DX), Y0, Y7
-	VMOVUPS      Y7, 32(DI)
-	ADDQ         BX, DX
-	ADDQ         R8, DI
-	VBROADCASTSS 16(SI), Y0
-	VFMADD213PS  (DX), Y0, Y8
-	VMOVUPS      Y8, (DI)
-	VFMADD213PS  32(DX), Y0, Y9
-	VMOVUPS      Y9, 32(DI)
-	MOVQ         (AX), DX
-	MOVQ         40(AX), BX
-	SHLQ         $0x06, BX
-	ADDQ         BX, DX
-	MOVQ         R8, BX
-	ADDQ         $0x38, CX
-	CMPQ         (CX), $0x00
-	JNE          product
-	ADDQ         $0x01, 40(AX)
-	MOVQ         40(AX), R9
-	CMPQ         R9, 32(AX)
-	JCS          tile
-	VZEROUPPER
-	RET
-
-// func gemm6x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
-// Requires: AVX, AVX2, FMA3
-TEXT ·gemm6x16MADD(SB), NOSPLIT, $0-8
-	MOVQ t+0(FP), AX
-
-tile:
-	MOVQ 16(AX), DX
-	MOVQ 40(AX), CX
-	SHLQ $0x06, CX
-	ADDQ CX, DX
-	MOVQ 24(AX), BX
-	MOVQ 48(AX), CX
-
-product:
-	MOVQ   8(CX), DI
-	MOVQ   16(CX), R8
-	LEAQ   (R8)(R8*2), SI
-	LEAQ   (DI)(SI*1), R10
-	MOVQ   40(AX), SI
-	IMULQ  32(CX), SI
-	ADDQ   24(CX), SI
-	MOVQ   (CX), R9
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	MOVQ   R9, R11
-	SHRQ   $0x02, R11
-	JZ     tail
-
-loop4:
-	VMOVUPS      (SI), Y13
-	VMOVUPS      32(SI), Y14
-	VBROADCASTSS (DI), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y0, Y0
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y1, Y1
-	VBROADCASTSS (DI)(R8*1), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y2, Y2
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y3, Y3
-	VBROADCASTSS (DI)(R8*2), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y4, Y4
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VBROADCASTSS (R10), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y6, Y6
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VBROADCASTSS (R10)(R8*1), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y8, Y8
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y9, Y9
-	VBROADCASTSS (R10)(R8*2), Y12
-	VPMADDWD     Y13, Y12, Y13
-	VPADDD       Y13, Y10, Y10
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y11, Y11
-	VMOVUPS      64(SI), Y13
-	VMOVUPS      96(SI), Y14
-	VBROADCASTSS 4(DI), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y0, Y0
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y1, Y1
-	VBROADCASTSS 4(DI)(R8*1), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y2, Y2
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y3, Y3
-	VBROADCASTSS 4(DI)(R8*2), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y4, Y4
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VBROADCASTSS 4(R10), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y6, Y6
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VBROADCASTSS 4(R10)(R8*1), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y8, Y8
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y9, Y9
-	VBROADCASTSS 4(R10)(R8*2), Y12
-	VPMADDWD     Y13, Y12, Y13
-	VPADDD       Y13, Y10, Y10
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y11, Y11
-	VMOVUPS      128(SI), Y13
-	VMOVUPS      160(SI), Y14
-	VBROADCASTSS 8(DI), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y0, Y0
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y1, Y1
-	VBROADCASTSS 8(DI)(R8*1), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y2, Y2
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y3, Y3
-	VBROADCASTSS 8(DI)(R8*2), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y4, Y4
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VBROADCASTSS 8(R10), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y6, Y6
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VBROADCASTSS 8(R10)(R8*1), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y8, Y8
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y9, Y9
-	VBROADCASTSS 8(R10)(R8*2), Y12
-	VPMADDWD     Y13, Y12, Y13
-	VPADDD       Y13, Y10, Y10
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y11, Y11
-	VMOVUPS      192(SI), Y13
-	VMOVUPS      224(SI), Y14
-	VBROADCASTSS 12(DI), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y0, Y0
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y1, Y1
-	VBROADCASTSS 12(DI)(R8*1), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y2, Y2
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y3, Y3
-	VBROADCASTSS 12(DI)(R8*2), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y4, Y4
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VBROADCASTSS 12(R10), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y6, Y6
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VBROADCASTSS 12(R10)(R8*1), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y8, Y8
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y9, Y9
-	VBROADCASTSS 12(R10)(R8*2), Y12
-	VPMADDWD     Y13, Y12, Y13
-	VPADDD       Y13, Y10, Y10
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y11, Y11
-	ADDQ         $0x00000010, DI
-	ADDQ         $0x00000010, R10
-	ADDQ         $0x00000100, SI
-	DECQ         R11
-	JNZ          loop4
-
-tail:
-	ANDQ $0x03, R9
-	JZ   done
-
-loop1:
-	VMOVUPS      (SI), Y13
-	VMOVUPS      32(SI), Y14
-	VBROADCASTSS (DI), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y0, Y0
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y1, Y1
-	VBROADCASTSS (DI)(R8*1), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y2, Y2
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y3, Y3
-	VBROADCASTSS (DI)(R8*2), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y4, Y4
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VBROADCASTSS (R10), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y6, Y6
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VBROADCASTSS (R10)(R8*1), Y12
-	VPMADDWD     Y13, Y12, Y15
-	VPADDD       Y15, Y8, Y8
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y9, Y9
-	VBROADCASTSS (R10)(R8*2), Y12
-	VPMADDWD     Y13, Y12, Y13
-	VPADDD       Y13, Y10, Y10
-	VPMADDWD     Y14, Y12, Y12
-	VPADDD       Y12, Y11, Y11
-	ADDQ         $0x00000004, DI
-	ADDQ         $0x00000004, R10
-	ADDQ         $0x00000040, SI
-	DECQ         R9
-	JNZ          loop1
-
-done:
-	MOVQ         48(CX), SI
-	MOVQ         40(AX), DI
-	SHLQ         $0x06, DI
-	ADDQ         DI, SI
-	VMOVUPS      (SI), Y12
-	VCVTDQ2PS    Y0, Y0
-	VMULPS       Y12, Y0, Y0
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y12, Y2, Y2
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y12, Y4, Y4
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y12, Y6, Y6
-	VCVTDQ2PS    Y8, Y8
-	VMULPS       Y12, Y8, Y8
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y12, Y10, Y10
-	VMOVUPS      32(SI), Y12
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y12, Y1, Y1
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y12, Y3, Y3
-	VCVTDQ2PS    Y5, Y5
-	VMULPS       Y12, Y5, Y5
-	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y12, Y7, Y7
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y12, Y9, Y9
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y12, Y11, Y11
-	MOVQ         40(CX), SI
-	MOVQ         (AX), DI
-	MOVQ         40(AX), R8
-	SHLQ         $0x06, R8
-	ADDQ         R8, DI
-	MOVQ         8(AX), R8
-	VBROADCASTSS (SI), Y12
-	VFMADD213PS  (DX), Y12, Y0
-	VMOVUPS      Y0, (DI)
-	VFMADD213PS  32(DX), Y12, Y1
-	VMOVUPS      Y1, 32(DI)
-	ADDQ         BX, DX
-	ADDQ         R8, DI
-	VBROADCASTSS 4(SI), Y0
-	VFMADD213PS  (DX), Y0, Y2
-	VMOVUPS      Y2, (DI)
-	VFMADD213PS  32(DX), Y0, Y3
-	VMOVUPS      Y3, 32(DI)
-	ADDQ         BX, DX
-	ADDQ         R8, DI
-	VBROADCASTSS 8(SI), Y0
-	VFMADD213PS  (DX), Y0, Y4
-	VMOVUPS      Y4, (DI)
-	VFMADD213PS  32(DX), Y0, Y5
-	VMOVUPS      Y5, 32(DI)
-	ADDQ         BX, DX
-	ADDQ         R8, DI
-	VBROADCASTSS 12(SI), Y0
-	VFMADD213PS  (DX), Y0, Y6
-	VMOVUPS      Y6, (DI)
-	VFMADD213PS  32(DX), Y0, Y7
-	VMOVUPS      Y7, 32(DI)
-	ADDQ         BX, DX
-	ADDQ         R8, DI
-	VBROADCASTSS 16(SI), Y0
-	VFMADD213PS  (DX), Y0, Y8
-	VMOVUPS      Y8, (DI)
-	VFMADD213PS  32(DX), Y0, Y9
-	VMOVUPS      Y9, 32(DI)
-	ADDQ         BX, DX
-	ADDQ         R8, DI
-	VBROADCASTSS 20(SI), Y0
-	VFMADD213PS  (DX), Y0, Y10
-	VMOVUPS      Y10, (DI)
-	VFMADD213PS  32(DX), Y0, Y11
-	VMOVUPS      Y11, 32(DI)
-	MOVQ         (AX), DX
-	MOVQ         40(AX), BX
-	SHLQ         $0x06, BX
-	ADDQ         BX, DX
-	MOVQ         R8, BX
-	ADDQ         $0x38, CX
-	CMPQ         (CX), $0x00
-	JNE          product
-	ADDQ         $0x01, 40(AX)
-	MOVQ         40(AX), R9
-	CMPQ         R9, 32(AX)
-	JCS          tile
-	VZEROUPPER
-	RET
-
-// func gemm1x64MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
-// Requires: AVX, AVX2, FMA3
-TEXT ·gemm1x64MADD(SB), NOSPLIT, $0-8
-	MOVQ t+0(FP), AX
-
-tile:
-	MOVQ 16(AX), DX
-	MOVQ 40(AX), CX
-	SHLQ $0x06, CX
-	ADDQ CX, DX
-	MOVQ 24(AX), BX
-	MOVQ 48(AX), CX
-
-product:
-	MOVQ   8(CX), R9
-	MOVQ   16(CX), BX
-	MOVQ   40(AX), BX
-	IMULQ  32(CX), BX
-	ADDQ   24(CX), BX
-	MOVQ   BX, SI
-	ADDQ   32(CX), SI
-	MOVQ   SI, DI
-	ADDQ   32(CX), DI
-	MOVQ   DI, R8
-	ADDQ   32(CX), R8
-	MOVQ   (CX), R10
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	JZ     tail
-
-loop4:
-	VBROADCASTSS (R9), Y9
-	VMOVUPS      (BX), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y0, Y0
-	VMOVUPS      32(BX), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y1, Y1
-	VMOVUPS      (SI), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y2, Y2
-	VMOVUPS      32(SI), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y3, Y3
-	VMOVUPS      (DI), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y4, Y4
-	VMOVUPS      32(DI), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y5, Y5
-	VMOVUPS      (R8), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y6, Y6
-	VMOVUPS      32(R8), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y7, Y7
-	VBROADCASTSS 4(R9), Y9
-	VMOVUPS      64(BX), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y0, Y0
-	VMOVUPS      96(BX), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y1, Y1
-	VMOVUPS      64(SI), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y2, Y2
-	VMOVUPS      96(SI), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y3, Y3
-	VMOVUPS      64(DI), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y4, Y4
-	VMOVUPS      96(DI), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y5, Y5
-	VMOVUPS      64(R8), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y6, Y6
-	VMOVUPS      96(R8), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y7, Y7
-	VBROADCASTSS 8(R9), Y9
-	VMOVUPS      128(BX), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y0, Y0
-	VMOVUPS      160(BX), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y1, Y1
-	VMOVUPS      128(SI), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y2, Y2
-	VMOVUPS      160(SI), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y3, Y3
-	VMOVUPS      128(DI), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y4, Y4
-	VMOVUPS      160(DI), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y5, Y5
-	VMOVUPS      128(R8), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y6, Y6
-	VMOVUPS      160(R8), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y7, Y7
-	VBROADCASTSS 12(R9), Y9
-	VMOVUPS      192(BX), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y0, Y0
-	VMOVUPS      224(BX), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y1, Y1
-	VMOVUPS      192(SI), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y2, Y2
-	VMOVUPS      224(SI), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y3, Y3
-	VMOVUPS      192(DI), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y4, Y4
-	VMOVUPS      224(DI), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y5, Y5
-	VMOVUPS      192(R8), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y6, Y6
-	VMOVUPS      224(R8), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y7, Y7
-	ADDQ         $0x00000010, R9
-	ADDQ         $0x00000100, BX
-	ADDQ         $0x00000100, SI
-	ADDQ         $0x00000100, DI
-	ADDQ         $0x00000100, R8
-	DECQ         R11
-	JNZ          loop4
-
-tail:
-	ANDQ $0x03, R10
-	JZ   done
-
-loop1:
-	VBROADCASTSS (R9), Y9
-	VMOVUPS      (BX), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y0, Y0
-	VMOVUPS      32(BX), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y1, Y1
-	VMOVUPS      (SI), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y2, Y2
-	VMOVUPS      32(SI), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y3, Y3
-	VMOVUPS      (DI), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y4, Y4
-	VMOVUPS      32(DI), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y5, Y5
-	VMOVUPS      (R8), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y6, Y6
-	VMOVUPS      32(R8), Y8
-	VPMADDWD     Y8, Y9, Y8
-	VPADDD       Y8, Y7, Y7
-	ADDQ         $0x00000004, R9
-	ADDQ         $0x00000040, BX
-	ADDQ         $0x00000040, SI
-	ADDQ         $0x00000040, DI
-	ADDQ         $0x00000040, R8
-	DECQ         R10
-	JNZ          loop1
-
-done:
-	MOVQ         48(CX), BX
-	MOVQ         40(AX), DI
-	SHLQ         $0x06, DI
-	ADDQ         DI, BX
-	VMOVUPS      (BX), Y8
-	VCVTDQ2PS    Y0, Y0
-	VMULPS       Y8, Y0, Y0
-	VMOVUPS      32(BX), Y8
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y8, Y1, Y1
-	VMOVUPS      64(BX), Y8
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y8, Y2, Y2
-	VMOVUPS      96(BX), Y8
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y8, Y3, Y3
-	VMOVUPS      128(BX), Y8
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y8, Y4, Y4
-	VMOVUPS      160(BX), Y8
-	VCVTDQ2PS    Y5, Y5
-	VMULPS       Y8, Y5, Y5
-	VMOVUPS      192(BX), Y8
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y8, Y6, Y6
-	VMOVUPS      224(BX), Y8
-	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y8, Y7, Y7
-	MOVQ         40(CX), BX
-	MOVQ         (AX), DI
-	MOVQ         40(AX), SI
-	SHLQ         $0x06, SI
-	ADDQ         SI, DI
-	MOVQ         8(AX), SI
-	VBROADCASTSS (BX), Y8
-	VFMADD213PS  (DX), Y8, Y0
-	VMOVUPS      Y0, (DI)
-	VFMADD213PS  32(DX), Y8, Y1
-	VMOVUPS      Y1, 32(DI)
-	VFMADD213PS  64(DX), Y8, Y2
-	VMOVUPS      Y2, 64(DI)
-	VFMADD213PS  96(DX), Y8, Y3
-	VMOVUPS      Y3, 96(DI)
-	VFMADD213PS  128(DX), Y8, Y4
-	VMOVUPS      Y4, 128(DI)
-	VFMADD213PS  160(DX), Y8, Y5
-	VMOVUPS      Y5, 160(DI)
-	VFMADD213PS  192(DX), Y8, Y6
-	VMOVUPS      Y6, 192(DI)
-	VFMADD213PS  224(DX), Y8, Y7
-	VMOVUPS      Y7, 224(DI)
-	MOVQ         (AX), DX
-	MOVQ         40(AX), BX
-	SHLQ         $0x06, BX
-	ADDQ         BX, DX
-	MOVQ         SI, BX
-	ADDQ         $0x38, CX
-	CMPQ         (CX), $0x00
-	JNE          product
-	ADDQ         $0x04, 40(AX)
-	MOVQ         40(AX), R10
-	CMPQ         R10, 32(AX)
-	JCS          tile
-	VZEROUPPER
-	RET
-
-// func gemm2x32MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
-// Requires: AVX, AVX2, FMA3
-TEXT ·gemm2x32MADD(SB), NOSPLIT, $0-8
-	MOVQ t+0(FP), AX
-
-tile:
-	MOVQ 16(AX), DX
-	MOVQ 40(AX), CX
-	SHLQ $0x06, CX
-	ADDQ CX, DX
-	MOVQ 24(AX), BX
-	MOVQ 48(AX), CX
-
-product:
-	MOVQ   8(CX), R8
-	MOVQ   16(CX), R9
-	MOVQ   40(AX), SI
-	IMULQ  32(CX), SI
-	ADDQ   24(CX), SI
-	MOVQ   SI, DI
-	ADDQ   32(CX), DI
-	MOVQ   (CX), R10
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	JZ     tail
-
-loop4:
-	VBROADCASTSS (R8), Y9
-	VBROADCASTSS (R8)(R9*1), Y10
-	VMOVUPS      (SI), Y8
-	VPMADDWD     Y8, Y9, Y11
-	VPADDD       Y11, Y0, Y0
-	VPMADDWD     Y8, Y10, Y8
-	VPADDD       Y8, Y4, Y4
-	VMOVUPS      32(SI), Y8
-	VPMADDWD     Y8, Y9, Y11
-	VPADDD       Y11, Y1, Y1
-	VPMADDWD     Y8, Y10, Y8
-	VPADDD       Y8, Y5, Y5
-	VMOVUPS      (DI), Y8
-	VPMADDWD     Y8, Y9, Y11
-	VPADDD       Y11, Y2, Y2
-	VPMADDWD     Y8, Y10, Y8
-	VPADDD       Y8, Y6, Y6
-	VMOVUPS      32(DI), Y8
-	VPMADDWD     Y8, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VPMADDWD     Y8, Y10, Y8
-	VPADDD       Y8, Y7, Y7
-	VBROADCASTSS 4(R8), Y9
-	VBROADCASTSS 4(R8)(R9*1), Y10
-	VMOVUPS      64(SI), Y8
-	VPMADDWD     Y8, Y9, Y11
-	VPADDD       Y11, Y0, Y0
-	VPMADDWD     Y8, Y10, Y8
-	VPADDD       Y8, Y4, Y4
-	VMOVUPS      96(SI), Y8
-	VPMADDWD     Y8, Y9, Y11
-	VPADDD       Y11, Y1, Y1
-	VPMADDWD     Y8, Y10, Y8
-	VPADDD       Y8, Y5, Y5
-	VMOVUPS      64(DI), Y8
-	VPMADDWD     Y8, Y9, Y11
-	VPADDD       Y11, Y2, Y2
-	VPMADDWD     Y8, Y10, Y8
-	VPADDD       Y8, Y6, Y6
-	VMOVUPS      96(DI), Y8
-	VPMADDWD     Y8, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VPMADDWD     Y8, Y10, Y8
-	VPADDD       Y8, Y7, Y7
-	VBROADCASTSS 8(R8), Y9
-	VBROADCASTSS 8(R8)(R9*1), Y10
-	VMOVUPS      128(SI), Y8
-	VPMADDWD     Y8, Y9, Y11
-	VPADDD       Y11, Y0, Y0
-	VPMADDWD     Y8, Y10, Y8
-	VPADDD       Y8, Y4, Y4
-	VMOVUPS      160(SI), Y8
-	VPMADDWD     Y8, Y9, Y11
-	VPADDD       Y11, Y1, Y1
-	VPMADDWD     Y8, Y10, Y8
-	VPADDD       Y8, Y5, Y5
-	VMOVUPS      128(DI), Y8
-	VPMADDWD     Y8, Y9, Y11
-	VPADDD       Y11, Y2, Y2
-	VPMADDWD     Y8, Y10, Y8
-	VPADDD       Y8, Y6, Y6
-	VMOVUPS      160(DI), Y8
-	VPMADDWD     Y8, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VPMADDWD     Y8, Y10, Y8
-	VPADDD       Y8, Y7, Y7
-	VBROADCASTSS 12(R8), Y9
-	VBROADCASTSS 12(R8)(R9*1), Y10
-	VMOVUPS      192(SI), Y8
-	VPMADDWD     Y8, Y9, Y11
-	VPADDD       Y11, Y0, Y0
-	VPMADDWD     Y8, Y10, Y8
-	VPADDD       Y8, Y4, Y4
-	VMOVUPS      224(SI), Y8
-	VPMADDWD     Y8, Y9, Y11
-	VPADDD       Y11, Y1, Y1
-	VPMADDWD     Y8, Y10, Y8
-	VPADDD       Y8, Y5, Y5
-	VMOVUPS      192(DI), Y8
-	VPMADDWD     Y8, Y9, Y11
-	VPADDD       Y11, Y2, Y2
-	VPMADDWD     Y8, Y10, Y8
-	VPADDD       Y8, Y6, Y6
-	VMOVUPS      224(DI), Y8
-	VPMADDWD     Y8, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VPMADDWD     Y8, Y10, Y8
-	VPADDD       Y8, Y7, Y7
-	ADDQ         $0x00000010, R8
-	ADDQ         $0x00000100, SI
-	ADDQ         $0x00000100, DI
-	DECQ         R11
-	JNZ          loop4
-
-tail:
-	ANDQ $0x03, R10
-	JZ   done
-
-loop1:
-	VBROADCASTSS (R8), Y9
-	VBROADCASTSS (R8)(R9*1), Y10
-	VMOVUPS      (SI), Y8
-	VPMADDWD     Y8, Y9, Y11
-	VPADDD       Y11, Y0, Y0
-	VPMADDWD     Y8, Y10, Y8
-	VPADDD       Y8, Y4, Y4
-	VMOVUPS      32(SI), Y8
-	VPMADDWD     Y8, Y9, Y11
-	VPADDD       Y11, Y1, Y1
-	VPMADDWD     Y8, Y10, Y8
-	VPADDD       Y8, Y5, Y5
-	VMOVUPS      (DI), Y8
-	VPMADDWD     Y8, Y9, Y11
-	VPADDD       Y11, Y2, Y2
-	VPMADDWD     Y8, Y10, Y8
-	VPADDD       Y8, Y6, Y6
-	VMOVUPS      32(DI), Y8
-	VPMADDWD     Y8, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VPMADDWD     Y8, Y10, Y8
-	VPADDD       Y8, Y7, Y7
-	ADDQ         $0x00000004, R8
-	ADDQ         $0x00000040, SI
-	ADDQ         $0x00000040, DI
-	DECQ         R10
-	JNZ          loop1
-
-done:
-	MOVQ         48(CX), SI
-	MOVQ         40(AX), DI
-	SHLQ         $0x06, DI
-	ADDQ         DI, SI
-	VMOVUPS      (SI), Y8
-	VCVTDQ2PS    Y0, Y0
-	VMULPS       Y8, Y0, Y0
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y8, Y4, Y4
-	VMOVUPS      32(SI), Y8
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y8, Y1, Y1
-	VCVTDQ2PS    Y5, Y5
-	VMULPS       Y8, Y5, Y5
-	VMOVUPS      64(SI), Y8
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y8, Y2, Y2
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y8, Y6, Y6
-	VMOVUPS      96(SI), Y8
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y8, Y3, Y3
-	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y8, Y7, Y7
-	MOVQ         40(CX), SI
-	MOVQ         (AX), DI
-	MOVQ         40(AX), R8
-	SHLQ         $0x06, R8
-	ADDQ         R8, DI
-	MOVQ         8(AX), R8
-	VBROADCASTSS (SI), Y8
-	VFMADD213PS  (DX), Y8, Y0
-	VMOVUPS      Y0, (DI)
-	VFMADD213PS  32(DX), Y8, Y1
-	VMOVUPS      Y1, 32(DI)
-	VFMADD213PS  64(DX), Y8, Y2
-	VMOVUPS      Y2, 64(DI)
-	VFMADD213PS  96(DX), Y8, Y3
-	VMOVUPS      Y3, 96(DI)
-	ADDQ         BX, DX
-	ADDQ         R8, DI
-	VBROADCASTSS 4(SI), Y0
-	VFMADD213PS  (DX), Y0, Y4
-	VMOVUPS      Y4, (DI)
-	VFMADD213PS  32(DX), Y0, Y5
-	VMOVUPS      Y5, 32(DI)
-	VFMADD213PS  64(DX), Y0, Y6
-	VMOVUPS      Y6, 64(DI)
-	VFMADD213PS  96(DX), Y0, Y7
-	VMOVUPS      Y7, 96(DI)
-	MOVQ         (AX), DX
-	MOVQ         40(AX), BX
-	SHLQ         $0x06, BX
-	ADDQ         BX, DX
-	MOVQ         R8, BX
-	ADDQ         $0x38, CX
-	CMPQ         (CX), $0x00
-	JNE          product
-	ADDQ         $0x02, 40(AX)
-	MOVQ         40(AX), R10
-	CMPQ         R10, 32(AX)
-	JCS          tile
-	VZEROUPPER
-	RET
-
-// func gemm3x32MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
-// Requires: AVX, AVX2, FMA3
-TEXT ·gemm3x32MADD(SB), NOSPLIT, $0-8
-	MOVQ t+0(FP), AX
-
-tile:
-	MOVQ 16(AX), DX
-	MOVQ 40(AX), CX
-	SHLQ $0x06, CX
-	ADDQ CX, DX
-	MOVQ 24(AX), BX
-	MOVQ 48(AX), CX
-
-product:
-	MOVQ   8(CX), R8
-	MOVQ   16(CX), R9
-	MOVQ   40(AX), SI
-	IMULQ  32(CX), SI
-	ADDQ   24(CX), SI
-	MOVQ   SI, DI
-	ADDQ   32(CX), DI
-	MOVQ   (CX), R10
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	JZ     tail
-
-loop4:
-	VBROADCASTSS (R8), Y13
-	VBROADCASTSS (R8)(R9*1), Y14
-	VBROADCASTSS (R8)(R9*2), Y15
-	VMOVUPS      (SI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y0, Y0
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y4, Y4
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y8, Y8
-	VMOVUPS      32(SI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y1, Y1
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y5, Y5
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y9, Y9
-	VMOVUPS      (DI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y2, Y2
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y6, Y6
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y10, Y10
-	VMOVUPS      32(DI), Y12
-	VPMADDWD     Y12, Y13, Y13
-	VPADDD       Y13, Y3, Y3
-	VPMADDWD     Y12, Y14, Y13
-	VPADDD       Y13, Y7, Y7
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y11, Y11
-	VBROADCASTSS 4(R8), Y13
-	VBROADCASTSS 4(R8)(R9*1), Y14
-	VBROADCASTSS 4(R8)(R9*2), Y15
-	VMOVUPS      64(SI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y0, Y0
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y4, Y4
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y8, Y8
-	VMOVUPS      96(SI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y1, Y1
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y5, Y5
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y9, Y9
-	VMOVUPS      64(DI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y2, Y2
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y6, Y6
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y10, Y10
-	VMOVUPS      96(DI), Y12
-	VPMADDWD     Y12, Y13, Y13
-	VPADDD       Y13, Y3, Y3
-	VPMADDWD     Y12, Y14, Y13
-	VPADDD       Y13, Y7, Y7
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y11, Y11
-	VBROADCASTSS 8(R8), Y13
-	VBROADCASTSS 8(R8)(R9*1), Y14
-	VBROADCASTSS 8(R8)(R9*2), Y15
-	VMOVUPS      128(SI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y0, Y0
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y4, Y4
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y8, Y8
-	VMOVUPS      160(SI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y1, Y1
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y5, Y5
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y9, Y9
-	VMOVUPS      128(DI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y2, Y2
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y6, Y6
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y10, Y10
-	VMOVUPS      160(DI), Y12
-	VPMADDWD     Y12, Y13, Y13
-	VPADDD       Y13, Y3, Y3
-	VPMADDWD     Y12, Y14, Y13
-	VPADDD       Y13, Y7, Y7
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y11, Y11
-	VBROADCASTSS 12(R8), Y13
-	VBROADCASTSS 12(R8)(R9*1), Y14
-	VBROADCASTSS 12(R8)(R9*2), Y15
-	VMOVUPS      192(SI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y0, Y0
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y4, Y4
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y8, Y8
-	VMOVUPS      224(SI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y1, Y1
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y5, Y5
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y9, Y9
-	VMOVUPS      192(DI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y2, Y2
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y6, Y6
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y10, Y10
-	VMOVUPS      224(DI), Y12
-	VPMADDWD     Y12, Y13, Y13
-	VPADDD       Y13, Y3, Y3
-	VPMADDWD     Y12, Y14, Y13
-	VPADDD       Y13, Y7, Y7
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y11, Y11
-	ADDQ         $0x00000010, R8
-	ADDQ         $0x00000100, SI
-	ADDQ         $0x00000100, DI
-	DECQ         R11
-	JNZ          loop4
-
-tail:
-	ANDQ $0x03, R10
-	JZ   done
-
-loop1:
-	VBROADCASTSS (R8), Y13
-	VBROADCASTSS (R8)(R9*1), Y14
-	VBROADCASTSS (R8)(R9*2), Y15
-	VMOVUPS      (SI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y0, Y0
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y4, Y4
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y8, Y8
-	VMOVUPS      32(SI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y1, Y1
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y5, Y5
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y9, Y9
-	VMOVUPS      (DI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y2, Y2
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y6, Y6
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y10, Y10
-	VMOVUPS      32(DI), Y12
-	VPMADDWD     Y12, Y13, Y13
-	VPADDD       Y13, Y3, Y3
-	VPMADDWD     Y12, Y14, Y13
-	VPADDD       Y13, Y7, Y7
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y11, Y11
-	ADDQ         $0x00000004, R8
-	ADDQ         $0x00000040, SI
-	ADDQ         $0x00000040, DI
-	DECQ         R10
-	JNZ          loop1
-
-done:
-	MOVQ         48(CX), SI
-	MOVQ         40(AX), DI
-	SHLQ         $0x06, DI
-	ADDQ         DI, SI
-	VMOVUPS      (SI), Y12
-	VCVTDQ2PS    Y0, Y0
-	VMULPS       Y12, Y0, Y0
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y12, Y4, Y4
-	VCVTDQ2PS    Y8, Y8
-	VMULPS       Y12, Y8, Y8
-	VMOVUPS      32(SI), Y12
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y12, Y1, Y1
-	VCVTDQ2PS    Y5, Y5
-	VMULPS       Y12, Y5, Y5
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y12, Y9, Y9
-	VMOVUPS      64(SI), Y12
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y12, Y2, Y2
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y12, Y6, Y6
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y12, Y10, Y10
-	VMOVUPS      96(SI), Y12
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y12, Y3, Y3
-	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y12, Y7, Y7
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y12, Y11, Y11
-	MOVQ         40(CX), SI
-	MOVQ         (AX), DI
-	MOVQ         40(AX), R8
-	SHLQ         $0x06, R8
-	ADDQ         R8, DI
-	MOVQ         8(AX), R8
-	VBROADCASTSS (SI), Y12
-	VFMADD213PS  (DX), Y12, Y0
-	VMOVUPS      Y0, (DI)
-	VFMADD213PS  32(DX), Y12, Y1
-	VMOVUPS      Y1, 32(DI)
-	VFMADD213PS  64(DX), Y12, Y2
-	VMOVUPS      Y2, 64(DI)
-	VFMADD213PS  96(DX), Y12, Y3
-	VMOVUPS      Y3, 96(DI)
-	ADDQ         BX, DX
-	ADDQ         R8, DI
-	VBROADCASTSS 4(SI), Y0
-	VFMADD213PS  (DX), Y0, Y4
-	VMOVUPS      Y4, (DI)
-	VFMADD213PS  32(DX), Y0, Y5
-	VMOVUPS      Y5, 32(DI)
-	VFMADD213PS  64(DX), Y0, Y6
-	VMOVUPS      Y6, 64(DI)
-	VFMADD213PS  96(DX), Y0, Y7
-	VMOVUPS      Y7, 96(DI)
-	ADDQ         BX, DX
-	ADDQ         R8, DI
-	VBROADCASTSS 8(SI), Y0
-	VFMADD213PS  (DX), Y0, Y8
-	VMOVUPS      Y8, (DI)
-	VFMADD213PS  32(DX), Y0, Y9
-	VMOVUPS      Y9, 32(DI)
-	VFMADD213PS  64(DX), Y0, Y10
-	VMOVUPS      Y10, 64(DI)
-	VFMADD213PS  96(DX), Y0, Y11
-	VMOVUPS      Y11, 96(DI)
-	MOVQ         (AX), DX
-	MOVQ         40(AX), BX
-	SHLQ         $0x06, BX
-	ADDQ         BX, DX
-	MOVQ         R8, BX
-	ADDQ         $0x38, CX
-	CMPQ         (CX), $0x00
-	JNE          product
-	ADDQ         $0x02, 40(AX)
-	MOVQ         40(AX), R10
-	CMPQ         R10, 32(AX)
-	JCS          tile
-	VZEROUPPER
-	RET
-
-// func quantiseAVX2(rows uintptr, dst *int16, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
-// Requires: AVX, AVX2, SSE
-TEXT ·quantiseAVX2(SB), NOSPLIT, $0-64
-	MOVQ         rows+0(FP), AX
-	MOVQ         dst+8(FP), CX
-	MOVQ         unit+24(FP), DX
-	MOVQ         src+32(FP), BX
-	MOVQ         k+48(FP), SI
-	MOVQ         SI, R10
-	ANDQ         $0x07, R10
-	SHRQ         $0x03, SI
-	MOVQ         R10, DI
-	LEAQ         tailmask<>+32(SB), R8
-	SHLQ         $0x02, DI
-	SUBQ         DI, R8
-	VMOVUPS      (R8), Y0
-	VPBROADCASTD abs<>+0(SB), Y1
-	MOVSS        most+56(FP), X2
-	MOVSS        least+60(FP), X3
-
-row:
-	VPXOR Y4, Y4, Y4
-	MOVQ  BX, R8
-	MOVQ  CX, DI
-	MOVQ  SI, R9
-	TESTQ R9, R9
-	JZ    magnitudeTail
-
-magnitude:
-	VMOVUPS (R8), Y5
-	VPAND   Y5, Y1, Y5
-	VPMAXUD Y5, Y4, Y4
-	ADDQ    $0x20, R8
-	ADDQ    $0x10, DI
-	DECQ    R9
-	JNZ     magnitude
-
-magnitudeTail:
-	TESTQ      R10, R10
-	JZ         magnitudeDone
-	VMASKMOVPS (R8), Y0, Y5
-	VPAND      Y5, Y1, Y5
-	VPMAXUD    Y5, Y4, Y4
-
-magnitudeDone:
-	VEXTRACTI128 $0x01, Y4, X5
-	VPMAXUD      X5, X4, X5
-	VPSHUFD      $0x4e, X5, X4
-	VPMAXUD      X4, X5, X5
-	VPSHUFD      $0xb1, X5, X4
-	VPMAXUD      X4, X5, X5
-	VPMAXUD      X3, X5, X5
-	VDIVSS       X5, X2, X4
-	VDIVSS       X2, X5, X6
-	VSUBSS       X5, X5, X5
-	VADDSS       X5, X6, X6
-	VMOVSS       X6, (DX)
-	VBROADCASTSS X4, Y5
-	MOVQ         BX, R8
-	MOVQ         CX, DI
-	MOVQ         SI, R9
-	TESTQ        R9, R9
-	JZ           wholeTail
-
-whole:
-	VMOVUPS      (R8), Y6
-	VMULPS       Y5, Y6, Y6
-	VCVTPS2DQ    Y6, Y6
-	VEXTRACTI128 $0x01, Y6, X4
-	VPACKSSDW    X4, X6, X4
-	VMOVDQU      X4, (DI)
-	ADDQ         $0x20, R8
-	ADDQ         $0x10, DI
-	DECQ         R9
-	JNZ          whole
-
-wholeTail:
-	TESTQ        R10, R10
-	JZ           wholeDone
-	VMASKMOVPS   (R8), Y0, Y6
-	VMULPS       Y5, Y6, Y6
-	VCVTPS2DQ    Y6, Y6
-	VEXTRACTI128 $0x01, Y6, X4
-	VPACKSSDW    X4, X6, X4
-	VMOVDQU      X4, (DI)
-
-wholeDone:
-	ADDQ $0x04, DX
-	ADDQ ldd+16(FP), CX
-	ADDQ lds+40(FP), BX
-	DECQ AX
-	JNZ  row
-	VZEROUPPER
-	RET
-
-DATA abs<>+0(SB)/4, $0x7fffffff
-GLOBL abs<>(SB), RODATA|NOPTR, $4
-
 // func peakAVX2(n uintptr)
 // Requires: AVX, FMA3
 TEXT ·peakAVX2(SB), NOSPLIT, $0-8
@@ -18076,7 +15936,2183 @@ DATA joinRest2<>+56(SB)/4, $0x0000000e
 DATA joinRest2<>+60(SB)/4, $0x0000001f
 GLOBL joinRest2<>(SB), RODATA|NOPTR, $64
 
-// func gemm1x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
+// func peakAVX512(n uintptr)
+// Requires: AVX, AVX512F
+TEXT ·peakAVX512(SB), NOSPLIT, $0-8
+	MOVQ   n+0(FP), AX
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	VPXORD Z12, Z12, Z12
+
+loop:
+	VFMADD231PS Z12, Z12, Z0
+	VFMADD231PS Z12, Z12, Z1
+	VFMADD231PS Z12, Z12, Z2
+	VFMADD231PS Z12, Z12, Z3
+	VFMADD231PS Z12, Z12, Z4
+	VFMADD231PS Z12, Z12, Z5
+	VFMADD231PS Z12, Z12, Z6
+	VFMADD231PS Z12, Z12, Z7
+	VFMADD231PS Z12, Z12, Z8
+	VFMADD231PS Z12, Z12, Z9
+	VFMADD231PS Z12, Z12, Z10
+	VFMADD231PS Z12, Z12, Z11
+	DECQ        AX
+	JNZ         loop
+	VZEROUPPER
+	RET
+
+// func gemm1x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVX2, FMA3
+TEXT ·gemm1x16MADD(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x06, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), SI
+	MOVQ   16(CX), BX
+	MOVQ   40(AX), BX
+	IMULQ  32(CX), BX
+	ADDQ   24(CX), BX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	MOVQ   (CX), DI
+	MOVQ   DI, R8
+	SHRQ   $0x02, R8
+	JZ     tail
+
+loop4:
+	VBROADCASTSS (SI), Y3
+	VMOVUPS      (BX), Y2
+	VPMADDWD     Y2, Y3, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVUPS      32(BX), Y2
+	VPMADDWD     Y2, Y3, Y2
+	VPADDD       Y2, Y1, Y1
+	VBROADCASTSS 4(SI), Y3
+	VMOVUPS      64(BX), Y2
+	VPMADDWD     Y2, Y3, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVUPS      96(BX), Y2
+	VPMADDWD     Y2, Y3, Y2
+	VPADDD       Y2, Y1, Y1
+	VBROADCASTSS 8(SI), Y3
+	VMOVUPS      128(BX), Y2
+	VPMADDWD     Y2, Y3, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVUPS      160(BX), Y2
+	VPMADDWD     Y2, Y3, Y2
+	VPADDD       Y2, Y1, Y1
+	VBROADCASTSS 12(SI), Y3
+	VMOVUPS      192(BX), Y2
+	VPMADDWD     Y2, Y3, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVUPS      224(BX), Y2
+	VPMADDWD     Y2, Y3, Y2
+	VPADDD       Y2, Y1, Y1
+	ADDQ         $0x00000010, SI
+	ADDQ         $0x00000100, BX
+	DECQ         R8
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, DI
+	JZ   done
+
+loop1:
+	VBROADCASTSS (SI), Y3
+	VMOVUPS      (BX), Y2
+	VPMADDWD     Y2, Y3, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVUPS      32(BX), Y2
+	VPMADDWD     Y2, Y3, Y2
+	VPADDD       Y2, Y1, Y1
+	ADDQ         $0x00000004, SI
+	ADDQ         $0x00000040, BX
+	DECQ         DI
+	JNZ          loop1
+
+done:
+	MOVQ         48(CX), BX
+	MOVQ         40(AX), DI
+	SHLQ         $0x06, DI
+	ADDQ         DI, BX
+	VMOVUPS      (BX), Y2
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y2, Y0, Y0
+	VMOVUPS      32(BX), Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y2, Y1, Y1
+	MOVQ         40(CX), BX
+	MOVQ         (AX), DI
+	MOVQ         40(AX), SI
+	SHLQ         $0x06, SI
+	ADDQ         SI, DI
+	MOVQ         8(AX), SI
+	VBROADCASTSS (BX), Y2
+	VFMADD213PS  (DX), Y2, Y0
+	VMOVUPS      Y0, (DI)
+	VFMADD213PS  32(DX), Y2, Y1
+	VMOVUPS      Y1, 32(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x06, BX
+	ADDQ         BX, DX
+	MOVQ         SI, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), DI
+	CMPQ         DI, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm2x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVX2, FMA3
+TEXT ·gemm2x16MADD(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x06, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), DI
+	MOVQ   16(CX), R8
+	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   (CX), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	JZ     tail
+
+loop4:
+	VBROADCASTSS (DI), Y5
+	VBROADCASTSS (DI)(R8*1), Y6
+	VMOVUPS      (SI), Y4
+	VPMADDWD     Y4, Y5, Y7
+	VPADDD       Y7, Y0, Y0
+	VPMADDWD     Y4, Y6, Y4
+	VPADDD       Y4, Y2, Y2
+	VMOVUPS      32(SI), Y4
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPMADDWD     Y4, Y6, Y4
+	VPADDD       Y4, Y3, Y3
+	VBROADCASTSS 4(DI), Y5
+	VBROADCASTSS 4(DI)(R8*1), Y6
+	VMOVUPS      64(SI), Y4
+	VPMADDWD     Y4, Y5, Y7
+	VPADDD       Y7, Y0, Y0
+	VPMADDWD     Y4, Y6, Y4
+	VPADDD       Y4, Y2, Y2
+	VMOVUPS      96(SI), Y4
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPMADDWD     Y4, Y6, Y4
+	VPADDD       Y4, Y3, Y3
+	VBROADCASTSS 8(DI), Y5
+	VBROADCASTSS 8(DI)(R8*1), Y6
+	VMOVUPS      128(SI), Y4
+	VPMADDWD     Y4, Y5, Y7
+	VPADDD       Y7, Y0, Y0
+	VPMADDWD     Y4, Y6, Y4
+	VPADDD       Y4, Y2, Y2
+	VMOVUPS      160(SI), Y4
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPMADDWD     Y4, Y6, Y4
+	VPADDD       Y4, Y3, Y3
+	VBROADCASTSS 12(DI), Y5
+	VBROADCASTSS 12(DI)(R8*1), Y6
+	VMOVUPS      192(SI), Y4
+	VPMADDWD     Y4, Y5, Y7
+	VPADDD       Y7, Y0, Y0
+	VPMADDWD     Y4, Y6, Y4
+	VPADDD       Y4, Y2, Y2
+	VMOVUPS      224(SI), Y4
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPMADDWD     Y4, Y6, Y4
+	VPADDD       Y4, Y3, Y3
+	ADDQ         $0x00000010, DI
+	ADDQ         $0x00000100, SI
+	DECQ         R10
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, R9
+	JZ   done
+
+loop1:
+	VBROADCASTSS (DI), Y5
+	VBROADCASTSS (DI)(R8*1), Y6
+	VMOVUPS      (SI), Y4
+	VPMADDWD     Y4, Y5, Y7
+	VPADDD       Y7, Y0, Y0
+	VPMADDWD     Y4, Y6, Y4
+	VPADDD       Y4, Y2, Y2
+	VMOVUPS      32(SI), Y4
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPMADDWD     Y4, Y6, Y4
+	VPADDD       Y4, Y3, Y3
+	ADDQ         $0x00000004, DI
+	ADDQ         $0x00000040, SI
+	DECQ         R9
+	JNZ          loop1
+
+done:
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x06, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Y4
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y4, Y0, Y0
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y4, Y2, Y2
+	VMOVUPS      32(SI), Y4
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y4, Y1, Y1
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y4, Y3, Y3
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x06, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Y4
+	VFMADD213PS  (DX), Y4, Y0
+	VMOVUPS      Y0, (DI)
+	VFMADD213PS  32(DX), Y4, Y1
+	VMOVUPS      Y1, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Y0
+	VFMADD213PS  (DX), Y0, Y2
+	VMOVUPS      Y2, (DI)
+	VFMADD213PS  32(DX), Y0, Y3
+	VMOVUPS      Y3, 32(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x06, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm3x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVX2, FMA3
+TEXT ·gemm3x16MADD(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x06, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), DI
+	MOVQ   16(CX), R8
+	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	MOVQ   (CX), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	JZ     tail
+
+loop4:
+	VBROADCASTSS (DI), Y7
+	VBROADCASTSS (DI)(R8*1), Y8
+	VBROADCASTSS (DI)(R8*2), Y9
+	VMOVUPS      (SI), Y6
+	VPMADDWD     Y6, Y7, Y10
+	VPADDD       Y10, Y0, Y0
+	VPMADDWD     Y6, Y8, Y10
+	VPADDD       Y10, Y2, Y2
+	VPMADDWD     Y6, Y9, Y6
+	VPADDD       Y6, Y4, Y4
+	VMOVUPS      32(SI), Y6
+	VPMADDWD     Y6, Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VPMADDWD     Y6, Y8, Y7
+	VPADDD       Y7, Y3, Y3
+	VPMADDWD     Y6, Y9, Y6
+	VPADDD       Y6, Y5, Y5
+	VBROADCASTSS 4(DI), Y7
+	VBROADCASTSS 4(DI)(R8*1), Y8
+	VBROADCASTSS 4(DI)(R8*2), Y9
+	VMOVUPS      64(SI), Y6
+	VPMADDWD     Y6, Y7, Y10
+	VPADDD       Y10, Y0, Y0
+	VPMADDWD     Y6, Y8, Y10
+	VPADDD       Y10, Y2, Y2
+	VPMADDWD     Y6, Y9, Y6
+	VPADDD       Y6, Y4, Y4
+	VMOVUPS      96(SI), Y6
+	VPMADDWD     Y6, Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VPMADDWD     Y6, Y8, Y7
+	VPADDD       Y7, Y3, Y3
+	VPMADDWD     Y6, Y9, Y6
+	VPADDD       Y6, Y5, Y5
+	VBROADCASTSS 8(DI), Y7
+	VBROADCASTSS 8(DI)(R8*1), Y8
+	VBROADCASTSS 8(DI)(R8*2), Y9
+	VMOVUPS      128(SI), Y6
+	VPMADDWD     Y6, Y7, Y10
+	VPADDD       Y10, Y0, Y0
+	VPMADDWD     Y6, Y8, Y10
+	VPADDD       Y10, Y2, Y2
+	VPMADDWD     Y6, Y9, Y6
+	VPADDD       Y6, Y4, Y4
+	VMOVUPS      160(SI), Y6
+	VPMADDWD     Y6, Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VPMADDWD     Y6, Y8, Y7
+	VPADDD       Y7, Y3, Y3
+	VPMADDWD     Y6, Y9, Y6
+	VPADDD       Y6, Y5, Y5
+	VBROADCASTSS 12(DI), Y7
+	VBROADCASTSS 12(DI)(R8*1), Y8
+	VBROADCASTSS 12(DI)(R8*2), Y9
+	VMOVUPS      192(SI), Y6
+	VPMADDWD     Y6, Y7, Y10
+	VPADDD       Y10, Y0, Y0
+	VPMADDWD     Y6, Y8, Y10
+	VPADDD       Y10, Y2, Y2
+	VPMADDWD     Y6, Y9, Y6
+	VPADDD       Y6, Y4, Y4
+	VMOVUPS      224(SI), Y6
+	VPMADDWD     Y6, Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VPMADDWD     Y6, Y8, Y7
+	VPADDD       Y7, Y3, Y3
+	VPMADDWD     Y6, Y9, Y6
+	VPADDD       Y6, Y5, Y5
+	ADDQ         $0x00000010, DI
+	ADDQ         $0x00000100, SI
+	DECQ         R10
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, R9
+	JZ   done
+
+loop1:
+	VBROADCASTSS (DI), Y7
+	VBROADCASTSS (DI)(R8*1), Y8
+	VBROADCASTSS (DI)(R8*2), Y9
+	VMOVUPS      (SI), Y6
+	VPMADDWD     Y6, Y7, Y10
+	VPADDD       Y10, Y0, Y0
+	VPMADDWD     Y6, Y8, Y10
+	VPADDD       Y10, Y2, Y2
+	VPMADDWD     Y6, Y9, Y6
+	VPADDD       Y6, Y4, Y4
+	VMOVUPS      32(SI), Y6
+	VPMADDWD     Y6, Y7, Y7
+	VPADDD       Y7, Y1, Y1
+	VPMADDWD     Y6, Y8, Y7
+	VPADDD       Y7, Y3, Y3
+	VPMADDWD     Y6, Y9, Y6
+	VPADDD       Y6, Y5, Y5
+	ADDQ         $0x00000004, DI
+	ADDQ         $0x00000040, SI
+	DECQ         R9
+	JNZ          loop1
+
+done:
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x06, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Y6
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y6, Y0, Y0
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y6, Y2, Y2
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y6, Y4, Y4
+	VMOVUPS      32(SI), Y6
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y6, Y1, Y1
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y6, Y3, Y3
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y6, Y5, Y5
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x06, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Y6
+	VFMADD213PS  (DX), Y6, Y0
+	VMOVUPS      Y0, (DI)
+	VFMADD213PS  32(DX), Y6, Y1
+	VMOVUPS      Y1, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Y0
+	VFMADD213PS  (DX), Y0, Y2
+	VMOVUPS      Y2, (DI)
+	VFMADD213PS  32(DX), Y0, Y3
+	VMOVUPS      Y3, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 8(SI), Y0
+	VFMADD213PS  (DX), Y0, Y4
+	VMOVUPS      Y4, (DI)
+	VFMADD213PS  32(DX), Y0, Y5
+	VMOVUPS      Y5, 32(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x06, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm4x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVX2, FMA3
+TEXT ·gemm4x16MADD(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x06, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), DI
+	MOVQ   16(CX), R8
+	LEAQ   (R8)(R8*2), SI
+	LEAQ   (DI)(SI*1), R10
+	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   (CX), R9
+	MOVQ   R9, R11
+	SHRQ   $0x02, R11
+	JZ     tail
+
+loop4:
+	VMOVUPS      (SI), Y9
+	VMOVUPS      32(SI), Y10
+	VBROADCASTSS (DI), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y1, Y1
+	VBROADCASTSS (DI)(R8*1), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VBROADCASTSS (DI)(R8*2), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y4, Y4
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VBROADCASTSS (R10), Y8
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y7, Y7
+	VMOVUPS      64(SI), Y9
+	VMOVUPS      96(SI), Y10
+	VBROADCASTSS 4(DI), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y1, Y1
+	VBROADCASTSS 4(DI)(R8*1), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VBROADCASTSS 4(DI)(R8*2), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y4, Y4
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VBROADCASTSS 4(R10), Y8
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y7, Y7
+	VMOVUPS      128(SI), Y9
+	VMOVUPS      160(SI), Y10
+	VBROADCASTSS 8(DI), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y1, Y1
+	VBROADCASTSS 8(DI)(R8*1), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VBROADCASTSS 8(DI)(R8*2), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y4, Y4
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VBROADCASTSS 8(R10), Y8
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y7, Y7
+	VMOVUPS      192(SI), Y9
+	VMOVUPS      224(SI), Y10
+	VBROADCASTSS 12(DI), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y1, Y1
+	VBROADCASTSS 12(DI)(R8*1), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VBROADCASTSS 12(DI)(R8*2), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y4, Y4
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VBROADCASTSS 12(R10), Y8
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y7, Y7
+	ADDQ         $0x00000010, DI
+	ADDQ         $0x00000010, R10
+	ADDQ         $0x00000100, SI
+	DECQ         R11
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, R9
+	JZ   done
+
+loop1:
+	VMOVUPS      (SI), Y9
+	VMOVUPS      32(SI), Y10
+	VBROADCASTSS (DI), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y1, Y1
+	VBROADCASTSS (DI)(R8*1), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VBROADCASTSS (DI)(R8*2), Y8
+	VPMADDWD     Y9, Y8, Y11
+	VPADDD       Y11, Y4, Y4
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VBROADCASTSS (R10), Y8
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y7, Y7
+	ADDQ         $0x00000004, DI
+	ADDQ         $0x00000004, R10
+	ADDQ         $0x00000040, SI
+	DECQ         R9
+	JNZ          loop1
+
+done:
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x06, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Y8
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y8, Y0, Y0
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y8, Y2, Y2
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y8, Y4, Y4
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y8, Y6, Y6
+	VMOVUPS      32(SI), Y8
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y8, Y1, Y1
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y8, Y3, Y3
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y8, Y5, Y5
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y8, Y7, Y7
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x06, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Y8
+	VFMADD213PS  (DX), Y8, Y0
+	VMOVUPS      Y0, (DI)
+	VFMADD213PS  32(DX), Y8, Y1
+	VMOVUPS      Y1, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Y0
+	VFMADD213PS  (DX), Y0, Y2
+	VMOVUPS      Y2, (DI)
+	VFMADD213PS  32(DX), Y0, Y3
+	VMOVUPS      Y3, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 8(SI), Y0
+	VFMADD213PS  (DX), Y0, Y4
+	VMOVUPS      Y4, (DI)
+	VFMADD213PS  32(DX), Y0, Y5
+	VMOVUPS      Y5, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 12(SI), Y0
+	VFMADD213PS  (DX), Y0, Y6
+	VMOVUPS      Y6, (DI)
+	VFMADD213PS  32(DX), Y0, Y7
+	VMOVUPS      Y7, 32(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x06, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm5x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVX2, FMA3
+TEXT ·gemm5x16MADD(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x06, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), DI
+	MOVQ   16(CX), R8
+	LEAQ   (R8)(R8*2), SI
+	LEAQ   (DI)(SI*1), R10
+	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	MOVQ   (CX), R9
+	MOVQ   R9, R11
+	SHRQ   $0x02, R11
+	JZ     tail
+
+loop4:
+	VMOVUPS      (SI), Y11
+	VMOVUPS      32(SI), Y12
+	VBROADCASTSS (DI), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y1, Y1
+	VBROADCASTSS (DI)(R8*1), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y3, Y3
+	VBROADCASTSS (DI)(R8*2), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VBROADCASTSS (R10), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y6, Y6
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y7, Y7
+	VBROADCASTSS (R10)(R8*1), Y10
+	VPMADDWD     Y11, Y10, Y11
+	VPADDD       Y11, Y8, Y8
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y9, Y9
+	VMOVUPS      64(SI), Y11
+	VMOVUPS      96(SI), Y12
+	VBROADCASTSS 4(DI), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y1, Y1
+	VBROADCASTSS 4(DI)(R8*1), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y3, Y3
+	VBROADCASTSS 4(DI)(R8*2), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VBROADCASTSS 4(R10), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y6, Y6
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y7, Y7
+	VBROADCASTSS 4(R10)(R8*1), Y10
+	VPMADDWD     Y11, Y10, Y11
+	VPADDD       Y11, Y8, Y8
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y9, Y9
+	VMOVUPS      128(SI), Y11
+	VMOVUPS      160(SI), Y12
+	VBROADCASTSS 8(DI), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y1, Y1
+	VBROADCASTSS 8(DI)(R8*1), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y3, Y3
+	VBROADCASTSS 8(DI)(R8*2), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VBROADCASTSS 8(R10), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y6, Y6
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y7, Y7
+	VBROADCASTSS 8(R10)(R8*1), Y10
+	VPMADDWD     Y11, Y10, Y11
+	VPADDD       Y11, Y8, Y8
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y9, Y9
+	VMOVUPS      192(SI), Y11
+	VMOVUPS      224(SI), Y12
+	VBROADCASTSS 12(DI), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y1, Y1
+	VBROADCASTSS 12(DI)(R8*1), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y3, Y3
+	VBROADCASTSS 12(DI)(R8*2), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VBROADCASTSS 12(R10), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y6, Y6
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y7, Y7
+	VBROADCASTSS 12(R10)(R8*1), Y10
+	VPMADDWD     Y11, Y10, Y11
+	VPADDD       Y11, Y8, Y8
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y9, Y9
+	ADDQ         $0x00000010, DI
+	ADDQ         $0x00000010, R10
+	ADDQ         $0x00000100, SI
+	DECQ         R11
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, R9
+	JZ   done
+
+loop1:
+	VMOVUPS      (SI), Y11
+	VMOVUPS      32(SI), Y12
+	VBROADCASTSS (DI), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y1, Y1
+	VBROADCASTSS (DI)(R8*1), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y3, Y3
+	VBROADCASTSS (DI)(R8*2), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VBROADCASTSS (R10), Y10
+	VPMADDWD     Y11, Y10, Y13
+	VPADDD       Y13, Y6, Y6
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y7, Y7
+	VBROADCASTSS (R10)(R8*1), Y10
+	VPMADDWD     Y11, Y10, Y11
+	VPADDD       Y11, Y8, Y8
+	VPMADDWD     Y12, Y10, Y10
+	VPADDD       Y10, Y9, Y9
+	ADDQ         $0x00000004, DI
+	ADDQ         $0x00000004, R10
+	ADDQ         $0x00000040, SI
+	DECQ         R9
+	JNZ          loop1
+
+done:
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x06, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Y10
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y10, Y0, Y0
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y10, Y2, Y2
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y10, Y4, Y4
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y10, Y6, Y6
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y10, Y8, Y8
+	VMOVUPS      32(SI), Y10
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y10, Y1, Y1
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y10, Y3, Y3
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y10, Y5, Y5
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y10, Y7, Y7
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x06, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Y10
+	VFMADD213PS  (DX), Y10, Y0
+	VMOVUPS      Y0, (DI)
+	VFMADD213PS  32(DX), Y10, Y1
+	VMOVUPS      Y1, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Y0
+	VFMADD213PS  (DX), Y0, Y2
+	VMOVUPS      Y2, (DI)
+	VFMADD213PS  32(DX), Y0, Y3
+	VMOVUPS      Y3, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 8(SI), Y0
+	VFMADD213PS  (DX), Y0, Y4
+	VMOVUPS      Y4, (DI)
+	VFMADD213PS  32(DX), Y0, Y5
+	VMOVUPS      Y5, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 12(SI), Y0
+	VFMADD213PS  (DX), Y0, Y6
+	VMOVUPS      Y6, (DI)
+	VFMADD213PS  32(DX), Y0, Y7
+	VMOVUPS      Y7, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 16(SI), Y0
+	VFMADD213PS  (DX), Y0, Y8
+	VMOVUPS      Y8, (DI)
+	VFMADD213PS  32(DX), Y0, Y9
+	VMOVUPS      Y9, 32(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x06, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm6x16MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVX2, FMA3
+TEXT ·gemm6x16MADD(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x06, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), DI
+	MOVQ   16(CX), R8
+	LEAQ   (R8)(R8*2), SI
+	LEAQ   (DI)(SI*1), R10
+	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   (CX), R9
+	MOVQ   R9, R11
+	SHRQ   $0x02, R11
+	JZ     tail
+
+loop4:
+	VMOVUPS      (SI), Y13
+	VMOVUPS      32(SI), Y14
+	VBROADCASTSS (DI), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VBROADCASTSS (DI)(R8*1), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VBROADCASTSS (DI)(R8*2), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y4, Y4
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VBROADCASTSS (R10), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y6, Y6
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VBROADCASTSS (R10)(R8*1), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y8, Y8
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y9, Y9
+	VBROADCASTSS (R10)(R8*2), Y12
+	VPMADDWD     Y13, Y12, Y13
+	VPADDD       Y13, Y10, Y10
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y11, Y11
+	VMOVUPS      64(SI), Y13
+	VMOVUPS      96(SI), Y14
+	VBROADCASTSS 4(DI), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VBROADCASTSS 4(DI)(R8*1), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VBROADCASTSS 4(DI)(R8*2), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y4, Y4
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VBROADCASTSS 4(R10), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y6, Y6
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VBROADCASTSS 4(R10)(R8*1), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y8, Y8
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y9, Y9
+	VBROADCASTSS 4(R10)(R8*2), Y12
+	VPMADDWD     Y13, Y12, Y13
+	VPADDD       Y13, Y10, Y10
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y11, Y11
+	VMOVUPS      128(SI), Y13
+	VMOVUPS      160(SI), Y14
+	VBROADCASTSS 8(DI), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VBROADCASTSS 8(DI)(R8*1), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VBROADCASTSS 8(DI)(R8*2), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y4, Y4
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VBROADCASTSS 8(R10), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y6, Y6
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VBROADCASTSS 8(R10)(R8*1), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y8, Y8
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y9, Y9
+	VBROADCASTSS 8(R10)(R8*2), Y12
+	VPMADDWD     Y13, Y12, Y13
+	VPADDD       Y13, Y10, Y10
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y11, Y11
+	VMOVUPS      192(SI), Y13
+	VMOVUPS      224(SI), Y14
+	VBROADCASTSS 12(DI), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VBROADCASTSS 12(DI)(R8*1), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VBROADCASTSS 12(DI)(R8*2), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y4, Y4
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VBROADCASTSS 12(R10), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y6, Y6
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VBROADCASTSS 12(R10)(R8*1), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y8, Y8
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y9, Y9
+	VBROADCASTSS 12(R10)(R8*2), Y12
+	VPMADDWD     Y13, Y12, Y13
+	VPADDD       Y13, Y10, Y10
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y11, Y11
+	ADDQ         $0x00000010, DI
+	ADDQ         $0x00000010, R10
+	ADDQ         $0x00000100, SI
+	DECQ         R11
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, R9
+	JZ   done
+
+loop1:
+	VMOVUPS      (SI), Y13
+	VMOVUPS      32(SI), Y14
+	VBROADCASTSS (DI), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VBROADCASTSS (DI)(R8*1), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VBROADCASTSS (DI)(R8*2), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y4, Y4
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VBROADCASTSS (R10), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y6, Y6
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y7, Y7
+	VBROADCASTSS (R10)(R8*1), Y12
+	VPMADDWD     Y13, Y12, Y15
+	VPADDD       Y15, Y8, Y8
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y9, Y9
+	VBROADCASTSS (R10)(R8*2), Y12
+	VPMADDWD     Y13, Y12, Y13
+	VPADDD       Y13, Y10, Y10
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y11, Y11
+	ADDQ         $0x00000004, DI
+	ADDQ         $0x00000004, R10
+	ADDQ         $0x00000040, SI
+	DECQ         R9
+	JNZ          loop1
+
+done:
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x06, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Y12
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y12, Y0, Y0
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y12, Y2, Y2
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y12, Y4, Y4
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y12, Y6, Y6
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y12, Y8, Y8
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y12, Y10, Y10
+	VMOVUPS      32(SI), Y12
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y12, Y1, Y1
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y12, Y3, Y3
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y12, Y5, Y5
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y12, Y7, Y7
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y12, Y9, Y9
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y12, Y11, Y11
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x06, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Y12
+	VFMADD213PS  (DX), Y12, Y0
+	VMOVUPS      Y0, (DI)
+	VFMADD213PS  32(DX), Y12, Y1
+	VMOVUPS      Y1, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Y0
+	VFMADD213PS  (DX), Y0, Y2
+	VMOVUPS      Y2, (DI)
+	VFMADD213PS  32(DX), Y0, Y3
+	VMOVUPS      Y3, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 8(SI), Y0
+	VFMADD213PS  (DX), Y0, Y4
+	VMOVUPS      Y4, (DI)
+	VFMADD213PS  32(DX), Y0, Y5
+	VMOVUPS      Y5, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 12(SI), Y0
+	VFMADD213PS  (DX), Y0, Y6
+	VMOVUPS      Y6, (DI)
+	VFMADD213PS  32(DX), Y0, Y7
+	VMOVUPS      Y7, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 16(SI), Y0
+	VFMADD213PS  (DX), Y0, Y8
+	VMOVUPS      Y8, (DI)
+	VFMADD213PS  32(DX), Y0, Y9
+	VMOVUPS      Y9, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 20(SI), Y0
+	VFMADD213PS  (DX), Y0, Y10
+	VMOVUPS      Y10, (DI)
+	VFMADD213PS  32(DX), Y0, Y11
+	VMOVUPS      Y11, 32(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x06, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm1x64MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVX2, FMA3
+TEXT ·gemm1x64MADD(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x06, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), R9
+	MOVQ   16(CX), BX
+	MOVQ   40(AX), BX
+	IMULQ  32(CX), BX
+	ADDQ   24(CX), BX
+	MOVQ   BX, SI
+	ADDQ   32(CX), SI
+	MOVQ   SI, DI
+	ADDQ   32(CX), DI
+	MOVQ   DI, R8
+	ADDQ   32(CX), R8
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   (CX), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	JZ     tail
+
+loop4:
+	VBROADCASTSS (R9), Y9
+	VMOVUPS      (BX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y0, Y0
+	VMOVUPS      32(BX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y1, Y1
+	VMOVUPS      (SI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y2, Y2
+	VMOVUPS      32(SI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVUPS      (DI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVUPS      32(DI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVUPS      (R8), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVUPS      32(R8), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y7, Y7
+	VBROADCASTSS 4(R9), Y9
+	VMOVUPS      64(BX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y0, Y0
+	VMOVUPS      96(BX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y1, Y1
+	VMOVUPS      64(SI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y2, Y2
+	VMOVUPS      96(SI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVUPS      64(DI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVUPS      96(DI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVUPS      64(R8), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVUPS      96(R8), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y7, Y7
+	VBROADCASTSS 8(R9), Y9
+	VMOVUPS      128(BX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y0, Y0
+	VMOVUPS      160(BX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y1, Y1
+	VMOVUPS      128(SI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y2, Y2
+	VMOVUPS      160(SI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVUPS      128(DI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVUPS      160(DI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVUPS      128(R8), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVUPS      160(R8), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y7, Y7
+	VBROADCASTSS 12(R9), Y9
+	VMOVUPS      192(BX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y0, Y0
+	VMOVUPS      224(BX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y1, Y1
+	VMOVUPS      192(SI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y2, Y2
+	VMOVUPS      224(SI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVUPS      192(DI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVUPS      224(DI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVUPS      192(R8), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVUPS      224(R8), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y7, Y7
+	ADDQ         $0x00000010, R9
+	ADDQ         $0x00000100, BX
+	ADDQ         $0x00000100, SI
+	ADDQ         $0x00000100, DI
+	ADDQ         $0x00000100, R8
+	DECQ         R11
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, R10
+	JZ   done
+
+loop1:
+	VBROADCASTSS (R9), Y9
+	VMOVUPS      (BX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y0, Y0
+	VMOVUPS      32(BX), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y1, Y1
+	VMOVUPS      (SI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y2, Y2
+	VMOVUPS      32(SI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVUPS      (DI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVUPS      32(DI), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVUPS      (R8), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVUPS      32(R8), Y8
+	VPMADDWD     Y8, Y9, Y8
+	VPADDD       Y8, Y7, Y7
+	ADDQ         $0x00000004, R9
+	ADDQ         $0x00000040, BX
+	ADDQ         $0x00000040, SI
+	ADDQ         $0x00000040, DI
+	ADDQ         $0x00000040, R8
+	DECQ         R10
+	JNZ          loop1
+
+done:
+	MOVQ         48(CX), BX
+	MOVQ         40(AX), DI
+	SHLQ         $0x06, DI
+	ADDQ         DI, BX
+	VMOVUPS      (BX), Y8
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y8, Y0, Y0
+	VMOVUPS      32(BX), Y8
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y8, Y1, Y1
+	VMOVUPS      64(BX), Y8
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y8, Y2, Y2
+	VMOVUPS      96(BX), Y8
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y8, Y3, Y3
+	VMOVUPS      128(BX), Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y8, Y4, Y4
+	VMOVUPS      160(BX), Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y8, Y5, Y5
+	VMOVUPS      192(BX), Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y8, Y6, Y6
+	VMOVUPS      224(BX), Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y8, Y7, Y7
+	MOVQ         40(CX), BX
+	MOVQ         (AX), DI
+	MOVQ         40(AX), SI
+	SHLQ         $0x06, SI
+	ADDQ         SI, DI
+	MOVQ         8(AX), SI
+	VBROADCASTSS (BX), Y8
+	VFMADD213PS  (DX), Y8, Y0
+	VMOVUPS      Y0, (DI)
+	VFMADD213PS  32(DX), Y8, Y1
+	VMOVUPS      Y1, 32(DI)
+	VFMADD213PS  64(DX), Y8, Y2
+	VMOVUPS      Y2, 64(DI)
+	VFMADD213PS  96(DX), Y8, Y3
+	VMOVUPS      Y3, 96(DI)
+	VFMADD213PS  128(DX), Y8, Y4
+	VMOVUPS      Y4, 128(DI)
+	VFMADD213PS  160(DX), Y8, Y5
+	VMOVUPS      Y5, 160(DI)
+	VFMADD213PS  192(DX), Y8, Y6
+	VMOVUPS      Y6, 192(DI)
+	VFMADD213PS  224(DX), Y8, Y7
+	VMOVUPS      Y7, 224(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x06, BX
+	ADDQ         BX, DX
+	MOVQ         SI, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x04, 40(AX)
+	MOVQ         40(AX), R10
+	CMPQ         R10, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm2x32MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVX2, FMA3
+TEXT ·gemm2x32MADD(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x06, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), R8
+	MOVQ   16(CX), R9
+	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	MOVQ   SI, DI
+	ADDQ   32(CX), DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   (CX), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	JZ     tail
+
+loop4:
+	VBROADCASTSS (R8), Y9
+	VBROADCASTSS (R8)(R9*1), Y10
+	VMOVUPS      (SI), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVUPS      32(SI), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y1, Y1
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVUPS      (DI), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVUPS      32(DI), Y8
+	VPMADDWD     Y8, Y9, Y9
+	VPADDD       Y9, Y3, Y3
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y7, Y7
+	VBROADCASTSS 4(R8), Y9
+	VBROADCASTSS 4(R8)(R9*1), Y10
+	VMOVUPS      64(SI), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVUPS      96(SI), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y1, Y1
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVUPS      64(DI), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVUPS      96(DI), Y8
+	VPMADDWD     Y8, Y9, Y9
+	VPADDD       Y9, Y3, Y3
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y7, Y7
+	VBROADCASTSS 8(R8), Y9
+	VBROADCASTSS 8(R8)(R9*1), Y10
+	VMOVUPS      128(SI), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVUPS      160(SI), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y1, Y1
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVUPS      128(DI), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVUPS      160(DI), Y8
+	VPMADDWD     Y8, Y9, Y9
+	VPADDD       Y9, Y3, Y3
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y7, Y7
+	VBROADCASTSS 12(R8), Y9
+	VBROADCASTSS 12(R8)(R9*1), Y10
+	VMOVUPS      192(SI), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVUPS      224(SI), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y1, Y1
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVUPS      192(DI), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVUPS      224(DI), Y8
+	VPMADDWD     Y8, Y9, Y9
+	VPADDD       Y9, Y3, Y3
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y7, Y7
+	ADDQ         $0x00000010, R8
+	ADDQ         $0x00000100, SI
+	ADDQ         $0x00000100, DI
+	DECQ         R11
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, R10
+	JZ   done
+
+loop1:
+	VBROADCASTSS (R8), Y9
+	VBROADCASTSS (R8)(R9*1), Y10
+	VMOVUPS      (SI), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y4, Y4
+	VMOVUPS      32(SI), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y1, Y1
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVUPS      (DI), Y8
+	VPMADDWD     Y8, Y9, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y6, Y6
+	VMOVUPS      32(DI), Y8
+	VPMADDWD     Y8, Y9, Y9
+	VPADDD       Y9, Y3, Y3
+	VPMADDWD     Y8, Y10, Y8
+	VPADDD       Y8, Y7, Y7
+	ADDQ         $0x00000004, R8
+	ADDQ         $0x00000040, SI
+	ADDQ         $0x00000040, DI
+	DECQ         R10
+	JNZ          loop1
+
+done:
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x06, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Y8
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y8, Y0, Y0
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y8, Y4, Y4
+	VMOVUPS      32(SI), Y8
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y8, Y1, Y1
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y8, Y5, Y5
+	VMOVUPS      64(SI), Y8
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y8, Y2, Y2
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y8, Y6, Y6
+	VMOVUPS      96(SI), Y8
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y8, Y3, Y3
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y8, Y7, Y7
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x06, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Y8
+	VFMADD213PS  (DX), Y8, Y0
+	VMOVUPS      Y0, (DI)
+	VFMADD213PS  32(DX), Y8, Y1
+	VMOVUPS      Y1, 32(DI)
+	VFMADD213PS  64(DX), Y8, Y2
+	VMOVUPS      Y2, 64(DI)
+	VFMADD213PS  96(DX), Y8, Y3
+	VMOVUPS      Y3, 96(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Y0
+	VFMADD213PS  (DX), Y0, Y4
+	VMOVUPS      Y4, (DI)
+	VFMADD213PS  32(DX), Y0, Y5
+	VMOVUPS      Y5, 32(DI)
+	VFMADD213PS  64(DX), Y0, Y6
+	VMOVUPS      Y6, 64(DI)
+	VFMADD213PS  96(DX), Y0, Y7
+	VMOVUPS      Y7, 96(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x06, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x02, 40(AX)
+	MOVQ         40(AX), R10
+	CMPQ         R10, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm3x32MADD(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVX2, FMA3
+TEXT ·gemm3x32MADD(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x06, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), R8
+	MOVQ   16(CX), R9
+	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	MOVQ   SI, DI
+	ADDQ   32(CX), DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   (CX), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	JZ     tail
+
+loop4:
+	VBROADCASTSS (R8), Y13
+	VBROADCASTSS (R8)(R9*1), Y14
+	VBROADCASTSS (R8)(R9*2), Y15
+	VMOVUPS      (SI), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y0, Y0
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y4, Y4
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y8, Y8
+	VMOVUPS      32(SI), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y1, Y1
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y5, Y5
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y9, Y9
+	VMOVUPS      (DI), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y2, Y2
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y6, Y6
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y10, Y10
+	VMOVUPS      32(DI), Y12
+	VPMADDWD     Y12, Y13, Y13
+	VPADDD       Y13, Y3, Y3
+	VPMADDWD     Y12, Y14, Y13
+	VPADDD       Y13, Y7, Y7
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y11, Y11
+	VBROADCASTSS 4(R8), Y13
+	VBROADCASTSS 4(R8)(R9*1), Y14
+	VBROADCASTSS 4(R8)(R9*2), Y15
+	VMOVUPS      64(SI), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y0, Y0
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y4, Y4
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y8, Y8
+	VMOVUPS      96(SI), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y1, Y1
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y5, Y5
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y9, Y9
+	VMOVUPS      64(DI), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y2, Y2
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y6, Y6
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y10, Y10
+	VMOVUPS      96(DI), Y12
+	VPMADDWD     Y12, Y13, Y13
+	VPADDD       Y13, Y3, Y3
+	VPMADDWD     Y12, Y14, Y13
+	VPADDD       Y13, Y7, Y7
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y11, Y11
+	VBROADCASTSS 8(R8), Y13
+	VBROADCASTSS 8(R8)(R9*1), Y14
+	VBROADCASTSS 8(R8)(R9*2), Y15
+	VMOVUPS      128(SI), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y0, Y0
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y4, Y4
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y8, Y8
+	VMOVUPS      160(SI), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y1, Y1
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y5, Y5
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y9, Y9
+	VMOVUPS      128(DI), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y2, Y2
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y6, Y6
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y10, Y10
+	VMOVUPS      160(DI), Y12
+	VPMADDWD     Y12, Y13, Y13
+	VPADDD       Y13, Y3, Y3
+	VPMADDWD     Y12, Y14, Y13
+	VPADDD       Y13, Y7, Y7
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y11, Y11
+	VBROADCASTSS 12(R8), Y13
+	VBROADCASTSS 12(R8)(R9*1), Y14
+	VBROADCASTSS 12(R8)(R9*2), Y15
+	VMOVUPS      192(SI), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y0, Y0
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y4, Y4
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y8, Y8
+	VMOVUPS      224(SI), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y1, Y1
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y5, Y5
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y9, Y9
+	VMOVUPS      192(DI), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y2, Y2
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y6, Y6
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y10, Y10
+	VMOVUPS      224(DI), Y12
+	VPMADDWD     Y12, Y13, Y13
+	VPADDD       Y13, Y3, Y3
+	VPMADDWD     Y12, Y14, Y13
+	VPADDD       Y13, Y7, Y7
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y11, Y11
+	ADDQ         $0x00000010, R8
+	ADDQ         $0x00000100, SI
+	ADDQ         $0x00000100, DI
+	DECQ         R11
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, R10
+	JZ   done
+
+loop1:
+	VBROADCASTSS (R8), Y13
+	VBROADCASTSS (R8)(R9*1), Y14
+	VBROADCASTSS (R8)(R9*2), Y15
+	VMOVUPS      (SI), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y0, Y0
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y4, Y4
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y8, Y8
+	VMOVUPS      32(SI), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y1, Y1
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y5, Y5
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y9, Y9
+	VMOVUPS      (DI), Y12
+	VPMADDWD     Y12, Y13, Y16
+	VPADDD       Y16, Y2, Y2
+	VPMADDWD     Y12, Y14, Y16
+	VPADDD       Y16, Y6, Y6
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y10, Y10
+	VMOVUPS      32(DI), Y12
+	VPMADDWD     Y12, Y13, Y13
+	VPADDD       Y13, Y3, Y3
+	VPMADDWD     Y12, Y14, Y13
+	VPADDD       Y13, Y7, Y7
+	VPMADDWD     Y12, Y15, Y12
+	VPADDD       Y12, Y11, Y11
+	ADDQ         $0x00000004, R8
+	ADDQ         $0x00000040, SI
+	ADDQ         $0x00000040, DI
+	DECQ         R10
+	JNZ          loop1
+
+done:
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x06, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Y12
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y12, Y0, Y0
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y12, Y4, Y4
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y12, Y8, Y8
+	VMOVUPS      32(SI), Y12
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y12, Y1, Y1
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y12, Y5, Y5
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y12, Y9, Y9
+	VMOVUPS      64(SI), Y12
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y12, Y2, Y2
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y12, Y6, Y6
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y12, Y10, Y10
+	VMOVUPS      96(SI), Y12
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y12, Y3, Y3
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y12, Y7, Y7
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y12, Y11, Y11
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x06, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Y12
+	VFMADD213PS  (DX), Y12, Y0
+	VMOVUPS      Y0, (DI)
+	VFMADD213PS  32(DX), Y12, Y1
+	VMOVUPS      Y1, 32(DI)
+	VFMADD213PS  64(DX), Y12, Y2
+	VMOVUPS      Y2, 64(DI)
+	VFMADD213PS  96(DX), Y12, Y3
+	VMOVUPS      Y3, 96(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Y0
+	VFMADD213PS  (DX), Y0, Y4
+	VMOVUPS      Y4, (DI)
+	VFMADD213PS  32(DX), Y0, Y5
+	VMOVUPS      Y5, 32(DI)
+	VFMADD213PS  64(DX), Y0, Y6
+	VMOVUPS      Y6, 64(DI)
+	VFMADD213PS  96(DX), Y0, Y7
+	VMOVUPS      Y7, 96(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 8(SI), Y0
+	VFMADD213PS  (DX), Y0, Y8
+	VMOVUPS      Y8, (DI)
+	VFMADD213PS  32(DX), Y0, Y9
+	VMOVUPS      Y9, 32(DI)
+	VFMADD213PS  64(DX), Y0, Y10
+	VMOVUPS      Y10, 64(DI)
+	VFMADD213PS  96(DX), Y0, Y11
+	VMOVUPS      Y11, 96(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x06, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x02, 40(AX)
+	MOVQ         40(AX), R10
+	CMPQ         R10, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func quantiseMADD(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
+// Requires: AVX, AVX2, SSE
+TEXT ·quantiseMADD(SB), NOSPLIT, $0-64
+	MOVQ         rows+0(FP), AX
+	MOVQ         dst+8(FP), CX
+	MOVQ         unit+24(FP), DX
+	MOVQ         src+32(FP), BX
+	MOVQ         k+48(FP), SI
+	MOVQ         SI, R10
+	ANDQ         $0x07, R10
+	SHRQ         $0x03, SI
+	MOVQ         R10, DI
+	LEAQ         tailmask<>+32(SB), R8
+	SHLQ         $0x02, DI
+	SUBQ         DI, R8
+	VMOVUPS      (R8), Y0
+	VPBROADCASTD abs<>+0(SB), Y1
+	MOVSS        most+56(FP), X2
+	MOVSS        least+60(FP), X3
+
+row:
+	VPXOR Y4, Y4, Y4
+	MOVQ  BX, R8
+	MOVQ  CX, DI
+	MOVQ  SI, R9
+	TESTQ R9, R9
+	JZ    magnitudeTail
+
+magnitude:
+	VMOVUPS (R8), Y5
+	VPAND   Y5, Y1, Y5
+	VPMAXUD Y5, Y4, Y4
+	ADDQ    $0x20, R8
+	ADDQ    $0x10, DI
+	DECQ    R9
+	JNZ     magnitude
+
+magnitudeTail:
+	TESTQ      R10, R10
+	JZ         magnitudeDone
+	VMASKMOVPS (R8), Y0, Y5
+	VPAND      Y5, Y1, Y5
+	VPMAXUD    Y5, Y4, Y4
+
+magnitudeDone:
+	VEXTRACTI128 $0x01, Y4, X5
+	VPMAXUD      X5, X4, X5
+	VPSHUFD      $0x4e, X5, X4
+	VPMAXUD      X4, X5, X5
+	VPSHUFD      $0xb1, X5, X4
+	VPMAXUD      X4, X5, X5
+	VPMAXUD      X3, X5, X5
+	VDIVSS       X5, X2, X4
+	VDIVSS       X2, X5, X6
+	VSUBSS       X5, X5, X5
+	VADDSS       X5, X6, X6
+	VMOVSS       X6, (DX)
+	VBROADCASTSS X4, Y5
+	MOVQ         BX, R8
+	MOVQ         CX, DI
+	MOVQ         SI, R9
+	TESTQ        R9, R9
+	JZ           wholeTail
+
+whole:
+	VMOVUPS      (R8), Y6
+	VMULPS       Y5, Y6, Y6
+	VCVTPS2DQ    Y6, Y6
+	VEXTRACTI128 $0x01, Y6, X4
+	VPACKSSDW    X4, X6, X4
+	VMOVDQU      X4, (DI)
+	ADDQ         $0x20, R8
+	ADDQ         $0x10, DI
+	DECQ         R9
+	JNZ          whole
+
+wholeTail:
+	TESTQ        R10, R10
+	JZ           wholeDone
+	VMASKMOVPS   (R8), Y0, Y6
+	VMULPS       Y5, Y6, Y6
+	VCVTPS2DQ    Y6, Y6
+	VEXTRACTI128 $0x01, Y6, X4
+	VPACKSSDW    X4, X6, X4
+	VMOVDQU      X4, (DI)
+
+wholeDone:
+	ADDQ $0x04, DX
+	ADDQ ldd+16(FP), CX
+	ADDQ lds+40(FP), BX
+	DECQ AX
+	JNZ  row
+	VZEROUPPER
+	RET
+
+DATA abs<>+0(SB)/4, $0x7fffffff
+GLOBL abs<>(SB), RODATA|NOPTR, $4
+
+// func gemm1x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm1x32VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
@@ -18095,9 +18131,9 @@ product:
 	MOVQ   40(AX), BX
 	IMULQ  32(CX), BX
 	ADDQ   24(CX), BX
-	MOVQ   (CX), DI
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
+	MOVQ   (CX), DI
 	MOVQ   DI, R8
 	SHRQ   $0x02, R8
 	JZ     tail
@@ -18170,7 +18206,7 @@ done:
 	SHLQ         $0x07, BX
 	ADDQ         BX, DX
 	MOVQ         SI, BX
-	ADDQ         $0x38, CX
+	ADDQ         $0x40, CX
 	CMPQ         (CX), $0x00
 	JNE          product
 	ADDQ         $0x01, 40(AX)
@@ -18180,7 +18216,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func gemm2x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
+// func gemm2x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm2x32VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
@@ -18199,11 +18235,11 @@ product:
 	MOVQ   40(AX), SI
 	IMULQ  32(CX), SI
 	ADDQ   24(CX), SI
-	MOVQ   (CX), R9
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
+	MOVQ   (CX), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	JZ     tail
@@ -18302,7 +18338,7 @@ done:
 	SHLQ         $0x07, BX
 	ADDQ         BX, DX
 	MOVQ         R8, BX
-	ADDQ         $0x38, CX
+	ADDQ         $0x40, CX
 	CMPQ         (CX), $0x00
 	JNE          product
 	ADDQ         $0x01, 40(AX)
@@ -18312,7 +18348,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func gemm3x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
+// func gemm3x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm3x32VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
@@ -18331,13 +18367,13 @@ product:
 	MOVQ   40(AX), SI
 	IMULQ  32(CX), SI
 	ADDQ   24(CX), SI
-	MOVQ   (CX), R9
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
+	MOVQ   (CX), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	JZ     tail
@@ -18462,7 +18498,7 @@ done:
 	SHLQ         $0x07, BX
 	ADDQ         BX, DX
 	MOVQ         R8, BX
-	ADDQ         $0x38, CX
+	ADDQ         $0x40, CX
 	CMPQ         (CX), $0x00
 	JNE          product
 	ADDQ         $0x01, 40(AX)
@@ -18472,7 +18508,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func gemm4x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
+// func gemm4x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm4x32VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
@@ -18493,7 +18529,6 @@ product:
 	MOVQ   40(AX), SI
 	IMULQ  32(CX), SI
 	ADDQ   24(CX), SI
-	MOVQ   (CX), R9
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -18502,6 +18537,7 @@ product:
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
+	MOVQ   (CX), R9
 	MOVQ   R9, R11
 	SHRQ   $0x02, R11
 	JZ     tail
@@ -18654,7 +18690,7 @@ done:
 	SHLQ         $0x07, BX
 	ADDQ         BX, DX
 	MOVQ         R8, BX
-	ADDQ         $0x38, CX
+	ADDQ         $0x40, CX
 	CMPQ         (CX), $0x00
 	JNE          product
 	ADDQ         $0x01, 40(AX)
@@ -18664,7 +18700,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func gemm5x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
+// func gemm5x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm5x32VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
@@ -18685,7 +18721,6 @@ product:
 	MOVQ   40(AX), SI
 	IMULQ  32(CX), SI
 	ADDQ   24(CX), SI
-	MOVQ   (CX), R9
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -18696,6 +18731,7 @@ product:
 	VPXORD Z7, Z7, Z7
 	VPXORD Z8, Z8, Z8
 	VPXORD Z9, Z9, Z9
+	MOVQ   (CX), R9
 	MOVQ   R9, R11
 	SHRQ   $0x02, R11
 	JZ     tail
@@ -18874,7 +18910,7 @@ done:
 	SHLQ         $0x07, BX
 	ADDQ         BX, DX
 	MOVQ         R8, BX
-	ADDQ         $0x38, CX
+	ADDQ         $0x40, CX
 	CMPQ         (CX), $0x00
 	JNE          product
 	ADDQ         $0x01, 40(AX)
@@ -18884,7 +18920,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func gemm6x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
+// func gemm6x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm6x32VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
@@ -18905,7 +18941,6 @@ product:
 	MOVQ   40(AX), SI
 	IMULQ  32(CX), SI
 	ADDQ   24(CX), SI
-	MOVQ   (CX), R9
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -18918,6 +18953,7 @@ product:
 	VPXORD Z9, Z9, Z9
 	VPXORD Z10, Z10, Z10
 	VPXORD Z11, Z11, Z11
+	MOVQ   (CX), R9
 	MOVQ   R9, R11
 	SHRQ   $0x02, R11
 	JZ     tail
@@ -19122,7 +19158,7 @@ done:
 	SHLQ         $0x07, BX
 	ADDQ         BX, DX
 	MOVQ         R8, BX
-	ADDQ         $0x38, CX
+	ADDQ         $0x40, CX
 	CMPQ         (CX), $0x00
 	JNE          product
 	ADDQ         $0x01, 40(AX)
@@ -19132,7 +19168,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func gemm7x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
+// func gemm7x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm7x32VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
@@ -19154,7 +19190,6 @@ product:
 	MOVQ   40(AX), SI
 	IMULQ  32(CX), SI
 	ADDQ   24(CX), SI
-	MOVQ   (CX), R9
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -19169,6 +19204,7 @@ product:
 	VPXORD Z11, Z11, Z11
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
+	MOVQ   (CX), R9
 	MOVQ   R9, R12
 	SHRQ   $0x02, R12
 	JZ     tail
@@ -19401,7 +19437,7 @@ done:
 	SHLQ         $0x07, BX
 	ADDQ         BX, DX
 	MOVQ         R8, BX
-	ADDQ         $0x38, CX
+	ADDQ         $0x40, CX
 	CMPQ         (CX), $0x00
 	JNE          product
 	ADDQ         $0x01, 40(AX)
@@ -19411,7 +19447,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func gemm8x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
+// func gemm8x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm8x32VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
@@ -19433,7 +19469,6 @@ product:
 	MOVQ   40(AX), SI
 	IMULQ  32(CX), SI
 	ADDQ   24(CX), SI
-	MOVQ   (CX), R9
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -19450,6 +19485,7 @@ product:
 	VPXORD Z13, Z13, Z13
 	VPXORD Z14, Z14, Z14
 	VPXORD Z15, Z15, Z15
+	MOVQ   (CX), R9
 	MOVQ   R9, R12
 	SHRQ   $0x02, R12
 	JZ     tail
@@ -19708,7 +19744,7 @@ done:
 	SHLQ         $0x07, BX
 	ADDQ         BX, DX
 	MOVQ         R8, BX
-	ADDQ         $0x38, CX
+	ADDQ         $0x40, CX
 	CMPQ         (CX), $0x00
 	JNE          product
 	ADDQ         $0x01, 40(AX)
@@ -19718,7 +19754,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func gemm9x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
+// func gemm9x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm9x32VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
@@ -19740,7 +19776,6 @@ product:
 	MOVQ   40(AX), SI
 	IMULQ  32(CX), SI
 	ADDQ   24(CX), SI
-	MOVQ   (CX), R9
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -19759,6 +19794,7 @@ product:
 	VPXORD Z15, Z15, Z15
 	VPXORD Z16, Z16, Z16
 	VPXORD Z17, Z17, Z17
+	MOVQ   (CX), R9
 	MOVQ   R9, R12
 	SHRQ   $0x02, R12
 	JZ     tail
@@ -20043,7 +20079,7 @@ done:
 	SHLQ         $0x07, BX
 	ADDQ         BX, DX
 	MOVQ         R8, BX
-	ADDQ         $0x38, CX
+	ADDQ         $0x40, CX
 	CMPQ         (CX), $0x00
 	JNE          product
 	ADDQ         $0x01, 40(AX)
@@ -20053,7 +20089,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func gemm10x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
+// func gemm10x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm10x32VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
@@ -20076,7 +20112,6 @@ product:
 	MOVQ   40(AX), SI
 	IMULQ  32(CX), SI
 	ADDQ   24(CX), SI
-	MOVQ   (CX), R9
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -20097,6 +20132,7 @@ product:
 	VPXORD Z17, Z17, Z17
 	VPXORD Z18, Z18, Z18
 	VPXORD Z19, Z19, Z19
+	MOVQ   (CX), R9
 	MOVQ   R9, R13
 	SHRQ   $0x02, R13
 	JZ     tail
@@ -20409,7 +20445,7 @@ done:
 	SHLQ         $0x07, BX
 	ADDQ         BX, DX
 	MOVQ         R8, BX
-	ADDQ         $0x38, CX
+	ADDQ         $0x40, CX
 	CMPQ         (CX), $0x00
 	JNE          product
 	ADDQ         $0x01, 40(AX)
@@ -20419,7 +20455,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func gemm11x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
+// func gemm11x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm11x32VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
@@ -20442,7 +20478,6 @@ product:
 	MOVQ   40(AX), SI
 	IMULQ  32(CX), SI
 	ADDQ   24(CX), SI
-	MOVQ   (CX), R9
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -20465,6 +20500,7 @@ product:
 	VPXORD Z19, Z19, Z19
 	VPXORD Z20, Z20, Z20
 	VPXORD Z21, Z21, Z21
+	MOVQ   (CX), R9
 	MOVQ   R9, R13
 	SHRQ   $0x02, R13
 	JZ     tail
@@ -20803,7 +20839,7 @@ done:
 	SHLQ         $0x07, BX
 	ADDQ         BX, DX
 	MOVQ         R8, BX
-	ADDQ         $0x38, CX
+	ADDQ         $0x40, CX
 	CMPQ         (CX), $0x00
 	JNE          product
 	ADDQ         $0x01, 40(AX)
@@ -20813,7 +20849,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func gemm12x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
+// func gemm12x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm12x32VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
@@ -20836,7 +20872,6 @@ product:
 	MOVQ   40(AX), SI
 	IMULQ  32(CX), SI
 	ADDQ   24(CX), SI
-	MOVQ   (CX), R9
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -20861,6 +20896,7 @@ product:
 	VPXORD Z21, Z21, Z21
 	VPXORD Z22, Z22, Z22
 	VPXORD Z23, Z23, Z23
+	MOVQ   (CX), R9
 	MOVQ   R9, R13
 	SHRQ   $0x02, R13
 	JZ     tail
@@ -21225,7 +21261,7 @@ done:
 	SHLQ         $0x07, BX
 	ADDQ         BX, DX
 	MOVQ         R8, BX
-	ADDQ         $0x38, CX
+	ADDQ         $0x40, CX
 	CMPQ         (CX), $0x00
 	JNE          product
 	ADDQ         $0x01, 40(AX)
@@ -21235,7 +21271,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func gemm13x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
+// func gemm13x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm13x32VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
@@ -21259,7 +21295,6 @@ product:
 	MOVQ   40(AX), SI
 	IMULQ  32(CX), SI
 	ADDQ   24(CX), SI
-	MOVQ   (CX), R9
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -21286,6 +21321,7 @@ product:
 	VPXORD Z23, Z23, Z23
 	VPXORD Z24, Z24, Z24
 	VPXORD Z25, Z25, Z25
+	MOVQ   (CX), R9
 	MOVQ   R9, R14
 	SHRQ   $0x02, R14
 	JZ     tail
@@ -21678,7 +21714,7 @@ done:
 	SHLQ         $0x07, BX
 	ADDQ         BX, DX
 	MOVQ         R8, BX
-	ADDQ         $0x38, CX
+	ADDQ         $0x40, CX
 	CMPQ         (CX), $0x00
 	JNE          product
 	ADDQ         $0x01, 40(AX)
@@ -21688,7 +21724,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func gemm14x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
+// func gemm14x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm14x32VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
@@ -21712,7 +21748,6 @@ product:
 	MOVQ   40(AX), SI
 	IMULQ  32(CX), SI
 	ADDQ   24(CX), SI
-	MOVQ   (CX), R9
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -21741,6 +21776,7 @@ product:
 	VPXORD Z25, Z25, Z25
 	VPXORD Z26, Z26, Z26
 	VPXORD Z27, Z27, Z27
+	MOVQ   (CX), R9
 	MOVQ   R9, R14
 	SHRQ   $0x02, R14
 	JZ     tail
@@ -22159,7 +22195,7 @@ done:
 	SHLQ         $0x07, BX
 	ADDQ         BX, DX
 	MOVQ         R8, BX
-	ADDQ         $0x38, CX
+	ADDQ         $0x40, CX
 	CMPQ         (CX), $0x00
 	JNE          product
 	ADDQ         $0x01, 40(AX)
@@ -22169,7 +22205,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func gemm1x128VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
+// func gemm1x128VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm1x128VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
@@ -22194,7 +22230,6 @@ product:
 	ADDQ   32(CX), DI
 	MOVQ   DI, R8
 	ADDQ   32(CX), R8
-	MOVQ   (CX), R10
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -22203,6 +22238,7 @@ product:
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
+	MOVQ   (CX), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
 	JZ     tail
@@ -22371,7 +22407,7 @@ done:
 	SHLQ         $0x07, BX
 	ADDQ         BX, DX
 	MOVQ         SI, BX
-	ADDQ         $0x38, CX
+	ADDQ         $0x40, CX
 	CMPQ         (CX), $0x00
 	JNE          product
 	ADDQ         $0x04, 40(AX)
@@ -22381,7 +22417,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func gemm2x64VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
+// func gemm2x64VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm2x64VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
@@ -22402,7 +22438,6 @@ product:
 	ADDQ   24(CX), SI
 	MOVQ   SI, DI
 	ADDQ   32(CX), DI
-	MOVQ   (CX), R10
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -22411,6 +22446,7 @@ product:
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
+	MOVQ   (CX), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
 	JZ     tail
@@ -22559,7 +22595,7 @@ done:
 	SHLQ         $0x07, BX
 	ADDQ         BX, DX
 	MOVQ         R8, BX
-	ADDQ         $0x38, CX
+	ADDQ         $0x40, CX
 	CMPQ         (CX), $0x00
 	JNE          product
 	ADDQ         $0x02, 40(AX)
@@ -22569,7 +22605,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func gemm3x64VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit *float32; columnUnit *float32}})
+// func gemm3x64VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·gemm3x64VNNI(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
@@ -22590,7 +22626,6 @@ product:
 	ADDQ   24(CX), SI
 	MOVQ   SI, DI
 	ADDQ   32(CX), DI
-	MOVQ   (CX), R10
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -22603,6 +22638,7 @@ product:
 	VPXORD Z9, Z9, Z9
 	VPXORD Z10, Z10, Z10
 	VPXORD Z11, Z11, Z11
+	MOVQ   (CX), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
 	JZ     tail
@@ -22795,7 +22831,7 @@ done:
 	SHLQ         $0x07, BX
 	ADDQ         BX, DX
 	MOVQ         R8, BX
-	ADDQ         $0x38, CX
+	ADDQ         $0x40, CX
 	CMPQ         (CX), $0x00
 	JNE          product
 	ADDQ         $0x02, 40(AX)
@@ -22805,9 +22841,9 @@ done:
 	VZEROUPPER
 	RET
 
-// func quantiseAVX512(rows uintptr, dst *int16, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
+// func quantiseVNNI(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
 // Requires: AVX, AVX2, AVX512F, BMI2, SSE
-TEXT ·quantiseAVX512(SB), NOSPLIT, $0-64
+TEXT ·quantiseVNNI(SB), NOSPLIT, $0-64
 	MOVQ         rows+0(FP), AX
 	MOVQ         dst+8(FP), CX
 	MOVQ         unit+24(FP), DX
@@ -22898,41 +22934,5138 @@ wholeDone:
 	VZEROUPPER
 	RET
 
-// func peakAVX512(n uintptr)
-// Requires: AVX, AVX512F
-TEXT ·peakAVX512(SB), NOSPLIT, $0-8
-	MOVQ   n+0(FP), AX
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
+// func gemm1x32VNNI8(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·gemm1x32VNNI8(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
 
-loop:
-	VFMADD231PS Z12, Z12, Z0
-	VFMADD231PS Z12, Z12, Z1
-	VFMADD231PS Z12, Z12, Z2
-	VFMADD231PS Z12, Z12, Z3
-	VFMADD231PS Z12, Z12, Z4
-	VFMADD231PS Z12, Z12, Z5
-	VFMADD231PS Z12, Z12, Z6
-	VFMADD231PS Z12, Z12, Z7
-	VFMADD231PS Z12, Z12, Z8
-	VFMADD231PS Z12, Z12, Z9
-	VFMADD231PS Z12, Z12, Z10
-	VFMADD231PS Z12, Z12, Z11
-	DECQ        AX
-	JNZ         loop
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ      8(CX), R8
+	MOVQ      16(CX), BX
+	MOVQ      40(AX), SI
+	IMULQ     32(CX), SI
+	ADDQ      24(CX), SI
+	VPXORD    Z0, Z0, Z0
+	VPXORD    Z1, Z1, Z1
+	MOVQ      56(CX), BX
+	MOVQ      40(AX), DI
+	SHLQ      $0x07, DI
+	ADDQ      DI, BX
+	VMOVDQU32 (BX), Z0
+	VMOVDQU32 64(BX), Z1
+	MOVQ      (CX), BX
+	MOVQ      BX, DI
+	SHRQ      $0x02, DI
+	JZ        tail
+
+loop4:
+	VBROADCASTSS (R8), Z3
+	VMOVUPS      (SI), Z2
+	VPDPBUSD     Z2, Z3, Z0
+	VMOVUPS      64(SI), Z2
+	VPDPBUSD     Z2, Z3, Z1
+	VBROADCASTSS 4(R8), Z3
+	VMOVUPS      128(SI), Z2
+	VPDPBUSD     Z2, Z3, Z0
+	VMOVUPS      192(SI), Z2
+	VPDPBUSD     Z2, Z3, Z1
+	VBROADCASTSS 8(R8), Z3
+	VMOVUPS      256(SI), Z2
+	VPDPBUSD     Z2, Z3, Z0
+	VMOVUPS      320(SI), Z2
+	VPDPBUSD     Z2, Z3, Z1
+	VBROADCASTSS 12(R8), Z3
+	VMOVUPS      384(SI), Z2
+	VPDPBUSD     Z2, Z3, Z0
+	VMOVUPS      448(SI), Z2
+	VPDPBUSD     Z2, Z3, Z1
+	ADDQ         $0x00000010, R8
+	ADDQ         $0x00000200, SI
+	DECQ         DI
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, BX
+	JZ   done
+
+loop1:
+	VBROADCASTSS (R8), Z3
+	VMOVUPS      (SI), Z2
+	VPDPBUSD     Z2, Z3, Z0
+	VMOVUPS      64(SI), Z2
+	VPDPBUSD     Z2, Z3, Z1
+	ADDQ         $0x00000004, R8
+	ADDQ         $0x00000080, SI
+	DECQ         BX
+	JNZ          loop1
+
+done:
+	MOVQ         48(CX), BX
+	MOVQ         40(AX), DI
+	SHLQ         $0x07, DI
+	ADDQ         DI, BX
+	VMOVUPS      (BX), Z2
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z2, Z0, Z0
+	VMOVUPS      64(BX), Z2
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z2, Z1, Z1
+	MOVQ         40(CX), BX
+	MOVQ         (AX), DI
+	MOVQ         40(AX), SI
+	SHLQ         $0x07, SI
+	ADDQ         SI, DI
+	MOVQ         8(AX), SI
+	VBROADCASTSS (BX), Z2
+	VFMADD213PS  (DX), Z2, Z0
+	VMOVUPS      Z0, (DI)
+	VFMADD213PS  64(DX), Z2, Z1
+	VMOVUPS      Z1, 64(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         SI, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), BX
+	CMPQ         BX, 32(AX)
+	JCS          tile
 	VZEROUPPER
 	RET
+
+// func gemm2x32VNNI8(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·gemm2x32VNNI8(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ      8(CX), DI
+	MOVQ      16(CX), R8
+	MOVQ      40(AX), SI
+	IMULQ     32(CX), SI
+	ADDQ      24(CX), SI
+	VPXORD    Z0, Z0, Z0
+	VPXORD    Z1, Z1, Z1
+	VPXORD    Z2, Z2, Z2
+	VPXORD    Z3, Z3, Z3
+	MOVQ      56(CX), R9
+	MOVQ      40(AX), R10
+	SHLQ      $0x07, R10
+	ADDQ      R10, R9
+	VMOVDQU32 (R9), Z0
+	VMOVDQU32 (R9), Z2
+	VMOVDQU32 64(R9), Z1
+	VMOVDQU32 64(R9), Z3
+	MOVQ      (CX), R9
+	MOVQ      R9, R10
+	SHRQ      $0x02, R10
+	JZ        tail
+
+loop4:
+	VBROADCASTSS (DI), Z5
+	VBROADCASTSS (DI)(R8*1), Z6
+	VMOVUPS      (SI), Z4
+	VPDPBUSD     Z4, Z5, Z0
+	VPDPBUSD     Z4, Z6, Z2
+	VMOVUPS      64(SI), Z4
+	VPDPBUSD     Z4, Z5, Z1
+	VPDPBUSD     Z4, Z6, Z3
+	VBROADCASTSS 4(DI), Z5
+	VBROADCASTSS 4(DI)(R8*1), Z6
+	VMOVUPS      128(SI), Z4
+	VPDPBUSD     Z4, Z5, Z0
+	VPDPBUSD     Z4, Z6, Z2
+	VMOVUPS      192(SI), Z4
+	VPDPBUSD     Z4, Z5, Z1
+	VPDPBUSD     Z4, Z6, Z3
+	VBROADCASTSS 8(DI), Z5
+	VBROADCASTSS 8(DI)(R8*1), Z6
+	VMOVUPS      256(SI), Z4
+	VPDPBUSD     Z4, Z5, Z0
+	VPDPBUSD     Z4, Z6, Z2
+	VMOVUPS      320(SI), Z4
+	VPDPBUSD     Z4, Z5, Z1
+	VPDPBUSD     Z4, Z6, Z3
+	VBROADCASTSS 12(DI), Z5
+	VBROADCASTSS 12(DI)(R8*1), Z6
+	VMOVUPS      384(SI), Z4
+	VPDPBUSD     Z4, Z5, Z0
+	VPDPBUSD     Z4, Z6, Z2
+	VMOVUPS      448(SI), Z4
+	VPDPBUSD     Z4, Z5, Z1
+	VPDPBUSD     Z4, Z6, Z3
+	ADDQ         $0x00000010, DI
+	ADDQ         $0x00000200, SI
+	DECQ         R10
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, R9
+	JZ   done
+
+loop1:
+	VBROADCASTSS (DI), Z5
+	VBROADCASTSS (DI)(R8*1), Z6
+	VMOVUPS      (SI), Z4
+	VPDPBUSD     Z4, Z5, Z0
+	VPDPBUSD     Z4, Z6, Z2
+	VMOVUPS      64(SI), Z4
+	VPDPBUSD     Z4, Z5, Z1
+	VPDPBUSD     Z4, Z6, Z3
+	ADDQ         $0x00000004, DI
+	ADDQ         $0x00000080, SI
+	DECQ         R9
+	JNZ          loop1
+
+done:
+	MOVQ         48(CX), R9
+	MOVQ         40(AX), R10
+	SHLQ         $0x07, R10
+	ADDQ         R10, R9
+	VMOVUPS      (R9), Z4
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z4, Z0, Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z4, Z2, Z2
+	VMOVUPS      64(R9), Z4
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z4, Z1, Z1
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z4, Z3, Z3
+	MOVQ         40(CX), R9
+	MOVQ         (AX), R10
+	MOVQ         40(AX), SI
+	SHLQ         $0x07, SI
+	ADDQ         SI, R10
+	MOVQ         8(AX), SI
+	VBROADCASTSS (R9), Z4
+	VFMADD213PS  (DX), Z4, Z0
+	VMOVUPS      Z0, (R10)
+	VFMADD213PS  64(DX), Z4, Z1
+	VMOVUPS      Z1, 64(R10)
+	ADDQ         BX, DX
+	ADDQ         SI, R10
+	VBROADCASTSS 4(R9), Z4
+	VFMADD213PS  (DX), Z4, Z2
+	VMOVUPS      Z2, (R10)
+	VFMADD213PS  64(DX), Z4, Z3
+	VMOVUPS      Z3, 64(R10)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         SI, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm3x32VNNI8(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·gemm3x32VNNI8(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ      8(CX), DI
+	MOVQ      16(CX), R8
+	MOVQ      40(AX), SI
+	IMULQ     32(CX), SI
+	ADDQ      24(CX), SI
+	VPXORD    Z0, Z0, Z0
+	VPXORD    Z1, Z1, Z1
+	VPXORD    Z2, Z2, Z2
+	VPXORD    Z3, Z3, Z3
+	VPXORD    Z4, Z4, Z4
+	VPXORD    Z5, Z5, Z5
+	MOVQ      56(CX), R9
+	MOVQ      40(AX), R10
+	SHLQ      $0x07, R10
+	ADDQ      R10, R9
+	VMOVDQU32 (R9), Z0
+	VMOVDQU32 (R9), Z2
+	VMOVDQU32 (R9), Z4
+	VMOVDQU32 64(R9), Z1
+	VMOVDQU32 64(R9), Z3
+	VMOVDQU32 64(R9), Z5
+	MOVQ      (CX), R9
+	MOVQ      R9, R10
+	SHRQ      $0x02, R10
+	JZ        tail
+
+loop4:
+	VBROADCASTSS (DI), Z7
+	VBROADCASTSS (DI)(R8*1), Z8
+	VBROADCASTSS (DI)(R8*2), Z9
+	VMOVUPS      (SI), Z6
+	VPDPBUSD     Z6, Z7, Z0
+	VPDPBUSD     Z6, Z8, Z2
+	VPDPBUSD     Z6, Z9, Z4
+	VMOVUPS      64(SI), Z6
+	VPDPBUSD     Z6, Z7, Z1
+	VPDPBUSD     Z6, Z8, Z3
+	VPDPBUSD     Z6, Z9, Z5
+	VBROADCASTSS 4(DI), Z7
+	VBROADCASTSS 4(DI)(R8*1), Z8
+	VBROADCASTSS 4(DI)(R8*2), Z9
+	VMOVUPS      128(SI), Z6
+	VPDPBUSD     Z6, Z7, Z0
+	VPDPBUSD     Z6, Z8, Z2
+	VPDPBUSD     Z6, Z9, Z4
+	VMOVUPS      192(SI), Z6
+	VPDPBUSD     Z6, Z7, Z1
+	VPDPBUSD     Z6, Z8, Z3
+	VPDPBUSD     Z6, Z9, Z5
+	VBROADCASTSS 8(DI), Z7
+	VBROADCASTSS 8(DI)(R8*1), Z8
+	VBROADCASTSS 8(DI)(R8*2), Z9
+	VMOVUPS      256(SI), Z6
+	VPDPBUSD     Z6, Z7, Z0
+	VPDPBUSD     Z6, Z8, Z2
+	VPDPBUSD     Z6, Z9, Z4
+	VMOVUPS      320(SI), Z6
+	VPDPBUSD     Z6, Z7, Z1
+	VPDPBUSD     Z6, Z8, Z3
+	VPDPBUSD     Z6, Z9, Z5
+	VBROADCASTSS 12(DI), Z7
+	VBROADCASTSS 12(DI)(R8*1), Z8
+	VBROADCASTSS 12(DI)(R8*2), Z9
+	VMOVUPS      384(SI), Z6
+	VPDPBUSD     Z6, Z7, Z0
+	VPDPBUSD     Z6, Z8, Z2
+	VPDPBUSD     Z6, Z9, Z4
+	VMOVUPS      448(SI), Z6
+	VPDPBUSD     Z6, Z7, Z1
+	VPDPBUSD     Z6, Z8, Z3
+	VPDPBUSD     Z6, Z9, Z5
+	ADDQ         $0x00000010, DI
+	ADDQ         $0x00000200, SI
+	DECQ         R10
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, R9
+	JZ   done
+
+loop1:
+	VBROADCASTSS (DI), Z7
+	VBROADCASTSS (DI)(R8*1), Z8
+	VBROADCASTSS (DI)(R8*2), Z9
+	VMOVUPS      (SI), Z6
+	VPDPBUSD     Z6, Z7, Z0
+	VPDPBUSD     Z6, Z8, Z2
+	VPDPBUSD     Z6, Z9, Z4
+	VMOVUPS      64(SI), Z6
+	VPDPBUSD     Z6, Z7, Z1
+	VPDPBUSD     Z6, Z8, Z3
+	VPDPBUSD     Z6, Z9, Z5
+	ADDQ         $0x00000004, DI
+	ADDQ         $0x00000080, SI
+	DECQ         R9
+	JNZ          loop1
+
+done:
+	MOVQ         48(CX), R9
+	MOVQ         40(AX), R10
+	SHLQ         $0x07, R10
+	ADDQ         R10, R9
+	VMOVUPS      (R9), Z6
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z6, Z0, Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z6, Z2, Z2
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z6, Z4, Z4
+	VMOVUPS      64(R9), Z6
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z6, Z1, Z1
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z6, Z3, Z3
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z6, Z5, Z5
+	MOVQ         40(CX), R9
+	MOVQ         (AX), R10
+	MOVQ         40(AX), SI
+	SHLQ         $0x07, SI
+	ADDQ         SI, R10
+	MOVQ         8(AX), SI
+	VBROADCASTSS (R9), Z6
+	VFMADD213PS  (DX), Z6, Z0
+	VMOVUPS      Z0, (R10)
+	VFMADD213PS  64(DX), Z6, Z1
+	VMOVUPS      Z1, 64(R10)
+	ADDQ         BX, DX
+	ADDQ         SI, R10
+	VBROADCASTSS 4(R9), Z6
+	VFMADD213PS  (DX), Z6, Z2
+	VMOVUPS      Z2, (R10)
+	VFMADD213PS  64(DX), Z6, Z3
+	VMOVUPS      Z3, 64(R10)
+	ADDQ         BX, DX
+	ADDQ         SI, R10
+	VBROADCASTSS 8(R9), Z6
+	VFMADD213PS  (DX), Z6, Z4
+	VMOVUPS      Z4, (R10)
+	VFMADD213PS  64(DX), Z6, Z5
+	VMOVUPS      Z5, 64(R10)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         SI, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm4x32VNNI8(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·gemm4x32VNNI8(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ      8(CX), DI
+	MOVQ      16(CX), R8
+	LEAQ      (R8)(R8*2), SI
+	LEAQ      (DI)(SI*1), R10
+	MOVQ      40(AX), SI
+	IMULQ     32(CX), SI
+	ADDQ      24(CX), SI
+	VPXORD    Z0, Z0, Z0
+	VPXORD    Z1, Z1, Z1
+	VPXORD    Z2, Z2, Z2
+	VPXORD    Z3, Z3, Z3
+	VPXORD    Z4, Z4, Z4
+	VPXORD    Z5, Z5, Z5
+	VPXORD    Z6, Z6, Z6
+	VPXORD    Z7, Z7, Z7
+	MOVQ      56(CX), R9
+	MOVQ      40(AX), R11
+	SHLQ      $0x07, R11
+	ADDQ      R11, R9
+	VMOVDQU32 (R9), Z0
+	VMOVDQU32 (R9), Z2
+	VMOVDQU32 (R9), Z4
+	VMOVDQU32 (R9), Z6
+	VMOVDQU32 64(R9), Z1
+	VMOVDQU32 64(R9), Z3
+	VMOVDQU32 64(R9), Z5
+	VMOVDQU32 64(R9), Z7
+	MOVQ      (CX), R9
+	MOVQ      R9, R11
+	SHRQ      $0x02, R11
+	JZ        tail
+
+loop4:
+	VMOVUPS      (SI), Z9
+	VMOVUPS      64(SI), Z10
+	VBROADCASTSS (DI), Z8
+	VPDPBUSD     Z9, Z8, Z0
+	VPDPBUSD     Z10, Z8, Z1
+	VBROADCASTSS (DI)(R8*1), Z8
+	VPDPBUSD     Z9, Z8, Z2
+	VPDPBUSD     Z10, Z8, Z3
+	VBROADCASTSS (DI)(R8*2), Z8
+	VPDPBUSD     Z9, Z8, Z4
+	VPDPBUSD     Z10, Z8, Z5
+	VBROADCASTSS (R10), Z8
+	VPDPBUSD     Z9, Z8, Z6
+	VPDPBUSD     Z10, Z8, Z7
+	VMOVUPS      128(SI), Z9
+	VMOVUPS      192(SI), Z10
+	VBROADCASTSS 4(DI), Z8
+	VPDPBUSD     Z9, Z8, Z0
+	VPDPBUSD     Z10, Z8, Z1
+	VBROADCASTSS 4(DI)(R8*1), Z8
+	VPDPBUSD     Z9, Z8, Z2
+	VPDPBUSD     Z10, Z8, Z3
+	VBROADCASTSS 4(DI)(R8*2), Z8
+	VPDPBUSD     Z9, Z8, Z4
+	VPDPBUSD     Z10, Z8, Z5
+	VBROADCASTSS 4(R10), Z8
+	VPDPBUSD     Z9, Z8, Z6
+	VPDPBUSD     Z10, Z8, Z7
+	VMOVUPS      256(SI), Z9
+	VMOVUPS      320(SI), Z10
+	VBROADCASTSS 8(DI), Z8
+	VPDPBUSD     Z9, Z8, Z0
+	VPDPBUSD     Z10, Z8, Z1
+	VBROADCASTSS 8(DI)(R8*1), Z8
+	VPDPBUSD     Z9, Z8, Z2
+	VPDPBUSD     Z10, Z8, Z3
+	VBROADCASTSS 8(DI)(R8*2), Z8
+	VPDPBUSD     Z9, Z8, Z4
+	VPDPBUSD     Z10, Z8, Z5
+	VBROADCASTSS 8(R10), Z8
+	VPDPBUSD     Z9, Z8, Z6
+	VPDPBUSD     Z10, Z8, Z7
+	VMOVUPS      384(SI), Z9
+	VMOVUPS      448(SI), Z10
+	VBROADCASTSS 12(DI), Z8
+	VPDPBUSD     Z9, Z8, Z0
+	VPDPBUSD     Z10, Z8, Z1
+	VBROADCASTSS 12(DI)(R8*1), Z8
+	VPDPBUSD     Z9, Z8, Z2
+	VPDPBUSD     Z10, Z8, Z3
+	VBROADCASTSS 12(DI)(R8*2), Z8
+	VPDPBUSD     Z9, Z8, Z4
+	VPDPBUSD     Z10, Z8, Z5
+	VBROADCASTSS 12(R10), Z8
+	VPDPBUSD     Z9, Z8, Z6
+	VPDPBUSD     Z10, Z8, Z7
+	ADDQ         $0x00000010, DI
+	ADDQ         $0x00000010, R10
+	ADDQ         $0x00000200, SI
+	DECQ         R11
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, R9
+	JZ   done
+
+loop1:
+	VMOVUPS      (SI), Z9
+	VMOVUPS      64(SI), Z10
+	VBROADCASTSS (DI), Z8
+	VPDPBUSD     Z9, Z8, Z0
+	VPDPBUSD     Z10, Z8, Z1
+	VBROADCASTSS (DI)(R8*1), Z8
+	VPDPBUSD     Z9, Z8, Z2
+	VPDPBUSD     Z10, Z8, Z3
+	VBROADCASTSS (DI)(R8*2), Z8
+	VPDPBUSD     Z9, Z8, Z4
+	VPDPBUSD     Z10, Z8, Z5
+	VBROADCASTSS (R10), Z8
+	VPDPBUSD     Z9, Z8, Z6
+	VPDPBUSD     Z10, Z8, Z7
+	ADDQ         $0x00000004, DI
+	ADDQ         $0x00000004, R10
+	ADDQ         $0x00000080, SI
+	DECQ         R9
+	JNZ          loop1
+
+done:
+	MOVQ         48(CX), R9
+	MOVQ         40(AX), R11
+	SHLQ         $0x07, R11
+	ADDQ         R11, R9
+	VMOVUPS      (R9), Z8
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z8, Z0, Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z8, Z2, Z2
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z8, Z4, Z4
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z8, Z6, Z6
+	VMOVUPS      64(R9), Z8
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z8, Z1, Z1
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z8, Z3, Z3
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z8, Z5, Z5
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z8, Z7, Z7
+	MOVQ         40(CX), R9
+	MOVQ         (AX), R11
+	MOVQ         40(AX), SI
+	SHLQ         $0x07, SI
+	ADDQ         SI, R11
+	MOVQ         8(AX), SI
+	VBROADCASTSS (R9), Z8
+	VFMADD213PS  (DX), Z8, Z0
+	VMOVUPS      Z0, (R11)
+	VFMADD213PS  64(DX), Z8, Z1
+	VMOVUPS      Z1, 64(R11)
+	ADDQ         BX, DX
+	ADDQ         SI, R11
+	VBROADCASTSS 4(R9), Z8
+	VFMADD213PS  (DX), Z8, Z2
+	VMOVUPS      Z2, (R11)
+	VFMADD213PS  64(DX), Z8, Z3
+	VMOVUPS      Z3, 64(R11)
+	ADDQ         BX, DX
+	ADDQ         SI, R11
+	VBROADCASTSS 8(R9), Z8
+	VFMADD213PS  (DX), Z8, Z4
+	VMOVUPS      Z4, (R11)
+	VFMADD213PS  64(DX), Z8, Z5
+	VMOVUPS      Z5, 64(R11)
+	ADDQ         BX, DX
+	ADDQ         SI, R11
+	VBROADCASTSS 12(R9), Z8
+	VFMADD213PS  (DX), Z8, Z6
+	VMOVUPS      Z6, (R11)
+	VFMADD213PS  64(DX), Z8, Z7
+	VMOVUPS      Z7, 64(R11)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         SI, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm5x32VNNI8(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·gemm5x32VNNI8(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ      8(CX), DI
+	MOVQ      16(CX), R8
+	LEAQ      (R8)(R8*2), SI
+	LEAQ      (DI)(SI*1), R10
+	MOVQ      40(AX), SI
+	IMULQ     32(CX), SI
+	ADDQ      24(CX), SI
+	VPXORD    Z0, Z0, Z0
+	VPXORD    Z1, Z1, Z1
+	VPXORD    Z2, Z2, Z2
+	VPXORD    Z3, Z3, Z3
+	VPXORD    Z4, Z4, Z4
+	VPXORD    Z5, Z5, Z5
+	VPXORD    Z6, Z6, Z6
+	VPXORD    Z7, Z7, Z7
+	VPXORD    Z8, Z8, Z8
+	VPXORD    Z9, Z9, Z9
+	MOVQ      56(CX), R9
+	MOVQ      40(AX), R11
+	SHLQ      $0x07, R11
+	ADDQ      R11, R9
+	VMOVDQU32 (R9), Z0
+	VMOVDQU32 (R9), Z2
+	VMOVDQU32 (R9), Z4
+	VMOVDQU32 (R9), Z6
+	VMOVDQU32 (R9), Z8
+	VMOVDQU32 64(R9), Z1
+	VMOVDQU32 64(R9), Z3
+	VMOVDQU32 64(R9), Z5
+	VMOVDQU32 64(R9), Z7
+	VMOVDQU32 64(R9), Z9
+	MOVQ      (CX), R9
+	MOVQ      R9, R11
+	SHRQ      $0x02, R11
+	JZ        tail
+
+loop4:
+	VMOVUPS      (SI), Z11
+	VMOVUPS      64(SI), Z12
+	VBROADCASTSS (DI), Z10
+	VPDPBUSD     Z11, Z10, Z0
+	VPDPBUSD     Z12, Z10, Z1
+	VBROADCASTSS (DI)(R8*1), Z10
+	VPDPBUSD     Z11, Z10, Z2
+	VPDPBUSD     Z12, Z10, Z3
+	VBROADCASTSS (DI)(R8*2), Z10
+	VPDPBUSD     Z11, Z10, Z4
+	VPDPBUSD     Z12, Z10, Z5
+	VBROADCASTSS (R10), Z10
+	VPDPBUSD     Z11, Z10, Z6
+	VPDPBUSD     Z12, Z10, Z7
+	VBROADCASTSS (R10)(R8*1), Z10
+	VPDPBUSD     Z11, Z10, Z8
+	VPDPBUSD     Z12, Z10, Z9
+	VMOVUPS      128(SI), Z11
+	VMOVUPS      192(SI), Z12
+	VBROADCASTSS 4(DI), Z10
+	VPDPBUSD     Z11, Z10, Z0
+	VPDPBUSD     Z12, Z10, Z1
+	VBROADCASTSS 4(DI)(R8*1), Z10
+	VPDPBUSD     Z11, Z10, Z2
+	VPDPBUSD     Z12, Z10, Z3
+	VBROADCASTSS 4(DI)(R8*2), Z10
+	VPDPBUSD     Z11, Z10, Z4
+	VPDPBUSD     Z12, Z10, Z5
+	VBROADCASTSS 4(R10), Z10
+	VPDPBUSD     Z11, Z10, Z6
+	VPDPBUSD     Z12, Z10, Z7
+	VBROADCASTSS 4(R10)(R8*1), Z10
+	VPDPBUSD     Z11, Z10, Z8
+	VPDPBUSD     Z12, Z10, Z9
+	VMOVUPS      256(SI), Z11
+	VMOVUPS      320(SI), Z12
+	VBROADCASTSS 8(DI), Z10
+	VPDPBUSD     Z11, Z10, Z0
+	VPDPBUSD     Z12, Z10, Z1
+	VBROADCASTSS 8(DI)(R8*1), Z10
+	VPDPBUSD     Z11, Z10, Z2
+	VPDPBUSD     Z12, Z10, Z3
+	VBROADCASTSS 8(DI)(R8*2), Z10
+	VPDPBUSD     Z11, Z10, Z4
+	VPDPBUSD     Z12, Z10, Z5
+	VBROADCASTSS 8(R10), Z10
+	VPDPBUSD     Z11, Z10, Z6
+	VPDPBUSD     Z12, Z10, Z7
+	VBROADCASTSS 8(R10)(R8*1), Z10
+	VPDPBUSD     Z11, Z10, Z8
+	VPDPBUSD     Z12, Z10, Z9
+	VMOVUPS      384(SI), Z11
+	VMOVUPS      448(SI), Z12
+	VBROADCASTSS 12(DI), Z10
+	VPDPBUSD     Z11, Z10, Z0
+	VPDPBUSD     Z12, Z10, Z1
+	VBROADCASTSS 12(DI)(R8*1), Z10
+	VPDPBUSD     Z11, Z10, Z2
+	VPDPBUSD     Z12, Z10, Z3
+	VBROADCASTSS 12(DI)(R8*2), Z10
+	VPDPBUSD     Z11, Z10, Z4
+	VPDPBUSD     Z12, Z10, Z5
+	VBROADCASTSS 12(R10), Z10
+	VPDPBUSD     Z11, Z10, Z6
+	VPDPBUSD     Z12, Z10, Z7
+	VBROADCASTSS 12(R10)(R8*1), Z10
+	VPDPBUSD     Z11, Z10, Z8
+	VPDPBUSD     Z12, Z10, Z9
+	ADDQ         $0x00000010, DI
+	ADDQ         $0x00000010, R10
+	ADDQ         $0x00000200, SI
+	DECQ         R11
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, R9
+	JZ   done
+
+loop1:
+	VMOVUPS      (SI), Z11
+	VMOVUPS      64(SI), Z12
+	VBROADCASTSS (DI), Z10
+	VPDPBUSD     Z11, Z10, Z0
+	VPDPBUSD     Z12, Z10, Z1
+	VBROADCASTSS (DI)(R8*1), Z10
+	VPDPBUSD     Z11, Z10, Z2
+	VPDPBUSD     Z12, Z10, Z3
+	VBROADCASTSS (DI)(R8*2), Z10
+	VPDPBUSD     Z11, Z10, Z4
+	VPDPBUSD     Z12, Z10, Z5
+	VBROADCASTSS (R10), Z10
+	VPDPBUSD     Z11, Z10, Z6
+	VPDPBUSD     Z12, Z10, Z7
+	VBROADCASTSS (R10)(R8*1), Z10
+	VPDPBUSD     Z11, Z10, Z8
+	VPDPBUSD     Z12, Z10, Z9
+	ADDQ         $0x00000004, DI
+	ADDQ         $0x00000004, R10
+	ADDQ         $0x00000080, SI
+	DECQ         R9
+	JNZ          loop1
+
+done:
+	MOVQ         48(CX), R9
+	MOVQ         40(AX), R11
+	SHLQ         $0x07, R11
+	ADDQ         R11, R9
+	VMOVUPS      (R9), Z10
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z10, Z0, Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z10, Z2, Z2
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z10, Z4, Z4
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z10, Z6, Z6
+	VCVTDQ2PS    Z8, Z8
+	VMULPS       Z10, Z8, Z8
+	VMOVUPS      64(R9), Z10
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z10, Z1, Z1
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z10, Z3, Z3
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z10, Z5, Z5
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z10, Z7, Z7
+	VCVTDQ2PS    Z9, Z9
+	VMULPS       Z10, Z9, Z9
+	MOVQ         40(CX), R9
+	MOVQ         (AX), R11
+	MOVQ         40(AX), SI
+	SHLQ         $0x07, SI
+	ADDQ         SI, R11
+	MOVQ         8(AX), SI
+	VBROADCASTSS (R9), Z10
+	VFMADD213PS  (DX), Z10, Z0
+	VMOVUPS      Z0, (R11)
+	VFMADD213PS  64(DX), Z10, Z1
+	VMOVUPS      Z1, 64(R11)
+	ADDQ         BX, DX
+	ADDQ         SI, R11
+	VBROADCASTSS 4(R9), Z10
+	VFMADD213PS  (DX), Z10, Z2
+	VMOVUPS      Z2, (R11)
+	VFMADD213PS  64(DX), Z10, Z3
+	VMOVUPS      Z3, 64(R11)
+	ADDQ         BX, DX
+	ADDQ         SI, R11
+	VBROADCASTSS 8(R9), Z10
+	VFMADD213PS  (DX), Z10, Z4
+	VMOVUPS      Z4, (R11)
+	VFMADD213PS  64(DX), Z10, Z5
+	VMOVUPS      Z5, 64(R11)
+	ADDQ         BX, DX
+	ADDQ         SI, R11
+	VBROADCASTSS 12(R9), Z10
+	VFMADD213PS  (DX), Z10, Z6
+	VMOVUPS      Z6, (R11)
+	VFMADD213PS  64(DX), Z10, Z7
+	VMOVUPS      Z7, 64(R11)
+	ADDQ         BX, DX
+	ADDQ         SI, R11
+	VBROADCASTSS 16(R9), Z10
+	VFMADD213PS  (DX), Z10, Z8
+	VMOVUPS      Z8, (R11)
+	VFMADD213PS  64(DX), Z10, Z9
+	VMOVUPS      Z9, 64(R11)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         SI, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm6x32VNNI8(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·gemm6x32VNNI8(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ      8(CX), DI
+	MOVQ      16(CX), R8
+	LEAQ      (R8)(R8*2), SI
+	LEAQ      (DI)(SI*1), R10
+	MOVQ      40(AX), SI
+	IMULQ     32(CX), SI
+	ADDQ      24(CX), SI
+	VPXORD    Z0, Z0, Z0
+	VPXORD    Z1, Z1, Z1
+	VPXORD    Z2, Z2, Z2
+	VPXORD    Z3, Z3, Z3
+	VPXORD    Z4, Z4, Z4
+	VPXORD    Z5, Z5, Z5
+	VPXORD    Z6, Z6, Z6
+	VPXORD    Z7, Z7, Z7
+	VPXORD    Z8, Z8, Z8
+	VPXORD    Z9, Z9, Z9
+	VPXORD    Z10, Z10, Z10
+	VPXORD    Z11, Z11, Z11
+	MOVQ      56(CX), R9
+	MOVQ      40(AX), R11
+	SHLQ      $0x07, R11
+	ADDQ      R11, R9
+	VMOVDQU32 (R9), Z0
+	VMOVDQU32 (R9), Z2
+	VMOVDQU32 (R9), Z4
+	VMOVDQU32 (R9), Z6
+	VMOVDQU32 (R9), Z8
+	VMOVDQU32 (R9), Z10
+	VMOVDQU32 64(R9), Z1
+	VMOVDQU32 64(R9), Z3
+	VMOVDQU32 64(R9), Z5
+	VMOVDQU32 64(R9), Z7
+	VMOVDQU32 64(R9), Z9
+	VMOVDQU32 64(R9), Z11
+	MOVQ      (CX), R9
+	MOVQ      R9, R11
+	SHRQ      $0x02, R11
+	JZ        tail
+
+loop4:
+	VMOVUPS      (SI), Z13
+	VMOVUPS      64(SI), Z14
+	VBROADCASTSS (DI), Z12
+	VPDPBUSD     Z13, Z12, Z0
+	VPDPBUSD     Z14, Z12, Z1
+	VBROADCASTSS (DI)(R8*1), Z12
+	VPDPBUSD     Z13, Z12, Z2
+	VPDPBUSD     Z14, Z12, Z3
+	VBROADCASTSS (DI)(R8*2), Z12
+	VPDPBUSD     Z13, Z12, Z4
+	VPDPBUSD     Z14, Z12, Z5
+	VBROADCASTSS (R10), Z12
+	VPDPBUSD     Z13, Z12, Z6
+	VPDPBUSD     Z14, Z12, Z7
+	VBROADCASTSS (R10)(R8*1), Z12
+	VPDPBUSD     Z13, Z12, Z8
+	VPDPBUSD     Z14, Z12, Z9
+	VBROADCASTSS (R10)(R8*2), Z12
+	VPDPBUSD     Z13, Z12, Z10
+	VPDPBUSD     Z14, Z12, Z11
+	VMOVUPS      128(SI), Z13
+	VMOVUPS      192(SI), Z14
+	VBROADCASTSS 4(DI), Z12
+	VPDPBUSD     Z13, Z12, Z0
+	VPDPBUSD     Z14, Z12, Z1
+	VBROADCASTSS 4(DI)(R8*1), Z12
+	VPDPBUSD     Z13, Z12, Z2
+	VPDPBUSD     Z14, Z12, Z3
+	VBROADCASTSS 4(DI)(R8*2), Z12
+	VPDPBUSD     Z13, Z12, Z4
+	VPDPBUSD     Z14, Z12, Z5
+	VBROADCASTSS 4(R10), Z12
+	VPDPBUSD     Z13, Z12, Z6
+	VPDPBUSD     Z14, Z12, Z7
+	VBROADCASTSS 4(R10)(R8*1), Z12
+	VPDPBUSD     Z13, Z12, Z8
+	VPDPBUSD     Z14, Z12, Z9
+	VBROADCASTSS 4(R10)(R8*2), Z12
+	VPDPBUSD     Z13, Z12, Z10
+	VPDPBUSD     Z14, Z12, Z11
+	VMOVUPS      256(SI), Z13
+	VMOVUPS      320(SI), Z14
+	VBROADCASTSS 8(DI), Z12
+	VPDPBUSD     Z13, Z12, Z0
+	VPDPBUSD     Z14, Z12, Z1
+	VBROADCASTSS 8(DI)(R8*1), Z12
+	VPDPBUSD     Z13, Z12, Z2
+	VPDPBUSD     Z14, Z12, Z3
+	VBROADCASTSS 8(DI)(R8*2), Z12
+	VPDPBUSD     Z13, Z12, Z4
+	VPDPBUSD     Z14, Z12, Z5
+	VBROADCASTSS 8(R10), Z12
+	VPDPBUSD     Z13, Z12, Z6
+	VPDPBUSD     Z14, Z12, Z7
+	VBROADCASTSS 8(R10)(R8*1), Z12
+	VPDPBUSD     Z13, Z12, Z8
+	VPDPBUSD     Z14, Z12, Z9
+	VBROADCASTSS 8(R10)(R8*2), Z12
+	VPDPBUSD     Z13, Z12, Z10
+	VPDPBUSD     Z14, Z12, Z11
+	VMOVUPS      384(SI), Z13
+	VMOVUPS      448(SI), Z14
+	VBROADCASTSS 12(DI), Z12
+	VPDPBUSD     Z13, Z12, Z0
+	VPDPBUSD     Z14, Z12, Z1
+	VBROADCASTSS 12(DI)(R8*1), Z12
+	VPDPBUSD     Z13, Z12, Z2
+	VPDPBUSD     Z14, Z12, Z3
+	VBROADCASTSS 12(DI)(R8*2), Z12
+	VPDPBUSD     Z13, Z12, Z4
+	VPDPBUSD     Z14, Z12, Z5
+	VBROADCASTSS 12(R10), Z12
+	VPDPBUSD     Z13, Z12, Z6
+	VPDPBUSD     Z14, Z12, Z7
+	VBROADCASTSS 12(R10)(R8*1), Z12
+	VPDPBUSD     Z13, Z12, Z8
+	VPDPBUSD     Z14, Z12, Z9
+	VBROADCASTSS 12(R10)(R8*2), Z12
+	VPDPBUSD     Z13, Z12, Z10
+	VPDPBUSD     Z14, Z12, Z11
+	ADDQ         $0x00000010, DI
+	ADDQ         $0x00000010, R10
+	ADDQ         $0x00000200, SI
+	DECQ         R11
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, R9
+	JZ   done
+
+loop1:
+	VMOVUPS      (SI), Z13
+	VMOVUPS      64(SI), Z14
+	VBROADCASTSS (DI), Z12
+	VPDPBUSD     Z13, Z12, Z0
+	VPDPBUSD     Z14, Z12, Z1
+	VBROADCASTSS (DI)(R8*1), Z12
+	VPDPBUSD     Z13, Z12, Z2
+	VPDPBUSD     Z14, Z12, Z3
+	VBROADCASTSS (DI)(R8*2), Z12
+	VPDPBUSD     Z13, Z12, Z4
+	VPDPBUSD     Z14, Z12, Z5
+	VBROADCASTSS (R10), Z12
+	VPDPBUSD     Z13, Z12, Z6
+	VPDPBUSD     Z14, Z12, Z7
+	VBROADCASTSS (R10)(R8*1), Z12
+	VPDPBUSD     Z13, Z12, Z8
+	VPDPBUSD     Z14, Z12, Z9
+	VBROADCASTSS (R10)(R8*2), Z12
+	VPDPBUSD     Z13, Z12, Z10
+	VPDPBUSD     Z14, Z12, Z11
+	ADDQ         $0x00000004, DI
+	ADDQ         $0x00000004, R10
+	ADDQ         $0x00000080, SI
+	DECQ         R9
+	JNZ          loop1
+
+done:
+	MOVQ         48(CX), R9
+	MOVQ         40(AX), R11
+	SHLQ         $0x07, R11
+	ADDQ         R11, R9
+	VMOVUPS      (R9), Z12
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z12, Z0, Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z12, Z2, Z2
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z12, Z4, Z4
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z12, Z6, Z6
+	VCVTDQ2PS    Z8, Z8
+	VMULPS       Z12, Z8, Z8
+	VCVTDQ2PS    Z10, Z10
+	VMULPS       Z12, Z10, Z10
+	VMOVUPS      64(R9), Z12
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z12, Z1, Z1
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z12, Z3, Z3
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z12, Z5, Z5
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z12, Z7, Z7
+	VCVTDQ2PS    Z9, Z9
+	VMULPS       Z12, Z9, Z9
+	VCVTDQ2PS    Z11, Z11
+	VMULPS       Z12, Z11, Z11
+	MOVQ         40(CX), R9
+	MOVQ         (AX), R11
+	MOVQ         40(AX), SI
+	SHLQ         $0x07, SI
+	ADDQ         SI, R11
+	MOVQ         8(AX), SI
+	VBROADCASTSS (R9), Z12
+	VFMADD213PS  (DX), Z12, Z0
+	VMOVUPS      Z0, (R11)
+	VFMADD213PS  64(DX), Z12, Z1
+	VMOVUPS      Z1, 64(R11)
+	ADDQ         BX, DX
+	ADDQ         SI, R11
+	VBROADCASTSS 4(R9), Z12
+	VFMADD213PS  (DX), Z12, Z2
+	VMOVUPS      Z2, (R11)
+	VFMADD213PS  64(DX), Z12, Z3
+	VMOVUPS      Z3, 64(R11)
+	ADDQ         BX, DX
+	ADDQ         SI, R11
+	VBROADCASTSS 8(R9), Z12
+	VFMADD213PS  (DX), Z12, Z4
+	VMOVUPS      Z4, (R11)
+	VFMADD213PS  64(DX), Z12, Z5
+	VMOVUPS      Z5, 64(R11)
+	ADDQ         BX, DX
+	ADDQ         SI, R11
+	VBROADCASTSS 12(R9), Z12
+	VFMADD213PS  (DX), Z12, Z6
+	VMOVUPS      Z6, (R11)
+	VFMADD213PS  64(DX), Z12, Z7
+	VMOVUPS      Z7, 64(R11)
+	ADDQ         BX, DX
+	ADDQ         SI, R11
+	VBROADCASTSS 16(R9), Z12
+	VFMADD213PS  (DX), Z12, Z8
+	VMOVUPS      Z8, (R11)
+	VFMADD213PS  64(DX), Z12, Z9
+	VMOVUPS      Z9, 64(R11)
+	ADDQ         BX, DX
+	ADDQ         SI, R11
+	VBROADCASTSS 20(R9), Z12
+	VFMADD213PS  (DX), Z12, Z10
+	VMOVUPS      Z10, (R11)
+	VFMADD213PS  64(DX), Z12, Z11
+	VMOVUPS      Z11, 64(R11)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         SI, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm7x32VNNI8(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·gemm7x32VNNI8(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ      8(CX), DI
+	MOVQ      16(CX), R8
+	LEAQ      (R8)(R8*2), SI
+	LEAQ      (DI)(SI*1), R10
+	LEAQ      (R10)(SI*1), R11
+	MOVQ      40(AX), SI
+	IMULQ     32(CX), SI
+	ADDQ      24(CX), SI
+	VPXORD    Z0, Z0, Z0
+	VPXORD    Z1, Z1, Z1
+	VPXORD    Z2, Z2, Z2
+	VPXORD    Z3, Z3, Z3
+	VPXORD    Z4, Z4, Z4
+	VPXORD    Z5, Z5, Z5
+	VPXORD    Z6, Z6, Z6
+	VPXORD    Z7, Z7, Z7
+	VPXORD    Z8, Z8, Z8
+	VPXORD    Z9, Z9, Z9
+	VPXORD    Z10, Z10, Z10
+	VPXORD    Z11, Z11, Z11
+	VPXORD    Z12, Z12, Z12
+	VPXORD    Z13, Z13, Z13
+	MOVQ      56(CX), R9
+	MOVQ      40(AX), R12
+	SHLQ      $0x07, R12
+	ADDQ      R12, R9
+	VMOVDQU32 (R9), Z0
+	VMOVDQU32 (R9), Z2
+	VMOVDQU32 (R9), Z4
+	VMOVDQU32 (R9), Z6
+	VMOVDQU32 (R9), Z8
+	VMOVDQU32 (R9), Z10
+	VMOVDQU32 (R9), Z12
+	VMOVDQU32 64(R9), Z1
+	VMOVDQU32 64(R9), Z3
+	VMOVDQU32 64(R9), Z5
+	VMOVDQU32 64(R9), Z7
+	VMOVDQU32 64(R9), Z9
+	VMOVDQU32 64(R9), Z11
+	VMOVDQU32 64(R9), Z13
+	MOVQ      (CX), R9
+	MOVQ      R9, R12
+	SHRQ      $0x02, R12
+	JZ        tail
+
+loop4:
+	VMOVUPS      (SI), Z15
+	VMOVUPS      64(SI), Z16
+	VBROADCASTSS (DI), Z14
+	VPDPBUSD     Z15, Z14, Z0
+	VPDPBUSD     Z16, Z14, Z1
+	VBROADCASTSS (DI)(R8*1), Z14
+	VPDPBUSD     Z15, Z14, Z2
+	VPDPBUSD     Z16, Z14, Z3
+	VBROADCASTSS (DI)(R8*2), Z14
+	VPDPBUSD     Z15, Z14, Z4
+	VPDPBUSD     Z16, Z14, Z5
+	VBROADCASTSS (R10), Z14
+	VPDPBUSD     Z15, Z14, Z6
+	VPDPBUSD     Z16, Z14, Z7
+	VBROADCASTSS (R10)(R8*1), Z14
+	VPDPBUSD     Z15, Z14, Z8
+	VPDPBUSD     Z16, Z14, Z9
+	VBROADCASTSS (R10)(R8*2), Z14
+	VPDPBUSD     Z15, Z14, Z10
+	VPDPBUSD     Z16, Z14, Z11
+	VBROADCASTSS (R11), Z14
+	VPDPBUSD     Z15, Z14, Z12
+	VPDPBUSD     Z16, Z14, Z13
+	VMOVUPS      128(SI), Z15
+	VMOVUPS      192(SI), Z16
+	VBROADCASTSS 4(DI), Z14
+	VPDPBUSD     Z15, Z14, Z0
+	VPDPBUSD     Z16, Z14, Z1
+	VBROADCASTSS 4(DI)(R8*1), Z14
+	VPDPBUSD     Z15, Z14, Z2
+	VPDPBUSD     Z16, Z14, Z3
+	VBROADCASTSS 4(DI)(R8*2), Z14
+	VPDPBUSD     Z15, Z14, Z4
+	VPDPBUSD     Z16, Z14, Z5
+	VBROADCASTSS 4(R10), Z14
+	VPDPBUSD     Z15, Z14, Z6
+	VPDPBUSD     Z16, Z14, Z7
+	VBROADCASTSS 4(R10)(R8*1), Z14
+	VPDPBUSD     Z15, Z14, Z8
+	VPDPBUSD     Z16, Z14, Z9
+	VBROADCASTSS 4(R10)(R8*2), Z14
+	VPDPBUSD     Z15, Z14, Z10
+	VPDPBUSD     Z16, Z14, Z11
+	VBROADCASTSS 4(R11), Z14
+	VPDPBUSD     Z15, Z14, Z12
+	VPDPBUSD     Z16, Z14, Z13
+	VMOVUPS      256(SI), Z15
+	VMOVUPS      320(SI), Z16
+	VBROADCASTSS 8(DI), Z14
+	VPDPBUSD     Z15, Z14, Z0
+	VPDPBUSD     Z16, Z14, Z1
+	VBROADCASTSS 8(DI)(R8*1), Z14
+	VPDPBUSD     Z15, Z14, Z2
+	VPDPBUSD     Z16, Z14, Z3
+	VBROADCASTSS 8(DI)(R8*2), Z14
+	VPDPBUSD     Z15, Z14, Z4
+	VPDPBUSD     Z16, Z14, Z5
+	VBROADCASTSS 8(R10), Z14
+	VPDPBUSD     Z15, Z14, Z6
+	VPDPBUSD     Z16, Z14, Z7
+	VBROADCASTSS 8(R10)(R8*1), Z14
+	VPDPBUSD     Z15, Z14, Z8
+	VPDPBUSD     Z16, Z14, Z9
+	VBROADCASTSS 8(R10)(R8*2), Z14
+	VPDPBUSD     Z15, Z14, Z10
+	VPDPBUSD     Z16, Z14, Z11
+	VBROADCASTSS 8(R11), Z14
+	VPDPBUSD     Z15, Z14, Z12
+	VPDPBUSD     Z16, Z14, Z13
+	VMOVUPS      384(SI), Z15
+	VMOVUPS      448(SI), Z16
+	VBROADCASTSS 12(DI), Z14
+	VPDPBUSD     Z15, Z14, Z0
+	VPDPBUSD     Z16, Z14, Z1
+	VBROADCASTSS 12(DI)(R8*1), Z14
+	VPDPBUSD     Z15, Z14, Z2
+	VPDPBUSD     Z16, Z14, Z3
+	VBROADCASTSS 12(DI)(R8*2), Z14
+	VPDPBUSD     Z15, Z14, Z4
+	VPDPBUSD     Z16, Z14, Z5
+	VBROADCASTSS 12(R10), Z14
+	VPDPBUSD     Z15, Z14, Z6
+	VPDPBUSD     Z16, Z14, Z7
+	VBROADCASTSS 12(R10)(R8*1), Z14
+	VPDPBUSD     Z15, Z14, Z8
+	VPDPBUSD     Z16, Z14, Z9
+	VBROADCASTSS 12(R10)(R8*2), Z14
+	VPDPBUSD     Z15, Z14, Z10
+	VPDPBUSD     Z16, Z14, Z11
+	VBROADCASTSS 12(R11), Z14
+	VPDPBUSD     Z15, Z14, Z12
+	VPDPBUSD     Z16, Z14, Z13
+	ADDQ         $0x00000010, DI
+	ADDQ         $0x00000010, R10
+	ADDQ         $0x00000010, R11
+	ADDQ         $0x00000200, SI
+	DECQ         R12
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, R9
+	JZ   done
+
+loop1:
+	VMOVUPS      (SI), Z15
+	VMOVUPS      64(SI), Z16
+	VBROADCASTSS (DI), Z14
+	VPDPBUSD     Z15, Z14, Z0
+	VPDPBUSD     Z16, Z14, Z1
+	VBROADCASTSS (DI)(R8*1), Z14
+	VPDPBUSD     Z15, Z14, Z2
+	VPDPBUSD     Z16, Z14, Z3
+	VBROADCASTSS (DI)(R8*2), Z14
+	VPDPBUSD     Z15, Z14, Z4
+	VPDPBUSD     Z16, Z14, Z5
+	VBROADCASTSS (R10), Z14
+	VPDPBUSD     Z15, Z14, Z6
+	VPDPBUSD     Z16, Z14, Z7
+	VBROADCASTSS (R10)(R8*1), Z14
+	VPDPBUSD     Z15, Z14, Z8
+	VPDPBUSD     Z16, Z14, Z9
+	VBROADCASTSS (R10)(R8*2), Z14
+	VPDPBUSD     Z15, Z14, Z10
+	VPDPBUSD     Z16, Z14, Z11
+	VBROADCASTSS (R11), Z14
+	VPDPBUSD     Z15, Z14, Z12
+	VPDPBUSD     Z16, Z14, Z13
+	ADDQ         $0x00000004, DI
+	ADDQ         $0x00000004, R10
+	ADDQ         $0x00000004, R11
+	ADDQ         $0x00000080, SI
+	DECQ         R9
+	JNZ          loop1
+
+done:
+	MOVQ         48(CX), R9
+	MOVQ         40(AX), R12
+	SHLQ         $0x07, R12
+	ADDQ         R12, R9
+	VMOVUPS      (R9), Z14
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z14, Z0, Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z14, Z2, Z2
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z14, Z4, Z4
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z14, Z6, Z6
+	VCVTDQ2PS    Z8, Z8
+	VMULPS       Z14, Z8, Z8
+	VCVTDQ2PS    Z10, Z10
+	VMULPS       Z14, Z10, Z10
+	VCVTDQ2PS    Z12, Z12
+	VMULPS       Z14, Z12, Z12
+	VMOVUPS      64(R9), Z14
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z14, Z1, Z1
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z14, Z3, Z3
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z14, Z5, Z5
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z14, Z7, Z7
+	VCVTDQ2PS    Z9, Z9
+	VMULPS       Z14, Z9, Z9
+	VCVTDQ2PS    Z11, Z11
+	VMULPS       Z14, Z11, Z11
+	VCVTDQ2PS    Z13, Z13
+	VMULPS       Z14, Z13, Z13
+	MOVQ         40(CX), R9
+	MOVQ         (AX), R12
+	MOVQ         40(AX), SI
+	SHLQ         $0x07, SI
+	ADDQ         SI, R12
+	MOVQ         8(AX), SI
+	VBROADCASTSS (R9), Z14
+	VFMADD213PS  (DX), Z14, Z0
+	VMOVUPS      Z0, (R12)
+	VFMADD213PS  64(DX), Z14, Z1
+	VMOVUPS      Z1, 64(R12)
+	ADDQ         BX, DX
+	ADDQ         SI, R12
+	VBROADCASTSS 4(R9), Z14
+	VFMADD213PS  (DX), Z14, Z2
+	VMOVUPS      Z2, (R12)
+	VFMADD213PS  64(DX), Z14, Z3
+	VMOVUPS      Z3, 64(R12)
+	ADDQ         BX, DX
+	ADDQ         SI, R12
+	VBROADCASTSS 8(R9), Z14
+	VFMADD213PS  (DX), Z14, Z4
+	VMOVUPS      Z4, (R12)
+	VFMADD213PS  64(DX), Z14, Z5
+	VMOVUPS      Z5, 64(R12)
+	ADDQ         BX, DX
+	ADDQ         SI, R12
+	VBROADCASTSS 12(R9), Z14
+	VFMADD213PS  (DX), Z14, Z6
+	VMOVUPS      Z6, (R12)
+	VFMADD213PS  64(DX), Z14, Z7
+	VMOVUPS      Z7, 64(R12)
+	ADDQ         BX, DX
+	ADDQ         SI, R12
+	VBROADCASTSS 16(R9), Z14
+	VFMADD213PS  (DX), Z14, Z8
+	VMOVUPS      Z8, (R12)
+	VFMADD213PS  64(DX), Z14, Z9
+	VMOVUPS      Z9, 64(R12)
+	ADDQ         BX, DX
+	ADDQ         SI, R12
+	VBROADCASTSS 20(R9), Z14
+	VFMADD213PS  (DX), Z14, Z10
+	VMOVUPS      Z10, (R12)
+	VFMADD213PS  64(DX), Z14, Z11
+	VMOVUPS      Z11, 64(R12)
+	ADDQ         BX, DX
+	ADDQ         SI, R12
+	VBROADCASTSS 24(R9), Z14
+	VFMADD213PS  (DX), Z14, Z12
+	VMOVUPS      Z12, (R12)
+	VFMADD213PS  64(DX), Z14, Z13
+	VMOVUPS      Z13, 64(R12)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         SI, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm8x32VNNI8(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·gemm8x32VNNI8(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ      8(CX), DI
+	MOVQ      16(CX), R8
+	LEAQ      (R8)(R8*2), SI
+	LEAQ      (DI)(SI*1), R10
+	LEAQ      (R10)(SI*1), R11
+	MOVQ      40(AX), SI
+	IMULQ     32(CX), SI
+	ADDQ      24(CX), SI
+	VPXORD    Z0, Z0, Z0
+	VPXORD    Z1, Z1, Z1
+	VPXORD    Z2, Z2, Z2
+	VPXORD    Z3, Z3, Z3
+	VPXORD    Z4, Z4, Z4
+	VPXORD    Z5, Z5, Z5
+	VPXORD    Z6, Z6, Z6
+	VPXORD    Z7, Z7, Z7
+	VPXORD    Z8, Z8, Z8
+	VPXORD    Z9, Z9, Z9
+	VPXORD    Z10, Z10, Z10
+	VPXORD    Z11, Z11, Z11
+	VPXORD    Z12, Z12, Z12
+	VPXORD    Z13, Z13, Z13
+	VPXORD    Z14, Z14, Z14
+	VPXORD    Z15, Z15, Z15
+	MOVQ      56(CX), R9
+	MOVQ      40(AX), R12
+	SHLQ      $0x07, R12
+	ADDQ      R12, R9
+	VMOVDQU32 (R9), Z0
+	VMOVDQU32 (R9), Z2
+	VMOVDQU32 (R9), Z4
+	VMOVDQU32 (R9), Z6
+	VMOVDQU32 (R9), Z8
+	VMOVDQU32 (R9), Z10
+	VMOVDQU32 (R9), Z12
+	VMOVDQU32 (R9), Z14
+	VMOVDQU32 64(R9), Z1
+	VMOVDQU32 64(R9), Z3
+	VMOVDQU32 64(R9), Z5
+	VMOVDQU32 64(R9), Z7
+	VMOVDQU32 64(R9), Z9
+	VMOVDQU32 64(R9), Z11
+	VMOVDQU32 64(R9), Z13
+	VMOVDQU32 64(R9), Z15
+	MOVQ      (CX), R9
+	MOVQ      R9, R12
+	SHRQ      $0x02, R12
+	JZ        tail
+
+loop4:
+	VMOVUPS      (SI), Z17
+	VMOVUPS      64(SI), Z18
+	VBROADCASTSS (DI), Z16
+	VPDPBUSD     Z17, Z16, Z0
+	VPDPBUSD     Z18, Z16, Z1
+	VBROADCASTSS (DI)(R8*1), Z16
+	VPDPBUSD     Z17, Z16, Z2
+	VPDPBUSD     Z18, Z16, Z3
+	VBROADCASTSS (DI)(R8*2), Z16
+	VPDPBUSD     Z17, Z16, Z4
+	VPDPBUSD     Z18, Z16, Z5
+	VBROADCASTSS (R10), Z16
+	VPDPBUSD     Z17, Z16, Z6
+	VPDPBUSD     Z18, Z16, Z7
+	VBROADCASTSS (R10)(R8*1), Z16
+	VPDPBUSD     Z17, Z16, Z8
+	VPDPBUSD     Z18, Z16, Z9
+	VBROADCASTSS (R10)(R8*2), Z16
+	VPDPBUSD     Z17, Z16, Z10
+	VPDPBUSD     Z18, Z16, Z11
+	VBROADCASTSS (R11), Z16
+	VPDPBUSD     Z17, Z16, Z12
+	VPDPBUSD     Z18, Z16, Z13
+	VBROADCASTSS (R11)(R8*1), Z16
+	VPDPBUSD     Z17, Z16, Z14
+	VPDPBUSD     Z18, Z16, Z15
+	VMOVUPS      128(SI), Z17
+	VMOVUPS      192(SI), Z18
+	VBROADCASTSS 4(DI), Z16
+	VPDPBUSD     Z17, Z16, Z0
+	VPDPBUSD     Z18, Z16, Z1
+	VBROADCASTSS 4(DI)(R8*1), Z16
+	VPDPBUSD     Z17, Z16, Z2
+	VPDPBUSD     Z18, Z16, Z3
+	VBROADCASTSS 4(DI)(R8*2), Z16
+	VPDPBUSD     Z17, Z16, Z4
+	VPDPBUSD     Z18, Z16, Z5
+	VBROADCASTSS 4(R10), Z16
+	VPDPBUSD     Z17, Z16, Z6
+	VPDPBUSD     Z18, Z16, Z7
+	VBROADCASTSS 4(R10)(R8*1), Z16
+	VPDPBUSD     Z17, Z16, Z8
+	VPDPBUSD     Z18, Z16, Z9
+	VBROADCASTSS 4(R10)(R8*2), Z16
+	VPDPBUSD     Z17, Z16, Z10
+	VPDPBUSD     Z18, Z16, Z11
+	VBROADCASTSS 4(R11), Z16
+	VPDPBUSD     Z17, Z16, Z12
+	VPDPBUSD     Z18, Z16, Z13
+	VBROADCASTSS 4(R11)(R8*1), Z16
+	VPDPBUSD     Z17, Z16, Z14
+	VPDPBUSD     Z18, Z16, Z15
+	VMOVUPS      256(SI), Z17
+	VMOVUPS      320(SI), Z18
+	VBROADCASTSS 8(DI), Z16
+	VPDPBUSD     Z17, Z16, Z0
+	VPDPBUSD     Z18, Z16, Z1
+	VBROADCASTSS 8(DI)(R8*1), Z16
+	VPDPBUSD     Z17, Z16, Z2
+	VPDPBUSD     Z18, Z16, Z3
+	VBROADCASTSS 8(DI)(R8*2), Z16
+	VPDPBUSD     Z17, Z16, Z4
+	VPDPBUSD     Z18, Z16, Z5
+	VBROADCASTSS 8(R10), Z16
+	VPDPBUSD     Z17, Z16, Z6
+	VPDPBUSD     Z18, Z16, Z7
+	VBROADCASTSS 8(R10)(R8*1), Z16
+	VPDPBUSD     Z17, Z16, Z8
+	VPDPBUSD     Z18, Z16, Z9
+	VBROADCASTSS 8(R10)(R8*2), Z16
+	VPDPBUSD     Z17, Z16, Z10
+	VPDPBUSD     Z18, Z16, Z11
+	VBROADCASTSS 8(R11), Z16
+	VPDPBUSD     Z17, Z16, Z12
+	VPDPBUSD     Z18, Z16, Z13
+	VBROADCASTSS 8(R11)(R8*1), Z16
+	VPDPBUSD     Z17, Z16, Z14
+	VPDPBUSD     Z18, Z16, Z15
+	VMOVUPS      384(SI), Z17
+	VMOVUPS      448(SI), Z18
+	VBROADCASTSS 12(DI), Z16
+	VPDPBUSD     Z17, Z16, Z0
+	VPDPBUSD     Z18, Z16, Z1
+	VBROADCASTSS 12(DI)(R8*1), Z16
+	VPDPBUSD     Z17, Z16, Z2
+	VPDPBUSD     Z18, Z16, Z3
+	VBROADCASTSS 12(DI)(R8*2), Z16
+	VPDPBUSD     Z17, Z16, Z4
+	VPDPBUSD     Z18, Z16, Z5
+	VBROADCASTSS 12(R10), Z16
+	VPDPBUSD     Z17, Z16, Z6
+	VPDPBUSD     Z18, Z16, Z7
+	VBROADCASTSS 12(R10)(R8*1), Z16
+	VPDPBUSD     Z17, Z16, Z8
+	VPDPBUSD     Z18, Z16, Z9
+	VBROADCASTSS 12(R10)(R8*2), Z16
+	VPDPBUSD     Z17, Z16, Z10
+	VPDPBUSD     Z18, Z16, Z11
+	VBROADCASTSS 12(R11), Z16
+	VPDPBUSD     Z17, Z16, Z12
+	VPDPBUSD     Z18, Z16, Z13
+	VBROADCASTSS 12(R11)(R8*1), Z16
+	VPDPBUSD     Z17, Z16, Z14
+	VPDPBUSD     Z18, Z16, Z15
+	ADDQ         $0x00000010, DI
+	ADDQ         $0x00000010, R10
+	ADDQ         $0x00000010, R11
+	ADDQ         $0x00000200, SI
+	DECQ         R12
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, R9
+	JZ   done
+
+loop1:
+	VMOVUPS      (SI), Z17
+	VMOVUPS      64(SI), Z18
+	VBROADCASTSS (DI), Z16
+	VPDPBUSD     Z17, Z16, Z0
+	VPDPBUSD     Z18, Z16, Z1
+	VBROADCASTSS (DI)(R8*1), Z16
+	VPDPBUSD     Z17, Z16, Z2
+	VPDPBUSD     Z18, Z16, Z3
+	VBROADCASTSS (DI)(R8*2), Z16
+	VPDPBUSD     Z17, Z16, Z4
+	VPDPBUSD     Z18, Z16, Z5
+	VBROADCASTSS (R10), Z16
+	VPDPBUSD     Z17, Z16, Z6
+	VPDPBUSD     Z18, Z16, Z7
+	VBROADCASTSS (R10)(R8*1), Z16
+	VPDPBUSD     Z17, Z16, Z8
+	VPDPBUSD     Z18, Z16, Z9
+	VBROADCASTSS (R10)(R8*2), Z16
+	VPDPBUSD     Z17, Z16, Z10
+	VPDPBUSD     Z18, Z16, Z11
+	VBROADCASTSS (R11), Z16
+	VPDPBUSD     Z17, Z16, Z12
+	VPDPBUSD     Z18, Z16, Z13
+	VBROADCASTSS (R11)(R8*1), Z16
+	VPDPBUSD     Z17, Z16, Z14
+	VPDPBUSD     Z18, Z16, Z15
+	ADDQ         $0x00000004, DI
+	ADDQ         $0x00000004, R10
+	ADDQ         $0x00000004, R11
+	ADDQ         $0x00000080, SI
+	DECQ         R9
+	JNZ          loop1
+
+done:
+	MOVQ         48(CX), R9
+	MOVQ         40(AX), R12
+	SHLQ         $0x07, R12
+	ADDQ         R12, R9
+	VMOVUPS      (R9), Z16
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z16, Z0, Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z16, Z2, Z2
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z16, Z4, Z4
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z16, Z6, Z6
+	VCVTDQ2PS    Z8, Z8
+	VMULPS       Z16, Z8, Z8
+	VCVTDQ2PS    Z10, Z10
+	VMULPS       Z16, Z10, Z10
+	VCVTDQ2PS    Z12, Z12
+	VMULPS       Z16, Z12, Z12
+	VCVTDQ2PS    Z14, Z14
+	VMULPS       Z16, Z14, Z14
+	VMOVUPS      64(R9), Z16
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z16, Z1, Z1
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z16, Z3, Z3
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z16, Z5, Z5
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z16, Z7, Z7
+	VCVTDQ2PS    Z9, Z9
+	VMULPS       Z16, Z9, Z9
+	VCVTDQ2PS    Z11, Z11
+	VMULPS       Z16, Z11, Z11
+	VCVTDQ2PS    Z13, Z13
+	VMULPS       Z16, Z13, Z13
+	VCVTDQ2PS    Z15, Z15
+	VMULPS       Z16, Z15, Z15
+	MOVQ         40(CX), R9
+	MOVQ         (AX), R12
+	MOVQ         40(AX), SI
+	SHLQ         $0x07, SI
+	ADDQ         SI, R12
+	MOVQ         8(AX), SI
+	VBROADCASTSS (R9), Z16
+	VFMADD213PS  (DX), Z16, Z0
+	VMOVUPS      Z0, (R12)
+	VFMADD213PS  64(DX), Z16, Z1
+	VMOVUPS      Z1, 64(R12)
+	ADDQ         BX, DX
+	ADDQ         SI, R12
+	VBROADCASTSS 4(R9), Z16
+	VFMADD213PS  (DX), Z16, Z2
+	VMOVUPS      Z2, (R12)
+	VFMADD213PS  64(DX), Z16, Z3
+	VMOVUPS      Z3, 64(R12)
+	ADDQ         BX, DX
+	ADDQ         SI, R12
+	VBROADCASTSS 8(R9), Z16
+	VFMADD213PS  (DX), Z16, Z4
+	VMOVUPS      Z4, (R12)
+	VFMADD213PS  64(DX), Z16, Z5
+	VMOVUPS      Z5, 64(R12)
+	ADDQ         BX, DX
+	ADDQ         SI, R12
+	VBROADCASTSS 12(R9), Z16
+	VFMADD213PS  (DX), Z16, Z6
+	VMOVUPS      Z6, (R12)
+	VFMADD213PS  64(DX), Z16, Z7
+	VMOVUPS      Z7, 64(R12)
+	ADDQ         BX, DX
+	ADDQ         SI, R12
+	VBROADCASTSS 16(R9), Z16
+	VFMADD213PS  (DX), Z16, Z8
+	VMOVUPS      Z8, (R12)
+	VFMADD213PS  64(DX), Z16, Z9
+	VMOVUPS      Z9, 64(R12)
+	ADDQ         BX, DX
+	ADDQ         SI, R12
+	VBROADCASTSS 20(R9), Z16
+	VFMADD213PS  (DX), Z16, Z10
+	VMOVUPS      Z10, (R12)
+	VFMADD213PS  64(DX), Z16, Z11
+	VMOVUPS      Z11, 64(R12)
+	ADDQ         BX, DX
+	ADDQ         SI, R12
+	VBROADCASTSS 24(R9), Z16
+	VFMADD213PS  (DX), Z16, Z12
+	VMOVUPS      Z12, (R12)
+	VFMADD213PS  64(DX), Z16, Z13
+	VMOVUPS      Z13, 64(R12)
+	ADDQ         BX, DX
+	ADDQ         SI, R12
+	VBROADCASTSS 28(R9), Z16
+	VFMADD213PS  (DX), Z16, Z14
+	VMOVUPS      Z14, (R12)
+	VFMADD213PS  64(DX), Z16, Z15
+	VMOVUPS      Z15, 64(R12)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         SI, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm9x32VNNI8(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·gemm9x32VNNI8(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ      8(CX), DI
+	MOVQ      16(CX), R8
+	LEAQ      (R8)(R8*2), SI
+	LEAQ      (DI)(SI*1), R10
+	LEAQ      (R10)(SI*1), R11
+	MOVQ      40(AX), SI
+	IMULQ     32(CX), SI
+	ADDQ      24(CX), SI
+	VPXORD    Z0, Z0, Z0
+	VPXORD    Z1, Z1, Z1
+	VPXORD    Z2, Z2, Z2
+	VPXORD    Z3, Z3, Z3
+	VPXORD    Z4, Z4, Z4
+	VPXORD    Z5, Z5, Z5
+	VPXORD    Z6, Z6, Z6
+	VPXORD    Z7, Z7, Z7
+	VPXORD    Z8, Z8, Z8
+	VPXORD    Z9, Z9, Z9
+	VPXORD    Z10, Z10, Z10
+	VPXORD    Z11, Z11, Z11
+	VPXORD    Z12, Z12, Z12
+	VPXORD    Z13, Z13, Z13
+	VPXORD    Z14, Z14, Z14
+	VPXORD    Z15, Z15, Z15
+	VPXORD    Z16, Z16, Z16
+	VPXORD    Z17, Z17, Z17
+	MOVQ      56(CX), R9
+	MOVQ      40(AX), R12
+	SHLQ      $0x07, R12
+	ADDQ      R12, R9
+	VMOVDQU32 (R9), Z0
+	VMOVDQU32 (R9), Z2
+	VMOVDQU32 (R9), Z4
+	VMOVDQU32 (R9), Z6
+	VMOVDQU32 (R9), Z8
+	VMOVDQU32 (R9), Z10
+	VMOVDQU32 (R9), Z12
+	VMOVDQU32 (R9), Z14
+	VMOVDQU32 (R9), Z16
+	VMOVDQU32 64(R9), Z1
+	VMOVDQU32 64(R9), Z3
+	VMOVDQU32 64(R9), Z5
+	VMOVDQU32 64(R9), Z7
+	VMOVDQU32 64(R9), Z9
+	VMOVDQU32 64(R9), Z11
+	VMOVDQU32 64(R9), Z13
+	VMOVDQU32 64(R9), Z15
+	VMOVDQU32 64(R9), Z17
+	MOVQ      (CX), R9
+	MOVQ      R9, R12
+	SHRQ      $0x02, R12
+	JZ        tail
+
+loop4:
+	VMOVUPS      (SI), Z19
+	VMOVUPS      64(SI), Z20
+	VBROADCASTSS (DI), Z18
+	VPDPBUSD     Z19, Z18, Z0
+	VPDPBUSD     Z20, Z18, Z1
+	VBROADCASTSS (DI)(R8*1), Z18
+	VPDPBUSD     Z19, Z18, Z2
+	VPDPBUSD     Z20, Z18, Z3
+	VBROADCASTSS (DI)(R8*2), Z18
+	VPDPBUSD     Z19, Z18, Z4
+	VPDPBUSD     Z20, Z18, Z5
+	VBROADCASTSS (R10), Z18
+	VPDPBUSD     Z19, Z18, Z6
+	VPDPBUSD     Z20, Z18, Z7
+	VBROADCASTSS (R10)(R8*1), Z18
+	VPDPBUSD     Z19, Z18, Z8
+	VPDPBUSD     Z20, Z18, Z9
+	VBROADCASTSS (R10)(R8*2), Z18
+	VPDPBUSD     Z19, Z18, Z10
+	VPDPBUSD     Z20, Z18, Z11
+	VBROADCASTSS (R11), Z18
+	VPDPBUSD     Z19, Z18, Z12
+	VPDPBUSD     Z20, Z18, Z13
+	VBROADCASTSS (R11)(R8*1), Z18
+	VPDPBUSD     Z19, Z18, Z14
+	VPDPBUSD     Z20, Z18, Z15
+	VBROADCASTSS (R11)(R8*2), Z18
+	VPDPBUSD     Z19, Z18, Z16
+	VPDPBUSD     Z20, Z18, Z17
+	VMOVUPS      128(SI), Z19
+	VMOVUPS      192(SI), Z20
+	VBROADCASTSS 4(DI), Z18
+	VPDPBUSD     Z19, Z18, Z0
+	VPDPBUSD     Z20, Z18, Z1
+	VBROADCASTSS 4(DI)(R8*1), Z18
+	VPDPBUSD     Z19, Z18, Z2
+	VPDPBUSD     Z20, Z18, Z3
+	VBROADCASTSS 4(DI)(R8*2), Z18
+	VPDPBUSD     Z19, Z18, Z4
+	VPDPBUSD     Z20, Z18, Z5
+	VBROADCASTSS 4(R10), Z18
+	VPDPBUSD     Z19, Z18, Z6
+	VPDPBUSD     Z20, Z18, Z7
+	VBROADCASTSS 4(R10)(R8*1), Z18
+	VPDPBUSD     Z19, Z18, Z8
+	VPDPBUSD     Z20, Z18, Z9
+	VBROADCASTSS 4(R10)(R8*2), Z18
+	VPDPBUSD     Z19, Z18, Z10
+	VPDPBUSD     Z20, Z18, Z11
+	VBROADCASTSS 4(R11), Z18
+	VPDPBUSD     Z19, Z18, Z12
+	VPDPBUSD     Z20, Z18, Z13
+	VBROADCASTSS 4(R11)(R8*1), Z18
+	VPDPBUSD     Z19, Z18, Z14
+	VPDPBUSD     Z20, Z18, Z15
+	VBROADCASTSS 4(R11)(R8*2), Z18
+	VPDPBUSD     Z19, Z18, Z16
+	VPDPBUSD     Z20, Z18, Z17
+	VMOVUPS      256(SI), Z19
+	VMOVUPS      320(SI), Z20
+	VBROADCASTSS 8(DI), Z18
+	VPDPBUSD     Z19, Z18, Z0
+	VPDPBUSD     Z20, Z18, Z1
+	VBROADCASTSS 8(DI)(R8*1), Z18
+	VPDPBUSD     Z19, Z18, Z2
+	VPDPBUSD     Z20, Z18, Z3
+	VBROADCASTSS 8(DI)(R8*2), Z18
+	VPDPBUSD     Z19, Z18, Z4
+	VPDPBUSD     Z20, Z18, Z5
+	VBROADCASTSS 8(R10), Z18
+	VPDPBUSD     Z19, Z18, Z6
+	VPDPBUSD     Z20, Z18, Z7
+	VBROADCASTSS 8(R10)(R8*1), Z18
+	VPDPBUSD     Z19, Z18, Z8
+	VPDPBUSD     Z20, Z18, Z9
+	VBROADCASTSS 8(R10)(R8*2), Z18
+	VPDPBUSD     Z19, Z18, Z10
+	VPDPBUSD     Z20, Z18, Z11
+	VBROADCASTSS 8(R11), Z18
+	VPDPBUSD     Z19, Z18, Z12
+	VPDPBUSD     Z20, Z18, Z13
+	VBROADCASTSS 8(R11)(R8*1), Z18
+	VPDPBUSD     Z19, Z18, Z14
+	VPDPBUSD     Z20, Z18, Z15
+	VBROADCASTSS 8(R11)(R8*2), Z18
+	VPDPBUSD     Z19, Z18, Z16
+	VPDPBUSD     Z20, Z18, Z17
+	VMOVUPS      384(SI), Z19
+	VMOVUPS      448(SI), Z20
+	VBROADCASTSS 12(DI), Z18
+	VPDPBUSD     Z19, Z18, Z0
+	VPDPBUSD     Z20, Z18, Z1
+	VBROADCASTSS 12(DI)(R8*1), Z18
+	VPDPBUSD     Z19, Z18, Z2
+	VPDPBUSD     Z20, Z18, Z3
+	VBROADCASTSS 12(DI)(R8*2), Z18
+	VPDPBUSD     Z19, Z18, Z4
+	VPDPBUSD     Z20, Z18, Z5
+	VBROADCASTSS 12(R10), Z18
+	VPDPBUSD     Z19, Z18, Z6
+	VPDPBUSD     Z20, Z18, Z7
+	VBROADCASTSS 12(R10)(R8*1), Z18
+	VPDPBUSD     Z19, Z18, Z8
+	VPDPBUSD     Z20, Z18, Z9
+	VBROADCASTSS 12(R10)(R8*2), Z18
+	VPDPBUSD     Z19, Z18, Z10
+	VPDPBUSD     Z20, Z18, Z11
+	VBROADCASTSS 12(R11), Z18
+	VPDPBUSD     Z19, Z18, Z12
+	VPDPBUSD     Z20, Z18, Z13
+	VBROADCASTSS 12(R11)(R8*1), Z18
+	VPDPBUSD     Z19, Z18, Z14
+	VPDPBUSD     Z20, Z18, Z15
+	VBROADCASTSS 12(R11)(R8*2), Z18
+	VPDPBUSD     Z19, Z18, Z16
+	VPDPBUSD     Z20, Z18, Z17
+	ADDQ         $0x00000010, DI
+	ADDQ         $0x00000010, R10
+	ADDQ         $0x00000010, R11
+	ADDQ         $0x00000200, SI
+	DECQ         R12
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, R9
+	JZ   done
+
+loop1:
+	VMOVUPS      (SI), Z19
+	VMOVUPS      64(SI), Z20
+	VBROADCASTSS (DI), Z18
+	VPDPBUSD     Z19, Z18, Z0
+	VPDPBUSD     Z20, Z18, Z1
+	VBROADCASTSS (DI)(R8*1), Z18
+	VPDPBUSD     Z19, Z18, Z2
+	VPDPBUSD     Z20, Z18, Z3
+	VBROADCASTSS (DI)(R8*2), Z18
+	VPDPBUSD     Z19, Z18, Z4
+	VPDPBUSD     Z20, Z18, Z5
+	VBROADCASTSS (R10), Z18
+	VPDPBUSD     Z19, Z18, Z6
+	VPDPBUSD     Z20, Z18, Z7
+	VBROADCASTSS (R10)(R8*1), Z18
+	VPDPBUSD     Z19, Z18, Z8
+	VPDPBUSD     Z20, Z18, Z9
+	VBROADCASTSS (R10)(R8*2), Z18
+	VPDPBUSD     Z19, Z18, Z10
+	VPDPBUSD     Z20, Z18, Z11
+	VBROADCASTSS (R11), Z18
+	VPDPBUSD     Z19, Z18, Z12
+	VPDPBUSD     Z20, Z18, Z13
+	VBROADCASTSS (R11)(R8*1), Z18
+	VPDPBUSD     Z19, Z18, Z14
+	VPDPBUSD     Z20, Z18, Z15
+	VBROADCASTSS (R11)(R8*2), Z18
+	VPDPBUSD     Z19, Z18, Z16
+	VPDPBUSD     Z20, Z18, Z17
+	ADDQ         $0x00000004, DI
+	ADDQ         $0x00000004, R10
+	ADDQ         $0x00000004, R11
+	ADDQ         $0x00000080, SI
+	DECQ         R9
+	JNZ          loop1
+
+done:
+	MOVQ         48(CX), R9
+	MOVQ         40(AX), R12
+	SHLQ         $0x07, R12
+	ADDQ         R12, R9
+	VMOVUPS      (R9), Z18
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z18, Z0, Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z18, Z2, Z2
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z18, Z4, Z4
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z18, Z6, Z6
+	VCVTDQ2PS    Z8, Z8
+	VMULPS       Z18, Z8, Z8
+	VCVTDQ2PS    Z10, Z10
+	VMULPS       Z18, Z10, Z10
+	VCVTDQ2PS    Z12, Z12
+	VMULPS       Z18, Z12, Z12
+	VCVTDQ2PS    Z14, Z14
+	VMULPS       Z18, Z14, Z14
+	VCVTDQ2PS    Z16, Z16
+	VMULPS       Z18, Z16, Z16
+	VMOVUPS      64(R9), Z18
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z18, Z1, Z1
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z18, Z3, Z3
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z18, Z5, Z5
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z18, Z7, Z7
+	VCVTDQ2PS    Z9, Z9
+	VMULPS       Z18, Z9, Z9
+	VCVTDQ2PS    Z11, Z11
+	VMULPS       Z18, Z11, Z11
+	VCVTDQ2PS    Z13, Z13
+	VMULPS       Z18, Z13, Z13
+	VCVTDQ2PS    Z15, Z15
+	VMULPS       Z18, Z15, Z15
+	VCVTDQ2PS    Z17, Z17
+	VMULPS       Z18, Z17, Z17
+	MOVQ         40(CX), R9
+	MOVQ         (AX), R12
+	MOVQ         40(AX), SI
+	SHLQ         $0x07, SI
+	ADDQ         SI, R12
+	MOVQ         8(AX), SI
+	VBROADCASTSS (R9), Z18
+	VFMADD213PS  (DX), Z18, Z0
+	VMOVUPS      Z0, (R12)
+	VFMADD213PS  64(DX), Z18, Z1
+	VMOVUPS      Z1, 64(R12)
+	ADDQ         BX, DX
+	ADDQ         SI, R12
+	VBROADCASTSS 4(R9), Z18
+	VFMADD213PS  (DX), Z18, Z2
+	VMOVUPS      Z2, (R12)
+	VFMADD213PS  64(DX), Z18, Z3
+	VMOVUPS      Z3, 64(R12)
+	ADDQ         BX, DX
+	ADDQ         SI, R12
+	VBROADCASTSS 8(R9), Z18
+	VFMADD213PS  (DX), Z18, Z4
+	VMOVUPS      Z4, (R12)
+	VFMADD213PS  64(DX), Z18, Z5
+	VMOVUPS      Z5, 64(R12)
+	ADDQ         BX, DX
+	ADDQ         SI, R12
+	VBROADCASTSS 12(R9), Z18
+	VFMADD213PS  (DX), Z18, Z6
+	VMOVUPS      Z6, (R12)
+	VFMADD213PS  64(DX), Z18, Z7
+	VMOVUPS      Z7, 64(R12)
+	ADDQ         BX, DX
+	ADDQ         SI, R12
+	VBROADCASTSS 16(R9), Z18
+	VFMADD213PS  (DX), Z18, Z8
+	VMOVUPS      Z8, (R12)
+	VFMADD213PS  64(DX), Z18, Z9
+	VMOVUPS      Z9, 64(R12)
+	ADDQ         BX, DX
+	ADDQ         SI, R12
+	VBROADCASTSS 20(R9), Z18
+	VFMADD213PS  (DX), Z18, Z10
+	VMOVUPS      Z10, (R12)
+	VFMADD213PS  64(DX), Z18, Z11
+	VMOVUPS      Z11, 64(R12)
+	ADDQ         BX, DX
+	ADDQ         SI, R12
+	VBROADCASTSS 24(R9), Z18
+	VFMADD213PS  (DX), Z18, Z12
+	VMOVUPS      Z12, (R12)
+	VFMADD213PS  64(DX), Z18, Z13
+	VMOVUPS      Z13, 64(R12)
+	ADDQ         BX, DX
+	ADDQ         SI, R12
+	VBROADCASTSS 28(R9), Z18
+	VFMADD213PS  (DX), Z18, Z14
+	VMOVUPS      Z14, (R12)
+	VFMADD213PS  64(DX), Z18, Z15
+	VMOVUPS      Z15, 64(R12)
+	ADDQ         BX, DX
+	ADDQ         SI, R12
+	VBROADCASTSS 32(R9), Z18
+	VFMADD213PS  (DX), Z18, Z16
+	VMOVUPS      Z16, (R12)
+	VFMADD213PS  64(DX), Z18, Z17
+	VMOVUPS      Z17, 64(R12)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         SI, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm10x32VNNI8(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·gemm10x32VNNI8(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ      8(CX), DI
+	MOVQ      16(CX), R8
+	LEAQ      (R8)(R8*2), SI
+	LEAQ      (DI)(SI*1), R10
+	LEAQ      (R10)(SI*1), R11
+	LEAQ      (R11)(SI*1), R12
+	MOVQ      40(AX), SI
+	IMULQ     32(CX), SI
+	ADDQ      24(CX), SI
+	VPXORD    Z0, Z0, Z0
+	VPXORD    Z1, Z1, Z1
+	VPXORD    Z2, Z2, Z2
+	VPXORD    Z3, Z3, Z3
+	VPXORD    Z4, Z4, Z4
+	VPXORD    Z5, Z5, Z5
+	VPXORD    Z6, Z6, Z6
+	VPXORD    Z7, Z7, Z7
+	VPXORD    Z8, Z8, Z8
+	VPXORD    Z9, Z9, Z9
+	VPXORD    Z10, Z10, Z10
+	VPXORD    Z11, Z11, Z11
+	VPXORD    Z12, Z12, Z12
+	VPXORD    Z13, Z13, Z13
+	VPXORD    Z14, Z14, Z14
+	VPXORD    Z15, Z15, Z15
+	VPXORD    Z16, Z16, Z16
+	VPXORD    Z17, Z17, Z17
+	VPXORD    Z18, Z18, Z18
+	VPXORD    Z19, Z19, Z19
+	MOVQ      56(CX), R9
+	MOVQ      40(AX), R13
+	SHLQ      $0x07, R13
+	ADDQ      R13, R9
+	VMOVDQU32 (R9), Z0
+	VMOVDQU32 (R9), Z2
+	VMOVDQU32 (R9), Z4
+	VMOVDQU32 (R9), Z6
+	VMOVDQU32 (R9), Z8
+	VMOVDQU32 (R9), Z10
+	VMOVDQU32 (R9), Z12
+	VMOVDQU32 (R9), Z14
+	VMOVDQU32 (R9), Z16
+	VMOVDQU32 (R9), Z18
+	VMOVDQU32 64(R9), Z1
+	VMOVDQU32 64(R9), Z3
+	VMOVDQU32 64(R9), Z5
+	VMOVDQU32 64(R9), Z7
+	VMOVDQU32 64(R9), Z9
+	VMOVDQU32 64(R9), Z11
+	VMOVDQU32 64(R9), Z13
+	VMOVDQU32 64(R9), Z15
+	VMOVDQU32 64(R9), Z17
+	VMOVDQU32 64(R9), Z19
+	MOVQ      (CX), R9
+	MOVQ      R9, R13
+	SHRQ      $0x02, R13
+	JZ        tail
+
+loop4:
+	VMOVUPS      (SI), Z21
+	VMOVUPS      64(SI), Z22
+	VBROADCASTSS (DI), Z20
+	VPDPBUSD     Z21, Z20, Z0
+	VPDPBUSD     Z22, Z20, Z1
+	VBROADCASTSS (DI)(R8*1), Z20
+	VPDPBUSD     Z21, Z20, Z2
+	VPDPBUSD     Z22, Z20, Z3
+	VBROADCASTSS (DI)(R8*2), Z20
+	VPDPBUSD     Z21, Z20, Z4
+	VPDPBUSD     Z22, Z20, Z5
+	VBROADCASTSS (R10), Z20
+	VPDPBUSD     Z21, Z20, Z6
+	VPDPBUSD     Z22, Z20, Z7
+	VBROADCASTSS (R10)(R8*1), Z20
+	VPDPBUSD     Z21, Z20, Z8
+	VPDPBUSD     Z22, Z20, Z9
+	VBROADCASTSS (R10)(R8*2), Z20
+	VPDPBUSD     Z21, Z20, Z10
+	VPDPBUSD     Z22, Z20, Z11
+	VBROADCASTSS (R11), Z20
+	VPDPBUSD     Z21, Z20, Z12
+	VPDPBUSD     Z22, Z20, Z13
+	VBROADCASTSS (R11)(R8*1), Z20
+	VPDPBUSD     Z21, Z20, Z14
+	VPDPBUSD     Z22, Z20, Z15
+	VBROADCASTSS (R11)(R8*2), Z20
+	VPDPBUSD     Z21, Z20, Z16
+	VPDPBUSD     Z22, Z20, Z17
+	VBROADCASTSS (R12), Z20
+	VPDPBUSD     Z21, Z20, Z18
+	VPDPBUSD     Z22, Z20, Z19
+	VMOVUPS      128(SI), Z21
+	VMOVUPS      192(SI), Z22
+	VBROADCASTSS 4(DI), Z20
+	VPDPBUSD     Z21, Z20, Z0
+	VPDPBUSD     Z22, Z20, Z1
+	VBROADCASTSS 4(DI)(R8*1), Z20
+	VPDPBUSD     Z21, Z20, Z2
+	VPDPBUSD     Z22, Z20, Z3
+	VBROADCASTSS 4(DI)(R8*2), Z20
+	VPDPBUSD     Z21, Z20, Z4
+	VPDPBUSD     Z22, Z20, Z5
+	VBROADCASTSS 4(R10), Z20
+	VPDPBUSD     Z21, Z20, Z6
+	VPDPBUSD     Z22, Z20, Z7
+	VBROADCASTSS 4(R10)(R8*1), Z20
+	VPDPBUSD     Z21, Z20, Z8
+	VPDPBUSD     Z22, Z20, Z9
+	VBROADCASTSS 4(R10)(R8*2), Z20
+	VPDPBUSD     Z21, Z20, Z10
+	VPDPBUSD     Z22, Z20, Z11
+	VBROADCASTSS 4(R11), Z20
+	VPDPBUSD     Z21, Z20, Z12
+	VPDPBUSD     Z22, Z20, Z13
+	VBROADCASTSS 4(R11)(R8*1), Z20
+	VPDPBUSD     Z21, Z20, Z14
+	VPDPBUSD     Z22, Z20, Z15
+	VBROADCASTSS 4(R11)(R8*2), Z20
+	VPDPBUSD     Z21, Z20, Z16
+	VPDPBUSD     Z22, Z20, Z17
+	VBROADCASTSS 4(R12), Z20
+	VPDPBUSD     Z21, Z20, Z18
+	VPDPBUSD     Z22, Z20, Z19
+	VMOVUPS      256(SI), Z21
+	VMOVUPS      320(SI), Z22
+	VBROADCASTSS 8(DI), Z20
+	VPDPBUSD     Z21, Z20, Z0
+	VPDPBUSD     Z22, Z20, Z1
+	VBROADCASTSS 8(DI)(R8*1), Z20
+	VPDPBUSD     Z21, Z20, Z2
+	VPDPBUSD     Z22, Z20, Z3
+	VBROADCASTSS 8(DI)(R8*2), Z20
+	VPDPBUSD     Z21, Z20, Z4
+	VPDPBUSD     Z22, Z20, Z5
+	VBROADCASTSS 8(R10), Z20
+	VPDPBUSD     Z21, Z20, Z6
+	VPDPBUSD     Z22, Z20, Z7
+	VBROADCASTSS 8(R10)(R8*1), Z20
+	VPDPBUSD     Z21, Z20, Z8
+	VPDPBUSD     Z22, Z20, Z9
+	VBROADCASTSS 8(R10)(R8*2), Z20
+	VPDPBUSD     Z21, Z20, Z10
+	VPDPBUSD     Z22, Z20, Z11
+	VBROADCASTSS 8(R11), Z20
+	VPDPBUSD     Z21, Z20, Z12
+	VPDPBUSD     Z22, Z20, Z13
+	VBROADCASTSS 8(R11)(R8*1), Z20
+	VPDPBUSD     Z21, Z20, Z14
+	VPDPBUSD     Z22, Z20, Z15
+	VBROADCASTSS 8(R11)(R8*2), Z20
+	VPDPBUSD     Z21, Z20, Z16
+	VPDPBUSD     Z22, Z20, Z17
+	VBROADCASTSS 8(R12), Z20
+	VPDPBUSD     Z21, Z20, Z18
+	VPDPBUSD     Z22, Z20, Z19
+	VMOVUPS      384(SI), Z21
+	VMOVUPS      448(SI), Z22
+	VBROADCASTSS 12(DI), Z20
+	VPDPBUSD     Z21, Z20, Z0
+	VPDPBUSD     Z22, Z20, Z1
+	VBROADCASTSS 12(DI)(R8*1), Z20
+	VPDPBUSD     Z21, Z20, Z2
+	VPDPBUSD     Z22, Z20, Z3
+	VBROADCASTSS 12(DI)(R8*2), Z20
+	VPDPBUSD     Z21, Z20, Z4
+	VPDPBUSD     Z22, Z20, Z5
+	VBROADCASTSS 12(R10), Z20
+	VPDPBUSD     Z21, Z20, Z6
+	VPDPBUSD     Z22, Z20, Z7
+	VBROADCASTSS 12(R10)(R8*1), Z20
+	VPDPBUSD     Z21, Z20, Z8
+	VPDPBUSD     Z22, Z20, Z9
+	VBROADCASTSS 12(R10)(R8*2), Z20
+	VPDPBUSD     Z21, Z20, Z10
+	VPDPBUSD     Z22, Z20, Z11
+	VBROADCASTSS 12(R11), Z20
+	VPDPBUSD     Z21, Z20, Z12
+	VPDPBUSD     Z22, Z20, Z13
+	VBROADCASTSS 12(R11)(R8*1), Z20
+	VPDPBUSD     Z21, Z20, Z14
+	VPDPBUSD     Z22, Z20, Z15
+	VBROADCASTSS 12(R11)(R8*2), Z20
+	VPDPBUSD     Z21, Z20, Z16
+	VPDPBUSD     Z22, Z20, Z17
+	VBROADCASTSS 12(R12), Z20
+	VPDPBUSD     Z21, Z20, Z18
+	VPDPBUSD     Z22, Z20, Z19
+	ADDQ         $0x00000010, DI
+	ADDQ         $0x00000010, R10
+	ADDQ         $0x00000010, R11
+	ADDQ         $0x00000010, R12
+	ADDQ         $0x00000200, SI
+	DECQ         R13
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, R9
+	JZ   done
+
+loop1:
+	VMOVUPS      (SI), Z21
+	VMOVUPS      64(SI), Z22
+	VBROADCASTSS (DI), Z20
+	VPDPBUSD     Z21, Z20, Z0
+	VPDPBUSD     Z22, Z20, Z1
+	VBROADCASTSS (DI)(R8*1), Z20
+	VPDPBUSD     Z21, Z20, Z2
+	VPDPBUSD     Z22, Z20, Z3
+	VBROADCASTSS (DI)(R8*2), Z20
+	VPDPBUSD     Z21, Z20, Z4
+	VPDPBUSD     Z22, Z20, Z5
+	VBROADCASTSS (R10), Z20
+	VPDPBUSD     Z21, Z20, Z6
+	VPDPBUSD     Z22, Z20, Z7
+	VBROADCASTSS (R10)(R8*1), Z20
+	VPDPBUSD     Z21, Z20, Z8
+	VPDPBUSD     Z22, Z20, Z9
+	VBROADCASTSS (R10)(R8*2), Z20
+	VPDPBUSD     Z21, Z20, Z10
+	VPDPBUSD     Z22, Z20, Z11
+	VBROADCASTSS (R11), Z20
+	VPDPBUSD     Z21, Z20, Z12
+	VPDPBUSD     Z22, Z20, Z13
+	VBROADCASTSS (R11)(R8*1), Z20
+	VPDPBUSD     Z21, Z20, Z14
+	VPDPBUSD     Z22, Z20, Z15
+	VBROADCASTSS (R11)(R8*2), Z20
+	VPDPBUSD     Z21, Z20, Z16
+	VPDPBUSD     Z22, Z20, Z17
+	VBROADCASTSS (R12), Z20
+	VPDPBUSD     Z21, Z20, Z18
+	VPDPBUSD     Z22, Z20, Z19
+	ADDQ         $0x00000004, DI
+	ADDQ         $0x00000004, R10
+	ADDQ         $0x00000004, R11
+	ADDQ         $0x00000004, R12
+	ADDQ         $0x00000080, SI
+	DECQ         R9
+	JNZ          loop1
+
+done:
+	MOVQ         48(CX), R9
+	MOVQ         40(AX), R13
+	SHLQ         $0x07, R13
+	ADDQ         R13, R9
+	VMOVUPS      (R9), Z20
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z20, Z0, Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z20, Z2, Z2
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z20, Z4, Z4
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z20, Z6, Z6
+	VCVTDQ2PS    Z8, Z8
+	VMULPS       Z20, Z8, Z8
+	VCVTDQ2PS    Z10, Z10
+	VMULPS       Z20, Z10, Z10
+	VCVTDQ2PS    Z12, Z12
+	VMULPS       Z20, Z12, Z12
+	VCVTDQ2PS    Z14, Z14
+	VMULPS       Z20, Z14, Z14
+	VCVTDQ2PS    Z16, Z16
+	VMULPS       Z20, Z16, Z16
+	VCVTDQ2PS    Z18, Z18
+	VMULPS       Z20, Z18, Z18
+	VMOVUPS      64(R9), Z20
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z20, Z1, Z1
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z20, Z3, Z3
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z20, Z5, Z5
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z20, Z7, Z7
+	VCVTDQ2PS    Z9, Z9
+	VMULPS       Z20, Z9, Z9
+	VCVTDQ2PS    Z11, Z11
+	VMULPS       Z20, Z11, Z11
+	VCVTDQ2PS    Z13, Z13
+	VMULPS       Z20, Z13, Z13
+	VCVTDQ2PS    Z15, Z15
+	VMULPS       Z20, Z15, Z15
+	VCVTDQ2PS    Z17, Z17
+	VMULPS       Z20, Z17, Z17
+	VCVTDQ2PS    Z19, Z19
+	VMULPS       Z20, Z19, Z19
+	MOVQ         40(CX), R9
+	MOVQ         (AX), R13
+	MOVQ         40(AX), SI
+	SHLQ         $0x07, SI
+	ADDQ         SI, R13
+	MOVQ         8(AX), SI
+	VBROADCASTSS (R9), Z20
+	VFMADD213PS  (DX), Z20, Z0
+	VMOVUPS      Z0, (R13)
+	VFMADD213PS  64(DX), Z20, Z1
+	VMOVUPS      Z1, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 4(R9), Z20
+	VFMADD213PS  (DX), Z20, Z2
+	VMOVUPS      Z2, (R13)
+	VFMADD213PS  64(DX), Z20, Z3
+	VMOVUPS      Z3, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 8(R9), Z20
+	VFMADD213PS  (DX), Z20, Z4
+	VMOVUPS      Z4, (R13)
+	VFMADD213PS  64(DX), Z20, Z5
+	VMOVUPS      Z5, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 12(R9), Z20
+	VFMADD213PS  (DX), Z20, Z6
+	VMOVUPS      Z6, (R13)
+	VFMADD213PS  64(DX), Z20, Z7
+	VMOVUPS      Z7, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 16(R9), Z20
+	VFMADD213PS  (DX), Z20, Z8
+	VMOVUPS      Z8, (R13)
+	VFMADD213PS  64(DX), Z20, Z9
+	VMOVUPS      Z9, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 20(R9), Z20
+	VFMADD213PS  (DX), Z20, Z10
+	VMOVUPS      Z10, (R13)
+	VFMADD213PS  64(DX), Z20, Z11
+	VMOVUPS      Z11, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 24(R9), Z20
+	VFMADD213PS  (DX), Z20, Z12
+	VMOVUPS      Z12, (R13)
+	VFMADD213PS  64(DX), Z20, Z13
+	VMOVUPS      Z13, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 28(R9), Z20
+	VFMADD213PS  (DX), Z20, Z14
+	VMOVUPS      Z14, (R13)
+	VFMADD213PS  64(DX), Z20, Z15
+	VMOVUPS      Z15, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 32(R9), Z20
+	VFMADD213PS  (DX), Z20, Z16
+	VMOVUPS      Z16, (R13)
+	VFMADD213PS  64(DX), Z20, Z17
+	VMOVUPS      Z17, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 36(R9), Z20
+	VFMADD213PS  (DX), Z20, Z18
+	VMOVUPS      Z18, (R13)
+	VFMADD213PS  64(DX), Z20, Z19
+	VMOVUPS      Z19, 64(R13)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         SI, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm11x32VNNI8(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·gemm11x32VNNI8(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ      8(CX), DI
+	MOVQ      16(CX), R8
+	LEAQ      (R8)(R8*2), SI
+	LEAQ      (DI)(SI*1), R10
+	LEAQ      (R10)(SI*1), R11
+	LEAQ      (R11)(SI*1), R12
+	MOVQ      40(AX), SI
+	IMULQ     32(CX), SI
+	ADDQ      24(CX), SI
+	VPXORD    Z0, Z0, Z0
+	VPXORD    Z1, Z1, Z1
+	VPXORD    Z2, Z2, Z2
+	VPXORD    Z3, Z3, Z3
+	VPXORD    Z4, Z4, Z4
+	VPXORD    Z5, Z5, Z5
+	VPXORD    Z6, Z6, Z6
+	VPXORD    Z7, Z7, Z7
+	VPXORD    Z8, Z8, Z8
+	VPXORD    Z9, Z9, Z9
+	VPXORD    Z10, Z10, Z10
+	VPXORD    Z11, Z11, Z11
+	VPXORD    Z12, Z12, Z12
+	VPXORD    Z13, Z13, Z13
+	VPXORD    Z14, Z14, Z14
+	VPXORD    Z15, Z15, Z15
+	VPXORD    Z16, Z16, Z16
+	VPXORD    Z17, Z17, Z17
+	VPXORD    Z18, Z18, Z18
+	VPXORD    Z19, Z19, Z19
+	VPXORD    Z20, Z20, Z20
+	VPXORD    Z21, Z21, Z21
+	MOVQ      56(CX), R9
+	MOVQ      40(AX), R13
+	SHLQ      $0x07, R13
+	ADDQ      R13, R9
+	VMOVDQU32 (R9), Z0
+	VMOVDQU32 (R9), Z2
+	VMOVDQU32 (R9), Z4
+	VMOVDQU32 (R9), Z6
+	VMOVDQU32 (R9), Z8
+	VMOVDQU32 (R9), Z10
+	VMOVDQU32 (R9), Z12
+	VMOVDQU32 (R9), Z14
+	VMOVDQU32 (R9), Z16
+	VMOVDQU32 (R9), Z18
+	VMOVDQU32 (R9), Z20
+	VMOVDQU32 64(R9), Z1
+	VMOVDQU32 64(R9), Z3
+	VMOVDQU32 64(R9), Z5
+	VMOVDQU32 64(R9), Z7
+	VMOVDQU32 64(R9), Z9
+	VMOVDQU32 64(R9), Z11
+	VMOVDQU32 64(R9), Z13
+	VMOVDQU32 64(R9), Z15
+	VMOVDQU32 64(R9), Z17
+	VMOVDQU32 64(R9), Z19
+	VMOVDQU32 64(R9), Z21
+	MOVQ      (CX), R9
+	MOVQ      R9, R13
+	SHRQ      $0x02, R13
+	JZ        tail
+
+loop4:
+	VMOVUPS      (SI), Z23
+	VMOVUPS      64(SI), Z24
+	VBROADCASTSS (DI), Z22
+	VPDPBUSD     Z23, Z22, Z0
+	VPDPBUSD     Z24, Z22, Z1
+	VBROADCASTSS (DI)(R8*1), Z22
+	VPDPBUSD     Z23, Z22, Z2
+	VPDPBUSD     Z24, Z22, Z3
+	VBROADCASTSS (DI)(R8*2), Z22
+	VPDPBUSD     Z23, Z22, Z4
+	VPDPBUSD     Z24, Z22, Z5
+	VBROADCASTSS (R10), Z22
+	VPDPBUSD     Z23, Z22, Z6
+	VPDPBUSD     Z24, Z22, Z7
+	VBROADCASTSS (R10)(R8*1), Z22
+	VPDPBUSD     Z23, Z22, Z8
+	VPDPBUSD     Z24, Z22, Z9
+	VBROADCASTSS (R10)(R8*2), Z22
+	VPDPBUSD     Z23, Z22, Z10
+	VPDPBUSD     Z24, Z22, Z11
+	VBROADCASTSS (R11), Z22
+	VPDPBUSD     Z23, Z22, Z12
+	VPDPBUSD     Z24, Z22, Z13
+	VBROADCASTSS (R11)(R8*1), Z22
+	VPDPBUSD     Z23, Z22, Z14
+	VPDPBUSD     Z24, Z22, Z15
+	VBROADCASTSS (R11)(R8*2), Z22
+	VPDPBUSD     Z23, Z22, Z16
+	VPDPBUSD     Z24, Z22, Z17
+	VBROADCASTSS (R12), Z22
+	VPDPBUSD     Z23, Z22, Z18
+	VPDPBUSD     Z24, Z22, Z19
+	VBROADCASTSS (R12)(R8*1), Z22
+	VPDPBUSD     Z23, Z22, Z20
+	VPDPBUSD     Z24, Z22, Z21
+	VMOVUPS      128(SI), Z23
+	VMOVUPS      192(SI), Z24
+	VBROADCASTSS 4(DI), Z22
+	VPDPBUSD     Z23, Z22, Z0
+	VPDPBUSD     Z24, Z22, Z1
+	VBROADCASTSS 4(DI)(R8*1), Z22
+	VPDPBUSD     Z23, Z22, Z2
+	VPDPBUSD     Z24, Z22, Z3
+	VBROADCASTSS 4(DI)(R8*2), Z22
+	VPDPBUSD     Z23, Z22, Z4
+	VPDPBUSD     Z24, Z22, Z5
+	VBROADCASTSS 4(R10), Z22
+	VPDPBUSD     Z23, Z22, Z6
+	VPDPBUSD     Z24, Z22, Z7
+	VBROADCASTSS 4(R10)(R8*1), Z22
+	VPDPBUSD     Z23, Z22, Z8
+	VPDPBUSD     Z24, Z22, Z9
+	VBROADCASTSS 4(R10)(R8*2), Z22
+	VPDPBUSD     Z23, Z22, Z10
+	VPDPBUSD     Z24, Z22, Z11
+	VBROADCASTSS 4(R11), Z22
+	VPDPBUSD     Z23, Z22, Z12
+	VPDPBUSD     Z24, Z22, Z13
+	VBROADCASTSS 4(R11)(R8*1), Z22
+	VPDPBUSD     Z23, Z22, Z14
+	VPDPBUSD     Z24, Z22, Z15
+	VBROADCASTSS 4(R11)(R8*2), Z22
+	VPDPBUSD     Z23, Z22, Z16
+	VPDPBUSD     Z24, Z22, Z17
+	VBROADCASTSS 4(R12), Z22
+	VPDPBUSD     Z23, Z22, Z18
+	VPDPBUSD     Z24, Z22, Z19
+	VBROADCASTSS 4(R12)(R8*1), Z22
+	VPDPBUSD     Z23, Z22, Z20
+	VPDPBUSD     Z24, Z22, Z21
+	VMOVUPS      256(SI), Z23
+	VMOVUPS      320(SI), Z24
+	VBROADCASTSS 8(DI), Z22
+	VPDPBUSD     Z23, Z22, Z0
+	VPDPBUSD     Z24, Z22, Z1
+	VBROADCASTSS 8(DI)(R8*1), Z22
+	VPDPBUSD     Z23, Z22, Z2
+	VPDPBUSD     Z24, Z22, Z3
+	VBROADCASTSS 8(DI)(R8*2), Z22
+	VPDPBUSD     Z23, Z22, Z4
+	VPDPBUSD     Z24, Z22, Z5
+	VBROADCASTSS 8(R10), Z22
+	VPDPBUSD     Z23, Z22, Z6
+	VPDPBUSD     Z24, Z22, Z7
+	VBROADCASTSS 8(R10)(R8*1), Z22
+	VPDPBUSD     Z23, Z22, Z8
+	VPDPBUSD     Z24, Z22, Z9
+	VBROADCASTSS 8(R10)(R8*2), Z22
+	VPDPBUSD     Z23, Z22, Z10
+	VPDPBUSD     Z24, Z22, Z11
+	VBROADCASTSS 8(R11), Z22
+	VPDPBUSD     Z23, Z22, Z12
+	VPDPBUSD     Z24, Z22, Z13
+	VBROADCASTSS 8(R11)(R8*1), Z22
+	VPDPBUSD     Z23, Z22, Z14
+	VPDPBUSD     Z24, Z22, Z15
+	VBROADCASTSS 8(R11)(R8*2), Z22
+	VPDPBUSD     Z23, Z22, Z16
+	VPDPBUSD     Z24, Z22, Z17
+	VBROADCASTSS 8(R12), Z22
+	VPDPBUSD     Z23, Z22, Z18
+	VPDPBUSD     Z24, Z22, Z19
+	VBROADCASTSS 8(R12)(R8*1), Z22
+	VPDPBUSD     Z23, Z22, Z20
+	VPDPBUSD     Z24, Z22, Z21
+	VMOVUPS      384(SI), Z23
+	VMOVUPS      448(SI), Z24
+	VBROADCASTSS 12(DI), Z22
+	VPDPBUSD     Z23, Z22, Z0
+	VPDPBUSD     Z24, Z22, Z1
+	VBROADCASTSS 12(DI)(R8*1), Z22
+	VPDPBUSD     Z23, Z22, Z2
+	VPDPBUSD     Z24, Z22, Z3
+	VBROADCASTSS 12(DI)(R8*2), Z22
+	VPDPBUSD     Z23, Z22, Z4
+	VPDPBUSD     Z24, Z22, Z5
+	VBROADCASTSS 12(R10), Z22
+	VPDPBUSD     Z23, Z22, Z6
+	VPDPBUSD     Z24, Z22, Z7
+	VBROADCASTSS 12(R10)(R8*1), Z22
+	VPDPBUSD     Z23, Z22, Z8
+	VPDPBUSD     Z24, Z22, Z9
+	VBROADCASTSS 12(R10)(R8*2), Z22
+	VPDPBUSD     Z23, Z22, Z10
+	VPDPBUSD     Z24, Z22, Z11
+	VBROADCASTSS 12(R11), Z22
+	VPDPBUSD     Z23, Z22, Z12
+	VPDPBUSD     Z24, Z22, Z13
+	VBROADCASTSS 12(R11)(R8*1), Z22
+	VPDPBUSD     Z23, Z22, Z14
+	VPDPBUSD     Z24, Z22, Z15
+	VBROADCASTSS 12(R11)(R8*2), Z22
+	VPDPBUSD     Z23, Z22, Z16
+	VPDPBUSD     Z24, Z22, Z17
+	VBROADCASTSS 12(R12), Z22
+	VPDPBUSD     Z23, Z22, Z18
+	VPDPBUSD     Z24, Z22, Z19
+	VBROADCASTSS 12(R12)(R8*1), Z22
+	VPDPBUSD     Z23, Z22, Z20
+	VPDPBUSD     Z24, Z22, Z21
+	ADDQ         $0x00000010, DI
+	ADDQ         $0x00000010, R10
+	ADDQ         $0x00000010, R11
+	ADDQ         $0x00000010, R12
+	ADDQ         $0x00000200, SI
+	DECQ         R13
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, R9
+	JZ   done
+
+loop1:
+	VMOVUPS      (SI), Z23
+	VMOVUPS      64(SI), Z24
+	VBROADCASTSS (DI), Z22
+	VPDPBUSD     Z23, Z22, Z0
+	VPDPBUSD     Z24, Z22, Z1
+	VBROADCASTSS (DI)(R8*1), Z22
+	VPDPBUSD     Z23, Z22, Z2
+	VPDPBUSD     Z24, Z22, Z3
+	VBROADCASTSS (DI)(R8*2), Z22
+	VPDPBUSD     Z23, Z22, Z4
+	VPDPBUSD     Z24, Z22, Z5
+	VBROADCASTSS (R10), Z22
+	VPDPBUSD     Z23, Z22, Z6
+	VPDPBUSD     Z24, Z22, Z7
+	VBROADCASTSS (R10)(R8*1), Z22
+	VPDPBUSD     Z23, Z22, Z8
+	VPDPBUSD     Z24, Z22, Z9
+	VBROADCASTSS (R10)(R8*2), Z22
+	VPDPBUSD     Z23, Z22, Z10
+	VPDPBUSD     Z24, Z22, Z11
+	VBROADCASTSS (R11), Z22
+	VPDPBUSD     Z23, Z22, Z12
+	VPDPBUSD     Z24, Z22, Z13
+	VBROADCASTSS (R11)(R8*1), Z22
+	VPDPBUSD     Z23, Z22, Z14
+	VPDPBUSD     Z24, Z22, Z15
+	VBROADCASTSS (R11)(R8*2), Z22
+	VPDPBUSD     Z23, Z22, Z16
+	VPDPBUSD     Z24, Z22, Z17
+	VBROADCASTSS (R12), Z22
+	VPDPBUSD     Z23, Z22, Z18
+	VPDPBUSD     Z24, Z22, Z19
+	VBROADCASTSS (R12)(R8*1), Z22
+	VPDPBUSD     Z23, Z22, Z20
+	VPDPBUSD     Z24, Z22, Z21
+	ADDQ         $0x00000004, DI
+	ADDQ         $0x00000004, R10
+	ADDQ         $0x00000004, R11
+	ADDQ         $0x00000004, R12
+	ADDQ         $0x00000080, SI
+	DECQ         R9
+	JNZ          loop1
+
+done:
+	MOVQ         48(CX), R9
+	MOVQ         40(AX), R13
+	SHLQ         $0x07, R13
+	ADDQ         R13, R9
+	VMOVUPS      (R9), Z22
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z22, Z0, Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z22, Z2, Z2
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z22, Z4, Z4
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z22, Z6, Z6
+	VCVTDQ2PS    Z8, Z8
+	VMULPS       Z22, Z8, Z8
+	VCVTDQ2PS    Z10, Z10
+	VMULPS       Z22, Z10, Z10
+	VCVTDQ2PS    Z12, Z12
+	VMULPS       Z22, Z12, Z12
+	VCVTDQ2PS    Z14, Z14
+	VMULPS       Z22, Z14, Z14
+	VCVTDQ2PS    Z16, Z16
+	VMULPS       Z22, Z16, Z16
+	VCVTDQ2PS    Z18, Z18
+	VMULPS       Z22, Z18, Z18
+	VCVTDQ2PS    Z20, Z20
+	VMULPS       Z22, Z20, Z20
+	VMOVUPS      64(R9), Z22
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z22, Z1, Z1
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z22, Z3, Z3
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z22, Z5, Z5
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z22, Z7, Z7
+	VCVTDQ2PS    Z9, Z9
+	VMULPS       Z22, Z9, Z9
+	VCVTDQ2PS    Z11, Z11
+	VMULPS       Z22, Z11, Z11
+	VCVTDQ2PS    Z13, Z13
+	VMULPS       Z22, Z13, Z13
+	VCVTDQ2PS    Z15, Z15
+	VMULPS       Z22, Z15, Z15
+	VCVTDQ2PS    Z17, Z17
+	VMULPS       Z22, Z17, Z17
+	VCVTDQ2PS    Z19, Z19
+	VMULPS       Z22, Z19, Z19
+	VCVTDQ2PS    Z21, Z21
+	VMULPS       Z22, Z21, Z21
+	MOVQ         40(CX), R9
+	MOVQ         (AX), R13
+	MOVQ         40(AX), SI
+	SHLQ         $0x07, SI
+	ADDQ         SI, R13
+	MOVQ         8(AX), SI
+	VBROADCASTSS (R9), Z22
+	VFMADD213PS  (DX), Z22, Z0
+	VMOVUPS      Z0, (R13)
+	VFMADD213PS  64(DX), Z22, Z1
+	VMOVUPS      Z1, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 4(R9), Z22
+	VFMADD213PS  (DX), Z22, Z2
+	VMOVUPS      Z2, (R13)
+	VFMADD213PS  64(DX), Z22, Z3
+	VMOVUPS      Z3, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 8(R9), Z22
+	VFMADD213PS  (DX), Z22, Z4
+	VMOVUPS      Z4, (R13)
+	VFMADD213PS  64(DX), Z22, Z5
+	VMOVUPS      Z5, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 12(R9), Z22
+	VFMADD213PS  (DX), Z22, Z6
+	VMOVUPS      Z6, (R13)
+	VFMADD213PS  64(DX), Z22, Z7
+	VMOVUPS      Z7, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 16(R9), Z22
+	VFMADD213PS  (DX), Z22, Z8
+	VMOVUPS      Z8, (R13)
+	VFMADD213PS  64(DX), Z22, Z9
+	VMOVUPS      Z9, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 20(R9), Z22
+	VFMADD213PS  (DX), Z22, Z10
+	VMOVUPS      Z10, (R13)
+	VFMADD213PS  64(DX), Z22, Z11
+	VMOVUPS      Z11, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 24(R9), Z22
+	VFMADD213PS  (DX), Z22, Z12
+	VMOVUPS      Z12, (R13)
+	VFMADD213PS  64(DX), Z22, Z13
+	VMOVUPS      Z13, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 28(R9), Z22
+	VFMADD213PS  (DX), Z22, Z14
+	VMOVUPS      Z14, (R13)
+	VFMADD213PS  64(DX), Z22, Z15
+	VMOVUPS      Z15, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 32(R9), Z22
+	VFMADD213PS  (DX), Z22, Z16
+	VMOVUPS      Z16, (R13)
+	VFMADD213PS  64(DX), Z22, Z17
+	VMOVUPS      Z17, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 36(R9), Z22
+	VFMADD213PS  (DX), Z22, Z18
+	VMOVUPS      Z18, (R13)
+	VFMADD213PS  64(DX), Z22, Z19
+	VMOVUPS      Z19, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 40(R9), Z22
+	VFMADD213PS  (DX), Z22, Z20
+	VMOVUPS      Z20, (R13)
+	VFMADD213PS  64(DX), Z22, Z21
+	VMOVUPS      Z21, 64(R13)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         SI, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm12x32VNNI8(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·gemm12x32VNNI8(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ      8(CX), DI
+	MOVQ      16(CX), R8
+	LEAQ      (R8)(R8*2), SI
+	LEAQ      (DI)(SI*1), R10
+	LEAQ      (R10)(SI*1), R11
+	LEAQ      (R11)(SI*1), R12
+	MOVQ      40(AX), SI
+	IMULQ     32(CX), SI
+	ADDQ      24(CX), SI
+	VPXORD    Z0, Z0, Z0
+	VPXORD    Z1, Z1, Z1
+	VPXORD    Z2, Z2, Z2
+	VPXORD    Z3, Z3, Z3
+	VPXORD    Z4, Z4, Z4
+	VPXORD    Z5, Z5, Z5
+	VPXORD    Z6, Z6, Z6
+	VPXORD    Z7, Z7, Z7
+	VPXORD    Z8, Z8, Z8
+	VPXORD    Z9, Z9, Z9
+	VPXORD    Z10, Z10, Z10
+	VPXORD    Z11, Z11, Z11
+	VPXORD    Z12, Z12, Z12
+	VPXORD    Z13, Z13, Z13
+	VPXORD    Z14, Z14, Z14
+	VPXORD    Z15, Z15, Z15
+	VPXORD    Z16, Z16, Z16
+	VPXORD    Z17, Z17, Z17
+	VPXORD    Z18, Z18, Z18
+	VPXORD    Z19, Z19, Z19
+	VPXORD    Z20, Z20, Z20
+	VPXORD    Z21, Z21, Z21
+	VPXORD    Z22, Z22, Z22
+	VPXORD    Z23, Z23, Z23
+	MOVQ      56(CX), R9
+	MOVQ      40(AX), R13
+	SHLQ      $0x07, R13
+	ADDQ      R13, R9
+	VMOVDQU32 (R9), Z0
+	VMOVDQU32 (R9), Z2
+	VMOVDQU32 (R9), Z4
+	VMOVDQU32 (R9), Z6
+	VMOVDQU32 (R9), Z8
+	VMOVDQU32 (R9), Z10
+	VMOVDQU32 (R9), Z12
+	VMOVDQU32 (R9), Z14
+	VMOVDQU32 (R9), Z16
+	VMOVDQU32 (R9), Z18
+	VMOVDQU32 (R9), Z20
+	VMOVDQU32 (R9), Z22
+	VMOVDQU32 64(R9), Z1
+	VMOVDQU32 64(R9), Z3
+	VMOVDQU32 64(R9), Z5
+	VMOVDQU32 64(R9), Z7
+	VMOVDQU32 64(R9), Z9
+	VMOVDQU32 64(R9), Z11
+	VMOVDQU32 64(R9), Z13
+	VMOVDQU32 64(R9), Z15
+	VMOVDQU32 64(R9), Z17
+	VMOVDQU32 64(R9), Z19
+	VMOVDQU32 64(R9), Z21
+	VMOVDQU32 64(R9), Z23
+	MOVQ      (CX), R9
+	MOVQ      R9, R13
+	SHRQ      $0x02, R13
+	JZ        tail
+
+loop4:
+	VMOVUPS      (SI), Z25
+	VMOVUPS      64(SI), Z26
+	VBROADCASTSS (DI), Z24
+	VPDPBUSD     Z25, Z24, Z0
+	VPDPBUSD     Z26, Z24, Z1
+	VBROADCASTSS (DI)(R8*1), Z24
+	VPDPBUSD     Z25, Z24, Z2
+	VPDPBUSD     Z26, Z24, Z3
+	VBROADCASTSS (DI)(R8*2), Z24
+	VPDPBUSD     Z25, Z24, Z4
+	VPDPBUSD     Z26, Z24, Z5
+	VBROADCASTSS (R10), Z24
+	VPDPBUSD     Z25, Z24, Z6
+	VPDPBUSD     Z26, Z24, Z7
+	VBROADCASTSS (R10)(R8*1), Z24
+	VPDPBUSD     Z25, Z24, Z8
+	VPDPBUSD     Z26, Z24, Z9
+	VBROADCASTSS (R10)(R8*2), Z24
+	VPDPBUSD     Z25, Z24, Z10
+	VPDPBUSD     Z26, Z24, Z11
+	VBROADCASTSS (R11), Z24
+	VPDPBUSD     Z25, Z24, Z12
+	VPDPBUSD     Z26, Z24, Z13
+	VBROADCASTSS (R11)(R8*1), Z24
+	VPDPBUSD     Z25, Z24, Z14
+	VPDPBUSD     Z26, Z24, Z15
+	VBROADCASTSS (R11)(R8*2), Z24
+	VPDPBUSD     Z25, Z24, Z16
+	VPDPBUSD     Z26, Z24, Z17
+	VBROADCASTSS (R12), Z24
+	VPDPBUSD     Z25, Z24, Z18
+	VPDPBUSD     Z26, Z24, Z19
+	VBROADCASTSS (R12)(R8*1), Z24
+	VPDPBUSD     Z25, Z24, Z20
+	VPDPBUSD     Z26, Z24, Z21
+	VBROADCASTSS (R12)(R8*2), Z24
+	VPDPBUSD     Z25, Z24, Z22
+	VPDPBUSD     Z26, Z24, Z23
+	VMOVUPS      128(SI), Z25
+	VMOVUPS      192(SI), Z26
+	VBROADCASTSS 4(DI), Z24
+	VPDPBUSD     Z25, Z24, Z0
+	VPDPBUSD     Z26, Z24, Z1
+	VBROADCASTSS 4(DI)(R8*1), Z24
+	VPDPBUSD     Z25, Z24, Z2
+	VPDPBUSD     Z26, Z24, Z3
+	VBROADCASTSS 4(DI)(R8*2), Z24
+	VPDPBUSD     Z25, Z24, Z4
+	VPDPBUSD     Z26, Z24, Z5
+	VBROADCASTSS 4(R10), Z24
+	VPDPBUSD     Z25, Z24, Z6
+	VPDPBUSD     Z26, Z24, Z7
+	VBROADCASTSS 4(R10)(R8*1), Z24
+	VPDPBUSD     Z25, Z24, Z8
+	VPDPBUSD     Z26, Z24, Z9
+	VBROADCASTSS 4(R10)(R8*2), Z24
+	VPDPBUSD     Z25, Z24, Z10
+	VPDPBUSD     Z26, Z24, Z11
+	VBROADCASTSS 4(R11), Z24
+	VPDPBUSD     Z25, Z24, Z12
+	VPDPBUSD     Z26, Z24, Z13
+	VBROADCASTSS 4(R11)(R8*1), Z24
+	VPDPBUSD     Z25, Z24, Z14
+	VPDPBUSD     Z26, Z24, Z15
+	VBROADCASTSS 4(R11)(R8*2), Z24
+	VPDPBUSD     Z25, Z24, Z16
+	VPDPBUSD     Z26, Z24, Z17
+	VBROADCASTSS 4(R12), Z24
+	VPDPBUSD     Z25, Z24, Z18
+	VPDPBUSD     Z26, Z24, Z19
+	VBROADCASTSS 4(R12)(R8*1), Z24
+	VPDPBUSD     Z25, Z24, Z20
+	VPDPBUSD     Z26, Z24, Z21
+	VBROADCASTSS 4(R12)(R8*2), Z24
+	VPDPBUSD     Z25, Z24, Z22
+	VPDPBUSD     Z26, Z24, Z23
+	VMOVUPS      256(SI), Z25
+	VMOVUPS      320(SI), Z26
+	VBROADCASTSS 8(DI), Z24
+	VPDPBUSD     Z25, Z24, Z0
+	VPDPBUSD     Z26, Z24, Z1
+	VBROADCASTSS 8(DI)(R8*1), Z24
+	VPDPBUSD     Z25, Z24, Z2
+	VPDPBUSD     Z26, Z24, Z3
+	VBROADCASTSS 8(DI)(R8*2), Z24
+	VPDPBUSD     Z25, Z24, Z4
+	VPDPBUSD     Z26, Z24, Z5
+	VBROADCASTSS 8(R10), Z24
+	VPDPBUSD     Z25, Z24, Z6
+	VPDPBUSD     Z26, Z24, Z7
+	VBROADCASTSS 8(R10)(R8*1), Z24
+	VPDPBUSD     Z25, Z24, Z8
+	VPDPBUSD     Z26, Z24, Z9
+	VBROADCASTSS 8(R10)(R8*2), Z24
+	VPDPBUSD     Z25, Z24, Z10
+	VPDPBUSD     Z26, Z24, Z11
+	VBROADCASTSS 8(R11), Z24
+	VPDPBUSD     Z25, Z24, Z12
+	VPDPBUSD     Z26, Z24, Z13
+	VBROADCASTSS 8(R11)(R8*1), Z24
+	VPDPBUSD     Z25, Z24, Z14
+	VPDPBUSD     Z26, Z24, Z15
+	VBROADCASTSS 8(R11)(R8*2), Z24
+	VPDPBUSD     Z25, Z24, Z16
+	VPDPBUSD     Z26, Z24, Z17
+	VBROADCASTSS 8(R12), Z24
+	VPDPBUSD     Z25, Z24, Z18
+	VPDPBUSD     Z26, Z24, Z19
+	VBROADCASTSS 8(R12)(R8*1), Z24
+	VPDPBUSD     Z25, Z24, Z20
+	VPDPBUSD     Z26, Z24, Z21
+	VBROADCASTSS 8(R12)(R8*2), Z24
+	VPDPBUSD     Z25, Z24, Z22
+	VPDPBUSD     Z26, Z24, Z23
+	VMOVUPS      384(SI), Z25
+	VMOVUPS      448(SI), Z26
+	VBROADCASTSS 12(DI), Z24
+	VPDPBUSD     Z25, Z24, Z0
+	VPDPBUSD     Z26, Z24, Z1
+	VBROADCASTSS 12(DI)(R8*1), Z24
+	VPDPBUSD     Z25, Z24, Z2
+	VPDPBUSD     Z26, Z24, Z3
+	VBROADCASTSS 12(DI)(R8*2), Z24
+	VPDPBUSD     Z25, Z24, Z4
+	VPDPBUSD     Z26, Z24, Z5
+	VBROADCASTSS 12(R10), Z24
+	VPDPBUSD     Z25, Z24, Z6
+	VPDPBUSD     Z26, Z24, Z7
+	VBROADCASTSS 12(R10)(R8*1), Z24
+	VPDPBUSD     Z25, Z24, Z8
+	VPDPBUSD     Z26, Z24, Z9
+	VBROADCASTSS 12(R10)(R8*2), Z24
+	VPDPBUSD     Z25, Z24, Z10
+	VPDPBUSD     Z26, Z24, Z11
+	VBROADCASTSS 12(R11), Z24
+	VPDPBUSD     Z25, Z24, Z12
+	VPDPBUSD     Z26, Z24, Z13
+	VBROADCASTSS 12(R11)(R8*1), Z24
+	VPDPBUSD     Z25, Z24, Z14
+	VPDPBUSD     Z26, Z24, Z15
+	VBROADCASTSS 12(R11)(R8*2), Z24
+	VPDPBUSD     Z25, Z24, Z16
+	VPDPBUSD     Z26, Z24, Z17
+	VBROADCASTSS 12(R12), Z24
+	VPDPBUSD     Z25, Z24, Z18
+	VPDPBUSD     Z26, Z24, Z19
+	VBROADCASTSS 12(R12)(R8*1), Z24
+	VPDPBUSD     Z25, Z24, Z20
+	VPDPBUSD     Z26, Z24, Z21
+	VBROADCASTSS 12(R12)(R8*2), Z24
+	VPDPBUSD     Z25, Z24, Z22
+	VPDPBUSD     Z26, Z24, Z23
+	ADDQ         $0x00000010, DI
+	ADDQ         $0x00000010, R10
+	ADDQ         $0x00000010, R11
+	ADDQ         $0x00000010, R12
+	ADDQ         $0x00000200, SI
+	DECQ         R13
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, R9
+	JZ   done
+
+loop1:
+	VMOVUPS      (SI), Z25
+	VMOVUPS      64(SI), Z26
+	VBROADCASTSS (DI), Z24
+	VPDPBUSD     Z25, Z24, Z0
+	VPDPBUSD     Z26, Z24, Z1
+	VBROADCASTSS (DI)(R8*1), Z24
+	VPDPBUSD     Z25, Z24, Z2
+	VPDPBUSD     Z26, Z24, Z3
+	VBROADCASTSS (DI)(R8*2), Z24
+	VPDPBUSD     Z25, Z24, Z4
+	VPDPBUSD     Z26, Z24, Z5
+	VBROADCASTSS (R10), Z24
+	VPDPBUSD     Z25, Z24, Z6
+	VPDPBUSD     Z26, Z24, Z7
+	VBROADCASTSS (R10)(R8*1), Z24
+	VPDPBUSD     Z25, Z24, Z8
+	VPDPBUSD     Z26, Z24, Z9
+	VBROADCASTSS (R10)(R8*2), Z24
+	VPDPBUSD     Z25, Z24, Z10
+	VPDPBUSD     Z26, Z24, Z11
+	VBROADCASTSS (R11), Z24
+	VPDPBUSD     Z25, Z24, Z12
+	VPDPBUSD     Z26, Z24, Z13
+	VBROADCASTSS (R11)(R8*1), Z24
+	VPDPBUSD     Z25, Z24, Z14
+	VPDPBUSD     Z26, Z24, Z15
+	VBROADCASTSS (R11)(R8*2), Z24
+	VPDPBUSD     Z25, Z24, Z16
+	VPDPBUSD     Z26, Z24, Z17
+	VBROADCASTSS (R12), Z24
+	VPDPBUSD     Z25, Z24, Z18
+	VPDPBUSD     Z26, Z24, Z19
+	VBROADCASTSS (R12)(R8*1), Z24
+	VPDPBUSD     Z25, Z24, Z20
+	VPDPBUSD     Z26, Z24, Z21
+	VBROADCASTSS (R12)(R8*2), Z24
+	VPDPBUSD     Z25, Z24, Z22
+	VPDPBUSD     Z26, Z24, Z23
+	ADDQ         $0x00000004, DI
+	ADDQ         $0x00000004, R10
+	ADDQ         $0x00000004, R11
+	ADDQ         $0x00000004, R12
+	ADDQ         $0x00000080, SI
+	DECQ         R9
+	JNZ          loop1
+
+done:
+	MOVQ         48(CX), R9
+	MOVQ         40(AX), R13
+	SHLQ         $0x07, R13
+	ADDQ         R13, R9
+	VMOVUPS      (R9), Z24
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z24, Z0, Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z24, Z2, Z2
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z24, Z4, Z4
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z24, Z6, Z6
+	VCVTDQ2PS    Z8, Z8
+	VMULPS       Z24, Z8, Z8
+	VCVTDQ2PS    Z10, Z10
+	VMULPS       Z24, Z10, Z10
+	VCVTDQ2PS    Z12, Z12
+	VMULPS       Z24, Z12, Z12
+	VCVTDQ2PS    Z14, Z14
+	VMULPS       Z24, Z14, Z14
+	VCVTDQ2PS    Z16, Z16
+	VMULPS       Z24, Z16, Z16
+	VCVTDQ2PS    Z18, Z18
+	VMULPS       Z24, Z18, Z18
+	VCVTDQ2PS    Z20, Z20
+	VMULPS       Z24, Z20, Z20
+	VCVTDQ2PS    Z22, Z22
+	VMULPS       Z24, Z22, Z22
+	VMOVUPS      64(R9), Z24
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z24, Z1, Z1
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z24, Z3, Z3
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z24, Z5, Z5
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z24, Z7, Z7
+	VCVTDQ2PS    Z9, Z9
+	VMULPS       Z24, Z9, Z9
+	VCVTDQ2PS    Z11, Z11
+	VMULPS       Z24, Z11, Z11
+	VCVTDQ2PS    Z13, Z13
+	VMULPS       Z24, Z13, Z13
+	VCVTDQ2PS    Z15, Z15
+	VMULPS       Z24, Z15, Z15
+	VCVTDQ2PS    Z17, Z17
+	VMULPS       Z24, Z17, Z17
+	VCVTDQ2PS    Z19, Z19
+	VMULPS       Z24, Z19, Z19
+	VCVTDQ2PS    Z21, Z21
+	VMULPS       Z24, Z21, Z21
+	VCVTDQ2PS    Z23, Z23
+	VMULPS       Z24, Z23, Z23
+	MOVQ         40(CX), R9
+	MOVQ         (AX), R13
+	MOVQ         40(AX), SI
+	SHLQ         $0x07, SI
+	ADDQ         SI, R13
+	MOVQ         8(AX), SI
+	VBROADCASTSS (R9), Z24
+	VFMADD213PS  (DX), Z24, Z0
+	VMOVUPS      Z0, (R13)
+	VFMADD213PS  64(DX), Z24, Z1
+	VMOVUPS      Z1, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 4(R9), Z24
+	VFMADD213PS  (DX), Z24, Z2
+	VMOVUPS      Z2, (R13)
+	VFMADD213PS  64(DX), Z24, Z3
+	VMOVUPS      Z3, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 8(R9), Z24
+	VFMADD213PS  (DX), Z24, Z4
+	VMOVUPS      Z4, (R13)
+	VFMADD213PS  64(DX), Z24, Z5
+	VMOVUPS      Z5, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 12(R9), Z24
+	VFMADD213PS  (DX), Z24, Z6
+	VMOVUPS      Z6, (R13)
+	VFMADD213PS  64(DX), Z24, Z7
+	VMOVUPS      Z7, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 16(R9), Z24
+	VFMADD213PS  (DX), Z24, Z8
+	VMOVUPS      Z8, (R13)
+	VFMADD213PS  64(DX), Z24, Z9
+	VMOVUPS      Z9, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 20(R9), Z24
+	VFMADD213PS  (DX), Z24, Z10
+	VMOVUPS      Z10, (R13)
+	VFMADD213PS  64(DX), Z24, Z11
+	VMOVUPS      Z11, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 24(R9), Z24
+	VFMADD213PS  (DX), Z24, Z12
+	VMOVUPS      Z12, (R13)
+	VFMADD213PS  64(DX), Z24, Z13
+	VMOVUPS      Z13, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 28(R9), Z24
+	VFMADD213PS  (DX), Z24, Z14
+	VMOVUPS      Z14, (R13)
+	VFMADD213PS  64(DX), Z24, Z15
+	VMOVUPS      Z15, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 32(R9), Z24
+	VFMADD213PS  (DX), Z24, Z16
+	VMOVUPS      Z16, (R13)
+	VFMADD213PS  64(DX), Z24, Z17
+	VMOVUPS      Z17, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 36(R9), Z24
+	VFMADD213PS  (DX), Z24, Z18
+	VMOVUPS      Z18, (R13)
+	VFMADD213PS  64(DX), Z24, Z19
+	VMOVUPS      Z19, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 40(R9), Z24
+	VFMADD213PS  (DX), Z24, Z20
+	VMOVUPS      Z20, (R13)
+	VFMADD213PS  64(DX), Z24, Z21
+	VMOVUPS      Z21, 64(R13)
+	ADDQ         BX, DX
+	ADDQ         SI, R13
+	VBROADCASTSS 44(R9), Z24
+	VFMADD213PS  (DX), Z24, Z22
+	VMOVUPS      Z22, (R13)
+	VFMADD213PS  64(DX), Z24, Z23
+	VMOVUPS      Z23, 64(R13)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         SI, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm13x32VNNI8(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·gemm13x32VNNI8(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ      8(CX), DI
+	MOVQ      16(CX), R8
+	LEAQ      (R8)(R8*2), SI
+	LEAQ      (DI)(SI*1), R10
+	LEAQ      (R10)(SI*1), R11
+	LEAQ      (R11)(SI*1), R12
+	LEAQ      (R12)(SI*1), R13
+	MOVQ      40(AX), SI
+	IMULQ     32(CX), SI
+	ADDQ      24(CX), SI
+	VPXORD    Z0, Z0, Z0
+	VPXORD    Z1, Z1, Z1
+	VPXORD    Z2, Z2, Z2
+	VPXORD    Z3, Z3, Z3
+	VPXORD    Z4, Z4, Z4
+	VPXORD    Z5, Z5, Z5
+	VPXORD    Z6, Z6, Z6
+	VPXORD    Z7, Z7, Z7
+	VPXORD    Z8, Z8, Z8
+	VPXORD    Z9, Z9, Z9
+	VPXORD    Z10, Z10, Z10
+	VPXORD    Z11, Z11, Z11
+	VPXORD    Z12, Z12, Z12
+	VPXORD    Z13, Z13, Z13
+	VPXORD    Z14, Z14, Z14
+	VPXORD    Z15, Z15, Z15
+	VPXORD    Z16, Z16, Z16
+	VPXORD    Z17, Z17, Z17
+	VPXORD    Z18, Z18, Z18
+	VPXORD    Z19, Z19, Z19
+	VPXORD    Z20, Z20, Z20
+	VPXORD    Z21, Z21, Z21
+	VPXORD    Z22, Z22, Z22
+	VPXORD    Z23, Z23, Z23
+	VPXORD    Z24, Z24, Z24
+	VPXORD    Z25, Z25, Z25
+	MOVQ      56(CX), R9
+	MOVQ      40(AX), R14
+	SHLQ      $0x07, R14
+	ADDQ      R14, R9
+	VMOVDQU32 (R9), Z0
+	VMOVDQU32 (R9), Z2
+	VMOVDQU32 (R9), Z4
+	VMOVDQU32 (R9), Z6
+	VMOVDQU32 (R9), Z8
+	VMOVDQU32 (R9), Z10
+	VMOVDQU32 (R9), Z12
+	VMOVDQU32 (R9), Z14
+	VMOVDQU32 (R9), Z16
+	VMOVDQU32 (R9), Z18
+	VMOVDQU32 (R9), Z20
+	VMOVDQU32 (R9), Z22
+	VMOVDQU32 (R9), Z24
+	VMOVDQU32 64(R9), Z1
+	VMOVDQU32 64(R9), Z3
+	VMOVDQU32 64(R9), Z5
+	VMOVDQU32 64(R9), Z7
+	VMOVDQU32 64(R9), Z9
+	VMOVDQU32 64(R9), Z11
+	VMOVDQU32 64(R9), Z13
+	VMOVDQU32 64(R9), Z15
+	VMOVDQU32 64(R9), Z17
+	VMOVDQU32 64(R9), Z19
+	VMOVDQU32 64(R9), Z21
+	VMOVDQU32 64(R9), Z23
+	VMOVDQU32 64(R9), Z25
+	MOVQ      (CX), R9
+	MOVQ      R9, R14
+	SHRQ      $0x02, R14
+	JZ        tail
+
+loop4:
+	VMOVUPS      (SI), Z27
+	VMOVUPS      64(SI), Z28
+	VBROADCASTSS (DI), Z26
+	VPDPBUSD     Z27, Z26, Z0
+	VPDPBUSD     Z28, Z26, Z1
+	VBROADCASTSS (DI)(R8*1), Z26
+	VPDPBUSD     Z27, Z26, Z2
+	VPDPBUSD     Z28, Z26, Z3
+	VBROADCASTSS (DI)(R8*2), Z26
+	VPDPBUSD     Z27, Z26, Z4
+	VPDPBUSD     Z28, Z26, Z5
+	VBROADCASTSS (R10), Z26
+	VPDPBUSD     Z27, Z26, Z6
+	VPDPBUSD     Z28, Z26, Z7
+	VBROADCASTSS (R10)(R8*1), Z26
+	VPDPBUSD     Z27, Z26, Z8
+	VPDPBUSD     Z28, Z26, Z9
+	VBROADCASTSS (R10)(R8*2), Z26
+	VPDPBUSD     Z27, Z26, Z10
+	VPDPBUSD     Z28, Z26, Z11
+	VBROADCASTSS (R11), Z26
+	VPDPBUSD     Z27, Z26, Z12
+	VPDPBUSD     Z28, Z26, Z13
+	VBROADCASTSS (R11)(R8*1), Z26
+	VPDPBUSD     Z27, Z26, Z14
+	VPDPBUSD     Z28, Z26, Z15
+	VBROADCASTSS (R11)(R8*2), Z26
+	VPDPBUSD     Z27, Z26, Z16
+	VPDPBUSD     Z28, Z26, Z17
+	VBROADCASTSS (R12), Z26
+	VPDPBUSD     Z27, Z26, Z18
+	VPDPBUSD     Z28, Z26, Z19
+	VBROADCASTSS (R12)(R8*1), Z26
+	VPDPBUSD     Z27, Z26, Z20
+	VPDPBUSD     Z28, Z26, Z21
+	VBROADCASTSS (R12)(R8*2), Z26
+	VPDPBUSD     Z27, Z26, Z22
+	VPDPBUSD     Z28, Z26, Z23
+	VBROADCASTSS (R13), Z26
+	VPDPBUSD     Z27, Z26, Z24
+	VPDPBUSD     Z28, Z26, Z25
+	VMOVUPS      128(SI), Z27
+	VMOVUPS      192(SI), Z28
+	VBROADCASTSS 4(DI), Z26
+	VPDPBUSD     Z27, Z26, Z0
+	VPDPBUSD     Z28, Z26, Z1
+	VBROADCASTSS 4(DI)(R8*1), Z26
+	VPDPBUSD     Z27, Z26, Z2
+	VPDPBUSD     Z28, Z26, Z3
+	VBROADCASTSS 4(DI)(R8*2), Z26
+	VPDPBUSD     Z27, Z26, Z4
+	VPDPBUSD     Z28, Z26, Z5
+	VBROADCASTSS 4(R10), Z26
+	VPDPBUSD     Z27, Z26, Z6
+	VPDPBUSD     Z28, Z26, Z7
+	VBROADCASTSS 4(R10)(R8*1), Z26
+	VPDPBUSD     Z27, Z26, Z8
+	VPDPBUSD     Z28, Z26, Z9
+	VBROADCASTSS 4(R10)(R8*2), Z26
+	VPDPBUSD     Z27, Z26, Z10
+	VPDPBUSD     Z28, Z26, Z11
+	VBROADCASTSS 4(R11), Z26
+	VPDPBUSD     Z27, Z26, Z12
+	VPDPBUSD     Z28, Z26, Z13
+	VBROADCASTSS 4(R11)(R8*1), Z26
+	VPDPBUSD     Z27, Z26, Z14
+	VPDPBUSD     Z28, Z26, Z15
+	VBROADCASTSS 4(R11)(R8*2), Z26
+	VPDPBUSD     Z27, Z26, Z16
+	VPDPBUSD     Z28, Z26, Z17
+	VBROADCASTSS 4(R12), Z26
+	VPDPBUSD     Z27, Z26, Z18
+	VPDPBUSD     Z28, Z26, Z19
+	VBROADCASTSS 4(R12)(R8*1), Z26
+	VPDPBUSD     Z27, Z26, Z20
+	VPDPBUSD     Z28, Z26, Z21
+	VBROADCASTSS 4(R12)(R8*2), Z26
+	VPDPBUSD     Z27, Z26, Z22
+	VPDPBUSD     Z28, Z26, Z23
+	VBROADCASTSS 4(R13), Z26
+	VPDPBUSD     Z27, Z26, Z24
+	VPDPBUSD     Z28, Z26, Z25
+	VMOVUPS      256(SI), Z27
+	VMOVUPS      320(SI), Z28
+	VBROADCASTSS 8(DI), Z26
+	VPDPBUSD     Z27, Z26, Z0
+	VPDPBUSD     Z28, Z26, Z1
+	VBROADCASTSS 8(DI)(R8*1), Z26
+	VPDPBUSD     Z27, Z26, Z2
+	VPDPBUSD     Z28, Z26, Z3
+	VBROADCASTSS 8(DI)(R8*2), Z26
+	VPDPBUSD     Z27, Z26, Z4
+	VPDPBUSD     Z28, Z26, Z5
+	VBROADCASTSS 8(R10), Z26
+	VPDPBUSD     Z27, Z26, Z6
+	VPDPBUSD     Z28, Z26, Z7
+	VBROADCASTSS 8(R10)(R8*1), Z26
+	VPDPBUSD     Z27, Z26, Z8
+	VPDPBUSD     Z28, Z26, Z9
+	VBROADCASTSS 8(R10)(R8*2), Z26
+	VPDPBUSD     Z27, Z26, Z10
+	VPDPBUSD     Z28, Z26, Z11
+	VBROADCASTSS 8(R11), Z26
+	VPDPBUSD     Z27, Z26, Z12
+	VPDPBUSD     Z28, Z26, Z13
+	VBROADCASTSS 8(R11)(R8*1), Z26
+	VPDPBUSD     Z27, Z26, Z14
+	VPDPBUSD     Z28, Z26, Z15
+	VBROADCASTSS 8(R11)(R8*2), Z26
+	VPDPBUSD     Z27, Z26, Z16
+	VPDPBUSD     Z28, Z26, Z17
+	VBROADCASTSS 8(R12), Z26
+	VPDPBUSD     Z27, Z26, Z18
+	VPDPBUSD     Z28, Z26, Z19
+	VBROADCASTSS 8(R12)(R8*1), Z26
+	VPDPBUSD     Z27, Z26, Z20
+	VPDPBUSD     Z28, Z26, Z21
+	VBROADCASTSS 8(R12)(R8*2), Z26
+	VPDPBUSD     Z27, Z26, Z22
+	VPDPBUSD     Z28, Z26, Z23
+	VBROADCASTSS 8(R13), Z26
+	VPDPBUSD     Z27, Z26, Z24
+	VPDPBUSD     Z28, Z26, Z25
+	VMOVUPS      384(SI), Z27
+	VMOVUPS      448(SI), Z28
+	VBROADCASTSS 12(DI), Z26
+	VPDPBUSD     Z27, Z26, Z0
+	VPDPBUSD     Z28, Z26, Z1
+	VBROADCASTSS 12(DI)(R8*1), Z26
+	VPDPBUSD     Z27, Z26, Z2
+	VPDPBUSD     Z28, Z26, Z3
+	VBROADCASTSS 12(DI)(R8*2), Z26
+	VPDPBUSD     Z27, Z26, Z4
+	VPDPBUSD     Z28, Z26, Z5
+	VBROADCASTSS 12(R10), Z26
+	VPDPBUSD     Z27, Z26, Z6
+	VPDPBUSD     Z28, Z26, Z7
+	VBROADCASTSS 12(R10)(R8*1), Z26
+	VPDPBUSD     Z27, Z26, Z8
+	VPDPBUSD     Z28, Z26, Z9
+	VBROADCASTSS 12(R10)(R8*2), Z26
+	VPDPBUSD     Z27, Z26, Z10
+	VPDPBUSD     Z28, Z26, Z11
+	VBROADCASTSS 12(R11), Z26
+	VPDPBUSD     Z27, Z26, Z12
+	VPDPBUSD     Z28, Z26, Z13
+	VBROADCASTSS 12(R11)(R8*1), Z26
+	VPDPBUSD     Z27, Z26, Z14
+	VPDPBUSD     Z28, Z26, Z15
+	VBROADCASTSS 12(R11)(R8*2), Z26
+	VPDPBUSD     Z27, Z26, Z16
+	VPDPBUSD     Z28, Z26, Z17
+	VBROADCASTSS 12(R12), Z26
+	VPDPBUSD     Z27, Z26, Z18
+	VPDPBUSD     Z28, Z26, Z19
+	VBROADCASTSS 12(R12)(R8*1), Z26
+	VPDPBUSD     Z27, Z26, Z20
+	VPDPBUSD     Z28, Z26, Z21
+	VBROADCASTSS 12(R12)(R8*2), Z26
+	VPDPBUSD     Z27, Z26, Z22
+	VPDPBUSD     Z28, Z26, Z23
+	VBROADCASTSS 12(R13), Z26
+	VPDPBUSD     Z27, Z26, Z24
+	VPDPBUSD     Z28, Z26, Z25
+	ADDQ         $0x00000010, DI
+	ADDQ         $0x00000010, R10
+	ADDQ         $0x00000010, R11
+	ADDQ         $0x00000010, R12
+	ADDQ         $0x00000010, R13
+	ADDQ         $0x00000200, SI
+	DECQ         R14
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, R9
+	JZ   done
+
+loop1:
+	VMOVUPS      (SI), Z27
+	VMOVUPS      64(SI), Z28
+	VBROADCASTSS (DI), Z26
+	VPDPBUSD     Z27, Z26, Z0
+	VPDPBUSD     Z28, Z26, Z1
+	VBROADCASTSS (DI)(R8*1), Z26
+	VPDPBUSD     Z27, Z26, Z2
+	VPDPBUSD     Z28, Z26, Z3
+	VBROADCASTSS (DI)(R8*2), Z26
+	VPDPBUSD     Z27, Z26, Z4
+	VPDPBUSD     Z28, Z26, Z5
+	VBROADCASTSS (R10), Z26
+	VPDPBUSD     Z27, Z26, Z6
+	VPDPBUSD     Z28, Z26, Z7
+	VBROADCASTSS (R10)(R8*1), Z26
+	VPDPBUSD     Z27, Z26, Z8
+	VPDPBUSD     Z28, Z26, Z9
+	VBROADCASTSS (R10)(R8*2), Z26
+	VPDPBUSD     Z27, Z26, Z10
+	VPDPBUSD     Z28, Z26, Z11
+	VBROADCASTSS (R11), Z26
+	VPDPBUSD     Z27, Z26, Z12
+	VPDPBUSD     Z28, Z26, Z13
+	VBROADCASTSS (R11)(R8*1), Z26
+	VPDPBUSD     Z27, Z26, Z14
+	VPDPBUSD     Z28, Z26, Z15
+	VBROADCASTSS (R11)(R8*2), Z26
+	VPDPBUSD     Z27, Z26, Z16
+	VPDPBUSD     Z28, Z26, Z17
+	VBROADCASTSS (R12), Z26
+	VPDPBUSD     Z27, Z26, Z18
+	VPDPBUSD     Z28, Z26, Z19
+	VBROADCASTSS (R12)(R8*1), Z26
+	VPDPBUSD     Z27, Z26, Z20
+	VPDPBUSD     Z28, Z26, Z21
+	VBROADCASTSS (R12)(R8*2), Z26
+	VPDPBUSD     Z27, Z26, Z22
+	VPDPBUSD     Z28, Z26, Z23
+	VBROADCASTSS (R13), Z26
+	VPDPBUSD     Z27, Z26, Z24
+	VPDPBUSD     Z28, Z26, Z25
+	ADDQ         $0x00000004, DI
+	ADDQ         $0x00000004, R10
+	ADDQ         $0x00000004, R11
+	ADDQ         $0x00000004, R12
+	ADDQ         $0x00000004, R13
+	ADDQ         $0x00000080, SI
+	DECQ         R9
+	JNZ          loop1
+
+done:
+	MOVQ         48(CX), R9
+	MOVQ         40(AX), R14
+	SHLQ         $0x07, R14
+	ADDQ         R14, R9
+	VMOVUPS      (R9), Z26
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z26, Z0, Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z26, Z2, Z2
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z26, Z4, Z4
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z26, Z6, Z6
+	VCVTDQ2PS    Z8, Z8
+	VMULPS       Z26, Z8, Z8
+	VCVTDQ2PS    Z10, Z10
+	VMULPS       Z26, Z10, Z10
+	VCVTDQ2PS    Z12, Z12
+	VMULPS       Z26, Z12, Z12
+	VCVTDQ2PS    Z14, Z14
+	VMULPS       Z26, Z14, Z14
+	VCVTDQ2PS    Z16, Z16
+	VMULPS       Z26, Z16, Z16
+	VCVTDQ2PS    Z18, Z18
+	VMULPS       Z26, Z18, Z18
+	VCVTDQ2PS    Z20, Z20
+	VMULPS       Z26, Z20, Z20
+	VCVTDQ2PS    Z22, Z22
+	VMULPS       Z26, Z22, Z22
+	VCVTDQ2PS    Z24, Z24
+	VMULPS       Z26, Z24, Z24
+	VMOVUPS      64(R9), Z26
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z26, Z1, Z1
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z26, Z3, Z3
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z26, Z5, Z5
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z26, Z7, Z7
+	VCVTDQ2PS    Z9, Z9
+	VMULPS       Z26, Z9, Z9
+	VCVTDQ2PS    Z11, Z11
+	VMULPS       Z26, Z11, Z11
+	VCVTDQ2PS    Z13, Z13
+	VMULPS       Z26, Z13, Z13
+	VCVTDQ2PS    Z15, Z15
+	VMULPS       Z26, Z15, Z15
+	VCVTDQ2PS    Z17, Z17
+	VMULPS       Z26, Z17, Z17
+	VCVTDQ2PS    Z19, Z19
+	VMULPS       Z26, Z19, Z19
+	VCVTDQ2PS    Z21, Z21
+	VMULPS       Z26, Z21, Z21
+	VCVTDQ2PS    Z23, Z23
+	VMULPS       Z26, Z23, Z23
+	VCVTDQ2PS    Z25, Z25
+	VMULPS       Z26, Z25, Z25
+	MOVQ         40(CX), R9
+	MOVQ         (AX), R14
+	MOVQ         40(AX), SI
+	SHLQ         $0x07, SI
+	ADDQ         SI, R14
+	MOVQ         8(AX), SI
+	VBROADCASTSS (R9), Z26
+	VFMADD213PS  (DX), Z26, Z0
+	VMOVUPS      Z0, (R14)
+	VFMADD213PS  64(DX), Z26, Z1
+	VMOVUPS      Z1, 64(R14)
+	ADDQ         BX, DX
+	ADDQ         SI, R14
+	VBROADCASTSS 4(R9), Z26
+	VFMADD213PS  (DX), Z26, Z2
+	VMOVUPS      Z2, (R14)
+	VFMADD213PS  64(DX), Z26, Z3
+	VMOVUPS      Z3, 64(R14)
+	ADDQ         BX, DX
+	ADDQ         SI, R14
+	VBROADCASTSS 8(R9), Z26
+	VFMADD213PS  (DX), Z26, Z4
+	VMOVUPS      Z4, (R14)
+	VFMADD213PS  64(DX), Z26, Z5
+	VMOVUPS      Z5, 64(R14)
+	ADDQ         BX, DX
+	ADDQ         SI, R14
+	VBROADCASTSS 12(R9), Z26
+	VFMADD213PS  (DX), Z26, Z6
+	VMOVUPS      Z6, (R14)
+	VFMADD213PS  64(DX), Z26, Z7
+	VMOVUPS      Z7, 64(R14)
+	ADDQ         BX, DX
+	ADDQ         SI, R14
+	VBROADCASTSS 16(R9), Z26
+	VFMADD213PS  (DX), Z26, Z8
+	VMOVUPS      Z8, (R14)
+	VFMADD213PS  64(DX), Z26, Z9
+	VMOVUPS      Z9, 64(R14)
+	ADDQ         BX, DX
+	ADDQ         SI, R14
+	VBROADCASTSS 20(R9), Z26
+	VFMADD213PS  (DX), Z26, Z10
+	VMOVUPS      Z10, (R14)
+	VFMADD213PS  64(DX), Z26, Z11
+	VMOVUPS      Z11, 64(R14)
+	ADDQ         BX, DX
+	ADDQ         SI, R14
+	VBROADCASTSS 24(R9), Z26
+	VFMADD213PS  (DX), Z26, Z12
+	VMOVUPS      Z12, (R14)
+	VFMADD213PS  64(DX), Z26, Z13
+	VMOVUPS      Z13, 64(R14)
+	ADDQ         BX, DX
+	ADDQ         SI, R14
+	VBROADCASTSS 28(R9), Z26
+	VFMADD213PS  (DX), Z26, Z14
+	VMOVUPS      Z14, (R14)
+	VFMADD213PS  64(DX), Z26, Z15
+	VMOVUPS      Z15, 64(R14)
+	ADDQ         BX, DX
+	ADDQ         SI, R14
+	VBROADCASTSS 32(R9), Z26
+	VFMADD213PS  (DX), Z26, Z16
+	VMOVUPS      Z16, (R14)
+	VFMADD213PS  64(DX), Z26, Z17
+	VMOVUPS      Z17, 64(R14)
+	ADDQ         BX, DX
+	ADDQ         SI, R14
+	VBROADCASTSS 36(R9), Z26
+	VFMADD213PS  (DX), Z26, Z18
+	VMOVUPS      Z18, (R14)
+	VFMADD213PS  64(DX), Z26, Z19
+	VMOVUPS      Z19, 64(R14)
+	ADDQ         BX, DX
+	ADDQ         SI, R14
+	VBROADCASTSS 40(R9), Z26
+	VFMADD213PS  (DX), Z26, Z20
+	VMOVUPS      Z20, (R14)
+	VFMADD213PS  64(DX), Z26, Z21
+	VMOVUPS      Z21, 64(R14)
+	ADDQ         BX, DX
+	ADDQ         SI, R14
+	VBROADCASTSS 44(R9), Z26
+	VFMADD213PS  (DX), Z26, Z22
+	VMOVUPS      Z22, (R14)
+	VFMADD213PS  64(DX), Z26, Z23
+	VMOVUPS      Z23, 64(R14)
+	ADDQ         BX, DX
+	ADDQ         SI, R14
+	VBROADCASTSS 48(R9), Z26
+	VFMADD213PS  (DX), Z26, Z24
+	VMOVUPS      Z24, (R14)
+	VFMADD213PS  64(DX), Z26, Z25
+	VMOVUPS      Z25, 64(R14)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         SI, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm14x32VNNI8(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·gemm14x32VNNI8(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ      8(CX), DI
+	MOVQ      16(CX), R8
+	LEAQ      (R8)(R8*2), SI
+	LEAQ      (DI)(SI*1), R10
+	LEAQ      (R10)(SI*1), R11
+	LEAQ      (R11)(SI*1), R12
+	LEAQ      (R12)(SI*1), R13
+	MOVQ      40(AX), SI
+	IMULQ     32(CX), SI
+	ADDQ      24(CX), SI
+	VPXORD    Z0, Z0, Z0
+	VPXORD    Z1, Z1, Z1
+	VPXORD    Z2, Z2, Z2
+	VPXORD    Z3, Z3, Z3
+	VPXORD    Z4, Z4, Z4
+	VPXORD    Z5, Z5, Z5
+	VPXORD    Z6, Z6, Z6
+	VPXORD    Z7, Z7, Z7
+	VPXORD    Z8, Z8, Z8
+	VPXORD    Z9, Z9, Z9
+	VPXORD    Z10, Z10, Z10
+	VPXORD    Z11, Z11, Z11
+	VPXORD    Z12, Z12, Z12
+	VPXORD    Z13, Z13, Z13
+	VPXORD    Z14, Z14, Z14
+	VPXORD    Z15, Z15, Z15
+	VPXORD    Z16, Z16, Z16
+	VPXORD    Z17, Z17, Z17
+	VPXORD    Z18, Z18, Z18
+	VPXORD    Z19, Z19, Z19
+	VPXORD    Z20, Z20, Z20
+	VPXORD    Z21, Z21, Z21
+	VPXORD    Z22, Z22, Z22
+	VPXORD    Z23, Z23, Z23
+	VPXORD    Z24, Z24, Z24
+	VPXORD    Z25, Z25, Z25
+	VPXORD    Z26, Z26, Z26
+	VPXORD    Z27, Z27, Z27
+	MOVQ      56(CX), R9
+	MOVQ      40(AX), R14
+	SHLQ      $0x07, R14
+	ADDQ      R14, R9
+	VMOVDQU32 (R9), Z0
+	VMOVDQU32 (R9), Z2
+	VMOVDQU32 (R9), Z4
+	VMOVDQU32 (R9), Z6
+	VMOVDQU32 (R9), Z8
+	VMOVDQU32 (R9), Z10
+	VMOVDQU32 (R9), Z12
+	VMOVDQU32 (R9), Z14
+	VMOVDQU32 (R9), Z16
+	VMOVDQU32 (R9), Z18
+	VMOVDQU32 (R9), Z20
+	VMOVDQU32 (R9), Z22
+	VMOVDQU32 (R9), Z24
+	VMOVDQU32 (R9), Z26
+	VMOVDQU32 64(R9), Z1
+	VMOVDQU32 64(R9), Z3
+	VMOVDQU32 64(R9), Z5
+	VMOVDQU32 64(R9), Z7
+	VMOVDQU32 64(R9), Z9
+	VMOVDQU32 64(R9), Z11
+	VMOVDQU32 64(R9), Z13
+	VMOVDQU32 64(R9), Z15
+	VMOVDQU32 64(R9), Z17
+	VMOVDQU32 64(R9), Z19
+	VMOVDQU32 64(R9), Z21
+	VMOVDQU32 64(R9), Z23
+	VMOVDQU32 64(R9), Z25
+	VMOVDQU32 64(R9), Z27
+	MOVQ      (CX), R9
+	MOVQ      R9, R14
+	SHRQ      $0x02, R14
+	JZ        tail
+
+loop4:
+	VMOVUPS      (SI), Z29
+	VMOVUPS      64(SI), Z30
+	VBROADCASTSS (DI), Z28
+	VPDPBUSD     Z29, Z28, Z0
+	VPDPBUSD     Z30, Z28, Z1
+	VBROADCASTSS (DI)(R8*1), Z28
+	VPDPBUSD     Z29, Z28, Z2
+	VPDPBUSD     Z30, Z28, Z3
+	VBROADCASTSS (DI)(R8*2), Z28
+	VPDPBUSD     Z29, Z28, Z4
+	VPDPBUSD     Z30, Z28, Z5
+	VBROADCASTSS (R10), Z28
+	VPDPBUSD     Z29, Z28, Z6
+	VPDPBUSD     Z30, Z28, Z7
+	VBROADCASTSS (R10)(R8*1), Z28
+	VPDPBUSD     Z29, Z28, Z8
+	VPDPBUSD     Z30, Z28, Z9
+	VBROADCASTSS (R10)(R8*2), Z28
+	VPDPBUSD     Z29, Z28, Z10
+	VPDPBUSD     Z30, Z28, Z11
+	VBROADCASTSS (R11), Z28
+	VPDPBUSD     Z29, Z28, Z12
+	VPDPBUSD     Z30, Z28, Z13
+	VBROADCASTSS (R11)(R8*1), Z28
+	VPDPBUSD     Z29, Z28, Z14
+	VPDPBUSD     Z30, Z28, Z15
+	VBROADCASTSS (R11)(R8*2), Z28
+	VPDPBUSD     Z29, Z28, Z16
+	VPDPBUSD     Z30, Z28, Z17
+	VBROADCASTSS (R12), Z28
+	VPDPBUSD     Z29, Z28, Z18
+	VPDPBUSD     Z30, Z28, Z19
+	VBROADCASTSS (R12)(R8*1), Z28
+	VPDPBUSD     Z29, Z28, Z20
+	VPDPBUSD     Z30, Z28, Z21
+	VBROADCASTSS (R12)(R8*2), Z28
+	VPDPBUSD     Z29, Z28, Z22
+	VPDPBUSD     Z30, Z28, Z23
+	VBROADCASTSS (R13), Z28
+	VPDPBUSD     Z29, Z28, Z24
+	VPDPBUSD     Z30, Z28, Z25
+	VBROADCASTSS (R13)(R8*1), Z28
+	VPDPBUSD     Z29, Z28, Z26
+	VPDPBUSD     Z30, Z28, Z27
+	VMOVUPS      128(SI), Z29
+	VMOVUPS      192(SI), Z30
+	VBROADCASTSS 4(DI), Z28
+	VPDPBUSD     Z29, Z28, Z0
+	VPDPBUSD     Z30, Z28, Z1
+	VBROADCASTSS 4(DI)(R8*1), Z28
+	VPDPBUSD     Z29, Z28, Z2
+	VPDPBUSD     Z30, Z28, Z3
+	VBROADCASTSS 4(DI)(R8*2), Z28
+	VPDPBUSD     Z29, Z28, Z4
+	VPDPBUSD     Z30, Z28, Z5
+	VBROADCASTSS 4(R10), Z28
+	VPDPBUSD     Z29, Z28, Z6
+	VPDPBUSD     Z30, Z28, Z7
+	VBROADCASTSS 4(R10)(R8*1), Z28
+	VPDPBUSD     Z29, Z28, Z8
+	VPDPBUSD     Z30, Z28, Z9
+	VBROADCASTSS 4(R10)(R8*2), Z28
+	VPDPBUSD     Z29, Z28, Z10
+	VPDPBUSD     Z30, Z28, Z11
+	VBROADCASTSS 4(R11), Z28
+	VPDPBUSD     Z29, Z28, Z12
+	VPDPBUSD     Z30, Z28, Z13
+	VBROADCASTSS 4(R11)(R8*1), Z28
+	VPDPBUSD     Z29, Z28, Z14
+	VPDPBUSD     Z30, Z28, Z15
+	VBROADCASTSS 4(R11)(R8*2), Z28
+	VPDPBUSD     Z29, Z28, Z16
+	VPDPBUSD     Z30, Z28, Z17
+	VBROADCASTSS 4(R12), Z28
+	VPDPBUSD     Z29, Z28, Z18
+	VPDPBUSD     Z30, Z28, Z19
+	VBROADCASTSS 4(R12)(R8*1), Z28
+	VPDPBUSD     Z29, Z28, Z20
+	VPDPBUSD     Z30, Z28, Z21
+	VBROADCASTSS 4(R12)(R8*2), Z28
+	VPDPBUSD     Z29, Z28, Z22
+	VPDPBUSD     Z30, Z28, Z23
+	VBROADCASTSS 4(R13), Z28
+	VPDPBUSD     Z29, Z28, Z24
+	VPDPBUSD     Z30, Z28, Z25
+	VBROADCASTSS 4(R13)(R8*1), Z28
+	VPDPBUSD     Z29, Z28, Z26
+	VPDPBUSD     Z30, Z28, Z27
+	VMOVUPS      256(SI), Z29
+	VMOVUPS      320(SI), Z30
+	VBROADCASTSS 8(DI), Z28
+	VPDPBUSD     Z29, Z28, Z0
+	VPDPBUSD     Z30, Z28, Z1
+	VBROADCASTSS 8(DI)(R8*1), Z28
+	VPDPBUSD     Z29, Z28, Z2
+	VPDPBUSD     Z30, Z28, Z3
+	VBROADCASTSS 8(DI)(R8*2), Z28
+	VPDPBUSD     Z29, Z28, Z4
+	VPDPBUSD     Z30, Z28, Z5
+	VBROADCASTSS 8(R10), Z28
+	VPDPBUSD     Z29, Z28, Z6
+	VPDPBUSD     Z30, Z28, Z7
+	VBROADCASTSS 8(R10)(R8*1), Z28
+	VPDPBUSD     Z29, Z28, Z8
+	VPDPBUSD     Z30, Z28, Z9
+	VBROADCASTSS 8(R10)(R8*2), Z28
+	VPDPBUSD     Z29, Z28, Z10
+	VPDPBUSD     Z30, Z28, Z11
+	VBROADCASTSS 8(R11), Z28
+	VPDPBUSD     Z29, Z28, Z12
+	VPDPBUSD     Z30, Z28, Z13
+	VBROADCASTSS 8(R11)(R8*1), Z28
+	VPDPBUSD     Z29, Z28, Z14
+	VPDPBUSD     Z30, Z28, Z15
+	VBROADCASTSS 8(R11)(R8*2), Z28
+	VPDPBUSD     Z29, Z28, Z16
+	VPDPBUSD     Z30, Z28, Z17
+	VBROADCASTSS 8(R12), Z28
+	VPDPBUSD     Z29, Z28, Z18
+	VPDPBUSD     Z30, Z28, Z19
+	VBROADCASTSS 8(R12)(R8*1), Z28
+	VPDPBUSD     Z29, Z28, Z20
+	VPDPBUSD     Z30, Z28, Z21
+	VBROADCASTSS 8(R12)(R8*2), Z28
+	VPDPBUSD     Z29, Z28, Z22
+	VPDPBUSD     Z30, Z28, Z23
+	VBROADCASTSS 8(R13), Z28
+	VPDPBUSD     Z29, Z28, Z24
+	VPDPBUSD     Z30, Z28, Z25
+	VBROADCASTSS 8(R13)(R8*1), Z28
+	VPDPBUSD     Z29, Z28, Z26
+	VPDPBUSD     Z30, Z28, Z27
+	VMOVUPS      384(SI), Z29
+	VMOVUPS      448(SI), Z30
+	VBROADCASTSS 12(DI), Z28
+	VPDPBUSD     Z29, Z28, Z0
+	VPDPBUSD     Z30, Z28, Z1
+	VBROADCASTSS 12(DI)(R8*1), Z28
+	VPDPBUSD     Z29, Z28, Z2
+	VPDPBUSD     Z30, Z28, Z3
+	VBROADCASTSS 12(DI)(R8*2), Z28
+	VPDPBUSD     Z29, Z28, Z4
+	VPDPBUSD     Z30, Z28, Z5
+	VBROADCASTSS 12(R10), Z28
+	VPDPBUSD     Z29, Z28, Z6
+	VPDPBUSD     Z30, Z28, Z7
+	VBROADCASTSS 12(R10)(R8*1), Z28
+	VPDPBUSD     Z29, Z28, Z8
+	VPDPBUSD     Z30, Z28, Z9
+	VBROADCASTSS 12(R10)(R8*2), Z28
+	VPDPBUSD     Z29, Z28, Z10
+	VPDPBUSD     Z30, Z28, Z11
+	VBROADCASTSS 12(R11), Z28
+	VPDPBUSD     Z29, Z28, Z12
+	VPDPBUSD     Z30, Z28, Z13
+	VBROADCASTSS 12(R11)(R8*1), Z28
+	VPDPBUSD     Z29, Z28, Z14
+	VPDPBUSD     Z30, Z28, Z15
+	VBROADCASTSS 12(R11)(R8*2), Z28
+	VPDPBUSD     Z29, Z28, Z16
+	VPDPBUSD     Z30, Z28, Z17
+	VBROADCASTSS 12(R12), Z28
+	VPDPBUSD     Z29, Z28, Z18
+	VPDPBUSD     Z30, Z28, Z19
+	VBROADCASTSS 12(R12)(R8*1), Z28
+	VPDPBUSD     Z29, Z28, Z20
+	VPDPBUSD     Z30, Z28, Z21
+	VBROADCASTSS 12(R12)(R8*2), Z28
+	VPDPBUSD     Z29, Z28, Z22
+	VPDPBUSD     Z30, Z28, Z23
+	VBROADCASTSS 12(R13), Z28
+	VPDPBUSD     Z29, Z28, Z24
+	VPDPBUSD     Z30, Z28, Z25
+	VBROADCASTSS 12(R13)(R8*1), Z28
+	VPDPBUSD     Z29, Z28, Z26
+	VPDPBUSD     Z30, Z28, Z27
+	ADDQ         $0x00000010, DI
+	ADDQ         $0x00000010, R10
+	ADDQ         $0x00000010, R11
+	ADDQ         $0x00000010, R12
+	ADDQ         $0x00000010, R13
+	ADDQ         $0x00000200, SI
+	DECQ         R14
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, R9
+	JZ   done
+
+loop1:
+	VMOVUPS      (SI), Z29
+	VMOVUPS      64(SI), Z30
+	VBROADCASTSS (DI), Z28
+	VPDPBUSD     Z29, Z28, Z0
+	VPDPBUSD     Z30, Z28, Z1
+	VBROADCASTSS (DI)(R8*1), Z28
+	VPDPBUSD     Z29, Z28, Z2
+	VPDPBUSD     Z30, Z28, Z3
+	VBROADCASTSS (DI)(R8*2), Z28
+	VPDPBUSD     Z29, Z28, Z4
+	VPDPBUSD     Z30, Z28, Z5
+	VBROADCASTSS (R10), Z28
+	VPDPBUSD     Z29, Z28, Z6
+	VPDPBUSD     Z30, Z28, Z7
+	VBROADCASTSS (R10)(R8*1), Z28
+	VPDPBUSD     Z29, Z28, Z8
+	VPDPBUSD     Z30, Z28, Z9
+	VBROADCASTSS (R10)(R8*2), Z28
+	VPDPBUSD     Z29, Z28, Z10
+	VPDPBUSD     Z30, Z28, Z11
+	VBROADCASTSS (R11), Z28
+	VPDPBUSD     Z29, Z28, Z12
+	VPDPBUSD     Z30, Z28, Z13
+	VBROADCASTSS (R11)(R8*1), Z28
+	VPDPBUSD     Z29, Z28, Z14
+	VPDPBUSD     Z30, Z28, Z15
+	VBROADCASTSS (R11)(R8*2), Z28
+	VPDPBUSD     Z29, Z28, Z16
+	VPDPBUSD     Z30, Z28, Z17
+	VBROADCASTSS (R12), Z28
+	VPDPBUSD     Z29, Z28, Z18
+	VPDPBUSD     Z30, Z28, Z19
+	VBROADCASTSS (R12)(R8*1), Z28
+	VPDPBUSD     Z29, Z28, Z20
+	VPDPBUSD     Z30, Z28, Z21
+	VBROADCASTSS (R12)(R8*2), Z28
+	VPDPBUSD     Z29, Z28, Z22
+	VPDPBUSD     Z30, Z28, Z23
+	VBROADCASTSS (R13), Z28
+	VPDPBUSD     Z29, Z28, Z24
+	VPDPBUSD     Z30, Z28, Z25
+	VBROADCASTSS (R13)(R8*1), Z28
+	VPDPBUSD     Z29, Z28, Z26
+	VPDPBUSD     Z30, Z28, Z27
+	ADDQ         $0x00000004, DI
+	ADDQ         $0x00000004, R10
+	ADDQ         $0x00000004, R11
+	ADDQ         $0x00000004, R12
+	ADDQ         $0x00000004, R13
+	ADDQ         $0x00000080, SI
+	DECQ         R9
+	JNZ          loop1
+
+done:
+	MOVQ         48(CX), R9
+	MOVQ         40(AX), R14
+	SHLQ         $0x07, R14
+	ADDQ         R14, R9
+	VMOVUPS      (R9), Z28
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z28, Z0, Z0
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z28, Z2, Z2
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z28, Z4, Z4
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z28, Z6, Z6
+	VCVTDQ2PS    Z8, Z8
+	VMULPS       Z28, Z8, Z8
+	VCVTDQ2PS    Z10, Z10
+	VMULPS       Z28, Z10, Z10
+	VCVTDQ2PS    Z12, Z12
+	VMULPS       Z28, Z12, Z12
+	VCVTDQ2PS    Z14, Z14
+	VMULPS       Z28, Z14, Z14
+	VCVTDQ2PS    Z16, Z16
+	VMULPS       Z28, Z16, Z16
+	VCVTDQ2PS    Z18, Z18
+	VMULPS       Z28, Z18, Z18
+	VCVTDQ2PS    Z20, Z20
+	VMULPS       Z28, Z20, Z20
+	VCVTDQ2PS    Z22, Z22
+	VMULPS       Z28, Z22, Z22
+	VCVTDQ2PS    Z24, Z24
+	VMULPS       Z28, Z24, Z24
+	VCVTDQ2PS    Z26, Z26
+	VMULPS       Z28, Z26, Z26
+	VMOVUPS      64(R9), Z28
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z28, Z1, Z1
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z28, Z3, Z3
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z28, Z5, Z5
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z28, Z7, Z7
+	VCVTDQ2PS    Z9, Z9
+	VMULPS       Z28, Z9, Z9
+	VCVTDQ2PS    Z11, Z11
+	VMULPS       Z28, Z11, Z11
+	VCVTDQ2PS    Z13, Z13
+	VMULPS       Z28, Z13, Z13
+	VCVTDQ2PS    Z15, Z15
+	VMULPS       Z28, Z15, Z15
+	VCVTDQ2PS    Z17, Z17
+	VMULPS       Z28, Z17, Z17
+	VCVTDQ2PS    Z19, Z19
+	VMULPS       Z28, Z19, Z19
+	VCVTDQ2PS    Z21, Z21
+	VMULPS       Z28, Z21, Z21
+	VCVTDQ2PS    Z23, Z23
+	VMULPS       Z28, Z23, Z23
+	VCVTDQ2PS    Z25, Z25
+	VMULPS       Z28, Z25, Z25
+	VCVTDQ2PS    Z27, Z27
+	VMULPS       Z28, Z27, Z27
+	MOVQ         40(CX), R9
+	MOVQ         (AX), R14
+	MOVQ         40(AX), SI
+	SHLQ         $0x07, SI
+	ADDQ         SI, R14
+	MOVQ         8(AX), SI
+	VBROADCASTSS (R9), Z28
+	VFMADD213PS  (DX), Z28, Z0
+	VMOVUPS      Z0, (R14)
+	VFMADD213PS  64(DX), Z28, Z1
+	VMOVUPS      Z1, 64(R14)
+	ADDQ         BX, DX
+	ADDQ         SI, R14
+	VBROADCASTSS 4(R9), Z28
+	VFMADD213PS  (DX), Z28, Z2
+	VMOVUPS      Z2, (R14)
+	VFMADD213PS  64(DX), Z28, Z3
+	VMOVUPS      Z3, 64(R14)
+	ADDQ         BX, DX
+	ADDQ         SI, R14
+	VBROADCASTSS 8(R9), Z28
+	VFMADD213PS  (DX), Z28, Z4
+	VMOVUPS      Z4, (R14)
+	VFMADD213PS  64(DX), Z28, Z5
+	VMOVUPS      Z5, 64(R14)
+	ADDQ         BX, DX
+	ADDQ         SI, R14
+	VBROADCASTSS 12(R9), Z28
+	VFMADD213PS  (DX), Z28, Z6
+	VMOVUPS      Z6, (R14)
+	VFMADD213PS  64(DX), Z28, Z7
+	VMOVUPS      Z7, 64(R14)
+	ADDQ         BX, DX
+	ADDQ         SI, R14
+	VBROADCASTSS 16(R9), Z28
+	VFMADD213PS  (DX), Z28, Z8
+	VMOVUPS      Z8, (R14)
+	VFMADD213PS  64(DX), Z28, Z9
+	VMOVUPS      Z9, 64(R14)
+	ADDQ         BX, DX
+	ADDQ         SI, R14
+	VBROADCASTSS 20(R9), Z28
+	VFMADD213PS  (DX), Z28, Z10
+	VMOVUPS      Z10, (R14)
+	VFMADD213PS  64(DX), Z28, Z11
+	VMOVUPS      Z11, 64(R14)
+	ADDQ         BX, DX
+	ADDQ         SI, R14
+	VBROADCASTSS 24(R9), Z28
+	VFMADD213PS  (DX), Z28, Z12
+	VMOVUPS      Z12, (R14)
+	VFMADD213PS  64(DX), Z28, Z13
+	VMOVUPS      Z13, 64(R14)
+	ADDQ         BX, DX
+	ADDQ         SI, R14
+	VBROADCASTSS 28(R9), Z28
+	VFMADD213PS  (DX), Z28, Z14
+	VMOVUPS      Z14, (R14)
+	VFMADD213PS  64(DX), Z28, Z15
+	VMOVUPS      Z15, 64(R14)
+	ADDQ         BX, DX
+	ADDQ         SI, R14
+	VBROADCASTSS 32(R9), Z28
+	VFMADD213PS  (DX), Z28, Z16
+	VMOVUPS      Z16, (R14)
+	VFMADD213PS  64(DX), Z28, Z17
+	VMOVUPS      Z17, 64(R14)
+	ADDQ         BX, DX
+	ADDQ         SI, R14
+	VBROADCASTSS 36(R9), Z28
+	VFMADD213PS  (DX), Z28, Z18
+	VMOVUPS      Z18, (R14)
+	VFMADD213PS  64(DX), Z28, Z19
+	VMOVUPS      Z19, 64(R14)
+	ADDQ         BX, DX
+	ADDQ         SI, R14
+	VBROADCASTSS 40(R9), Z28
+	VFMADD213PS  (DX), Z28, Z20
+	VMOVUPS      Z20, (R14)
+	VFMADD213PS  64(DX), Z28, Z21
+	VMOVUPS      Z21, 64(R14)
+	ADDQ         BX, DX
+	ADDQ         SI, R14
+	VBROADCASTSS 44(R9), Z28
+	VFMADD213PS  (DX), Z28, Z22
+	VMOVUPS      Z22, (R14)
+	VFMADD213PS  64(DX), Z28, Z23
+	VMOVUPS      Z23, 64(R14)
+	ADDQ         BX, DX
+	ADDQ         SI, R14
+	VBROADCASTSS 48(R9), Z28
+	VFMADD213PS  (DX), Z28, Z24
+	VMOVUPS      Z24, (R14)
+	VFMADD213PS  64(DX), Z28, Z25
+	VMOVUPS      Z25, 64(R14)
+	ADDQ         BX, DX
+	ADDQ         SI, R14
+	VBROADCASTSS 52(R9), Z28
+	VFMADD213PS  (DX), Z28, Z26
+	VMOVUPS      Z26, (R14)
+	VFMADD213PS  64(DX), Z28, Z27
+	VMOVUPS      Z27, 64(R14)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         SI, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm1x128VNNI8(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·gemm1x128VNNI8(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ      8(CX), R11
+	MOVQ      16(CX), BX
+	MOVQ      40(AX), SI
+	IMULQ     32(CX), SI
+	ADDQ      24(CX), SI
+	MOVQ      SI, R8
+	ADDQ      32(CX), R8
+	MOVQ      R8, R9
+	ADDQ      32(CX), R9
+	MOVQ      R9, R10
+	ADDQ      32(CX), R10
+	VPXORD    Z0, Z0, Z0
+	VPXORD    Z1, Z1, Z1
+	VPXORD    Z2, Z2, Z2
+	VPXORD    Z3, Z3, Z3
+	VPXORD    Z4, Z4, Z4
+	VPXORD    Z5, Z5, Z5
+	VPXORD    Z6, Z6, Z6
+	VPXORD    Z7, Z7, Z7
+	MOVQ      56(CX), BX
+	MOVQ      40(AX), DI
+	SHLQ      $0x07, DI
+	ADDQ      DI, BX
+	VMOVDQU32 (BX), Z0
+	VMOVDQU32 64(BX), Z1
+	VMOVDQU32 128(BX), Z2
+	VMOVDQU32 192(BX), Z3
+	VMOVDQU32 256(BX), Z4
+	VMOVDQU32 320(BX), Z5
+	VMOVDQU32 384(BX), Z6
+	VMOVDQU32 448(BX), Z7
+	MOVQ      (CX), BX
+	MOVQ      BX, DI
+	SHRQ      $0x02, DI
+	JZ        tail
+
+loop4:
+	VBROADCASTSS (R11), Z9
+	VMOVUPS      (SI), Z8
+	VPDPBUSD     Z8, Z9, Z0
+	VMOVUPS      64(SI), Z8
+	VPDPBUSD     Z8, Z9, Z1
+	VMOVUPS      (R8), Z8
+	VPDPBUSD     Z8, Z9, Z2
+	VMOVUPS      64(R8), Z8
+	VPDPBUSD     Z8, Z9, Z3
+	VMOVUPS      (R9), Z8
+	VPDPBUSD     Z8, Z9, Z4
+	VMOVUPS      64(R9), Z8
+	VPDPBUSD     Z8, Z9, Z5
+	VMOVUPS      (R10), Z8
+	VPDPBUSD     Z8, Z9, Z6
+	VMOVUPS      64(R10), Z8
+	VPDPBUSD     Z8, Z9, Z7
+	VBROADCASTSS 4(R11), Z9
+	VMOVUPS      128(SI), Z8
+	VPDPBUSD     Z8, Z9, Z0
+	VMOVUPS      192(SI), Z8
+	VPDPBUSD     Z8, Z9, Z1
+	VMOVUPS      128(R8), Z8
+	VPDPBUSD     Z8, Z9, Z2
+	VMOVUPS      192(R8), Z8
+	VPDPBUSD     Z8, Z9, Z3
+	VMOVUPS      128(R9), Z8
+	VPDPBUSD     Z8, Z9, Z4
+	VMOVUPS      192(R9), Z8
+	VPDPBUSD     Z8, Z9, Z5
+	VMOVUPS      128(R10), Z8
+	VPDPBUSD     Z8, Z9, Z6
+	VMOVUPS      192(R10), Z8
+	VPDPBUSD     Z8, Z9, Z7
+	VBROADCASTSS 8(R11), Z9
+	VMOVUPS      256(SI), Z8
+	VPDPBUSD     Z8, Z9, Z0
+	VMOVUPS      320(SI), Z8
+	VPDPBUSD     Z8, Z9, Z1
+	VMOVUPS      256(R8), Z8
+	VPDPBUSD     Z8, Z9, Z2
+	VMOVUPS      320(R8), Z8
+	VPDPBUSD     Z8, Z9, Z3
+	VMOVUPS      256(R9), Z8
+	VPDPBUSD     Z8, Z9, Z4
+	VMOVUPS      320(R9), Z8
+	VPDPBUSD     Z8, Z9, Z5
+	VMOVUPS      256(R10), Z8
+	VPDPBUSD     Z8, Z9, Z6
+	VMOVUPS      320(R10), Z8
+	VPDPBUSD     Z8, Z9, Z7
+	VBROADCASTSS 12(R11), Z9
+	VMOVUPS      384(SI), Z8
+	VPDPBUSD     Z8, Z9, Z0
+	VMOVUPS      448(SI), Z8
+	VPDPBUSD     Z8, Z9, Z1
+	VMOVUPS      384(R8), Z8
+	VPDPBUSD     Z8, Z9, Z2
+	VMOVUPS      448(R8), Z8
+	VPDPBUSD     Z8, Z9, Z3
+	VMOVUPS      384(R9), Z8
+	VPDPBUSD     Z8, Z9, Z4
+	VMOVUPS      448(R9), Z8
+	VPDPBUSD     Z8, Z9, Z5
+	VMOVUPS      384(R10), Z8
+	VPDPBUSD     Z8, Z9, Z6
+	VMOVUPS      448(R10), Z8
+	VPDPBUSD     Z8, Z9, Z7
+	ADDQ         $0x00000010, R11
+	ADDQ         $0x00000200, SI
+	ADDQ         $0x00000200, R8
+	ADDQ         $0x00000200, R9
+	ADDQ         $0x00000200, R10
+	DECQ         DI
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, BX
+	JZ   done
+
+loop1:
+	VBROADCASTSS (R11), Z9
+	VMOVUPS      (SI), Z8
+	VPDPBUSD     Z8, Z9, Z0
+	VMOVUPS      64(SI), Z8
+	VPDPBUSD     Z8, Z9, Z1
+	VMOVUPS      (R8), Z8
+	VPDPBUSD     Z8, Z9, Z2
+	VMOVUPS      64(R8), Z8
+	VPDPBUSD     Z8, Z9, Z3
+	VMOVUPS      (R9), Z8
+	VPDPBUSD     Z8, Z9, Z4
+	VMOVUPS      64(R9), Z8
+	VPDPBUSD     Z8, Z9, Z5
+	VMOVUPS      (R10), Z8
+	VPDPBUSD     Z8, Z9, Z6
+	VMOVUPS      64(R10), Z8
+	VPDPBUSD     Z8, Z9, Z7
+	ADDQ         $0x00000004, R11
+	ADDQ         $0x00000080, SI
+	ADDQ         $0x00000080, R8
+	ADDQ         $0x00000080, R9
+	ADDQ         $0x00000080, R10
+	DECQ         BX
+	JNZ          loop1
+
+done:
+	MOVQ         48(CX), BX
+	MOVQ         40(AX), DI
+	SHLQ         $0x07, DI
+	ADDQ         DI, BX
+	VMOVUPS      (BX), Z8
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z8, Z0, Z0
+	VMOVUPS      64(BX), Z8
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z8, Z1, Z1
+	VMOVUPS      128(BX), Z8
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z8, Z2, Z2
+	VMOVUPS      192(BX), Z8
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z8, Z3, Z3
+	VMOVUPS      256(BX), Z8
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z8, Z4, Z4
+	VMOVUPS      320(BX), Z8
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z8, Z5, Z5
+	VMOVUPS      384(BX), Z8
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z8, Z6, Z6
+	VMOVUPS      448(BX), Z8
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z8, Z7, Z7
+	MOVQ         40(CX), BX
+	MOVQ         (AX), DI
+	MOVQ         40(AX), SI
+	SHLQ         $0x07, SI
+	ADDQ         SI, DI
+	MOVQ         8(AX), SI
+	VBROADCASTSS (BX), Z8
+	VFMADD213PS  (DX), Z8, Z0
+	VMOVUPS      Z0, (DI)
+	VFMADD213PS  64(DX), Z8, Z1
+	VMOVUPS      Z1, 64(DI)
+	VFMADD213PS  128(DX), Z8, Z2
+	VMOVUPS      Z2, 128(DI)
+	VFMADD213PS  192(DX), Z8, Z3
+	VMOVUPS      Z3, 192(DI)
+	VFMADD213PS  256(DX), Z8, Z4
+	VMOVUPS      Z4, 256(DI)
+	VFMADD213PS  320(DX), Z8, Z5
+	VMOVUPS      Z5, 320(DI)
+	VFMADD213PS  384(DX), Z8, Z6
+	VMOVUPS      Z6, 384(DI)
+	VFMADD213PS  448(DX), Z8, Z7
+	VMOVUPS      Z7, 448(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         SI, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x04, 40(AX)
+	MOVQ         40(AX), BX
+	CMPQ         BX, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm2x64VNNI8(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·gemm2x64VNNI8(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ      8(CX), R8
+	MOVQ      16(CX), R9
+	MOVQ      40(AX), SI
+	IMULQ     32(CX), SI
+	ADDQ      24(CX), SI
+	MOVQ      SI, DI
+	ADDQ      32(CX), DI
+	VPXORD    Z0, Z0, Z0
+	VPXORD    Z1, Z1, Z1
+	VPXORD    Z2, Z2, Z2
+	VPXORD    Z3, Z3, Z3
+	VPXORD    Z4, Z4, Z4
+	VPXORD    Z5, Z5, Z5
+	VPXORD    Z6, Z6, Z6
+	VPXORD    Z7, Z7, Z7
+	MOVQ      56(CX), R10
+	MOVQ      40(AX), R11
+	SHLQ      $0x07, R11
+	ADDQ      R11, R10
+	VMOVDQU32 (R10), Z0
+	VMOVDQU32 (R10), Z4
+	VMOVDQU32 64(R10), Z1
+	VMOVDQU32 64(R10), Z5
+	VMOVDQU32 128(R10), Z2
+	VMOVDQU32 128(R10), Z6
+	VMOVDQU32 192(R10), Z3
+	VMOVDQU32 192(R10), Z7
+	MOVQ      (CX), R10
+	MOVQ      R10, R11
+	SHRQ      $0x02, R11
+	JZ        tail
+
+loop4:
+	VBROADCASTSS (R8), Z9
+	VBROADCASTSS (R8)(R9*1), Z10
+	VMOVUPS      (SI), Z8
+	VPDPBUSD     Z8, Z9, Z0
+	VPDPBUSD     Z8, Z10, Z4
+	VMOVUPS      64(SI), Z8
+	VPDPBUSD     Z8, Z9, Z1
+	VPDPBUSD     Z8, Z10, Z5
+	VMOVUPS      (DI), Z8
+	VPDPBUSD     Z8, Z9, Z2
+	VPDPBUSD     Z8, Z10, Z6
+	VMOVUPS      64(DI), Z8
+	VPDPBUSD     Z8, Z9, Z3
+	VPDPBUSD     Z8, Z10, Z7
+	VBROADCASTSS 4(R8), Z9
+	VBROADCASTSS 4(R8)(R9*1), Z10
+	VMOVUPS      128(SI), Z8
+	VPDPBUSD     Z8, Z9, Z0
+	VPDPBUSD     Z8, Z10, Z4
+	VMOVUPS      192(SI), Z8
+	VPDPBUSD     Z8, Z9, Z1
+	VPDPBUSD     Z8, Z10, Z5
+	VMOVUPS      128(DI), Z8
+	VPDPBUSD     Z8, Z9, Z2
+	VPDPBUSD     Z8, Z10, Z6
+	VMOVUPS      192(DI), Z8
+	VPDPBUSD     Z8, Z9, Z3
+	VPDPBUSD     Z8, Z10, Z7
+	VBROADCASTSS 8(R8), Z9
+	VBROADCASTSS 8(R8)(R9*1), Z10
+	VMOVUPS      256(SI), Z8
+	VPDPBUSD     Z8, Z9, Z0
+	VPDPBUSD     Z8, Z10, Z4
+	VMOVUPS      320(SI), Z8
+	VPDPBUSD     Z8, Z9, Z1
+	VPDPBUSD     Z8, Z10, Z5
+	VMOVUPS      256(DI), Z8
+	VPDPBUSD     Z8, Z9, Z2
+	VPDPBUSD     Z8, Z10, Z6
+	VMOVUPS      320(DI), Z8
+	VPDPBUSD     Z8, Z9, Z3
+	VPDPBUSD     Z8, Z10, Z7
+	VBROADCASTSS 12(R8), Z9
+	VBROADCASTSS 12(R8)(R9*1), Z10
+	VMOVUPS      384(SI), Z8
+	VPDPBUSD     Z8, Z9, Z0
+	VPDPBUSD     Z8, Z10, Z4
+	VMOVUPS      448(SI), Z8
+	VPDPBUSD     Z8, Z9, Z1
+	VPDPBUSD     Z8, Z10, Z5
+	VMOVUPS      384(DI), Z8
+	VPDPBUSD     Z8, Z9, Z2
+	VPDPBUSD     Z8, Z10, Z6
+	VMOVUPS      448(DI), Z8
+	VPDPBUSD     Z8, Z9, Z3
+	VPDPBUSD     Z8, Z10, Z7
+	ADDQ         $0x00000010, R8
+	ADDQ         $0x00000200, SI
+	ADDQ         $0x00000200, DI
+	DECQ         R11
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, R10
+	JZ   done
+
+loop1:
+	VBROADCASTSS (R8), Z9
+	VBROADCASTSS (R8)(R9*1), Z10
+	VMOVUPS      (SI), Z8
+	VPDPBUSD     Z8, Z9, Z0
+	VPDPBUSD     Z8, Z10, Z4
+	VMOVUPS      64(SI), Z8
+	VPDPBUSD     Z8, Z9, Z1
+	VPDPBUSD     Z8, Z10, Z5
+	VMOVUPS      (DI), Z8
+	VPDPBUSD     Z8, Z9, Z2
+	VPDPBUSD     Z8, Z10, Z6
+	VMOVUPS      64(DI), Z8
+	VPDPBUSD     Z8, Z9, Z3
+	VPDPBUSD     Z8, Z10, Z7
+	ADDQ         $0x00000004, R8
+	ADDQ         $0x00000080, SI
+	ADDQ         $0x00000080, DI
+	DECQ         R10
+	JNZ          loop1
+
+done:
+	MOVQ         48(CX), R10
+	MOVQ         40(AX), R11
+	SHLQ         $0x07, R11
+	ADDQ         R11, R10
+	VMOVUPS      (R10), Z8
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z8, Z0, Z0
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z8, Z4, Z4
+	VMOVUPS      64(R10), Z8
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z8, Z1, Z1
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z8, Z5, Z5
+	VMOVUPS      128(R10), Z8
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z8, Z2, Z2
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z8, Z6, Z6
+	VMOVUPS      192(R10), Z8
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z8, Z3, Z3
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z8, Z7, Z7
+	MOVQ         40(CX), R10
+	MOVQ         (AX), R11
+	MOVQ         40(AX), SI
+	SHLQ         $0x07, SI
+	ADDQ         SI, R11
+	MOVQ         8(AX), SI
+	VBROADCASTSS (R10), Z8
+	VFMADD213PS  (DX), Z8, Z0
+	VMOVUPS      Z0, (R11)
+	VFMADD213PS  64(DX), Z8, Z1
+	VMOVUPS      Z1, 64(R11)
+	VFMADD213PS  128(DX), Z8, Z2
+	VMOVUPS      Z2, 128(R11)
+	VFMADD213PS  192(DX), Z8, Z3
+	VMOVUPS      Z3, 192(R11)
+	ADDQ         BX, DX
+	ADDQ         SI, R11
+	VBROADCASTSS 4(R10), Z8
+	VFMADD213PS  (DX), Z8, Z4
+	VMOVUPS      Z4, (R11)
+	VFMADD213PS  64(DX), Z8, Z5
+	VMOVUPS      Z5, 64(R11)
+	VFMADD213PS  128(DX), Z8, Z6
+	VMOVUPS      Z6, 128(R11)
+	VFMADD213PS  192(DX), Z8, Z7
+	VMOVUPS      Z7, 192(R11)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         SI, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x02, 40(AX)
+	MOVQ         40(AX), R10
+	CMPQ         R10, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm3x64VNNI8(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·gemm3x64VNNI8(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x07, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ      8(CX), R8
+	MOVQ      16(CX), R9
+	MOVQ      40(AX), SI
+	IMULQ     32(CX), SI
+	ADDQ      24(CX), SI
+	MOVQ      SI, DI
+	ADDQ      32(CX), DI
+	VPXORD    Z0, Z0, Z0
+	VPXORD    Z1, Z1, Z1
+	VPXORD    Z2, Z2, Z2
+	VPXORD    Z3, Z3, Z3
+	VPXORD    Z4, Z4, Z4
+	VPXORD    Z5, Z5, Z5
+	VPXORD    Z6, Z6, Z6
+	VPXORD    Z7, Z7, Z7
+	VPXORD    Z8, Z8, Z8
+	VPXORD    Z9, Z9, Z9
+	VPXORD    Z10, Z10, Z10
+	VPXORD    Z11, Z11, Z11
+	MOVQ      56(CX), R10
+	MOVQ      40(AX), R11
+	SHLQ      $0x07, R11
+	ADDQ      R11, R10
+	VMOVDQU32 (R10), Z0
+	VMOVDQU32 (R10), Z4
+	VMOVDQU32 (R10), Z8
+	VMOVDQU32 64(R10), Z1
+	VMOVDQU32 64(R10), Z5
+	VMOVDQU32 64(R10), Z9
+	VMOVDQU32 128(R10), Z2
+	VMOVDQU32 128(R10), Z6
+	VMOVDQU32 128(R10), Z10
+	VMOVDQU32 192(R10), Z3
+	VMOVDQU32 192(R10), Z7
+	VMOVDQU32 192(R10), Z11
+	MOVQ      (CX), R10
+	MOVQ      R10, R11
+	SHRQ      $0x02, R11
+	JZ        tail
+
+loop4:
+	VBROADCASTSS (R8), Z13
+	VBROADCASTSS (R8)(R9*1), Z14
+	VBROADCASTSS (R8)(R9*2), Z15
+	VMOVUPS      (SI), Z12
+	VPDPBUSD     Z12, Z13, Z0
+	VPDPBUSD     Z12, Z14, Z4
+	VPDPBUSD     Z12, Z15, Z8
+	VMOVUPS      64(SI), Z12
+	VPDPBUSD     Z12, Z13, Z1
+	VPDPBUSD     Z12, Z14, Z5
+	VPDPBUSD     Z12, Z15, Z9
+	VMOVUPS      (DI), Z12
+	VPDPBUSD     Z12, Z13, Z2
+	VPDPBUSD     Z12, Z14, Z6
+	VPDPBUSD     Z12, Z15, Z10
+	VMOVUPS      64(DI), Z12
+	VPDPBUSD     Z12, Z13, Z3
+	VPDPBUSD     Z12, Z14, Z7
+	VPDPBUSD     Z12, Z15, Z11
+	VBROADCASTSS 4(R8), Z13
+	VBROADCASTSS 4(R8)(R9*1), Z14
+	VBROADCASTSS 4(R8)(R9*2), Z15
+	VMOVUPS      128(SI), Z12
+	VPDPBUSD     Z12, Z13, Z0
+	VPDPBUSD     Z12, Z14, Z4
+	VPDPBUSD     Z12, Z15, Z8
+	VMOVUPS      192(SI), Z12
+	VPDPBUSD     Z12, Z13, Z1
+	VPDPBUSD     Z12, Z14, Z5
+	VPDPBUSD     Z12, Z15, Z9
+	VMOVUPS      128(DI), Z12
+	VPDPBUSD     Z12, Z13, Z2
+	VPDPBUSD     Z12, Z14, Z6
+	VPDPBUSD     Z12, Z15, Z10
+	VMOVUPS      192(DI), Z12
+	VPDPBUSD     Z12, Z13, Z3
+	VPDPBUSD     Z12, Z14, Z7
+	VPDPBUSD     Z12, Z15, Z11
+	VBROADCASTSS 8(R8), Z13
+	VBROADCASTSS 8(R8)(R9*1), Z14
+	VBROADCASTSS 8(R8)(R9*2), Z15
+	VMOVUPS      256(SI), Z12
+	VPDPBUSD     Z12, Z13, Z0
+	VPDPBUSD     Z12, Z14, Z4
+	VPDPBUSD     Z12, Z15, Z8
+	VMOVUPS      320(SI), Z12
+	VPDPBUSD     Z12, Z13, Z1
+	VPDPBUSD     Z12, Z14, Z5
+	VPDPBUSD     Z12, Z15, Z9
+	VMOVUPS      256(DI), Z12
+	VPDPBUSD     Z12, Z13, Z2
+	VPDPBUSD     Z12, Z14, Z6
+	VPDPBUSD     Z12, Z15, Z10
+	VMOVUPS      320(DI), Z12
+	VPDPBUSD     Z12, Z13, Z3
+	VPDPBUSD     Z12, Z14, Z7
+	VPDPBUSD     Z12, Z15, Z11
+	VBROADCASTSS 12(R8), Z13
+	VBROADCASTSS 12(R8)(R9*1), Z14
+	VBROADCASTSS 12(R8)(R9*2), Z15
+	VMOVUPS      384(SI), Z12
+	VPDPBUSD     Z12, Z13, Z0
+	VPDPBUSD     Z12, Z14, Z4
+	VPDPBUSD     Z12, Z15, Z8
+	VMOVUPS      448(SI), Z12
+	VPDPBUSD     Z12, Z13, Z1
+	VPDPBUSD     Z12, Z14, Z5
+	VPDPBUSD     Z12, Z15, Z9
+	VMOVUPS      384(DI), Z12
+	VPDPBUSD     Z12, Z13, Z2
+	VPDPBUSD     Z12, Z14, Z6
+	VPDPBUSD     Z12, Z15, Z10
+	VMOVUPS      448(DI), Z12
+	VPDPBUSD     Z12, Z13, Z3
+	VPDPBUSD     Z12, Z14, Z7
+	VPDPBUSD     Z12, Z15, Z11
+	ADDQ         $0x00000010, R8
+	ADDQ         $0x00000200, SI
+	ADDQ         $0x00000200, DI
+	DECQ         R11
+	JNZ          loop4
+
+tail:
+	ANDQ $0x03, R10
+	JZ   done
+
+loop1:
+	VBROADCASTSS (R8), Z13
+	VBROADCASTSS (R8)(R9*1), Z14
+	VBROADCASTSS (R8)(R9*2), Z15
+	VMOVUPS      (SI), Z12
+	VPDPBUSD     Z12, Z13, Z0
+	VPDPBUSD     Z12, Z14, Z4
+	VPDPBUSD     Z12, Z15, Z8
+	VMOVUPS      64(SI), Z12
+	VPDPBUSD     Z12, Z13, Z1
+	VPDPBUSD     Z12, Z14, Z5
+	VPDPBUSD     Z12, Z15, Z9
+	VMOVUPS      (DI), Z12
+	VPDPBUSD     Z12, Z13, Z2
+	VPDPBUSD     Z12, Z14, Z6
+	VPDPBUSD     Z12, Z15, Z10
+	VMOVUPS      64(DI), Z12
+	VPDPBUSD     Z12, Z13, Z3
+	VPDPBUSD     Z12, Z14, Z7
+	VPDPBUSD     Z12, Z15, Z11
+	ADDQ         $0x00000004, R8
+	ADDQ         $0x00000080, SI
+	ADDQ         $0x00000080, DI
+	DECQ         R10
+	JNZ          loop1
+
+done:
+	MOVQ         48(CX), R10
+	MOVQ         40(AX), R11
+	SHLQ         $0x07, R11
+	ADDQ         R11, R10
+	VMOVUPS      (R10), Z12
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z12, Z0, Z0
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z12, Z4, Z4
+	VCVTDQ2PS    Z8, Z8
+	VMULPS       Z12, Z8, Z8
+	VMOVUPS      64(R10), Z12
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z12, Z1, Z1
+	VCVTDQ2PS    Z5, Z5
+	VMULPS       Z12, Z5, Z5
+	VCVTDQ2PS    Z9, Z9
+	VMULPS       Z12, Z9, Z9
+	VMOVUPS      128(R10), Z12
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z12, Z2, Z2
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z12, Z6, Z6
+	VCVTDQ2PS    Z10, Z10
+	VMULPS       Z12, Z10, Z10
+	VMOVUPS      192(R10), Z12
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z12, Z3, Z3
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z12, Z7, Z7
+	VCVTDQ2PS    Z11, Z11
+	VMULPS       Z12, Z11, Z11
+	MOVQ         40(CX), R10
+	MOVQ         (AX), R11
+	MOVQ         40(AX), SI
+	SHLQ         $0x07, SI
+	ADDQ         SI, R11
+	MOVQ         8(AX), SI
+	VBROADCASTSS (R10), Z12
+	VFMADD213PS  (DX), Z12, Z0
+	VMOVUPS      Z0, (R11)
+	VFMADD213PS  64(DX), Z12, Z1
+	VMOVUPS      Z1, 64(R11)
+	VFMADD213PS  128(DX), Z12, Z2
+	VMOVUPS      Z2, 128(R11)
+	VFMADD213PS  192(DX), Z12, Z3
+	VMOVUPS      Z3, 192(R11)
+	ADDQ         BX, DX
+	ADDQ         SI, R11
+	VBROADCASTSS 4(R10), Z12
+	VFMADD213PS  (DX), Z12, Z4
+	VMOVUPS      Z4, (R11)
+	VFMADD213PS  64(DX), Z12, Z5
+	VMOVUPS      Z5, 64(R11)
+	VFMADD213PS  128(DX), Z12, Z6
+	VMOVUPS      Z6, 128(R11)
+	VFMADD213PS  192(DX), Z12, Z7
+	VMOVUPS      Z7, 192(R11)
+	ADDQ         BX, DX
+	ADDQ         SI, R11
+	VBROADCASTSS 8(R10), Z12
+	VFMADD213PS  (DX), Z12, Z8
+	VMOVUPS      Z8, (R11)
+	VFMADD213PS  64(DX), Z12, Z9
+	VMOVUPS      Z9, 64(R11)
+	VFMADD213PS  128(DX), Z12, Z10
+	VMOVUPS      Z10, 128(R11)
+	VFMADD213PS  192(DX), Z12, Z11
+	VMOVUPS      Z11, 192(R11)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x07, BX
+	ADDQ         BX, DX
+	MOVQ         SI, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x02, 40(AX)
+	MOVQ         40(AX), R10
+	CMPQ         R10, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func quantiseVNNI8(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
+// Requires: AVX, AVX2, AVX512F, BMI2, SSE
+TEXT ·quantiseVNNI8(SB), NOSPLIT, $0-64
+	MOVQ         rows+0(FP), AX
+	MOVQ         dst+8(FP), CX
+	MOVQ         unit+24(FP), DX
+	MOVQ         src+32(FP), BX
+	MOVQ         k+48(FP), SI
+	MOVQ         SI, R10
+	ANDQ         $0x0f, R10
+	SHRQ         $0x04, SI
+	MOVQ         R10, DI
+	MOVL         $0x00000001, R8
+	SHLXL        DI, R8, R8
+	DECL         R8
+	KMOVW        R8, K1
+	VPBROADCASTD abs<>+0(SB), Z0
+	MOVSS        most+56(FP), X1
+	MOVSS        least+60(FP), X2
+
+row:
+	VPXORD Z3, Z3, Z3
+	MOVQ   BX, R8
+	MOVQ   CX, DI
+	MOVQ   SI, R9
+	TESTQ  R9, R9
+	JZ     magnitudeTail
+
+magnitude:
+	VMOVUPS (R8), Z4
+	VPANDD  Z4, Z0, Z4
+	VPMAXUD Z4, Z3, Z3
+	ADDQ    $0x40, R8
+	ADDQ    $0x10, DI
+	DECQ    R9
+	JNZ     magnitude
+
+magnitudeTail:
+	TESTQ     R10, R10
+	JZ        magnitudeDone
+	VMOVUPS.Z (R8), K1, Z4
+	VPANDD    Z4, Z0, Z4
+	VPMAXUD   Z4, Z3, Z3
+
+magnitudeDone:
+	VEXTRACTI64X4 $0x01, Z3, Y4
+	VPMAXUD       Y4, Y3, Y4
+	VEXTRACTI128  $0x01, Y4, X5
+	VPMAXUD       X5, X4, X5
+	VPSHUFD       $0x4e, X5, X4
+	VPMAXUD       X4, X5, X5
+	VPSHUFD       $0xb1, X5, X4
+	VPMAXUD       X4, X5, X5
+	VPMAXUD       X2, X5, X5
+	VDIVSS        X5, X1, X4
+	VDIVSS        X1, X5, X6
+	VSUBSS        X5, X5, X5
+	VADDSS        X5, X6, X6
+	VMOVSS        X6, (DX)
+	VBROADCASTSS  X4, Z4
+	MOVQ          BX, R8
+	MOVQ          CX, DI
+	MOVQ          SI, R9
+	TESTQ         R9, R9
+	JZ            wholeTail
+
+whole:
+	VMOVUPS     (R8), Z5
+	VMULPS      Z4, Z5, Z5
+	VCVTPS2DQ   Z5, Z5
+	VPADDD.BCST middle<>+0(SB), Z5, Z5
+	VPMOVDB     Z5, (DI)
+	ADDQ        $0x40, R8
+	ADDQ        $0x10, DI
+	DECQ        R9
+	JNZ         whole
+
+wholeTail:
+	TESTQ       R10, R10
+	JZ          wholeDone
+	VMOVUPS.Z   (R8), K1, Z5
+	VMULPS      Z4, Z5, Z5
+	VCVTPS2DQ   Z5, Z5
+	VPADDD.BCST middle<>+0(SB), Z5, Z5
+	VPMOVDB     Z5, (DI)
+
+wholeDone:
+	ADDQ $0x04, DX
+	ADDQ ldd+16(FP), CX
+	ADDQ lds+40(FP), BX
+	DECQ AX
+	JNZ  row
+	VZEROUPPER
+	RET
+
+DATA middle<>+0(SB)/4, $0x00000080
+GLOBL middle<>(SB), RODATA|NOPTR, $4
 
 // func sumLinesVNNI(dst *float32, ldd uintptr, d uintptr, table *int8, multiples *uint8, unit float32, rows uintptr, ids *uint32, first uintptr, count uintptr, groupEnd *uint32, groupScale *float32, groups uintptr, lines uintptr) (ok bool)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+, SSE

@@ -595,297 +595,6 @@ func sumLinesF32AVX2(dst *float32, ldd uintptr, d uintptr, table *float32, rows 
 //go:noescape
 func softmaxAVX2(rows uintptr, x *float32, ld uintptr, n uintptr)
 
-// gemm1x16MADD is
-//
-//	for i < 1, j < 16·t.panels, 16 at a time:
-//		c = t.add[i,j]
-//		for each p of t.products up to one of no pairs:
-//			s = 0, a whole number
-//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
-//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
-//		t.c[i,j] = c
-//
-// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
-//
-//go:noescape
-func gemm1x16MADD(t *struct {
-	c        *float32
-	ldc      uintptr
-	add      *float32
-	ldadd    uintptr
-	panels   uintptr
-	done     uintptr
-	products *struct {
-		pairs      uintptr
-		a          *int16
-		lda        uintptr
-		b          *int16
-		panel      uintptr
-		rowUnit    *float32
-		columnUnit *float32
-	}
-})
-
-// gemm2x16MADD is
-//
-//	for i < 2, j < 16·t.panels, 16 at a time:
-//		c = t.add[i,j]
-//		for each p of t.products up to one of no pairs:
-//			s = 0, a whole number
-//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
-//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
-//		t.c[i,j] = c
-//
-// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
-//
-//go:noescape
-func gemm2x16MADD(t *struct {
-	c        *float32
-	ldc      uintptr
-	add      *float32
-	ldadd    uintptr
-	panels   uintptr
-	done     uintptr
-	products *struct {
-		pairs      uintptr
-		a          *int16
-		lda        uintptr
-		b          *int16
-		panel      uintptr
-		rowUnit    *float32
-		columnUnit *float32
-	}
-})
-
-// gemm3x16MADD is
-//
-//	for i < 3, j < 16·t.panels, 16 at a time:
-//		c = t.add[i,j]
-//		for each p of t.products up to one of no pairs:
-//			s = 0, a whole number
-//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
-//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
-//		t.c[i,j] = c
-//
-// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
-//
-//go:noescape
-func gemm3x16MADD(t *struct {
-	c        *float32
-	ldc      uintptr
-	add      *float32
-	ldadd    uintptr
-	panels   uintptr
-	done     uintptr
-	products *struct {
-		pairs      uintptr
-		a          *int16
-		lda        uintptr
-		b          *int16
-		panel      uintptr
-		rowUnit    *float32
-		columnUnit *float32
-	}
-})
-
-// gemm4x16MADD is
-//
-//	for i < 4, j < 16·t.panels, 16 at a time:
-//		c = t.add[i,j]
-//		for each p of t.products up to one of no pairs:
-//			s = 0, a whole number
-//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
-//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
-//		t.c[i,j] = c
-//
-// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
-//
-//go:noescape
-func gemm4x16MADD(t *struct {
-	c        *float32
-	ldc      uintptr
-	add      *float32
-	ldadd    uintptr
-	panels   uintptr
-	done     uintptr
-	products *struct {
-		pairs      uintptr
-		a          *int16
-		lda        uintptr
-		b          *int16
-		panel      uintptr
-		rowUnit    *float32
-		columnUnit *float32
-	}
-})
-
-// gemm5x16MADD is
-//
-//	for i < 5, j < 16·t.panels, 16 at a time:
-//		c = t.add[i,j]
-//		for each p of t.products up to one of no pairs:
-//			s = 0, a whole number
-//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
-//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
-//		t.c[i,j] = c
-//
-// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
-//
-//go:noescape
-func gemm5x16MADD(t *struct {
-	c        *float32
-	ldc      uintptr
-	add      *float32
-	ldadd    uintptr
-	panels   uintptr
-	done     uintptr
-	products *struct {
-		pairs      uintptr
-		a          *int16
-		lda        uintptr
-		b          *int16
-		panel      uintptr
-		rowUnit    *float32
-		columnUnit *float32
-	}
-})
-
-// gemm6x16MADD is
-//
-//	for i < 6, j < 16·t.panels, 16 at a time:
-//		c = t.add[i,j]
-//		for each p of t.products up to one of no pairs:
-//			s = 0, a whole number
-//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
-//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
-//		t.c[i,j] = c
-//
-// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
-//
-//go:noescape
-func gemm6x16MADD(t *struct {
-	c        *float32
-	ldc      uintptr
-	add      *float32
-	ldadd    uintptr
-	panels   uintptr
-	done     uintptr
-	products *struct {
-		pairs      uintptr
-		a          *int16
-		lda        uintptr
-		b          *int16
-		panel      uintptr
-		rowUnit    *float32
-		columnUnit *float32
-	}
-})
-
-// gemm1x64MADD is
-//
-//	for i < 1, j < 16·t.panels, 64 at a time:
-//		c = t.add[i,j]
-//		for each p of t.products up to one of no pairs:
-//			s = 0, a whole number
-//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
-//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
-//		t.c[i,j] = c
-//
-// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
-//
-//go:noescape
-func gemm1x64MADD(t *struct {
-	c        *float32
-	ldc      uintptr
-	add      *float32
-	ldadd    uintptr
-	panels   uintptr
-	done     uintptr
-	products *struct {
-		pairs      uintptr
-		a          *int16
-		lda        uintptr
-		b          *int16
-		panel      uintptr
-		rowUnit    *float32
-		columnUnit *float32
-	}
-})
-
-// gemm2x32MADD is
-//
-//	for i < 2, j < 16·t.panels, 32 at a time:
-//		c = t.add[i,j]
-//		for each p of t.products up to one of no pairs:
-//			s = 0, a whole number
-//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
-//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
-//		t.c[i,j] = c
-//
-// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
-//
-//go:noescape
-func gemm2x32MADD(t *struct {
-	c        *float32
-	ldc      uintptr
-	add      *float32
-	ldadd    uintptr
-	panels   uintptr
-	done     uintptr
-	products *struct {
-		pairs      uintptr
-		a          *int16
-		lda        uintptr
-		b          *int16
-		panel      uintptr
-		rowUnit    *float32
-		columnUnit *float32
-	}
-})
-
-// gemm3x32MADD is
-//
-//	for i < 3, j < 16·t.panels, 32 at a time:
-//		c = t.add[i,j]
-//		for each p of t.products up to one of no pairs:
-//			s = 0, a whole number
-//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
-//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
-//		t.c[i,j] = c
-//
-// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
-//
-//go:noescape
-func gemm3x32MADD(t *struct {
-	c        *float32
-	ldc      uintptr
-	add      *float32
-	ldadd    uintptr
-	panels   uintptr
-	done     uintptr
-	products *struct {
-		pairs      uintptr
-		a          *int16
-		lda        uintptr
-		b          *int16
-		panel      uintptr
-		rowUnit    *float32
-		columnUnit *float32
-	}
-})
-
-// quantiseAVX2 is
-//
-//	for r < rows:
-//		m = max(least, |src[r,0]|, …, |src[r,k-1]|); unit[r] = m/most
-//		for l < k: dst[r,l] = src[r,l]·(most/m), to the nearest whole number, ties to even
-//
-// with zeros up to the next multiple of 8 of k and ldd and lds in bytes. Of a row
-// with an infinity or a NaN the unit is a NaN and the numbers mean nothing.
-//
-//go:noescape
-func quantiseAVX2(rows uintptr, dst *int16, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
-
 // peakAVX2 runs n times 12 independent multiply-adds of 8 lanes.
 func peakAVX2(n uintptr)
 
@@ -1996,17 +1705,330 @@ func sumLinesF32AVX512(dst *float32, ldd uintptr, d uintptr, table *float32, row
 //go:noescape
 func softmaxAVX512(rows uintptr, x *float32, ld uintptr, n uintptr)
 
+// peakAVX512 runs n times 12 independent multiply-adds of 16 lanes.
+func peakAVX512(n uintptr)
+
+// gemm1x16MADD is
+//
+//	for i < 1, j < 16·t.panels, 16 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = 0, a whole number
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm1x16MADD(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm2x16MADD is
+//
+//	for i < 2, j < 16·t.panels, 16 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = 0, a whole number
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm2x16MADD(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm3x16MADD is
+//
+//	for i < 3, j < 16·t.panels, 16 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = 0, a whole number
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm3x16MADD(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm4x16MADD is
+//
+//	for i < 4, j < 16·t.panels, 16 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = 0, a whole number
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm4x16MADD(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm5x16MADD is
+//
+//	for i < 5, j < 16·t.panels, 16 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = 0, a whole number
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm5x16MADD(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm6x16MADD is
+//
+//	for i < 6, j < 16·t.panels, 16 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = 0, a whole number
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm6x16MADD(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm1x64MADD is
+//
+//	for i < 1, j < 16·t.panels, 64 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = 0, a whole number
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm1x64MADD(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm2x32MADD is
+//
+//	for i < 2, j < 16·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = 0, a whole number
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm2x32MADD(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm3x32MADD is
+//
+//	for i < 3, j < 16·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = 0, a whole number
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm3x32MADD(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// quantiseMADD is
+//
+//	for r < rows:
+//		m = max(least, |src[r,0]|, …, |src[r,k-1]|); unit[r] = m/most
+//		for l < k: dst[r,l] = src[r,l]·(most/m), to the nearest whole number, ties to even
+//
+// of 16 bits, as for zeros up to the next multiple of 8 of k, and ldd and lds in bytes. Of a row
+// with an infinity or a NaN the unit is a NaN and the numbers mean nothing.
+//
+//go:noescape
+func quantiseMADD(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
+
 // gemm1x32VNNI is
 //
 //	for i < 1, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
-//		for each p of t.products up to one of no pairs:
+//		for each p of t.products up to one of no lanes:
 //			s = 0, a whole number
-//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
 //
-// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
 //
 //go:noescape
 func gemm1x32VNNI(t *struct {
@@ -2017,13 +2039,14 @@ func gemm1x32VNNI(t *struct {
 	panels   uintptr
 	done     uintptr
 	products *struct {
-		pairs      uintptr
-		a          *int16
+		lanes      uintptr
+		a          *uint32
 		lda        uintptr
-		b          *int16
+		b          *uint32
 		panel      uintptr
 		rowUnit    *float32
 		columnUnit *float32
+		start      *int32
 	}
 })
 
@@ -2031,13 +2054,14 @@ func gemm1x32VNNI(t *struct {
 //
 //	for i < 2, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
-//		for each p of t.products up to one of no pairs:
+//		for each p of t.products up to one of no lanes:
 //			s = 0, a whole number
-//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
 //
-// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
 //
 //go:noescape
 func gemm2x32VNNI(t *struct {
@@ -2048,13 +2072,14 @@ func gemm2x32VNNI(t *struct {
 	panels   uintptr
 	done     uintptr
 	products *struct {
-		pairs      uintptr
-		a          *int16
+		lanes      uintptr
+		a          *uint32
 		lda        uintptr
-		b          *int16
+		b          *uint32
 		panel      uintptr
 		rowUnit    *float32
 		columnUnit *float32
+		start      *int32
 	}
 })
 
@@ -2062,13 +2087,14 @@ func gemm2x32VNNI(t *struct {
 //
 //	for i < 3, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
-//		for each p of t.products up to one of no pairs:
+//		for each p of t.products up to one of no lanes:
 //			s = 0, a whole number
-//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
 //
-// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
 //
 //go:noescape
 func gemm3x32VNNI(t *struct {
@@ -2079,13 +2105,14 @@ func gemm3x32VNNI(t *struct {
 	panels   uintptr
 	done     uintptr
 	products *struct {
-		pairs      uintptr
-		a          *int16
+		lanes      uintptr
+		a          *uint32
 		lda        uintptr
-		b          *int16
+		b          *uint32
 		panel      uintptr
 		rowUnit    *float32
 		columnUnit *float32
+		start      *int32
 	}
 })
 
@@ -2093,13 +2120,14 @@ func gemm3x32VNNI(t *struct {
 //
 //	for i < 4, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
-//		for each p of t.products up to one of no pairs:
+//		for each p of t.products up to one of no lanes:
 //			s = 0, a whole number
-//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
 //
-// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
 //
 //go:noescape
 func gemm4x32VNNI(t *struct {
@@ -2110,13 +2138,14 @@ func gemm4x32VNNI(t *struct {
 	panels   uintptr
 	done     uintptr
 	products *struct {
-		pairs      uintptr
-		a          *int16
+		lanes      uintptr
+		a          *uint32
 		lda        uintptr
-		b          *int16
+		b          *uint32
 		panel      uintptr
 		rowUnit    *float32
 		columnUnit *float32
+		start      *int32
 	}
 })
 
@@ -2124,13 +2153,14 @@ func gemm4x32VNNI(t *struct {
 //
 //	for i < 5, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
-//		for each p of t.products up to one of no pairs:
+//		for each p of t.products up to one of no lanes:
 //			s = 0, a whole number
-//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
 //
-// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
 //
 //go:noescape
 func gemm5x32VNNI(t *struct {
@@ -2141,13 +2171,14 @@ func gemm5x32VNNI(t *struct {
 	panels   uintptr
 	done     uintptr
 	products *struct {
-		pairs      uintptr
-		a          *int16
+		lanes      uintptr
+		a          *uint32
 		lda        uintptr
-		b          *int16
+		b          *uint32
 		panel      uintptr
 		rowUnit    *float32
 		columnUnit *float32
+		start      *int32
 	}
 })
 
@@ -2155,13 +2186,14 @@ func gemm5x32VNNI(t *struct {
 //
 //	for i < 6, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
-//		for each p of t.products up to one of no pairs:
+//		for each p of t.products up to one of no lanes:
 //			s = 0, a whole number
-//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
 //
-// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
 //
 //go:noescape
 func gemm6x32VNNI(t *struct {
@@ -2172,13 +2204,14 @@ func gemm6x32VNNI(t *struct {
 	panels   uintptr
 	done     uintptr
 	products *struct {
-		pairs      uintptr
-		a          *int16
+		lanes      uintptr
+		a          *uint32
 		lda        uintptr
-		b          *int16
+		b          *uint32
 		panel      uintptr
 		rowUnit    *float32
 		columnUnit *float32
+		start      *int32
 	}
 })
 
@@ -2186,13 +2219,14 @@ func gemm6x32VNNI(t *struct {
 //
 //	for i < 7, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
-//		for each p of t.products up to one of no pairs:
+//		for each p of t.products up to one of no lanes:
 //			s = 0, a whole number
-//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
 //
-// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
 //
 //go:noescape
 func gemm7x32VNNI(t *struct {
@@ -2203,13 +2237,14 @@ func gemm7x32VNNI(t *struct {
 	panels   uintptr
 	done     uintptr
 	products *struct {
-		pairs      uintptr
-		a          *int16
+		lanes      uintptr
+		a          *uint32
 		lda        uintptr
-		b          *int16
+		b          *uint32
 		panel      uintptr
 		rowUnit    *float32
 		columnUnit *float32
+		start      *int32
 	}
 })
 
@@ -2217,13 +2252,14 @@ func gemm7x32VNNI(t *struct {
 //
 //	for i < 8, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
-//		for each p of t.products up to one of no pairs:
+//		for each p of t.products up to one of no lanes:
 //			s = 0, a whole number
-//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
 //
-// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
 //
 //go:noescape
 func gemm8x32VNNI(t *struct {
@@ -2234,13 +2270,14 @@ func gemm8x32VNNI(t *struct {
 	panels   uintptr
 	done     uintptr
 	products *struct {
-		pairs      uintptr
-		a          *int16
+		lanes      uintptr
+		a          *uint32
 		lda        uintptr
-		b          *int16
+		b          *uint32
 		panel      uintptr
 		rowUnit    *float32
 		columnUnit *float32
+		start      *int32
 	}
 })
 
@@ -2248,13 +2285,14 @@ func gemm8x32VNNI(t *struct {
 //
 //	for i < 9, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
-//		for each p of t.products up to one of no pairs:
+//		for each p of t.products up to one of no lanes:
 //			s = 0, a whole number
-//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
 //
-// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
 //
 //go:noescape
 func gemm9x32VNNI(t *struct {
@@ -2265,13 +2303,14 @@ func gemm9x32VNNI(t *struct {
 	panels   uintptr
 	done     uintptr
 	products *struct {
-		pairs      uintptr
-		a          *int16
+		lanes      uintptr
+		a          *uint32
 		lda        uintptr
-		b          *int16
+		b          *uint32
 		panel      uintptr
 		rowUnit    *float32
 		columnUnit *float32
+		start      *int32
 	}
 })
 
@@ -2279,13 +2318,14 @@ func gemm9x32VNNI(t *struct {
 //
 //	for i < 10, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
-//		for each p of t.products up to one of no pairs:
+//		for each p of t.products up to one of no lanes:
 //			s = 0, a whole number
-//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
 //
-// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
 //
 //go:noescape
 func gemm10x32VNNI(t *struct {
@@ -2296,13 +2336,14 @@ func gemm10x32VNNI(t *struct {
 	panels   uintptr
 	done     uintptr
 	products *struct {
-		pairs      uintptr
-		a          *int16
+		lanes      uintptr
+		a          *uint32
 		lda        uintptr
-		b          *int16
+		b          *uint32
 		panel      uintptr
 		rowUnit    *float32
 		columnUnit *float32
+		start      *int32
 	}
 })
 
@@ -2310,13 +2351,14 @@ func gemm10x32VNNI(t *struct {
 //
 //	for i < 11, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
-//		for each p of t.products up to one of no pairs:
+//		for each p of t.products up to one of no lanes:
 //			s = 0, a whole number
-//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
 //
-// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
 //
 //go:noescape
 func gemm11x32VNNI(t *struct {
@@ -2327,13 +2369,14 @@ func gemm11x32VNNI(t *struct {
 	panels   uintptr
 	done     uintptr
 	products *struct {
-		pairs      uintptr
-		a          *int16
+		lanes      uintptr
+		a          *uint32
 		lda        uintptr
-		b          *int16
+		b          *uint32
 		panel      uintptr
 		rowUnit    *float32
 		columnUnit *float32
+		start      *int32
 	}
 })
 
@@ -2341,13 +2384,14 @@ func gemm11x32VNNI(t *struct {
 //
 //	for i < 12, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
-//		for each p of t.products up to one of no pairs:
+//		for each p of t.products up to one of no lanes:
 //			s = 0, a whole number
-//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
 //
-// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
 //
 //go:noescape
 func gemm12x32VNNI(t *struct {
@@ -2358,13 +2402,14 @@ func gemm12x32VNNI(t *struct {
 	panels   uintptr
 	done     uintptr
 	products *struct {
-		pairs      uintptr
-		a          *int16
+		lanes      uintptr
+		a          *uint32
 		lda        uintptr
-		b          *int16
+		b          *uint32
 		panel      uintptr
 		rowUnit    *float32
 		columnUnit *float32
+		start      *int32
 	}
 })
 
@@ -2372,13 +2417,14 @@ func gemm12x32VNNI(t *struct {
 //
 //	for i < 13, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
-//		for each p of t.products up to one of no pairs:
+//		for each p of t.products up to one of no lanes:
 //			s = 0, a whole number
-//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
 //
-// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
 //
 //go:noescape
 func gemm13x32VNNI(t *struct {
@@ -2389,13 +2435,14 @@ func gemm13x32VNNI(t *struct {
 	panels   uintptr
 	done     uintptr
 	products *struct {
-		pairs      uintptr
-		a          *int16
+		lanes      uintptr
+		a          *uint32
 		lda        uintptr
-		b          *int16
+		b          *uint32
 		panel      uintptr
 		rowUnit    *float32
 		columnUnit *float32
+		start      *int32
 	}
 })
 
@@ -2403,13 +2450,14 @@ func gemm13x32VNNI(t *struct {
 //
 //	for i < 14, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
-//		for each p of t.products up to one of no pairs:
+//		for each p of t.products up to one of no lanes:
 //			s = 0, a whole number
-//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
 //
-// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
 //
 //go:noescape
 func gemm14x32VNNI(t *struct {
@@ -2420,13 +2468,14 @@ func gemm14x32VNNI(t *struct {
 	panels   uintptr
 	done     uintptr
 	products *struct {
-		pairs      uintptr
-		a          *int16
+		lanes      uintptr
+		a          *uint32
 		lda        uintptr
-		b          *int16
+		b          *uint32
 		panel      uintptr
 		rowUnit    *float32
 		columnUnit *float32
+		start      *int32
 	}
 })
 
@@ -2434,13 +2483,14 @@ func gemm14x32VNNI(t *struct {
 //
 //	for i < 1, j < 32·t.panels, 128 at a time:
 //		c = t.add[i,j]
-//		for each p of t.products up to one of no pairs:
+//		for each p of t.products up to one of no lanes:
 //			s = 0, a whole number
-//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
 //
-// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
 //
 //go:noescape
 func gemm1x128VNNI(t *struct {
@@ -2451,13 +2501,14 @@ func gemm1x128VNNI(t *struct {
 	panels   uintptr
 	done     uintptr
 	products *struct {
-		pairs      uintptr
-		a          *int16
+		lanes      uintptr
+		a          *uint32
 		lda        uintptr
-		b          *int16
+		b          *uint32
 		panel      uintptr
 		rowUnit    *float32
 		columnUnit *float32
+		start      *int32
 	}
 })
 
@@ -2465,13 +2516,14 @@ func gemm1x128VNNI(t *struct {
 //
 //	for i < 2, j < 32·t.panels, 64 at a time:
 //		c = t.add[i,j]
-//		for each p of t.products up to one of no pairs:
+//		for each p of t.products up to one of no lanes:
 //			s = 0, a whole number
-//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
 //
-// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
 //
 //go:noescape
 func gemm2x64VNNI(t *struct {
@@ -2482,13 +2534,14 @@ func gemm2x64VNNI(t *struct {
 	panels   uintptr
 	done     uintptr
 	products *struct {
-		pairs      uintptr
-		a          *int16
+		lanes      uintptr
+		a          *uint32
 		lda        uintptr
-		b          *int16
+		b          *uint32
 		panel      uintptr
 		rowUnit    *float32
 		columnUnit *float32
+		start      *int32
 	}
 })
 
@@ -2496,13 +2549,14 @@ func gemm2x64VNNI(t *struct {
 //
 //	for i < 3, j < 32·t.panels, 64 at a time:
 //		c = t.add[i,j]
-//		for each p of t.products up to one of no pairs:
+//		for each p of t.products up to one of no lanes:
 //			s = 0, a whole number
-//			for l < 2·p.pairs: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
 //
-// with the last product and sum rounded once. t.done is 0, and t.panels in the end.
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
 //
 //go:noescape
 func gemm3x64VNNI(t *struct {
@@ -2513,30 +2567,601 @@ func gemm3x64VNNI(t *struct {
 	panels   uintptr
 	done     uintptr
 	products *struct {
-		pairs      uintptr
-		a          *int16
+		lanes      uintptr
+		a          *uint32
 		lda        uintptr
-		b          *int16
+		b          *uint32
 		panel      uintptr
 		rowUnit    *float32
 		columnUnit *float32
+		start      *int32
 	}
 })
 
-// quantiseAVX512 is
+// quantiseVNNI is
 //
 //	for r < rows:
 //		m = max(least, |src[r,0]|, …, |src[r,k-1]|); unit[r] = m/most
 //		for l < k: dst[r,l] = src[r,l]·(most/m), to the nearest whole number, ties to even
 //
-// with zeros up to the next multiple of 16 of k and ldd and lds in bytes. Of a row
+// of 16 bits, as for zeros up to the next multiple of 16 of k, and ldd and lds in bytes. Of a row
 // with an infinity or a NaN the unit is a NaN and the numbers mean nothing.
 //
 //go:noescape
-func quantiseAVX512(rows uintptr, dst *int16, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
+func quantiseVNNI(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
 
-// peakAVX512 runs n times 12 independent multiply-adds of 16 lanes.
-func peakAVX512(n uintptr)
+// gemm1x32VNNI8 is
+//
+//	for i < 1, j < 32·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = p.start[j], a whole number
+//			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 8 bits a number, those of p.a without a sign, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm1x32VNNI8(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm2x32VNNI8 is
+//
+//	for i < 2, j < 32·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = p.start[j], a whole number
+//			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 8 bits a number, those of p.a without a sign, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm2x32VNNI8(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm3x32VNNI8 is
+//
+//	for i < 3, j < 32·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = p.start[j], a whole number
+//			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 8 bits a number, those of p.a without a sign, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm3x32VNNI8(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm4x32VNNI8 is
+//
+//	for i < 4, j < 32·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = p.start[j], a whole number
+//			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 8 bits a number, those of p.a without a sign, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm4x32VNNI8(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm5x32VNNI8 is
+//
+//	for i < 5, j < 32·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = p.start[j], a whole number
+//			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 8 bits a number, those of p.a without a sign, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm5x32VNNI8(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm6x32VNNI8 is
+//
+//	for i < 6, j < 32·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = p.start[j], a whole number
+//			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 8 bits a number, those of p.a without a sign, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm6x32VNNI8(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm7x32VNNI8 is
+//
+//	for i < 7, j < 32·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = p.start[j], a whole number
+//			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 8 bits a number, those of p.a without a sign, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm7x32VNNI8(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm8x32VNNI8 is
+//
+//	for i < 8, j < 32·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = p.start[j], a whole number
+//			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 8 bits a number, those of p.a without a sign, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm8x32VNNI8(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm9x32VNNI8 is
+//
+//	for i < 9, j < 32·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = p.start[j], a whole number
+//			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 8 bits a number, those of p.a without a sign, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm9x32VNNI8(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm10x32VNNI8 is
+//
+//	for i < 10, j < 32·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = p.start[j], a whole number
+//			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 8 bits a number, those of p.a without a sign, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm10x32VNNI8(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm11x32VNNI8 is
+//
+//	for i < 11, j < 32·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = p.start[j], a whole number
+//			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 8 bits a number, those of p.a without a sign, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm11x32VNNI8(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm12x32VNNI8 is
+//
+//	for i < 12, j < 32·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = p.start[j], a whole number
+//			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 8 bits a number, those of p.a without a sign, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm12x32VNNI8(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm13x32VNNI8 is
+//
+//	for i < 13, j < 32·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = p.start[j], a whole number
+//			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 8 bits a number, those of p.a without a sign, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm13x32VNNI8(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm14x32VNNI8 is
+//
+//	for i < 14, j < 32·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = p.start[j], a whole number
+//			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 8 bits a number, those of p.a without a sign, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm14x32VNNI8(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm1x128VNNI8 is
+//
+//	for i < 1, j < 32·t.panels, 128 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = p.start[j], a whole number
+//			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 8 bits a number, those of p.a without a sign, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm1x128VNNI8(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm2x64VNNI8 is
+//
+//	for i < 2, j < 32·t.panels, 64 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = p.start[j], a whole number
+//			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 8 bits a number, those of p.a without a sign, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm2x64VNNI8(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm3x64VNNI8 is
+//
+//	for i < 3, j < 32·t.panels, 64 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = p.start[j], a whole number
+//			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 8 bits a number, those of p.a without a sign, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm3x64VNNI8(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// quantiseVNNI8 is
+//
+//	for r < rows:
+//		m = max(least, |src[r,0]|, …, |src[r,k-1]|); unit[r] = m/most
+//		for l < k: dst[r,l] = src[r,l]·(most/m), to the nearest whole number, ties to even + 128
+//
+// of 8 bits, as for zeros up to the next multiple of 16 of k, and ldd and lds in bytes. Of a row
+// with an infinity or a NaN the unit is a NaN and the numbers mean nothing.
+//
+//go:noescape
+func quantiseVNNI8(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
 
 // sumLinesVNNI is sumLinesWhole of lines ≥ 1 over count ≥ 1 ids, with ldd in bytes and
 // d in whole 64s. It prefetches 32 ids ahead and returns false at an id from rows on.

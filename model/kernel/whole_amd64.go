@@ -12,6 +12,9 @@ import (
 // less time than two multiply-adds (AVX2). A row of a is rounded to multiples of its
 // own unit, a column of b to multiples of its own, and what is summed is exact, in 32
 // bits that cannot overflow: both give the same bits.
+//
+// Of 8 bits one instruction multiplies four a lane, those of a from 0 to 255: they
+// are 128 too large, and sums begin with as much less.
 
 // wholeLeast is the smallest number that a row's unit is made of, such that one
 // divided by it stays finite.
@@ -31,36 +34,45 @@ type (
 		products *wholeProduct
 	}
 	wholeProduct = struct {
-		pairs   uintptr // of numbers in K; 0 behind the last product
-		a       *int16
+		lanes   uintptr // of numbers in K; 0 behind the last product
+		a       *uint32
 		lda     uintptr
-		b       *int16
+		b       *uint32
 		panel   uintptr
 		rowUnit *float32
 		//lint:ignore U1000 the assembly reads it
 		columnUnit *float32
+		//lint:ignore U1000 the assembly of 8 bits reads it
+		start *int32
 	}
 )
 
 // depths is in how many parts K is summed, at most, and depth how much of it each
-// takes, an even number.
-func (p *Packed) depths() int { return max(1, (p.K+wholeDepth-1)/wholeDepth) }
+// takes, whole lanes.
+func (p *Packed) depths() int { return max(1, (p.K+p.isa.depth()-1)/p.isa.depth()) }
 
-func (p *Packed) depth() int { return roundUp((p.K+p.depths()-1)/p.depths(), 2) }
+func (p *Packed) depth() int { return roundUp((p.K+p.depths()-1)/p.depths(), p.isa.lane()) }
 
-// wholeIndex is where (k, j) stands: panels of columns; in each, rows of pairs of
-// K, a pair side by side.
+// lanes is how many lanes of numbers K takes.
+func (p *Packed) lanes() int { return (p.K + p.isa.lane() - 1) / p.isa.lane() }
+
+// wholeIndex is the lane that (k, j) stands in, lowest k lowest: panels of columns;
+// in each, rows of lanes.
 func (p *Packed) wholeIndex(k, j int) int {
-	return (j/p.width*roundUp(p.K, 2)+k&^1)*p.width + j%p.width*2 + k&1
+	return (j/p.width*p.lanes()+k/p.isa.lane())*p.width + j%p.width
 }
 
 // repackWhole rounds a matrix with rows ldb apart. In each depth of K a column's
-// unit is such that its numbers' magnitudes sum to at most (2³¹−1)/wholeMost.
+// unit is such that its numbers' magnitudes, of 16 bits, sum to at most
+// (2³¹−1)/largest.
 func repackWhole(p *Packed, b []float32, ldb int) {
-	n, depth := roundUp(p.N, p.width), p.depth()
-	if size := n * roundUp(p.K, 2); len(p.whole) < size {
-		p.whole, p.unit = make([]int16, size), make([]float32, n*p.depths())
+	n, depth, lane := roundUp(p.N, p.width), p.depth(), p.isa.lane()
+	if size := n * p.lanes(); len(p.whole) < size {
+		p.whole, p.unit, p.start = make([]uint32, size), make([]float32, n*p.depths()), make([]int32, n*p.depths())
 	}
+	clear(p.whole)
+	clear(p.start)
+	width := 32 / lane
 	for d, first := 0, 0; first < p.K; d, first = d+1, first+depth {
 		end := min(p.K, first+depth)
 		for j := range p.N {
@@ -73,11 +85,17 @@ func repackWhole(p *Packed, b []float32, ldb int) {
 				p.unit[d*n+j] = float32(sum) * 0 // 0, of an infinity or a NaN a NaN, which count alone
 				continue
 			}
-			// Rounding adds a half to each.
-			scale := min((math.MaxInt32/wholeMost-float64(depth)/2)/sum, math.MaxInt16/most)
+			scale := math.MaxInt8 / most
+			if lane == 2 { // rounding adds a half to each
+				scale = min((float64(math.MaxInt32/p.isa.largest())-float64(depth)/2)/sum, math.MaxInt16/most)
+			}
 			p.unit[d*n+j] = float32(1 / scale)
 			for k := first; k < end; k++ {
-				p.whole[p.wholeIndex(k, j)] = int16(math.RoundToEven(float64(b[k*ldb+j]) * scale))
+				v := int32(math.RoundToEven(float64(b[k*ldb+j]) * scale))
+				p.whole[p.wholeIndex(k, j)] |= uint32(v) << (32 - width) >> (32 - width - k%lane*width)
+				if lane == 4 {
+					p.start[d*n+j] -= 128 * v
+				}
 			}
 		}
 	}
@@ -85,7 +103,7 @@ func repackWhole(p *Packed, b []float32, ldb int) {
 
 // wholeBuffer holds rows of two products in whole numbers and their units.
 type wholeBuffer struct {
-	a        [2][]int16
+	a        [2][]uint32
 	unit     [2][chunkRows]float32
 	products []wholeProduct
 }
@@ -121,9 +139,9 @@ func gemmWhole(m int, x, y term, add []float32, ldadd int, c []float32, ldc int)
 
 // round rounds rows of the n-th product.
 func (w *wholeBuffer) round(n int, x term, row, rows int) {
-	lda := roundUp(x.b.K, 16)
+	lda := x.b.stride() / x.b.isa.lane()
 	if len(w.a[n]) < rows*lda {
-		w.a[n] = make([]int16, chunkRows*lda)
+		w.a[n] = make([]uint32, chunkRows*lda)
 	}
 	quantise(x.b.isa, rows, w.a[n], lda, w.unit[n][:], x.a[row*x.lda:], x.lda, x.b.K)
 }
@@ -157,14 +175,15 @@ func (w *wholeBuffer) multiply(x, y term, i, rows int, add []float32, ldadd int,
 
 // point points products at the i-th rounded row of the n-th one and at column j.
 func (w *wholeBuffer) point(n int, x term, i, j int) {
-	b, depth := x.b, x.b.depth()
-	lda := roundUp(b.K, 16)
+	b, depth, lane := x.b, x.b.depth(), x.b.isa.lane()
+	lda := b.stride() / lane
 	for d, k := 0, 0; k < b.K; d, k = d+1, k+depth {
+		column := d*roundUp(b.N, b.width) + j
 		w.products = append(w.products, wholeProduct{
-			pairs: uintptr(min(depth, b.K-k)+1) / 2,
-			a:     &w.a[n][i*lda+k], lda: uintptr(2 * lda),
-			b: &b.whole[b.wholeIndex(k, j)], panel: uintptr(2 * b.width * roundUp(b.K, 2)),
-			rowUnit: &w.unit[n][i], columnUnit: &b.unit[d*roundUp(b.N, b.width)+j],
+			lanes: uintptr(min(depth, b.K-k)+lane-1) / uintptr(lane),
+			a:     &w.a[n][i*lda+k/lane], lda: uintptr(4 * lda),
+			b: &b.whole[b.wholeIndex(k, j)], panel: uintptr(4 * b.width * b.lanes()),
+			rowUnit: &w.unit[n][i], columnUnit: &b.unit[column], start: &b.start[column],
 		})
 	}
 }
@@ -184,18 +203,21 @@ func last(t wholeTile, b *Packed, rows int, add []float32, ldadd int, c []float3
 }
 
 // quantise rounds rows of src to whole numbers of their units.
-func quantise(i isa, rows int, dst []int16, ldd int, unit, src []float32, lds, k int) {
-	call := quantiseAVX2
-	if i == isaVNNI {
-		call = quantiseAVX512
+func quantise(i isa, rows int, dst []uint32, ldd int, unit, src []float32, lds, k int) {
+	call := quantiseMADD
+	switch i {
+	case isaVNNI:
+		call = quantiseVNNI
+	case isaVNNI8:
+		call = quantiseVNNI8
 	}
-	call(uintptr(rows), &dst[0], uintptr(2*ldd), &unit[0], &src[0], uintptr(4*lds), uintptr(k), wholeMost, wholeLeast)
+	call(uintptr(rows), &dst[0], uintptr(4*ldd), &unit[0], &src[0], uintptr(4*lds), uintptr(k), float32(i.largest()), wholeLeast)
 }
 
 // stepWhole is Step, as many rows at a time as a tile has, whose pre-activations
 // stay in the nearest cache. It returns false where it cannot.
 func stepWhole(m int, x, y term, bias, z, c, h []float32, hidden int) bool {
-	cubic := x.b.isa == isaVNNI
+	cubic := x.b.isa >= isaVNNI
 	if cubic && hidden%16 != 0 {
 		return false
 	}
@@ -221,7 +243,8 @@ func stepWhole(m int, x, y term, bias, z, c, h []float32, hidden int) bool {
 
 // runTileWhole calls the assembly of a tile's size.
 func runTileWhole(t *wholeTile, i isa, rows, cols int) {
-	if i == isaVNNI {
+	switch i {
+	case isaVNNI:
 		switch cols {
 		case 32:
 			switch rows {
@@ -262,6 +285,49 @@ func runTileWhole(t *wholeTile, i isa, rows, cols int) {
 			}
 		case 128:
 			gemm1x128VNNI(t)
+		}
+		return
+	case isaVNNI8:
+		switch cols {
+		case 32:
+			switch rows {
+			case 1:
+				gemm1x32VNNI8(t)
+			case 2:
+				gemm2x32VNNI8(t)
+			case 3:
+				gemm3x32VNNI8(t)
+			case 4:
+				gemm4x32VNNI8(t)
+			case 5:
+				gemm5x32VNNI8(t)
+			case 6:
+				gemm6x32VNNI8(t)
+			case 7:
+				gemm7x32VNNI8(t)
+			case 8:
+				gemm8x32VNNI8(t)
+			case 9:
+				gemm9x32VNNI8(t)
+			case 10:
+				gemm10x32VNNI8(t)
+			case 11:
+				gemm11x32VNNI8(t)
+			case 12:
+				gemm12x32VNNI8(t)
+			case 13:
+				gemm13x32VNNI8(t)
+			case 14:
+				gemm14x32VNNI8(t)
+			}
+		case 64:
+			if rows == 2 {
+				gemm2x64VNNI8(t)
+			} else {
+				gemm3x64VNNI8(t)
+			}
+		case 128:
+			gemm1x128VNNI8(t)
 		}
 		return
 	}

@@ -11,7 +11,7 @@ import (
 
 // Rows become whole numbers of their units, with a zero behind an odd number of them.
 func TestQuantise(t *testing.T) {
-	for _, i := range []isa{isaMADD, isaVNNI} {
+	for _, i := range []isa{isaMADD, isaVNNI, isaVNNI8} {
 		t.Run(isaNames[i], func(t *testing.T) { testQuantise(t, i) })
 	}
 }
@@ -30,7 +30,7 @@ func testQuantise(t *testing.T, isa isa) {
 			copy(x[lds+r.IntN(k):][:1], bad)
 			x[r.IntN(k)] = bad[len(bad)-1]
 			x = guard(x[:(rows-1)*lds+k], k%8).x
-			want, wantUnit := make([]int16, rows*ldd), make([]float32, rows)
+			want, wantUnit := make([]int, rows*ldd), make([]float32, rows)
 			for i := range rows {
 				largest := float32(wholeLeast)
 				for _, v := range x[i*lds:][:k] {
@@ -39,29 +39,39 @@ func testQuantise(t *testing.T, isa isa) {
 					}
 					largest = max(largest, v, -v)
 				}
-				wantUnit[i] = largest / wholeMost
+				most := float32(isa.largest())
+				wantUnit[i] = largest / most
 				for l, v := range x[i*lds:][:k] {
-					want[i*ldd+l] = int16(math.RoundToEven(float64(v * (wholeMost / largest))))
+					want[i*ldd+l] = int(math.RoundToEven(float64(v * (most / largest))))
 				}
 			}
-			got, unit := slices.Repeat([]int16{0xbad}, rows*ldd+1), guard(make([]float32, rows), 3)
-			quantise(isa, rows, got, ldd, unit.x, x, lds, k)
+			lanes := ldd / isa.lane()
+			got, unit := slices.Repeat([]uint32{0xbad}, rows*lanes+1), guard(make([]float32, rows), 3)
+			quantise(isa, rows, got, lanes, unit.x, x, lds, k)
 			unit.check(t, "units")
 			near(t, "units", unit.x, wantUnit, func(int) float64 { return 0 })
 			for i, w := range want {
-				if g := got[i]; g != w && i%ldd < roundUp(k, 2) && wantUnit[i/ldd] == wantUnit[i/ldd] {
+				if g := wholeNumber(isa, got, i); g != w && i%ldd < roundUp(k, isa.lane()) && wantUnit[i/ldd] == wantUnit[i/ldd] {
 					t.Fatalf("k %d with %v: number %d of row %d: got %d, want %d", k, bad, i%ldd, i/ldd, g, w)
 				}
 			}
-			if got[rows*ldd] != 0xbad {
+			if got[rows*lanes] != 0xbad {
 				t.Fatalf("k %d: wrote behind the rows", k)
 			}
 		}
 	}
 }
 
-// The products are those of the whole numbers, exactly, and these sum to 31 bits
-// where all have one sign.
+// wholeNumber is number i of rows that quantise wrote.
+func wholeNumber(i isa, rows []uint32, at int) int {
+	if i.lane() == 4 {
+		return int(uint8(rows[at/4]>>(at%4*8))) - 128
+	}
+	return int(int16(rows[at/2] >> (at % 2 * 16)))
+}
+
+// The products are those of the whole numbers, exactly, and these, of 16 bits, sum to
+// 31 where all have one sign.
 func TestGemmWhole(t *testing.T) {
 	eachISA(t, func(t *testing.T) {
 		if active.whole() {
@@ -82,12 +92,12 @@ func testGemmWhole(t *testing.T) {
 			}
 			add, ldc := random(r, m*(n+3)), n+3
 			p, c := Pack(b, k, n, n), guard(slices.Clone(add), 1)
-			if p.depth()%2 != 0 || p.depth() > wholeDepth+1 {
+			if p.depth()%active.lane() != 0 || p.depth() > active.depth()+1 {
 				t.Fatalf("depth %d of %d", p.depth(), k)
 			}
 			Gemm(m, a, k, p, c.x, ldc, true)
 			c.check(t, "c")
-			whole, unit := make([]int16, roundUp(k, 16)), make([]float32, 1)
+			whole, unit := make([]uint32, roundUp(k, 16)/active.lane()), make([]float32, 1)
 			for i := range m {
 				quantise(active, 1, whole, 0, unit, a[i*k:], 0, k)
 				for j := range n {
@@ -95,7 +105,7 @@ func testGemmWhole(t *testing.T) {
 					for d, first := 0, 0; first < k; d, first = d+1, first+p.depth() {
 						var sum int64
 						for l := first; l < min(k, first+p.depth()); l++ {
-							sum += int64(whole[l]) * int64(p.whole[p.wholeIndex(l, j)])
+							sum += int64(wholeNumber(active, whole, l)) * int64(columnNumber(p, l, j))
 						}
 						most = max(most, sum, -sum)
 						x := float32(sum) * p.unit[d*roundUp(n, p.width)+j]
@@ -108,7 +118,16 @@ func testGemmWhole(t *testing.T) {
 			}
 		}
 	}
-	if most > math.MaxInt32 || most < math.MaxInt32/100*98 {
+	if active.lane() == 2 && (most > math.MaxInt32 || most < math.MaxInt32/100*98) {
 		t.Errorf("the largest sum is %d, want nearly %d", most, math.MaxInt32)
 	}
+}
+
+// columnNumber is number (k, j) that p holds.
+func columnNumber(p *Packed, k, j int) int {
+	x := p.whole[p.wholeIndex(k, j)]
+	if p.isa.lane() == 4 {
+		return int(int8(x >> (k % 4 * 8)))
+	}
+	return int(int16(x >> (k % 2 * 16)))
 }

@@ -183,10 +183,8 @@ func checkCPU(d *device) error {
 	var sum [1]float32
 	kernel.Gemm(1, x, len(x), kernel.Pack(ones, len(x), 1, 1), sum[:], 1, false)
 	packed, c := kernel.Pack(b, k, n, n), make([]float32, m*n)
-	want, off := product(a, b), 0.0
-	if kernel.Precision() == "int16" {
-		off = 1e-3
-	}
+	precision := kernel.Precision()
+	want, off := product(a, b), map[string]float64{"int16": 1e-3, "int8": 0.1}[precision]
 	for i := range 10 {
 		clear(c)
 		begin := time.Now()
@@ -202,7 +200,7 @@ func checkCPU(d *device) error {
 		return err
 	}
 	tolerance := modeltest.Float32
-	if kernel.ISA() == "amx8" { // bfloat16, by LINNET_ISA
+	if precision == "bfloat16" || precision == "int8" { // by LINNET_ISA
 		tolerance = 2e-2
 	}
 	return checkLSTM(s, tolerance)

@@ -142,7 +142,7 @@ class Bench:
         if self.amx:
             self.others['Linnet, amx24'] = 'amx24'
         # What to hold to the peers' bfloat16, name -> LINNET_ISA, where they have it
-        self.half = 'amx8' if self.amx else 'vnni' if vnni and ' avx512_bf16' in flags else None
+        self.half = 'amx8' if self.amx else 'vnni8' if vnni and ' avx512_bf16' in flags else None
         go = subprocess.run(['go', 'version'], check=True, text=True, stdout=subprocess.PIPE).stdout.split()[2]
         packages = 'torch', 'onnxruntime', 'openvino', 'apache-beam', 'numpy'
         self.say('commit %s, %s' % (self.args.commit, datetime.date.today()))

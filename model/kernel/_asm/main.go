@@ -19,9 +19,11 @@ func main() {
 		sumLines(v, true)
 		sumLines(v, false)
 		softmax(v)
-		gemmWhole(v)
-		quantise(v)
 		peak(v)
+	}
+	for _, w := range []whole{madd, vnni, vnni8} {
+		gemmWhole(w)
+		quantise(w)
 	}
 	sumLinesVNNI()
 	for parts := 1; parts <= 3; parts++ {

@@ -10,51 +10,63 @@ import (
 
 // Products of whole numbers of 16 bits: a lane of 32 bits multiplies two of them and
 // adds the products, by one instruction of VNNI's, or by two without a sum in them,
-// which still take less time than two multiply-adds of float32.
+// which still take less time than two multiply-adds of float32. Of 8 bits it
+// multiplies four.
 
 // The types of Go's wholeTile, which must be the same there, and the offsets of
 // their fields in bytes.
 const (
-	wholeProductType = "struct{pairs uintptr; a *int16; lda uintptr; b *int16; panel uintptr; rowUnit, columnUnit *float32}"
+	wholeProductType = "struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit, columnUnit *float32; start *int32}"
 	wholeType        = "struct{c *float32; ldc uintptr; add *float32; ldadd, panels, done uintptr; products *" + wholeProductType + "}"
 
-	wholeC, wholeLDC, wholeAdd, wholeLDAdd, wholePanels, wholeDone, wholeProducts = 0, 8, 16, 24, 32, 40, 48
-	wholePairs, wholeA, wholeLDA, wholeB, wholePanel, wholeRow, wholeColumn       = 0, 8, 16, 24, 32, 40, 48
-	wholeProductLength                                                            = 56
+	wholeC, wholeLDC, wholeAdd, wholeLDAdd, wholePanels, wholeDone, wholeProducts       = 0, 8, 16, 24, 32, 40, 48
+	wholeLanes, wholeA, wholeLDA, wholeB, wholePanel, wholeRow, wholeColumn, wholeStart = 0, 8, 16, 24, 32, 40, 48, 56
+	wholeProductLength                                                                  = 64
+)
+
+// whole is an instruction set with products of whole numbers, each of so many bytes.
+type whole struct {
+	vector
+	name string
+	size int
+}
+
+var (
+	madd  = whole{avx2, "MADD", 2}
+	vnni  = whole{avx512, "VNNI", 2}
+	vnni8 = whole{avx512, "VNNI8", 1}
 )
 
 // gemmWhole writes the tiles, as gemm does.
-func gemmWhole(v vector) {
-	for rows := 1; rows <= v.rows; rows++ {
-		gemmTileWhole(v, rows, panelVectors)
+func gemmWhole(w whole) {
+	for rows := 1; rows <= w.rows; rows++ {
+		gemmTileWhole(w, rows, panelVectors)
 	}
-	gemmTileWhole(v, 1, 4*panelVectors)
-	gemmTileWhole(v, 2, 2*panelVectors)
-	gemmTileWhole(v, 3, 2*panelVectors)
-}
-
-// wholeISA is what instruction sets with products of whole numbers are called.
-func wholeISA(v vector) string {
-	if v.lanes == 16 {
-		return "VNNI"
-	}
-	return "MADD"
+	gemmTileWhole(w, 1, 4*panelVectors)
+	gemmTileWhole(w, 2, 2*panelVectors)
+	gemmTileWhole(w, 3, 2*panelVectors)
 }
 
 // gemmTileWhole writes a row of tiles of nv vectors of columns.
-func gemmTileWhole(v vector, rows, nv int) {
+func gemmTileWhole(w whole, rows, nv int) {
+	v, lane := w.vector, 4/w.size
 	cols := v.lanes * panelVectors
-	name := fmt.Sprintf("gemm%dx%d%s", rows, v.lanes*nv, wholeISA(v))
+	name := fmt.Sprintf("gemm%dx%d%s", rows, v.lanes*nv, w.name)
+	begin, number := "0", ""
+	if lane == 4 {
+		begin, number = "p.start[j]", ", those of p.a without a sign"
+	}
 	TEXT(name, NOSPLIT, "func(t *"+wholeType+")")
 	Doc(name+" is", "",
 		fmt.Sprintf("\tfor i < %d, j < %d·t.panels, %d at a time:", rows, cols, v.lanes*nv),
 		"\t\tc = t.add[i,j]",
-		"\t\tfor each p of t.products up to one of no pairs:",
-		"\t\t\ts = 0, a whole number",
-		fmt.Sprintf("\t\t\tfor l < 2·p.pairs: s += p.a[i,l]·p.b[j/%d][l/2,j%%%d,l%%2]", cols, cols),
+		"\t\tfor each p of t.products up to one of no lanes:",
+		"\t\t\ts = "+begin+", a whole number",
+		fmt.Sprintf("\t\t\tfor l < %d·p.lanes: s += p.a[i,l]·p.b[j/%d][l/%d,j%%%d,l%%%d]", lane, cols, lane, cols, lane),
 		"\t\t\tc += float32(s)·p.columnUnit[j]·p.rowUnit[i]",
 		"\t\tt.c[i,j] = c", "",
-		"with the last product and sum rounded once. t.done is 0, and t.panels in the end.")
+		fmt.Sprintf("of %d bits a number%s, with the last product and sum rounded once. t.done is 0,", 8*w.size, number),
+		"and t.panels in the end.")
 	Pragma("noescape")
 	t := param("t")
 	field := func(offset int) Mem { return Mem{Base: t, Disp: offset} }
@@ -93,18 +105,30 @@ func gemmTileWhole(v vector, rows, nv int) {
 		MOVQ(panels[i], b)
 		ADDQ(of(wholePanel), b)
 	}
-	MOVQ(of(wholePairs), k)
-	acc := accumulators(v, rows, nv)
-	multiply(v, rows, nv, k, acc, at, func(b, a, s VecVirtual) {
-		if v.lanes == 16 {
-			VPDPWSSD(b, a, s)
-			return
-		}
-		products := v.reg()
-		VPMADDWD(b, a, products)
-		VPADDD(products, s, s)
-	}, panels, bases)
 	unit, c, ldc := GP64(), GP64(), GP64()
+	acc := accumulators(v, rows, nv)
+	if lane == 4 {
+		MOVQ(of(wholeStart), unit)
+		from(unit, c)
+		for j := range nv {
+			for _, row := range acc {
+				VMOVDQU32(Mem{Base: unit, Disp: j * v.bytes()}, row[j])
+			}
+		}
+	}
+	MOVQ(of(wholeLanes), k)
+	multiply(v, rows, nv, k, acc, at, func(b, a, s VecVirtual) {
+		switch w.name {
+		case "VNNI":
+			VPDPWSSD(b, a, s)
+		case "VNNI8":
+			VPDPBUSD(b, a, s)
+		default:
+			products := v.reg()
+			VPMADDWD(b, a, products)
+			VPADDD(products, s, s)
+		}
+	}, panels, bases)
 	MOVQ(of(wholeColumn), unit)
 	from(unit, c)
 	for j := range nv {
@@ -135,7 +159,7 @@ func gemmTileWhole(v vector, rows, nv int) {
 	from(add, ldadd)
 	MOVQ(ldc, ldadd)
 	ADDQ(Imm(wholeProductLength), p)
-	CMPQ(of(wholePairs), Imm(0))
+	CMPQ(of(wholeLanes), Imm(0))
 	JNE(LabelRef("product"))
 	ADDQ(Imm(uint64(nv/panelVectors)), field(wholeDone))
 	MOVQ(field(wholeDone), k)
@@ -146,14 +170,18 @@ func gemmTileWhole(v vector, rows, nv int) {
 }
 
 // quantise writes the rounding of rows to whole numbers.
-func quantise(v vector) {
-	name := "quantise" + v.isa
-	TEXT(name, NOSPLIT, "func(rows uintptr, dst *int16, ldd uintptr, unit *float32, src *float32, lds, k uintptr, most, least float32)")
+func quantise(w whole) {
+	v, name := w.vector, "quantise"+w.name
+	more := ""
+	if w.size == 1 {
+		more = " + 128"
+	}
+	TEXT(name, NOSPLIT, "func(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *float32, lds, k uintptr, most, least float32)")
 	Doc(name+" is", "",
 		"\tfor r < rows:",
 		"\t\tm = max(least, |src[r,0]|, …, |src[r,k-1]|); unit[r] = m/most",
-		"\t\tfor l < k: dst[r,l] = src[r,l]·(most/m), to the nearest whole number, ties to even", "",
-		fmt.Sprintf("with zeros up to the next multiple of %d of k and ldd and lds in bytes. Of a row", v.lanes),
+		"\t\tfor l < k: dst[r,l] = src[r,l]·(most/m), to the nearest whole number, ties to even"+more, "",
+		fmt.Sprintf("of %d bits, as for zeros up to the next multiple of %d of k, and ldd and lds in bytes. Of a row", 8*w.size, v.lanes),
 		"with an infinity or a NaN the unit is a NaN and the numbers mean nothing.")
 	Pragma("noescape")
 	rows, dst, unit, src, vectors := param("rows"), param("dst"), param("unit"), param("src"), param("k")
@@ -192,7 +220,7 @@ func quantise(v vector) {
 		Label(label)
 		f(lanes{v, nil})
 		ADDQ(Imm(uint64(v.bytes())), s)
-		ADDQ(Imm(uint64(v.bytes()/2)), d)
+		ADDQ(Imm(uint64(v.lanes*w.size)), d)
 		DECQ(n)
 		JNZ(LabelRef(label))
 		Label(label + "Tail")
@@ -235,13 +263,17 @@ func quantise(v vector) {
 		x := l.load(Mem{Base: s})
 		VMULPS(by, x, x)
 		VCVTPS2DQ(x, x)
-		if v.lanes == 16 {
+		switch w.name {
+		case "VNNI":
 			VPMOVSDW(x, Mem{Base: d})
-			return
+		case "VNNI8":
+			VPADDD_BCST(global("middle", 128), x, x)
+			VPMOVDB(x, Mem{Base: d})
+		default:
+			VEXTRACTI128(Imm(1), x, other)
+			VPACKSSDW(other, x.AsX(), other)
+			VMOVDQU(other, Mem{Base: d})
 		}
-		VEXTRACTI128(Imm(1), x, other)
-		VPACKSSDW(other, x.AsX(), other)
-		VMOVDQU(other, Mem{Base: d})
 	})
 	ADDQ(Imm(4), unit)
 	ADDQ(slot("ldd"), dst)
