@@ -28076,7 +28076,7 @@ TEXT ·sumLinesVNNI(SB), NOSPLIT, $8-113
 	MOVQ  d+16(FP), BX
 	MOVQ  rows+48(FP), SI
 	MOVSS unit+40(FP), X0
-	SUBQ  $0x24, count+72(FP)
+	SUBQ  $0x44, count+72(FP)
 
 line:
 	MOVQ BX, (SP)
@@ -28111,16 +28111,16 @@ some:
 four:
 	CMPQ       DI, count+72(FP)
 	JGT        fetched1
-	MOVL       128(DX)(DI*4), R13
+	MOVL       256(DX)(DI*4), R13
 	IMULQ      BX, R13
 	PREFETCHT0 (AX)(R13*1)
-	MOVL       132(DX)(DI*4), R13
+	MOVL       260(DX)(DI*4), R13
 	IMULQ      BX, R13
 	PREFETCHT0 (AX)(R13*1)
-	MOVL       136(DX)(DI*4), R13
+	MOVL       264(DX)(DI*4), R13
 	IMULQ      BX, R13
 	PREFETCHT0 (AX)(R13*1)
-	MOVL       140(DX)(DI*4), R13
+	MOVL       268(DX)(DI*4), R13
 	IMULQ      BX, R13
 	PREFETCHT0 (AX)(R13*1)
 
@@ -28177,16 +28177,16 @@ last:
 	LEAQ       8(R13), R13
 	CMPQ       DI, count+72(FP)
 	JGT        fetched2
-	MOVL       128(DX)(DI*4), R14
+	MOVL       256(DX)(DI*4), R14
 	IMULQ      BX, R14
 	PREFETCHT0 (AX)(R14*1)
-	MOVL       132(DX)(DI*4), R14
+	MOVL       260(DX)(DI*4), R14
 	IMULQ      BX, R14
 	PREFETCHT0 (AX)(R14*1)
-	MOVL       136(DX)(DI*4), R14
+	MOVL       264(DX)(DI*4), R14
 	IMULQ      BX, R14
 	PREFETCHT0 (AX)(R14*1)
-	MOVL       140(DX)(DI*4), R14
+	MOVL       268(DX)(DI*4), R14
 	IMULQ      BX, R14
 	PREFETCHT0 (AX)(R14*1)
 

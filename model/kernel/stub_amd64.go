@@ -3164,7 +3164,7 @@ func gemm3x64VNNI8(t *struct {
 func quantiseVNNI8(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
 
 // sumLinesVNNI is sumLinesWhole of lines ≥ 1 over count ≥ 1 ids, with ldd in bytes and
-// d in whole 64s. It prefetches 32 ids ahead and returns false at an id from rows on.
+// d in whole 64s. It prefetches 64 ids ahead and returns false at an id from rows on.
 //
 //go:noescape
 func sumLinesVNNI(dst *float32, ldd uintptr, d uintptr, table *int8, multiples *uint8, unit float32, rows uintptr, ids *uint32, first uintptr, count uintptr, groupEnd *uint32, groupScale *float32, groups uintptr, lines uintptr) (ok bool)

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	aheadVNNI = 32      // like ahead
+	aheadVNNI = 64      // like ahead
 	atOnce    = 1 << 16 // ids whose sum an int32 holds
 )
 
