@@ -29,6 +29,8 @@ type Document struct {
 	Rows []yedda.Line
 	// Warnings is the number of places where the input's markup is broken.
 	Warnings int
+
+	foreign bool // input.Foreign(Text); known to Read alone
 }
 
 // Example is a Document with the features of its rows. Its coder carries the

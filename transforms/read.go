@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"runtime/debug"
 	"time"
@@ -46,11 +47,20 @@ type readFn struct {
 	Options  Options
 	stage    stage[*wanted, Document]
 	progress *Progress
+	named    bool // by a counter: a foreign document
 }
 
 var (
 	skippedCounter  = beam.NewCounter(Namespace, "skipped")
 	warningsCounter = beam.NewCounter(Namespace, "warnings")
+	foreignCounter  = beam.NewCounter(Namespace, ForeignCounter)
+)
+
+// Counters of Read, in Namespace: documents that input.Foreign finds, with one more
+// counter for the first of each worker.
+const (
+	ForeignCounter = "foreign"
+	ForeignExample = "foreign: " // and its URI, escaped by url.PathEscape
 )
 
 func (f *readFn) Setup() {
@@ -99,6 +109,13 @@ func (f *readFn) emitter(ctx context.Context, emit func(beam.EventTime, Document
 		}
 		f.progress.Bytes.Add(int64(len(d.Text)))
 		warningsCounter.Inc(ctx, int64(d.Warnings))
+		if d.foreign {
+			foreignCounter.Inc(ctx, 1)
+			if !f.named {
+				f.named = true
+				beam.NewCounter(Namespace, ForeignExample+url.PathEscape(string(d.URI))).Inc(ctx, 1)
+			}
+		}
 		emit(t, *d)
 	}
 }
@@ -171,6 +188,9 @@ func (f *readFn) read(ctx context.Context, w *wanted) (*Document, *Rejection, er
 	d.Text, d.Spans, d.Warnings = parsed.Text, parsed.Spans, parsed.NumWarnings
 	for _, w := range parsed.Warnings {
 		logf(ctx, o.Verbosity, 3, "%s:%d: %s", uri, w.Line, w.What)
+	}
+	if d.foreign = input.Foreign(d.Text); d.foreign {
+		logf(ctx, o.Verbosity, 3, "%s: most characters beyond ASCII are no UTF-8", uri)
 	}
 	d.Rows = yedda.Rows(d.Text)
 	return d, nil, nil

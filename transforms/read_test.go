@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -39,8 +41,10 @@ func TestRead(t *testing.T) {
 		"sub/empty.txt":    "",
 		"no markup.txt":    "plain [@x#Key*]",
 		"sub/unclosed.ann": "[@ never closed",
+		"latin é.txt":      "\xe0 \xe9 \xe4 \xf6",
+		"latin.txt.ann":    "[@\xe0 \xe9 \xe4 \xf6#Key*]",
 	})
-	names := []string{"a.txt", "sub/b.txt.ann", "brat.ann", "large.txt", "sub/empty.txt", "no markup.txt", "sub/unclosed.ann", "missing.txt", "sub"}
+	names := []string{"latin é.txt", "latin.txt.ann", "a.txt", "sub/b.txt.ann", "brat.ann", "large.txt", "sub/empty.txt", "no markup.txt", "sub/unclosed.ann", "missing.txt", "sub"}
 	opts := Options{Base: Path(dir), MaxDocumentBytes: 100, Pause: time.Millisecond}
 	onBoth(t, func(t *testing.T, run func(func(beam.Scope)) beam.PipelineResult) {
 		res := run(func(s beam.Scope) { readAll(s, opts, t.Name(), paths(dir, names...)) })
@@ -58,10 +62,20 @@ func TestRead(t *testing.T) {
 		equal(t, "texts", texts, map[string]string{
 			"a.txt": "Agaricus \xff nov.\r\nhabitat", "sub/b.txt": "Agaricus nov.\nopen  and stray",
 			"sub/empty.txt": "", "no markup.txt": "plain [@x#Key*]", "sub/unclosed": " never closed",
+			"latin é.txt": "\xe0 \xe9 \xe4 \xf6", "latin.txt": "\xe0 \xe9 \xe4 \xf6",
 		})
 		equal(t, "spans", got["sub/b.txt"].Spans, []yedda.Span{{Start: 0, End: 13, Label: "Nomenclature"}, {Start: 19, End: 29, Label: "Key"}})
 		equal(t, "rows", got["a.txt"].Rows, []yedda.Line{{Start: 0, End: 16}, {Start: 17, End: 24}})
 		equal(t, "warnings", counters(res, Namespace)["warnings"], int64(1))
+		equal(t, "foreign", counters(res, Namespace)["foreign"], int64(2))
+		named := 0
+		for name := range counters(res, Namespace) {
+			if uri, ok := strings.CutPrefix(name, ForeignExample); ok {
+				named++
+				equal(t, "foreign", slices.Contains([]string{url.PathEscape(filepath.Join(dir, "latin é.txt")), url.PathEscape(filepath.Join(dir, "latin.txt.ann"))}, uri), true)
+			}
+		}
+		equal(t, "named", named > 0, true)
 
 		reasons := map[string]string{}
 		for _, r := range gather[Rejection](t.Name() + " rejected") {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/url"
 	"runtime"
 	"slices"
 	"strings"
@@ -57,6 +58,17 @@ func (o *options) summary(w io.Writer, c *model.Config, result *runners.Result, 
 	}
 	if n["warnings"] > 0 {
 		fmt.Fprintf(w, "%s of broken markup in the inputs (--force --verbosity=3 says where)\n", cli.Plural(n["warnings"], "place"))
+	}
+	if foreign := n[transforms.ForeignCounter]; foreign > 0 {
+		example := ""
+		for name := range n {
+			if uri, ok := strings.CutPrefix(name, transforms.ForeignExample); ok && (example == "" || uri < example) {
+				example = uri
+			}
+		}
+		uri, _ := url.PathUnescape(example)
+		fmt.Fprintf(w, "%s not in UTF-8, most likely in Windows-1252 or Latin-1, whose letters beyond ASCII the model does not see (--force --verbosity=3 says which); convert each with: %s\n",
+			cli.Plural(foreign, "document"), cli.Printable(input.Iconv(uri, "WINDOWS-1252")))
 	}
 	if runners.Local() {
 		fmt.Fprintf(w, "reading %v, features %v, model %v, writing %v, summed over all workers, waiting included; peak memory %s MB\n",

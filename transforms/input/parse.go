@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/linnet-ml/linnet/transforms/store"
 	"github.com/linnet-ml/linnet/transforms/yedda"
@@ -23,7 +24,7 @@ import (
 // bytes, files that are known to be no text.
 func Parse(ctx context.Context, uri string, data []byte, annotated bool, limit int64) (d *yedda.Document, at string, err error) {
 	if encoding := wide(data); encoding != "" {
-		return nil, uri, fmt.Errorf("%s, which is not read; convert it with: %s", encoding, iconv(uri, encoding))
+		return nil, uri, fmt.Errorf("%s, which is not read; convert it with: %s", encoding, Iconv(uri, encoding))
 	}
 	for _, b := range binaries {
 		if bytes.HasPrefix(data, []byte(b.begin)) {
@@ -76,8 +77,32 @@ var binaries = []struct{ begin, reason string }{
 	{"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Office document such as .doc, which is not read; save it as plain text"},
 }
 
-// iconv is the command that converts the file at uri, in its place.
-func iconv(uri, encoding string) string {
+// Foreign says whether text seems to be of one byte a letter and not UTF-8: of its
+// characters beyond ASCII most are bytes that are no UTF-8, and more than the 3 that a
+// cut through one leaves.
+func Foreign(text []byte) bool {
+	if utf8.Valid(text) { // most are, and it is fast
+		return false
+	}
+	bad, good := 0, 0
+	for i := 0; i < len(text); {
+		if text[i] < utf8.RuneSelf {
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRune(text[i:])
+		if r == utf8.RuneError && size == 1 {
+			bad++
+		} else {
+			good++
+		}
+		i += size
+	}
+	return bad > 3 && bad > good
+}
+
+// Iconv is the command that converts the file at uri, in its place.
+func Iconv(uri, encoding string) string {
 	command := "iconv -f " + encoding + " -t UTF-8"
 	if remote(uri) {
 		return command

@@ -113,3 +113,26 @@ func TestParse(t *testing.T) {
 		t.Errorf("a text above the limit: %v", err)
 	}
 }
+
+// TestForeign has texts of one byte a letter, and UTF-8 with bytes here and there
+// that are none.
+func TestForeign(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		want       bool
+	}{
+		{"nothing", "", false},
+		{"ASCII", "Agaricus", false},
+		{"UTF-8", "Pileus 3–5 mm, à marge striée, später glatt", false},
+		{"Latin-1", "Chapeau \xe0 marge stri\xe9e, sp\xe4ter gl\xe4nzend", true},
+		{"a stray byte", "Pileus 3\x965 mm", false},
+		{"cut through a character", "sporae \xf0\x9f\x8d", false},
+		{"stray bytes beside as much UTF-8", "é à ü ö ß \xe9\xe9 \xe4 \xe4 \xe4", false},
+		{"U+FFFD", "\ufffd \ufffd \ufffd \ufffd \ufffd", false},
+		{"Latin-1 with letters that look like UTF-8", "\xe9 \xe9 \xe9 \xe9 \xc3\xa9", true},
+	} {
+		if got := Foreign([]byte(c.text)); got != c.want {
+			t.Errorf("%s: got %t, want %t", c.name, got, c.want)
+		}
+	}
+}
