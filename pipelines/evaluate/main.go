@@ -163,6 +163,9 @@ func (o *options) evaluate(ctx context.Context) error {
 		return err
 	}
 	if o.report != "" && !runners.DryRun() {
+		if err := notOurs(ctx, o.report); err != nil {
+			return err
+		}
 		if err := beginParts(ctx, string(score.Parts)); err != nil {
 			return err
 		}

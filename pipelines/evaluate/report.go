@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -41,6 +42,19 @@ func gather(counters map[string]int64, f *scoreFn) *eval.Report {
 		}
 	}
 	return lines.counts(classes).Report()
+}
+
+// notOurs refuses a folder where a report would be written over files that are of
+// none. What cannot be asked is told of by who writes.
+func notOurs(ctx context.Context, to string) error {
+	for _, f := range [][2]string{{"report.json", `"label_set"`}, {"report.html", "<title>Linnet: evaluation</title>"}} {
+		file := store.Join(to, f[0])
+		data, err := store.Read(ctx, file, 0)
+		if err == nil && len(data) > 0 && !bytes.Contains(data, []byte(f[1])) {
+			return cli.Usagef("%s is there already, and no run of evaluate wrote it; choose another --report, or move it away", file)
+		}
+	}
+	return nil
 }
 
 // writeReport merges the parts into r and writes it, for programs and for
