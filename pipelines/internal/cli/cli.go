@@ -277,9 +277,12 @@ func (f *Flags) Parse(args []string) error {
 	if f.NArg() > 0 {
 		return Usagef("%q is no flag; input is named by --input", f.Arg(0))
 	}
-	for _, name := range []string{"model_uri", "predictions", "init_model", "report"} { // a variable that is not set
-		if f.Given(name) && f.Lookup(name).Value.String() == "" {
-			return Usagef("--%s is empty; name a folder, or leave it out", name)
+	for _, g := range [][2]string{
+		{"model_uri", "a folder"}, {"predictions", "a folder"}, {"init_model", "a folder"}, {"report", "a folder"},
+		{"label_set", "collapsed or full"}, {"precision", "float16 or float32"},
+	} { // a variable that is not set
+		if f.Given(g[0]) && f.Lookup(g[0]).Value.String() == "" {
+			return Usagef("--%s is empty; name %s, or leave it out", g[0], g[1])
 		}
 	}
 	if f.Worker() || f.Given("provision_endpoint") { // whose environment is not the user's
