@@ -50,7 +50,7 @@ func (c *checkpoint) find(ctx context.Context, resume bool, verbosity int) (*tra
 		return nil, fmt.Errorf("--resume: %s: %w; leave out --resume to begin anew", c.path, err)
 	}
 	if verbosity > 0 {
-		fmt.Fprintf(os.Stderr, "going on from step %d, after %s\n", s.Step(), cli.Plural(int64(s.Epochs()), "whole epoch"))
+		fmt.Fprintf(os.Stderr, "--resume: the checkpoint is of step %d, after %s\n", s.Step(), cli.Plural(int64(s.Epochs()), "whole epoch"))
 	}
 	c.written = true
 	return s, nil

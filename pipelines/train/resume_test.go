@@ -108,7 +108,7 @@ func TestKilled(t *testing.T) {
 				if !bytes.Equal(got, want) {
 					t.Errorf("killed %s and resumed: other weights", p.name)
 				}
-				if !strings.Contains(said, "going on from step ") {
+				if !strings.Contains(said, "--resume: the checkpoint is of step ") {
 					t.Errorf("killed %s: the second run says %s", p.name, said)
 				}
 			}
@@ -131,6 +131,9 @@ func TestResumeRefuses(t *testing.T) {
 		}
 	}
 	refused("another rate", "learning_rate was 0.005, not 0.001; give the flags and documents it was begun with", "--learning_rate=0.001")
+	if text, err := exec.Command("train", append(args, "--resume", "--learning_rate=0.001")...).CombinedOutput(); err == nil || strings.Contains(string(text), "going on") {
+		t.Errorf("another rate: %v: it goes on: %s", err, text)
+	}
 	refused("another number of workers", "workers were 0, not 2", "--workers=2")
 	refused("fewer documents", "training documents are others", "--test="+filepath.Join(corpus, "2.txt.ann"))
 	path := filepath.Join(out, trainingFolder, checkpointFile)
