@@ -34,7 +34,7 @@ import (
 
 // TestMain lets the test's own binary be the command predict, so that exit
 // statuses are those of a built program.
-func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"predict": main}) }
+func TestMain(m *testing.M) { clitest.Main(m, map[string]func(){"predict": main}) }
 
 func TestScripts(t *testing.T) {
 	setup := func(env *testscript.Env) error {

@@ -24,7 +24,7 @@ import (
 )
 
 // TestMain lets the test's own binary be the command train.
-func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"train": main}) }
+func TestMain(m *testing.M) { clitest.Main(m, map[string]func(){"train": main}) }
 
 func TestScripts(t *testing.T) {
 	setup := func(env *testscript.Env) error {

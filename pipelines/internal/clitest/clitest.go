@@ -5,6 +5,7 @@ package clitest
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -21,6 +22,23 @@ import (
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/bundled"
 )
+
+// Main is testscript.Main with a TMPDIR of its own: a command that a test kills
+// leaves its folder there.
+func Main(m *testing.M, commands map[string]func()) { testscript.Main(tidy{m}, commands) }
+
+type tidy struct{ *testing.M }
+
+func (m tidy) Run() int {
+	dir, err := os.MkdirTemp("", "linnet-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	os.Setenv("TMPDIR", dir)
+	return m.M.Run()
+}
 
 // Command is one of a testscript's.
 type Command = func(ts *testscript.TestScript, neg bool, args []string)
