@@ -567,6 +567,31 @@ func TestWaitLeavesOthers(t *testing.T) {
 }
 
 // TestMaxInFlight pushes up to the limit and one byte beyond.
+// TestForgotten loses a queue in the middle of a bundle, as workers do with the DoFn
+// instances of a bundle that failed elsewhere: they call nothing more of it.
+func TestForgotten(t *testing.T) {
+	release := holdPool()
+	defer release()
+	h := &fake{}
+	e := NewEngine(h, Options{MaxBatchSize: 4, MaxInFlight: 10})
+	if err := NewQueue[int](e).Push(t.Context(), 0, []int64{1}, 10, nil); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); !e.reserve(10, false); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("what the queue held stays in flight")
+		}
+		runtime.GC()
+	}
+	release()
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	if len(h.batches) > 0 {
+		t.Errorf("batches %v ran that nobody waits for", h.batches)
+	}
+}
+
 func TestMaxInFlight(t *testing.T) {
 	release := holdPool()
 	defer release()

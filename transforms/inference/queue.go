@@ -1,6 +1,9 @@
 package inference
 
-import "context"
+import (
+	"context"
+	"runtime"
+)
 
 // Queue is the way of one DoFn instance through an Engine. It takes groups of
 // items, such as the windows of one document, and emits a group when all its
@@ -18,7 +21,11 @@ type queued[T, O any] struct {
 
 // NewQueue returns a Queue of e.
 func NewQueue[T, I, O any](e *Engine[I, O]) *Queue[T, I, O] {
-	return &Queue[T, I, O]{engine: e}
+	q := &Queue[T, I, O]{engine: e}
+	// Workers drop the DoFn instances of a bundle that failed and call nothing more
+	// of them; what they had in flight would count for ever.
+	runtime.SetFinalizer(q, (*Queue[T, I, O]).Reset)
+	return q
 }
 
 // Push hands over a group of items, of size bytes together with its tag, and
