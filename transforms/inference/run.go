@@ -12,6 +12,8 @@ import (
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/window"
+
+	"github.com/linnet-ml/linnet/transforms/internal/pipe"
 )
 
 // Loader is what RunInference needs of a model: a struct whose exported fields
@@ -107,7 +109,8 @@ func (f *runFn[I, O, L]) Setup(ctx context.Context) error {
 func (f *runFn[I, O, L]) load(ctx context.Context, loader L, version string) (*served[I, O], error) {
 	got, err := engines.Get(ctx, f.config+version, func(ctx context.Context) (any, error) {
 		begin := time.Now()
-		handler, err := loader.Load(ctx)
+		var handler Handler[I, O]
+		err := pipe.Catch(func() (err error) { handler, err = loader.Load(ctx); return err })
 		if err == nil && handler == nil {
 			err = errors.New("neither a Handler nor an error came; return one")
 		}

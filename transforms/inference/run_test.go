@@ -21,7 +21,7 @@ import (
 func TestMain(m *testing.M) { beamtest.Main(m) }
 
 // lineLoader loads a linear model: Slope·x, and no answer for x in [400, 500). For a
-// Slope of 0 it fails, and for -1 it returns nothing.
+// Slope of 0 it fails, for -1 it returns nothing, and for -2 it panics.
 type lineLoader struct {
 	Slope float64
 	Name  string // makes tests' models different
@@ -36,6 +36,8 @@ func (l lineLoader) Load(context.Context) (Handler[int, float64], error) {
 		return nil, errors.Join(errors.New("no model there"), errors.New("none here"))
 	case -1:
 		return nil, nil
+	case -2:
+		panic("broken")
 	}
 	return line(l), nil
 }
@@ -164,7 +166,7 @@ func metricsOf(res beam.PipelineResult) map[string]metrics.DistributionValue {
 }
 
 func TestRunInferenceLoadFails(t *testing.T) {
-	for slope, want := range map[float64]string{0: "no model there none here", -1: "neither a Handler nor an error came; return one"} {
+	for slope, want := range map[float64]string{0: "no model there none here", -1: "neither a Handler nor an error came; return one", -2: "panic: broken (run_test.go:"} {
 		for _, runner := range []string{"direct", "prism"} {
 			p, s := beam.NewPipelineWithRoot()
 			RunInference[int, float64](s, lineLoader{Slope: slope, Name: t.Name()}, Options{}, beam.Create(s, 1))
