@@ -19,7 +19,7 @@ import (
 // this bundle on. The one before is closed when the bundles that began with it
 // have ended. A model that cannot be loaded, or a pattern that cannot be listed,
 // leaves the one before at work and is logged and counted
-// (failed_model_updates_counter); the first model must load.
+// (failed_model_updates_counter); a process's first model must load.
 type Updater[L any] interface {
 	// Watch is a path or pattern of files, local or on gs://, as package store
 	// lists them.
@@ -28,23 +28,40 @@ type Updater[L any] interface {
 	At(path string) L
 }
 
-// update turns to the newest model.
+// atWork is the model that a process works with of one pattern.
+type atWork[I, O any] struct {
+	version string
+	served  *served[I, O]
+}
+
+// current has the atWork of each watched runFn.config: DoFn instances come and go,
+// and one may get no bundle for long.
+var current sync.Map
+
+// update turns to the newest model, or to the process's where that cannot be had.
 func (f *runFn[I, O, L]) update(ctx context.Context, u Updater[L]) error {
 	served, version, err := f.newest(ctx, u)
-	switch {
-	case err != nil && f.served == nil:
-		return err
-	case err != nil:
+	if err != nil {
+		now, ok := current.Load(f.config)
+		if !ok {
+			return err
+		}
 		log.Errorf(ctx, "linnet: %v; the model before stays at work", err)
 		beam.NewCounter(f.Options.namespace(), "failed_model_updates_counter").Inc(ctx, 1)
+		served, version = now.(atWork[I, O]).served, now.(atWork[I, O]).version
+	}
+	if served == nil || served == f.served {
 		return nil
-	case served == nil || served == f.served:
-		return nil
+	}
+	if err == nil {
+		before, ok := current.Swap(f.config, atWork[I, O]{version, served})
+		if old, _ := before.(atWork[I, O]); ok && old.served != served {
+			engines.Forget(f.config + old.version)
+			old.served.retire()
+		}
 	}
 	if f.served != nil {
 		f.release()
-		engines.Forget(f.config + f.version)
-		f.served.retire()
 		beam.NewCounter(f.Options.namespace(), "model_updates_counter").Inc(ctx, 1)
 	}
 	f.served, f.version, f.queue = served, version, NewQueue[timed[I]](served.engine)

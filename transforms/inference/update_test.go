@@ -197,6 +197,56 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
+// DoFn instances come and go, with their pipelines too, and some get no bundle for
+// long: the model at work is the process's.
+func TestUpdateAcrossInstances(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string, minute int) {
+		t.Helper()
+		path, at := filepath.Join(dir, name), time.Now().Add(time.Duration(minute-60)*time.Minute)
+		if err := errors.Join(os.WriteFile(path, []byte(content), 0o600), os.Chtimes(path, at, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closed := make(chan struct{})
+	fileCloses.Store(5., closed)
+	defer fileCloses.Delete(5.)
+	var got float64
+	emit := func(_ beam.EventTime, _ int, y float64) { got = y }
+	fail := func(_ beam.EventTime, x int, cause string) { t.Errorf("%d failed: %s", x, cause) }
+	newFn := func() *runFn[int, float64, fileLoader] {
+		t.Helper()
+		fn := &runFn[int, float64, fileLoader]{Loader: fileLoader{Pattern: filepath.Join(dir, "*.json")}}
+		if err := fn.Setup(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return fn
+	}
+	run := func(fn *runFn[int, float64, fileLoader], want float64) {
+		t.Helper()
+		err := fn.StartBundle(t.Context(), emit, fail)
+		if err == nil {
+			err = errors.Join(fn.ProcessElement(t.Context(), 0, 10, emit, fail), fn.FinishBundle(t.Context(), emit, fail))
+		}
+		if err != nil || got != want {
+			t.Errorf("got %v and the error %v, want %v", got, err, want)
+		}
+	}
+	write("a.json", "5", 1)
+	first, idle := newFn(), newFn()
+	run(first, 50)
+	write("b.json", "6", 2)
+	run(newFn(), 60)
+	select {
+	case <-closed:
+	case <-time.After(10 * time.Second):
+		t.Error("the old model was not closed when another instance took the new one")
+	}
+	write("c.json", "", 3)
+	run(idle, 60) // and not 50, which is closed
+	run(newFn(), 60)
+}
+
 // choosy fails odd items, and takes no answer for a long time from item 99.
 type choosy struct{ hang chan struct{} }
 
