@@ -34,17 +34,22 @@ if len(sys.argv) != 3:
     sys.exit("usage: python doccano_yedda.py FOLDER EXPORT.jsonl")
 written, refused = set(), 0
 with open(sys.argv[2], encoding="utf-8", newline="\n") as lines:
-    for line in filter(str.strip, lines):
-        document = json.loads(line)
-        name = document.get("uri") or f"{document['id']}.txt"
-        path = os.path.join(sys.argv[1], name + ".ann")
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        name = f"line {number}"
         try:
+            document = json.loads(line)
+            name = document.get("uri") or f"{document['id']}.txt"
+            path = os.path.join(sys.argv[1], name + ".ann")
             if os.path.isabs(name) or ".." in name.split("/"):
                 raise ValueError(f"leads out of {sys.argv[1]}; rename it")
             if path in written:
                 raise ValueError("two documents have this name, the first is written; export them apart")
             text = yedda(document)
-        except ValueError as e:
+        except (KeyError, ValueError) as e:
+            if isinstance(e, KeyError):
+                e = f"no {e}; export JSONL of sequence labelling"
             print(f"{name}: {e}", file=sys.stderr)
             refused += 1
             continue
