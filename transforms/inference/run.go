@@ -12,6 +12,7 @@ import (
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/window"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/typex"
 
 	"github.com/linnet-ml/linnet/transforms/internal/pipe"
 )
@@ -28,9 +29,9 @@ type Loader[I, O any] interface {
 
 // RunInference is PCollection<I> to PCollection<KV<I, O>>: every item with what
 // the model says of it; and PCollection<KV<I, string>>: every item whose batch
-// failed, or that its ItemErrors names, with the cause on one line. Elements
-// keep their event times. The program calls Register with the same types in an
-// init function.
+// failed, or that its ItemErrors names, with the cause on one line. Items are no KV.
+// Elements keep their event times. The program calls Register with the same types in
+// an init function.
 //
 // Results come out when their batch is done, so the items are in the global window,
 // which is checked when the pipeline is built; window the results instead.
@@ -47,6 +48,9 @@ func RunInference[I, O any, L Loader[I, O]](s beam.Scope, loader L, options Opti
 	}
 	if items.WindowingStrategy().Fn.Kind != window.GlobalWindows {
 		panic("inference: RunInference: the items must be in the global window; put beam.WindowInto(s, window.NewGlobalWindows(), items) before it, and window the results")
+	}
+	if typex.IsKV(items.Type()) {
+		panic("inference: RunInference: the items are KVs; make each one struct, with the key beside the rest")
 	}
 	if v, ok := any(loader).(interface{ Validate() error }); ok {
 		if err := v.Validate(); err != nil {

@@ -191,15 +191,23 @@ func TestRunInferenceWithoutRegister(t *testing.T) {
 }
 
 // Results that come out while another item is at hand, or at a bundle's end, would
-// get that one's windows.
-func TestRunInferenceWindowed(t *testing.T) {
-	defer func() {
-		got, _ := recover().(string)
-		if !strings.HasPrefix(got, "inference: RunInference: ") || !strings.Contains(got, "global window") || strings.Contains(got, "\n") {
-			t.Errorf("got the panic %q, want one line about the global window", got)
-		}
-	}()
-	_, s := beam.NewPipelineWithRoot()
-	items := beam.WindowInto(s, window.NewFixedWindows(time.Second), beam.Create(s, 1))
-	RunInference[int, float64](s, lineLoader{Slope: 1, Name: t.Name()}, Options{}, items)
+// get that one's windows; of KVs Beam says that main inputs are missing.
+func TestRunInferenceItems(t *testing.T) {
+	for want, items := range map[string]func(beam.Scope) beam.PCollection{
+		"global window": func(s beam.Scope) beam.PCollection {
+			return beam.WindowInto(s, window.NewFixedWindows(time.Second), beam.Create(s, 1))
+		},
+		"KV": func(s beam.Scope) beam.PCollection { return beam.AddFixedKey(s, beam.Create(s, 1)) },
+	} {
+		func() {
+			defer func() {
+				got := fmt.Sprint(recover())
+				if !strings.HasPrefix(got, "inference: RunInference: ") || !strings.Contains(got, want) || strings.Contains(got, "\n") {
+					t.Errorf("got the panic %q, want one line about %s", got, want)
+				}
+			}()
+			_, s := beam.NewPipelineWithRoot()
+			RunInference[int, float64](s, lineLoader{Slope: 1, Name: t.Name()}, Options{}, items(s))
+		}()
+	}
 }
