@@ -54,8 +54,8 @@ func (f *runFn[I, O, L]) update(ctx context.Context, u Updater[L]) error {
 		return nil
 	}
 	if err == nil {
-		before, ok := current.Swap(f.config, atWork[I, O]{version, served})
-		if old, _ := before.(atWork[I, O]); ok && old.served != served {
+		before, _ := current.Swap(f.config, atWork[I, O]{version, served})
+		if old, ok := before.(atWork[I, O]); ok && old.served != served {
 			engines.Forget(f.config + old.version)
 			old.served.retire()
 		}
