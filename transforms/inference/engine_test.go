@@ -566,7 +566,6 @@ func TestWaitLeavesOthers(t *testing.T) {
 	}
 }
 
-// TestMaxInFlight pushes up to the limit and one byte beyond.
 // TestForgotten loses a queue in the middle of a bundle, as workers do with the DoFn
 // instances of a bundle that failed elsewhere: they call nothing more of it.
 func TestForgotten(t *testing.T) {
@@ -592,6 +591,7 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
+// TestMaxInFlight pushes up to the limit and one byte beyond.
 func TestMaxInFlight(t *testing.T) {
 	release := holdPool()
 	defer release()
