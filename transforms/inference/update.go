@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -30,42 +31,65 @@ type Updater[L any] interface {
 
 // atWork is the model that a process works with of one pattern.
 type atWork[I, O any] struct {
+	look    int64 // which found it
 	version string
 	served  *served[I, O]
 }
 
 // current has the atWork of each watched runFn.config: DoFn instances come and go,
 // and one may get no bundle for long.
-var current sync.Map
+var (
+	currentMu sync.Mutex
+	current   = map[string]any{}
+	looks     atomic.Int64
+)
 
 // update turns to the newest model, or to the process's where that cannot be had.
 func (f *runFn[I, O, L]) update(ctx context.Context, u Updater[L]) error {
+	look := looks.Add(1)
 	served, version, err := f.newest(ctx, u)
-	if err != nil {
-		now, ok := current.Load(f.config)
-		if !ok {
-			return err
-		}
+	now, ok := f.turn(atWork[I, O]{look, version, served})
+	switch {
+	case err != nil && !ok:
+		return err
+	case err != nil:
 		log.Errorf(ctx, "linnet: %v; the model before stays at work", err)
 		beam.NewCounter(f.Options.namespace(), "failed_model_updates_counter").Inc(ctx, 1)
-		served, version = now.(atWork[I, O]).served, now.(atWork[I, O]).version
-	}
-	if served == nil || served == f.served {
+	case served == nil:
 		return nil
 	}
-	if err == nil {
-		before, _ := current.Swap(f.config, atWork[I, O]{version, served})
-		if old, ok := before.(atWork[I, O]); ok && old.served != served {
-			engines.Forget(f.config + old.version)
-			old.served.retire()
-		}
+	if now.served == f.served {
+		return nil
 	}
 	if f.served != nil {
 		f.release()
 		beam.NewCounter(f.Options.namespace(), "model_updates_counter").Inc(ctx, 1)
 	}
-	f.served, f.version, f.queue = served, version, NewQueue[timed[I]](served.engine)
+	f.served, f.version, f.queue = now.served, now.version, NewQueue[timed[I]](now.served.engine)
 	return nil
+}
+
+// turn makes found, where there is a model in it, the process's, unless a later look
+// was faster: it returns what the process works with, and closes the other.
+func (f *runFn[I, O, L]) turn(found atWork[I, O]) (now atWork[I, O], there bool) {
+	currentMu.Lock()
+	defer currentMu.Unlock()
+	old, ok := current[f.config].(atWork[I, O])
+	if found.served == nil {
+		return old, ok
+	}
+	now = found
+	if old.look > found.look {
+		old, now = found, old
+	}
+	current[f.config] = now
+	if ok && old.served != now.served {
+		if old.version != now.version {
+			engines.Forget(f.config + old.version)
+		}
+		old.served.retire()
+	}
+	return now, true
 }
 
 // newest is the engine of the newest model, nil where that is at work already.

@@ -23,6 +23,7 @@ type fileLoader struct{ Pattern, Path string }
 var (
 	fileLoads  atomic.Int64
 	fileCloses sync.Map // factor → chan struct{}
+	fileHolds  sync.Map // factor → func() that its Load calls
 )
 
 func (l fileLoader) Watch() string { return l.Pattern }
@@ -38,6 +39,9 @@ func (l fileLoader) Load(context.Context) (Handler[int, float64], error) {
 	var factor float64
 	if err := json.Unmarshal(data, &factor); err != nil {
 		return nil, err
+	}
+	if hold, ok := fileHolds.Load(factor); ok {
+		hold.(func())()
 	}
 	return fileModel{factor}, nil
 }
@@ -245,6 +249,48 @@ func TestUpdateAcrossInstances(t *testing.T) {
 	write("c.json", "", 3)
 	run(idle, 60) // and not 50, which is closed
 	run(newFn(), 60)
+}
+
+// A look that takes long, as its model loads, does not put it before what another
+// instance found meanwhile.
+func TestUpdateOvertaken(t *testing.T) {
+	dir := t.TempDir()
+	loading, goOn, slowClosed, fastClosed := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
+	fileHolds.Store(7., func() { close(loading); <-goOn })
+	fileCloses.Store(7., slowClosed)
+	fileCloses.Store(8., fastClosed)
+	defer fileHolds.Delete(7.)
+	defer fileCloses.Delete(7.)
+	defer fileCloses.Delete(8.)
+	write := func(name, content string, at time.Time) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.WriteFile(path, []byte(content), 0o600), os.Chtimes(path, at, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	loader := fileLoader{Pattern: filepath.Join(dir, "*.json")}
+	slow, fast := &runFn[int, float64, fileLoader]{Loader: loader}, &runFn[int, float64, fileLoader]{Loader: loader}
+	write("a.json", "7", time.Now().Add(-time.Hour))
+	setUp := make(chan error, 1)
+	go func() { setUp <- slow.Setup(t.Context()) }()
+	<-loading
+	write("b.json", "8", time.Now())
+	err := fast.Setup(t.Context())
+	close(goOn)
+	if err := errors.Join(err, <-setUp); err != nil {
+		t.Fatal(err)
+	}
+	if slow.served != fast.served {
+		t.Error("the older model is at work")
+	}
+	select {
+	case <-slowClosed:
+	case <-fastClosed:
+		t.Error("the newer model was closed")
+	case <-time.After(10 * time.Second):
+		t.Error("the older model was not closed")
+	}
 }
 
 // choosy fails odd items, and takes no answer for a long time from item 99.
