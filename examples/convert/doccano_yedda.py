@@ -47,9 +47,11 @@ with open(sys.argv[2], encoding="utf-8", newline="\n") as lines:
             if path in written:
                 raise ValueError("two documents have this name, the first is written; export them apart")
             text = yedda(document)
-        except (KeyError, ValueError) as e:
+        except (AttributeError, KeyError, TypeError, ValueError) as e:
             if isinstance(e, KeyError):
                 e = f"no {e}; export JSONL of sequence labelling"
+            elif not isinstance(e, ValueError):
+                e = f"no document ({e}); export JSONL of sequence labelling"
             print(f"{name}: {e}", file=sys.stderr)
             refused += 1
             continue
