@@ -59,7 +59,7 @@ func (o *options) summary(w io.Writer, c *model.Config, result *runners.Result, 
 	if n["warnings"] > 0 {
 		fmt.Fprintf(w, "%s of broken markup in the inputs (--force --verbosity=3 says where)\n", cli.Plural(n["warnings"], "place"))
 	}
-	if foreign := n[transforms.ForeignCounter]; foreign > 0 {
+	if foreign := n[transforms.ForeignCounter]; foreign > 0 && !o.byDefault {
 		example := ""
 		for name := range n {
 			if uri, ok := strings.CutPrefix(name, transforms.ForeignExample); ok && (example == "" || uri < example) {
