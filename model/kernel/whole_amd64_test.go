@@ -83,7 +83,7 @@ func TestGemmWhole(t *testing.T) {
 func testGemmWhole(t *testing.T) {
 	r := rand.New(rand.NewPCG(31, 32))
 	most := int64(0)
-	for _, size := range [][3]int{{1, 32, 1}, {1, 200, 95}, {2, 70, 96}, {3, 160, 97}, {5, 384, 64}, {14, 33, 191}, {15, 40, 192}, {120, 96, 193}, {7, 40, 129}, {29, 47, 256}, {29, 47, 300}, {1, 33, 140_001}} {
+	for _, size := range [][3]int{{1, 32, 1}, {1, 200, 95}, {2, 70, 96}, {3, 160, 97}, {5, 384, 64}, {14, 33, 191}, {15, 40, 192}, {120, 96, 193}, {7, 40, 129}, {29, 47, 256}, {29, 47, 300}, {1, 33, 1<<15 + 5}} {
 		for _, equal := range []bool{false, true} {
 			m, n, k := size[0], size[1], size[2]
 			a, b := random(r, m*k), random(r, k*n)
@@ -120,6 +120,9 @@ func testGemmWhole(t *testing.T) {
 	}
 	if active.lane() == 2 && (most > math.MaxInt32 || most < math.MaxInt32/100*98) {
 		t.Errorf("the largest sum is %d, want nearly %d", most, math.MaxInt32)
+	}
+	if most := int64(active.largest()) * math.MaxInt8 * int64(active.depth()); active.lane() == 4 && most > math.MaxInt32 {
+		t.Errorf("a sum may be %d, more than %d", most, math.MaxInt32)
 	}
 }
 
