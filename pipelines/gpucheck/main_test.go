@@ -14,6 +14,7 @@ import (
 
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/cpu"
+	"github.com/linnet-ml/linnet/model/kernel"
 	"github.com/linnet-ml/linnet/model/modeltest"
 	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
 	"github.com/linnet-ml/linnet/runners"
@@ -96,6 +97,18 @@ func TestCheckLSTM(t *testing.T) {
 		if err := checkLSTM(s, 2e-3); errors.Is(err, errWrong) != (name == "wrong") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestCheckCPU finds every instruction set of this machine right, whatever its
+// products round.
+func TestCheckCPU(t *testing.T) {
+	for _, isa := range kernel.ISAs() {
+		restore, _ := kernel.SwitchISA(isa)
+		if err := checkCPU(&device{}); err != nil {
+			t.Errorf("%s: %v", isa, err)
+		}
+		restore()
 	}
 }
 
