@@ -282,7 +282,8 @@ func (o *options) tell(ctx context.Context, r *report, score *scoreFn, counters 
 	return &cli.Status{Code: o.status, Err: rejected}
 }
 
-// warnOdd tells of labels that no one has named, and of documents without any.
+// warnOdd tells of labels that no one has named, of documents without any, of broken
+// markup and of documents that are not in UTF-8.
 func warnOdd(counters map[string]int64, c *model.Config) {
 	type odd struct {
 		n     int64
@@ -302,6 +303,13 @@ func warnOdd(counters map[string]int64, c *model.Config) {
 	if bare, ok := labels[""]; ok {
 		cli.Warnf("--input: %s without a label, such as %s", cli.Plural(bare.n, "document"), bare.first)
 		delete(labels, "")
+	}
+	if places, ok := labels[broken]; ok {
+		cli.Warnf("--input: %s of broken markup, such as in %s (--verbosity=3 says where)", cli.Plural(places.n, "place"), places.first)
+		delete(labels, broken)
+	}
+	if n := counters[transforms.ForeignCounter]; n > 0 {
+		cli.Warnf("--input: %s not in UTF-8, most likely in Windows-1252 or Latin-1 (--verbosity=3 says which)", cli.Plural(n, "document"))
 	}
 	if len(labels) == 0 {
 		return

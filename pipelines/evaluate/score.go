@@ -68,6 +68,9 @@ func (f *scoreFn) judge(ctx context.Context, j *judged) error {
 	if !labelled {
 		odd[""]++
 	}
+	if j.doc.Warnings > 0 {
+		odd[broken] += int64(j.doc.Warnings)
+	}
 	for label, n := range odd {
 		first, _ := firstOdd.LoadOrStore([2]string{f.Run, label}, text(j.doc.Name))
 		beam.NewCounter(transforms.Namespace, nameCounter(oddPrefix, [2]string{label, first.(string)})).Inc(ctx, n)
@@ -169,11 +172,12 @@ func firstReason(run string, counters map[string]int64) string {
 
 // pairPrefix begins the name of a counter of lines by gold and predicted label,
 // and of no other; oddPrefix that of a counter of lines by a label that is none of
-// Known, or of documents without a label by "", and by the name of the first
-// document of the process that has them.
+// Known, of documents without a label by "", or of places of broken markup by
+// broken, and by the name of the first document of the process that has them.
 const (
 	pairPrefix = "lines: "
 	oddPrefix  = "unknown: "
+	broken     = "[@" // which is no label
 )
 
 // firstOdd has the first document that this process met, by run and label: a

@@ -62,7 +62,11 @@ func (o *options) read(ctx context.Context) (parts [3][]train.Document, err erro
 		}
 		if o.verbosity > 0 {
 			fmt.Fprintf(os.Stderr, "%s: %s, %s with a label\n", partFlags[i], cli.Plural(int64(len(uris)), "document"), cli.Plural(int64(labelled), "line"))
+			if len(o.reader.Warnings) > 0 {
+				cli.Warnf("%s: %s", partFlags[i], cli.Some(o.reader.Warnings))
+			}
 		}
+		o.reader.Warnings = nil
 	}
 	return parts, nil
 }

@@ -266,7 +266,9 @@ func (j *Job) documents(ctx context.Context) ([]train.Document, error) {
 // texts, for one may come again, in parts.
 type Reader struct {
 	InputSize int
-	parsed    map[transforms.Path]annotated
+	// Warnings tell what is wrong with documents that were read all the same.
+	Warnings []string
+	parsed   map[transforms.Path]annotated
 }
 
 type annotated struct {
@@ -287,6 +289,12 @@ func (r *Reader) Read(ctx context.Context, d Document) (train.Document, error) {
 		parsed, _, err := input.Parse(ctx, uri, data, true, 0)
 		if err != nil {
 			return train.Document{}, fmt.Errorf("%s: %w", uri, err)
+		}
+		for _, w := range parsed.Warnings {
+			r.Warnings = append(r.Warnings, fmt.Sprintf("%s:%d: %s", d.Name, w.Line, w.What))
+		}
+		if input.Foreign(parsed.Text) {
+			r.Warnings = append(r.Warnings, fmt.Sprintf("%s: not in UTF-8, most likely in Windows-1252 or Latin-1: letters beyond ASCII are not learnt", d.Name))
 		}
 		rows := yedda.Rows(parsed.Text)
 		whole = annotated{parsed.Text, rows, parsed.LineLabels(rows)}
