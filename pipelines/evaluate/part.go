@@ -265,9 +265,9 @@ func inkOfLine(line []byte, label string) []stretch {
 	return []stretch{{label, n}}
 }
 
-// white says whether r is white space, as package yedda has it: with the
-// separators 1C to 1F.
-func white(r rune) bool { return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f }
+// white says whether r is white space, as package yedda has it, with the
+// separators 1C to 1F, or the byte order mark that an editor puts before a text.
+func white(r rune) bool { return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f || r == '\ufeff' }
 
 // appendInk adds a character to list.
 func appendInk(list []stretch, label string) []stretch {

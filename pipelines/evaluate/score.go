@@ -140,7 +140,7 @@ func (f *compareFn) ProcessElement(ctx context.Context, d transforms.Document, r
 }
 
 // fields is line with its white space made one blank each.
-func fields(line []byte) []byte { return bytes.Join(bytes.Fields(line), []byte(" ")) }
+func fields(line []byte) []byte { return bytes.Join(bytes.FieldsFunc(line, white), []byte(" ")) }
 
 // rejectedFn counts the documents that could not be judged, and keeps the
 // first reason for a launcher in the same process.
