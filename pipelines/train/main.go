@@ -10,6 +10,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -300,7 +301,7 @@ func parseLabelMap(values []string) (map[string]string, error) {
 // addLabels adds the object of "Label": "Class" that a file holds to labels.
 func addLabels(labels map[string]string, file []byte) error {
 	var object map[string]any
-	err := json.Unmarshal(file, &object)
+	err := json.Unmarshal(bytes.TrimPrefix(file, []byte("\ufeff")), &object) // as editors save it
 	if _, other := errors.AsType[*json.UnmarshalTypeError](err); other || err == nil && object == nil {
 		return errors.New("it is no object")
 	}
