@@ -641,7 +641,7 @@ func TestMaxRejected(t *testing.T) {
 		if fails := err != nil; fails != c.fails {
 			t.Errorf("%d rejected, at most %g allowed: failed %t, want %t (%v)", c.n, c.limit, fails, c.fails, err)
 		}
-		if c.fails && !strings.Contains(err.Error(), "100 of 100 documents were rejected, more than --max_rejected=0.1; the last: /x: a > b && c") {
+		if c.fails && !strings.Contains(err.Error(), "100 of 100 documents were rejected, more than --max_rejected=0.1; mend what "+store.Join(string(opts.Output), RejectedFile)+" names, or raise that; the last: /x: a > b && c") {
 			t.Errorf("got %v", err)
 		}
 		if c.fails {
