@@ -294,7 +294,7 @@ func (r *Reader) Read(ctx context.Context, d Document) (train.Document, error) {
 			r.Warnings = append(r.Warnings, fmt.Sprintf("%s:%d: %s", d.Name, w.Line, w.What))
 		}
 		if input.Foreign(parsed.Text) {
-			r.Warnings = append(r.Warnings, fmt.Sprintf("%s: not in UTF-8, most likely in Windows-1252 or Latin-1: letters beyond ASCII are not learnt", d.Name))
+			r.Warnings = append(r.Warnings, fmt.Sprintf("%s: not in UTF-8, most likely in Latin-1", d.Name))
 		}
 		rows := yedda.Rows(parsed.Text)
 		whole = annotated{parsed.Text, rows, parsed.LineLabels(rows)}
