@@ -119,6 +119,25 @@ func golden(ts *testscript.TestScript, neg bool, args []string) {
 	if compared == 0 {
 		ts.Fatalf("nothing was compared")
 	}
+	// What the command printed is that, too, with the report's intervals.
+	said := strings.Join(strings.Fields(ts.ReadFile("stdout")), " ")
+	lines, characters := want["lines"], want["characters"]
+	exact, overlap := ws["exact"], ws["overlap"]
+	intervals := got["intervals_95"].(map[string]any)
+	acc, f1 := intervals["accuracy"], intervals["macro_f1"]
+	if !(number(acc, "low") < number(acc, "high") && number(f1, "low") < number(f1, "high")) {
+		ts.Fatalf("intervals %v", intervals)
+	}
+	for _, line := range []string{
+		fmt.Sprintf("macro %.4f %.4f %.4f ", number(lines, "macro_precision"), number(lines, "macro_recall"), number(lines, "macro_f1")),
+		fmt.Sprintf("micro %.4f %.4f %.4f ", number(lines, "micro_precision"), number(lines, "micro_recall"), number(lines, "micro_f1")),
+		fmt.Sprintf("accuracy %.4f to %.4f, macro-F1 %.4f to %.4f", number(acc, "low"), number(acc, "high"), number(f1, "low"), number(f1, "high")),
+		fmt.Sprintf("F1 of spans %.4f exact, %.4f overlap; macro-F1 of characters %.4f", number(exact, "micro_f1"), number(overlap, "micro_f1"), number(characters, "macro_f1")),
+	} {
+		if !strings.Contains(said, line) {
+			ts.Fatalf("%q is not printed", line)
+		}
+	}
 }
 
 // alike wants two reports that differ in time alone.
@@ -128,8 +147,8 @@ func alike(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[i])), &reports[i]))
 		delete(reports[i], "seconds")
 	}
-	if !reflect.DeepEqual(reports[0], reports[1]) {
-		ts.Fatalf("%s and %s differ", args[0], args[1])
+	if same := reflect.DeepEqual(reports[0], reports[1]); same == neg {
+		ts.Fatalf("%s and %s are alike: %t", args[0], args[1], same)
 	}
 }
 
@@ -312,7 +331,7 @@ func TestOrderOfParts(t *testing.T) {
 		text := []byte("one\ntwo\nthree\n")
 		j := judged{
 			doc:   &transforms.Document{Name: []byte(own), Text: text, Spans: []yedda.Span{{Start: 0, End: 3, Label: "A"}, {Start: 8, End: 9, Label: own + "z"}}},
-			lines: yedda.Rows(text), gold: []string{"A", "", ""}, predicted: []string{"A", own, ""},
+			lines: yedda.Rows(text), gold: []string{"A", "", "A"}, predicted: []string{"A", own, ""},
 		}
 		j.ink = [][]stretch{{{"A", 3}}, {{own, 3}}, {{own + "p", 5}}}
 		same := func(label string) string { return label }
@@ -337,21 +356,21 @@ func TestOrderOfParts(t *testing.T) {
 	if !strings.Contains(reports[0], `"class":"Xz"`) || !strings.Contains(reports[0], `"class":"Y"`) {
 		t.Errorf("classes are missing: %s", reports[0])
 	}
-	if n := strings.Count(reports[0], `"document":`); n != len(parts) { // of one line each, which is right
+	if n := strings.Count(reports[0], `"document":`); n != len(parts) { // of one line that is right and one without a label each: none is told as wrong
 		t.Errorf("%d documents, want %d: %s", n, len(parts), reports[0])
 	}
 }
 
-// TestModelPart judges what a model said of four lines, of which it was not given the
-// second, that nobody can read.
+// TestModelPart judges what a model said of five lines, of which it was not given the
+// second, that nobody can read; the last one has no gold and counts nowhere.
 func TestModelPart(t *testing.T) {
-	src := []byte("one\n\xff\ntwo two\nthree\n")
+	src := []byte("one\n\xff\ntwo two\nthree\nfour\n")
 	l := transforms.Labelled{
 		Document: transforms.Document{
 			Name: []byte("a.txt"), Text: src, Rows: yedda.Rows(src),
-			Spans: []yedda.Span{{Start: 0, End: 5, Label: "A"}, {Start: 6, End: len(src), Label: "B"}},
+			Spans: []yedda.Span{{Start: 0, End: 5, Label: "A"}, {Start: 6, End: 20, Label: "B"}},
 		},
-		Classes: []string{"A", "B"}, Labels: []uint16{0, 0, 1}, Probs: []float32{.875, .125, .75, .25, .375, .625}, Other: "A",
+		Classes: []string{"A", "B"}, Labels: []uint16{0, 0, 1, 0}, Probs: []float32{.875, .125, .75, .25, .375, .625, 1, 0}, Other: "A",
 	}
 	f := &scoreFn{Run: t.Name(), Config: model.DefaultConfig(), LabelSet: model.Full, Parts: transforms.Path(t.TempDir())}
 	if err := f.ProcessElement(t.Context(), l); err != nil {
@@ -364,8 +383,8 @@ func TestModelPart(t *testing.T) {
 		if c := p.Calibration.Report(); c.Lines != 3 || c.Probability != .75 || math.Abs(c.Accuracy-2./3) > 1e-9 {
 			t.Errorf("calibration: got %+v", c)
 		}
-		if len(p.Wrong) != 1 || p.Wrong[0].Line != 3 || p.Wrong[0].Probability != .75 {
-			t.Errorf("wrong lines: got %+v", p.Wrong)
+		if got, want := fmt.Sprint(p.Wrong), "[{a.txt 3 B A 0.75 [{1 one A A} {2 \uFFFD A A} {3 two two B A} {4 three B B} {5 four  A}] 0}]"; got != want {
+			t.Errorf("wrong lines: got %s, want %s", got, want)
 		}
 	})
 	if err != nil {
@@ -408,10 +427,12 @@ func TestMissingParts(t *testing.T) {
 	if err := o.writeReport(ctx, folder, r); err != nil {
 		t.Error(err)
 	}
-	if err := os.WriteFile(filepath.Join(folder, "x.json"), []byte(`{"classes":["A"]}`), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if err := o.writeReport(ctx, folder, r); err == nil || !strings.Contains(err.Error(), "x.json: it is no part") {
-		t.Errorf("got %v", err)
+	for _, foreign := range []string{`{"classes":["A"]}`, `{"classes":["A"],"spans":{}}`} {
+		if err := os.WriteFile(filepath.Join(folder, "x.json"), []byte(foreign), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.writeReport(ctx, folder, r); err == nil || !strings.Contains(err.Error(), "x.json: it is no part") {
+			t.Errorf("%s: got %v", foreign, err)
+		}
 	}
 }
