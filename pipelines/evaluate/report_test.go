@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -222,6 +223,93 @@ func TestNamesLeaveTheBars(t *testing.T) {
 	}
 	if len(names) != 5 || len(begins) != 1 {
 		t.Errorf("%d names begin at the heights %v, want 5 at one", len(names), begins)
+	}
+}
+
+// TestPlots reads the plots' figures back from what is drawn, by the lengths of the axes.
+func TestPlots(t *testing.T) {
+	r := &report{
+		Report: &eval.Report{Classes: []eval.Class{
+			{Class: "A", Gold: 1, Precision: .2, Recall: .4, F1: .8}, {Class: "none"}, {Class: "B", Predicted: 1, Precision: .6, Recall: .5, F1: .1},
+		}},
+		details: &details{
+			accuracies: []float64{0, .07, .5, 1, 1, 1},
+			Calibration: &eval.CalibrationReport{Lines: 10, Bins: []eval.CalibrationBin{
+				{From: 0, To: .5}, {From: .5, To: .75, Lines: 2, Probability: .6, Accuracy: .5}, {From: .75, To: 1, Lines: 8, Probability: .9, Accuracy: 1},
+			}},
+		},
+	}
+	pics, err := pictures(r)
+	if err != nil || len(pics) != 3 {
+		t.Fatalf("%d plots, %v", len(pics), err)
+	}
+	for i, c := range []struct {
+		top    float64 // of the y axis
+		styles string  // those that are looked at
+		want   string  // the shapes, from left to right
+	}{
+		// The top edges of bars.
+		{1.4, "fill:#2F6FB5 fill:#C96A14 fill:#3A8A4D", "0:0.2 1:0.4 2:0.8 0:0.6 1:0.5 2:0.1"},
+		// The corners of the shares, and the points of the line.
+		{1, "fill:#7F7F7F;fill-opacity:0.37647 fill:none;stroke:#2F6FB5;stroke-width:1.5",
+			"0:0,0,0,0,0.5,0,0.5,0,0.5,0,0.5,0.2,0.75,0.2,0.75,0,0.75,0,0.75,0.8,1,0.8,1,0 1:0.6,0.5,0.9,1"},
+		// The corners of bars.
+		{3, "fill:#2F6FB5", "0:0,0,0.05,0,0.05,1,0,1 0:0.05,0,0.1,0,0.1,1,0.05,1 0:0.5,0,0.55,0,0.55,1,0.5,1 0:0.95,0,1,0,1,3,0.95,3"},
+	} {
+		_, data, _ := strings.Cut(string(pics[i].Source), ",")
+		svg, err := base64.StdEncoding.DecodeString(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		type shape struct {
+			style  int
+			points []float64 // x, y, x, y, …
+		}
+		var shapes []shape
+		left, bottom, width, height := 0., 0., 0., 0. // of the axes
+		for _, m := range regexp.MustCompile(`<path d="([^"A]*)" style="([^ ]*)"`).FindAllSubmatch(svg, -1) {
+			s := shape{style: slices.Index(strings.Fields(c.styles), string(m[2]))}
+			for _, n := range regexp.MustCompile(`[0-9.]+`).FindAllString(string(m[1]), -1) {
+				v, _ := strconv.ParseFloat(n, 64)
+				s.points = append(s.points, v)
+			}
+			if q := s.points; strings.Contains(string(m[2]), "stroke:#000000") && len(q) == 4 {
+				if q[2]-q[0] > width {
+					left, width = q[0], q[2]-q[0]
+				}
+				if q[3]-q[1] > height {
+					bottom, height = q[1], q[3]-q[1]
+				}
+			}
+			if s.style >= 0 {
+				shapes = append(shapes, s)
+			}
+		}
+		slices.SortStableFunc(shapes, func(a, b shape) int { return cmp.Or(cmp.Compare(a.points[0], b.points[0]), cmp.Compare(b.style, a.style)) })
+		var got []string
+		for _, s := range shapes {
+			var corners []string
+			top, low := 0., math.Inf(1)
+			for k := 0; k < len(s.points); k += 2 {
+				x, y := (s.points[k]-left)/width, (s.points[k+1]-bottom)/height*c.top
+				top, low = max(top, y), min(low, y)
+				corners = append(corners, fmt.Sprintf("%.3g,%.3g", math.Abs(x), math.Abs(y)))
+			}
+			switch {
+			case top < .01 || low > .8*c.top: // a bar without height; a sample of the legend
+			case i == 0:
+				got = append(got, fmt.Sprintf("%d:%.2g", s.style, top))
+			default:
+				got = append(got, fmt.Sprintf("%d:%s", s.style, strings.Join(corners, ",")))
+			}
+		}
+		if got := strings.Join(got, " "); got != c.want {
+			t.Errorf("%s: drawn\n%s\nwant\n%s", pics[i].Caption, got, c.want)
+		}
+	}
+	r.accuracies = r.accuracies[:1]
+	if pics, err = pictures(r); err != nil || len(pics) != 2 {
+		t.Errorf("of one document: %d plots, %v", len(pics), err)
 	}
 }
 
