@@ -167,7 +167,7 @@ func layerOp[T number](a arithmetic[T], steps, windows, size, hidden int, w *lay
 			}
 			a.mulTN(size, h4, n, x, size, dz, h4, grads[1+3*k], h4, false)
 			// Row r of the states stands with row r±windows of dz.
-			states, after := out[k*h:], dz[min(windows, n)*h4:]
+			states, after := out[k*h:], dz[windows*h4:]
 			if k == 1 {
 				states, after = out[min(windows, n-1)*2*h+k*h:], dz
 			}
