@@ -168,6 +168,22 @@ func TestResumeRefuses(t *testing.T) {
 	}
 }
 
+// What tells the trainings of workers and of GPUs apart is said, too.
+func TestDifference(t *testing.T) {
+	for want, change := range map[string]func(*identity){
+		"":                                      func(*identity) {},
+		"workers were 0, not 2":                 func(id *identity) { id.Workers = 2 },
+		"round_steps was 0, not 4":              func(id *identity) { id.RoundSteps = 4 },
+		"mixed_precision was off, not bfloat16": func(id *identity) { id.Precision = "bfloat16" },
+	} {
+		var was, is identity
+		change(&is)
+		if got := was.difference(&is); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 // A checkpoint that is cut off or changed anywhere is no checkpoint.
 func TestDecodeState(t *testing.T) {
 	o := resumable()
@@ -212,11 +228,16 @@ func rounds(docs []Document) func(context.Context, Round) error {
 	}
 }
 
-// One worker is the same as none, bit for bit, however long a round is.
+// One worker is the same as none, bit for bit, however long a round is, also where
+// the model to begin with has the statistics of other documents.
 func TestOneWorker(t *testing.T) {
 	o := resumable()
 	w, m := run(t, o)
-	for _, steps := range []int{0, 5} {
+	for _, steps := range []int{0, 5, 6} {
+		if steps == 6 {
+			o.Init, _ = run(t, Options{Config: o.Config, Train: o.Train[:6]})
+			w, m = run(t, o)
+		}
 		d := o
 		d.Distributed, d.RoundSteps, d.Round = 1, steps, rounds(o.Train)
 		got, meta := run(t, d)
@@ -285,6 +306,9 @@ func TestAverage(t *testing.T) {
 	a.flat[3], b.flat[3] = 1, 4
 	a.table[2*d], b.table[2*d+1] = 2, 4 // both use row 2
 	b.tableV[5*d+2] = 6                 // one uses row 5
+	tr.position.Skipped = 1
+	a.Position.Skipped, b.Position.Skipped = 3, 2
+	a.Position.LossScale, b.Position.LossScale = 8, 4
 	sum := average{t: tr, before: tr.position.clone()}
 	for _, s := range []*State{a, b} {
 		if err := sum.add(s); err != nil {
@@ -303,8 +327,12 @@ func TestAverage(t *testing.T) {
 			t.Errorf("%s: %v, want %v", c.name, c.got, c.want)
 		}
 	}
-	if tr.position.Step != 7 {
-		t.Errorf("step %d", tr.position.Step)
+	if p := &tr.position; p.Step != 7 || p.Skipped != 3 || p.LossScale != 4 {
+		t.Errorf("step %d, %d skipped, loss scale %v; want 7, 3 and 4", p.Step, p.Skipped, p.LossScale)
+	}
+	b.Training.Config.Seed++
+	if err := sum.add(b); !errors.Is(err, ErrOther) {
+		t.Errorf("a worker of another training: %v", err)
 	}
 }
 
