@@ -184,6 +184,29 @@ func TestDifference(t *testing.T) {
 	}
 }
 
+// Whatever of the documents changes, their digest does.
+func TestDigest(t *testing.T) {
+	seen := map[string]string{}
+	for name, change := range map[string]func(docs []Document){
+		"":         func([]Document) {},
+		"a name":   func(docs []Document) { docs[1].Name = "other.txt" },
+		"a label":  func(docs []Document) { docs[1].Labels[2] = "Table" },
+		"an id":    func(docs []Document) { docs[1].Features.IDs[5] ^= 1 },
+		"a group":  func(docs []Document) { docs[1].Features.GroupEnd[5] ^= 1 },
+		"a scale":  func(docs []Document) { docs[1].Features.GroupScale[5]++ },
+		"a layout": func(docs []Document) { docs[1].Features.Layout[5]++ },
+		"an order": func(docs []Document) { docs[0], docs[1] = docs[1], docs[0] },
+	} {
+		docs := annotated(2, 1<<10, 1)
+		change(docs)
+		sum := digest(docs)
+		if other, ok := seen[sum]; ok {
+			t.Errorf("with %q and with %q changed the digest is the same", name, other)
+		}
+		seen[sum] = name
+	}
+}
+
 // A checkpoint that is cut off or changed anywhere is no checkpoint.
 func TestDecodeState(t *testing.T) {
 	o := resumable()
