@@ -101,6 +101,40 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// Checkpoints come after so many steps, after each round, and after each epoch but
+// the last.
+func TestCheckpoints(t *testing.T) {
+	for name, change := range map[string]func(*Options){
+		"steps":  func(o *Options) { o.CheckpointSteps = 3 },
+		"epochs": func(o *Options) { o.CheckpointSteps = 0 },
+		"rounds": func(o *Options) {
+			o.CheckpointSteps, o.Distributed, o.RoundSteps, o.Round = 0, 1, 4, rounds(o.Train)
+		},
+	} {
+		o := resumable()
+		change(&o)
+		var want, got []int
+		step := 0
+		lengths := epochLengths(t, o)
+		for epoch, n := range lengths {
+			for i := 1; i <= n; i++ {
+				step++
+				if name == "steps" && step%3 == 0 || name == "rounds" && (i%4 == 0 || i == n) {
+					want = append(want, step)
+				}
+			}
+			if epoch < len(lengths)-1 {
+				want = append(want, step)
+			}
+		}
+		o.Checkpoint = func(_ context.Context, s *State) error { got = append(got, s.Step()); return nil }
+		run(t, o)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: checkpoints at %v, want %v", name, got, want)
+		}
+	}
+}
+
 // The metadata name a device once for all resumes on it that follow one another.
 func TestResumeDevice(t *testing.T) {
 	o := resumable()
@@ -269,6 +303,30 @@ func TestOneWorker(t *testing.T) {
 		}
 		if meta.WorldSize != 1 {
 			t.Errorf("world size %d", meta.WorldSize)
+		}
+	}
+}
+
+// Each shard of each worker drops other features.
+func TestDropoutOfWorkers(t *testing.T) {
+	o := resumable()
+	o.Distributed, o.Round = 2, func(context.Context, Round) error { return nil }
+	seen := map[string]bool{}
+	for worker := range o.Distributed {
+		tr, err := newTrainer(&o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr.worker = worker
+		if _, err := tr.train(tr.epochs[0][:3]); err != nil {
+			t.Fatal(err)
+		}
+		for i, s := range tr.shards {
+			mask := fmt.Sprint(s.maskH)
+			if seen[mask] {
+				t.Errorf("shard %d of worker %d drops what another one does", i, worker)
+			}
+			seen[mask] = true
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/cpu"
+	"github.com/linnet-ml/linnet/model/eval"
 )
 
 // annotated makes documents that can be learnt: blocks of lines with one
@@ -158,8 +159,9 @@ func TestRunLearns(t *testing.T) {
 	cfg := smallConfig()
 	cfg.Epochs, cfg.WindowSize, cfg.LearningRate = 16, 10, .02
 	var seen []Progress
-	w, m := run(t, Options{Config: cfg, Train: annotated(40, cfg.InputSize, 1), Validation: annotated(6, cfg.InputSize, 2),
-		Test: annotated(5, cfg.InputSize, 3), Progress: func(p Progress) { seen = append(seen, p) }})
+	o := Options{Config: cfg, Train: annotated(40, cfg.InputSize, 1), Crops: annotated(2, cfg.InputSize, 4), Validation: annotated(6, cfg.InputSize, 2),
+		Test: annotated(5, cfg.InputSize, 3), Progress: func(p Progress) { seen = append(seen, p) }}
+	w, m := run(t, o)
 	if m.Validation.MacroF1 < .8 || m.Test.MacroF1 < .8 {
 		t.Errorf("macro-F1: %.3f on validation, %.3f on test; want .8", m.Validation.MacroF1, m.Test.MacroF1)
 	}
@@ -174,11 +176,30 @@ func TestRunLearns(t *testing.T) {
 		m.Time.IsZero() || !strings.HasPrefix(m.Device, "cpu, ") || m.Seed != cfg.Seed {
 		t.Errorf("metadata: %+v", m)
 	}
+	lines := func(docs []Document) (n int) {
+		for _, d := range docs {
+			n += len(slices.DeleteFunc(slices.Clone(d.Labels), func(l string) bool { return l == "" }))
+		}
+		return n
+	}
+	if got, want := [3]int{m.Split.TrainLines, m.Split.ValidationLines, m.Split.TestLines}, [3]int{lines(o.Train), lines(o.Validation), lines(o.Test)}; got != want {
+		t.Errorf("lines: %v, want %v", got, want)
+	}
+	var seconds float64
+	for _, e := range m.Epochs {
+		seconds += e.Seconds
+	}
+	if m.Seconds < seconds {
+		t.Errorf("%v s in all, %v s in the epochs", m.Seconds, seconds)
+	}
+	if e, v := m.Epochs[15], m.Validation; e.ValidationAccuracy != v.Accuracy || e.ValidationLoss != v.Loss || math.Abs(e.LearningRate/cfg.LearningRate-lastRate) > 1e-9 {
+		t.Errorf("last epoch %+v, validation %+v", e, v)
+	}
 	if got := m.Validation.F1; len(got) != 3 || got["Nomenclature"] == 0 {
 		t.Errorf("F1 by class: %v", got)
 	}
 	end := seen[len(seen)-1]
-	if !end.EpochEnd || end.Epoch != 16 || end.Step != end.Steps || end.MacroF1 != m.Validation.MacroF1 || end.Left != 0 ||
+	if !end.EpochEnd || end.Epoch != 16 || end.Step != end.Steps || end.MacroF1 != m.Validation.MacroF1 || end.ValidationLoss != m.Validation.Loss || end.Left != 0 ||
 		end.LinesPerSec <= 0 || end.GradientNorm <= 0 || math.Abs(end.LearningRate/cfg.LearningRate-lastRate) > 1e-9 {
 		t.Errorf("last progress: %+v", end)
 	}
@@ -193,6 +214,34 @@ func TestRunLearns(t *testing.T) {
 	}
 	if steps != end.Steps {
 		t.Errorf("progress of %d steps, want %d", steps, end.Steps)
+	}
+}
+
+// Of epochs with an equal macro-F1 the one with the lower loss is the better.
+func TestBetter(t *testing.T) {
+	epoch := func(f1, loss float64) *model.EpochStats {
+		return &model.EpochStats{ValidationMacroF1: f1, ValidationLoss: loss}
+	}
+	for _, c := range []struct {
+		a, b *model.EpochStats
+		want bool
+	}{
+		{epoch(.6, 9), epoch(.5, 1), true}, {epoch(.5, 1), epoch(.6, 9), false}, {epoch(.5, 1), epoch(.5, 2), true},
+		{epoch(.5, 2), epoch(.5, 1), false}, {epoch(.5, 1), epoch(.5, 1), false},
+	} {
+		if got := better(c.a, c.b); got != c.want {
+			t.Errorf("%+v is better than %+v: %t, want %t", *c.a, *c.b, got, c.want)
+		}
+	}
+}
+
+// A class that no line has is none that is scored.
+func TestScoredClasses(t *testing.T) {
+	c := eval.NewCounts([]string{"A", "B"})
+	c.Add(0, 0)
+	c.Add(0, 1)
+	if got := fmt.Sprint(accuracy(c, 3).F1); got != fmt.Sprint(map[string]float64{"A": 2. / 3}) {
+		t.Errorf("got %s", got)
 	}
 }
 
@@ -243,6 +292,18 @@ func TestInit(t *testing.T) {
 		t.Errorf("another hidden_size: %v", err)
 	}
 	o.Config.HiddenSize = 8
+	for name, size := range map[string]func(*model.Config) *int{
+		"feature_version": func(c *model.Config) *int { return &c.FeatureVersion }, "input_size": func(c *model.Config) *int { return &c.InputSize },
+		"embedding_size": func(c *model.Config) *int { return &c.EmbeddingSize }, "layout_size": func(c *model.Config) *int { return &c.LayoutSize },
+		"hidden_size": func(c *model.Config) *int { return &c.HiddenSize }, "num_layers": func(c *model.Config) *int { return &c.NumLayers },
+	} {
+		other, with := *w, o
+		*size(&other.Config)++
+		with.Init = &other
+		if _, _, err := Run(context.Background(), with); err == nil || !strings.Contains(err.Error(), "init_model: its "+name+" is") {
+			t.Errorf("another %s: %v", name, err)
+		}
+	}
 	o.Config.NumClasses = 2
 	if _, _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), "its classes have Nomenclature besides") {
 		t.Errorf("other classes: %v", err)
