@@ -253,10 +253,7 @@ func (o *options) checkConfig() error {
 		if !slices.Contains(stand.Classes, stand.OtherClass) {
 			stand.Classes = append(stand.Classes, stand.OtherClass)
 		}
-		stand.FocalLabels = "" // may be of the full set
-		if stand.ClassWeights != "balanced" {
-			stand.ClassWeights = "none"
-		}
+		stand.ClassWeights, stand.FocalLabels = "none", "" // may be of the full set
 	}
 	stand.NumClasses = len(stand.Classes)
 	if err := stand.Validate(); err != nil {

@@ -134,6 +134,8 @@ func TestResumeRefuses(t *testing.T) {
 	if text, err := exec.Command("train", append(args, "--resume", "--learning_rate=0.001")...).CombinedOutput(); err == nil || strings.Contains(string(text), "going on") {
 		t.Errorf("another rate: %v: it goes on: %s", err, text)
 	}
+	refused("another patience", "early_stopping was 0, not 2", "--early_stopping=2")
+	refused("another epoch kept", "whether the best epoch is kept differs", "--keep=last")
 	refused("another number of workers", "workers were 0, not 2", "--workers=2")
 	refused("fewer documents", "training documents are others", "--test="+filepath.Join(corpus, "2.txt.ann"))
 	path := filepath.Join(out, trainingFolder, checkpointFile)
