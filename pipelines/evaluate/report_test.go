@@ -285,7 +285,9 @@ func TestPlots(t *testing.T) {
 				shapes = append(shapes, s)
 			}
 		}
-		slices.SortStableFunc(shapes, func(a, b shape) int { return cmp.Or(cmp.Compare(a.points[0], b.points[0]), cmp.Compare(b.style, a.style)) })
+		slices.SortStableFunc(shapes, func(a, b shape) int {
+			return cmp.Or(cmp.Compare(a.points[0], b.points[0]), cmp.Compare(b.style, a.style))
+		})
 		var got []string
 		for _, s := range shapes {
 			var corners []string
