@@ -57,7 +57,7 @@ var (
 )
 
 // Counters of Read, in Namespace: documents that input.Foreign finds, with one more
-// counter for the first of each worker.
+// counter for the first of each DoFn instance.
 const (
 	ForeignCounter = "foreign"
 	ForeignExample = "foreign: " // and its URI, escaped by url.PathEscape
