@@ -36,9 +36,8 @@ type Options struct {
 // other is computed.
 const Lanes = 2
 
-// Check reports a device that New does not know. It needs no model, so that
-// flags can be checked before anything is loaded.
-func Check(device string) error {
+// check reports a device that New does not know.
+func check(device string) error {
 	switch device {
 	case CPU, Auto, CUDA:
 		return nil
@@ -52,7 +51,7 @@ func Check(device string) error {
 // or have no room for a window, which it tells o.GPU.Log; with cuda these are
 // the Scorer's errors. With cuda, New waits for a GPU that other processes hold.
 func New(ctx context.Context, o Options, w *model.Weights) (s model.MultiScorer, reason string, err error) {
-	if err := Check(o.Device); err != nil {
+	if err := check(o.Device); err != nil {
 		return nil, "", err
 	}
 	if o.Device != CPU {

@@ -55,8 +55,11 @@ func AVX512() bool { return active >= isaAVX512 }
 // Precision is how products take their operands with the instruction set in
 // use: float32, 16 bits of it, bfloat16, int16 or int8.
 func Precision() string {
-	if active.whole() {
-		return map[int]string{2: "int16", 4: "int8"}[active.lane()]
+	switch active.lane() {
+	case 2:
+		return "int16"
+	case 4:
+		return "int8"
 	}
 	return [...]string{"float32", "bfloat16", "float32 in 16 bits", "float32"}[active.parts()]
 }

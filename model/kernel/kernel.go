@@ -53,7 +53,8 @@ func (p *Packed) matches(q *Packed) bool {
 	return p.isa == q.isa && p.few == q.few && p.parts == q.parts
 }
 
-// stride is the distance of columns where they are few.
+// stride is K up to whole vectors: the distance of columns where they are few, and of
+// rows of whole numbers.
 func (p *Packed) stride() int { return (p.K + 15) &^ 15 }
 
 // onTiles tells that p is multiplied on matrix tiles.

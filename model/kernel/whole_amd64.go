@@ -286,7 +286,6 @@ func runTileWhole(t *wholeTile, i isa, rows, cols int) {
 		case 128:
 			gemm1x128VNNI(t)
 		}
-		return
 	case isaVNNI8:
 		switch cols {
 		case 32:
@@ -329,31 +328,31 @@ func runTileWhole(t *wholeTile, i isa, rows, cols int) {
 		case 128:
 			gemm1x128VNNI8(t)
 		}
-		return
-	}
-	switch cols {
-	case 16:
-		switch rows {
-		case 1:
-			gemm1x16MADD(t)
-		case 2:
-			gemm2x16MADD(t)
-		case 3:
-			gemm3x16MADD(t)
-		case 4:
-			gemm4x16MADD(t)
-		case 5:
-			gemm5x16MADD(t)
-		case 6:
-			gemm6x16MADD(t)
+	case isaMADD:
+		switch cols {
+		case 16:
+			switch rows {
+			case 1:
+				gemm1x16MADD(t)
+			case 2:
+				gemm2x16MADD(t)
+			case 3:
+				gemm3x16MADD(t)
+			case 4:
+				gemm4x16MADD(t)
+			case 5:
+				gemm5x16MADD(t)
+			case 6:
+				gemm6x16MADD(t)
+			}
+		case 32:
+			if rows == 2 {
+				gemm2x32MADD(t)
+			} else {
+				gemm3x32MADD(t)
+			}
+		case 64:
+			gemm1x64MADD(t)
 		}
-	case 32:
-		if rows == 2 {
-			gemm2x32MADD(t)
-		} else {
-			gemm3x32MADD(t)
-		}
-	case 64:
-		gemm1x64MADD(t)
 	}
 }

@@ -43,8 +43,8 @@ func (b *batchSize) Set(s string) error {
 
 // checkDevice finds wrong use of the flags of GPUs.
 func (o *options) checkDevice(f *cli.Flags) error {
-	if backend.Check(o.device) != nil {
-		return cli.Usagef("--device=%s is none; it must be cpu, auto or cuda", o.device)
+	if err := cli.CheckDeviceName(o.device); err != nil {
+		return err
 	}
 	_, known := precisions[o.precision]
 	onCPU := o.device == backend.CPU

@@ -335,13 +335,22 @@ func CheckStatus(status int) error {
 	return nil
 }
 
+// CheckDeviceName judges --device, whatever this build has.
+func CheckDeviceName(device string) error {
+	if device != "cpu" && device != "auto" && device != "cuda" {
+		return Usagef("--device=%s is none; it must be cpu, auto or cuda", device)
+	}
+	return nil
+}
+
 // CheckDevice judges --device, --window_size and --prediction_stride.
 func CheckDevice(device string, windowSize, stride int) error {
+	if err := CheckDeviceName(device); err != nil {
+		return err
+	}
 	switch {
 	case device == "cuda" && gpuinit.Built() != nil:
 		return Usagef("--device=cuda: %w", gpuinit.Built())
-	case device != "cpu" && device != "auto" && device != "cuda":
-		return Usagef("--device=%s is none; it must be cpu, auto or cuda", device)
 	case windowSize < -1:
 		return Usagef("--window_size=%d: it must be 0 or more, or -1", windowSize)
 	case stride < 0 || stride > 0 && windowSize <= 0:
