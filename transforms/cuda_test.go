@@ -24,7 +24,7 @@ import (
 // as probable.
 func documentsForGPU(t *testing.T) ([]Example, map[string]Labelled) {
 	t.Helper()
-	for _, isa := range []string{"avx512", "avx2"} { // generic and neon have no other
+	for _, isa := range []string{"avx512", "avx2", "neon"} { // generic has no other
 		if restore, ok := kernel.SwitchISA(isa); ok {
 			t.Cleanup(restore)
 			break

@@ -33,7 +33,7 @@ func TestScorer(t *testing.T) {
 			if p := kernel.Precision(); p == "bfloat16" || p == "int8" {
 				tolerance = bits8
 			}
-			modeltest.RunWithin(t, tolerance, newScorer)
+			modeltest.Run(t, tolerance, newScorer)
 		})
 	}
 }

@@ -67,14 +67,14 @@ func open(t testing.TB, w *model.Weights, o Options) *Scorer {
 
 func TestFloat32(t *testing.T) {
 	devices := devices(t)
-	modeltest.Run(t, func(w *model.Weights) (model.Scorer, error) {
+	modeltest.Run(t, modeltest.Float32, func(w *model.Weights) (model.Scorer, error) {
 		return New(w, Options{Devices: devices, Precision: Float32, Timeout: patience})
 	})
 }
 
 func TestFloat16(t *testing.T) {
 	devices := devices(t)
-	modeltest.RunWithin(t, float16, func(w *model.Weights) (model.Scorer, error) {
+	modeltest.Run(t, float16, func(w *model.Weights) (model.Scorer, error) {
 		return New(w, Options{Devices: devices, Timeout: patience})
 	})
 }

@@ -3,9 +3,7 @@
 package kernel
 
 import (
-	"math"
 	"sync"
-	"unsafe"
 
 	"golang.org/x/sys/cpu"
 )
@@ -74,64 +72,27 @@ var amxSupported = sync.OnceValue(func() bool {
 	return cpu.X86.HasAMXTile && cpu.X86.HasAMXBF16 && cpu.X86.HasAVX512BF16 && hasAVX512() && requestTiles()
 })
 
-// roundUp is n up to a multiple of to.
-func roundUp(n, to int) int { return (n + to - 1) / to * to }
+// partSize is the number of elements of a k×n matrix packed for tiles.
+func partSize(k, n int) int { return roundUp(k, amxDepth) * roundUp(n, amxWidth) }
 
-// amxSize is the number of elements of a k×n matrix packed for tiles.
-func amxSize(k, n int) int { return roundUp(k, amxDepth) * roundUp(n, amxWidth) }
+// partStep is the distance of an element's parts.
+const partStep = 2 * amxTile
 
-// aligned64 makes a slice that begins at a multiple of 64 bytes, as tiles like
-// it.
-func aligned64(n int) []uint16 {
-	s := make([]uint16, n+31)
-	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(s))) & 63 / 2)
-	return s[skip : skip+n : skip+n]
-}
-
-// amxIndex is where part 0 of element (k, j) stands in a matrix packed for
+// partIndex is where part 0 of element (k, j) stands in a matrix packed for
 // tiles, K deep: panels of 32 columns; in each, blocks of 32 of K; in each, the
 // parts; in each, two tiles of 16 columns; in each, 16 rows of pairs of K, a
 // pair side by side.
-func amxIndex(k, j, K, parts int) int {
+func partIndex(k, j, K, parts int) int {
 	blocks := roundUp(K, amxDepth) / amxDepth
 	block := j/amxWidth*blocks + k/amxDepth
 	tile := 2*parts*block + j%amxWidth/16
 	return tile*amxTile + k%amxDepth/2*32 + j%16*2 + k%2
 }
 
-// repackAMX splits a matrix with rows ldb apart into so many parts.
-func repackAMX(p *Packed, b []float32, ldb, parts int) {
-	p.parts, p.half = parts, grow(p.half, amxSize(p.K, p.N)*parts)
-	clear(p.half)
-	for j := range p.N {
-		for k := range p.K {
-			at, rest := amxIndex(k, j, p.K, parts), b[k*ldb+j]
-			for i := range parts {
-				part := bfloat16(rest)
-				p.half[at+2*amxTile*i] = part
-				rest -= math.Float32frombits(uint32(part) << 16) // which float32 holds; of an infinity, a NaN
-			}
-		}
-	}
-}
-
-// amxBuffer holds rows of a rounded to bfloat16.
-type amxBuffer struct{ x, y []uint16 }
-
-var amxBuffers = sync.Pool{New: func() any { return new(amxBuffer) }}
-
-// grow returns s with room for n numbers.
-func grow(s []uint16, n int) []uint16 {
-	if len(s) < n {
-		return aligned64(n)
-	}
-	return s
-}
-
 // gemmAMXRows is gemmGeneric with operands rounded to bfloat16; add is added
 // first.
 func gemmAMXRows(m int, x, y term, add []float32, ldadd int, c []float32, ldc int) {
-	buf := amxBuffers.Get().(*amxBuffer)
+	buf := partBuffers.Get().(*partBuffer)
 	for row := 0; row < m; row += chunkRowsAMX {
 		rows := min(chunkRowsAMX, m-row)
 		g := amxCall{ldc: uintptr(4 * ldc), ldadd: uintptr(4 * ldadd), addPanel: 4 * amxWidth}
@@ -169,7 +130,7 @@ func gemmAMXRows(m int, x, y term, add []float32, ldadd int, c []float32, ldc in
 			}
 		}
 	}
-	amxBuffers.Put(buf)
+	partBuffers.Put(buf)
 }
 
 // stepAMX is Step where it can go block by block, whose pre-activations stay in
@@ -189,7 +150,7 @@ func stepAMX(m int, x, y term, bias, z, c, h []float32, hidden int) bool {
 	}
 	const width = 4 * amxWidth
 	gate := uintptr(4 * hidden) // bytes from one of bias to the next, and from one row of c or h to the next
-	buf := amxBuffers.Get().(*amxBuffer)
+	buf := partBuffers.Get().(*partBuffer)
 	t := amxCall{ldc: 4 * width, addPanel: gate, rowBlocks: 1, panels: 4, right: 1}
 	buf.x = splitTerm(&t.first, buf.x, x, 0, m)
 	t.first.panel *= uintptr(hidden / amxWidth) // to the next gate's
@@ -223,7 +184,7 @@ func stepAMX(m int, x, y term, bias, z, c, h []float32, hidden int) bool {
 		t.step.state, t.step.h = &c[row*hidden], &h[row*hidden]
 		multiply(&t, x.b)
 	}
-	amxBuffers.Put(buf)
+	partBuffers.Put(buf)
 	rows := (m-1)%amxRows + 1 // of the last block
 	if last := &t.waiting; x.b.isa.parts() < 3 {
 		gatesCubic(uintptr(rows), amxWidth/16, last.z, 4*width, 4*amxWidth, last.state, last.h, gate)

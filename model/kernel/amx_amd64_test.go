@@ -61,7 +61,7 @@ func stepGates(m int, z, c, h []float32, hidden int) {
 	if active.whole() {
 		block = 16
 	}
-	if active == active.float() || active == isaMADD || active == isaAMX24 || hidden%block != 0 {
+	if active == active.float() || active.float() == isaAVX2 || active == isaAMX24 || hidden%block != 0 {
 		GatesRows(m, z, 4*hidden, c, hidden, h, hidden, hidden)
 		return
 	}

@@ -8,6 +8,8 @@ func supported(i isa) bool {
 	switch i {
 	case isaAVX2, isaMADD:
 		return cpu.X86.HasAVX2 && cpu.X86.HasFMA
+	case isaAVXVNNI:
+		return supported(isaMADD) && cpu.X86.HasAVXVNNI
 	case isaAVX512:
 		return hasAVX512()
 	case isaVNNI, isaVNNI8:
@@ -42,7 +44,7 @@ func gemm(m int, x, y term, add []float32, ldadd int, c []float32, ldc int) {
 		if y.b != nil {
 			gemmFew(m, y, c, ldc, c, ldc)
 		}
-	case x.b.onTiles():
+	case x.b.inParts():
 		gemmAMXRows(m, x, y, add, ldadd, c, ldc)
 	case x.b.isa.whole():
 		gemmWhole(m, x, y, add, ldadd, c, ldc)
@@ -84,7 +86,7 @@ func gemmTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32
 // their own or hidden is not in whole blocks.
 func step(m int, x, y term, bias, z, c, h []float32, hidden int) bool {
 	switch {
-	case x.b.onTiles():
+	case x.b.inParts():
 		return stepAMX(m, x, y, bias, z, c, h, hidden)
 	case x.b.InSteps():
 		return stepWhole(m, x, y, bias, z, c, h, hidden)

@@ -6,18 +6,23 @@ package kernel
 // labelling (softmax, the layout's numbers) and what only training calls has no
 // assembly here.
 
-func supported(i isa) bool { return i == isaGeneric || i == isaNEON }
+func supported(i isa) bool {
+	return i == isaGeneric || i == isaNEON || i == isaBFMMLA && bfmmlaSupported()
+}
 
 func (isa) panelWidth() int { return genericWidth }
 
 func (isa) tileRows() int { return 6 }
 
 func gemm(m int, x, y term, add []float32, ldadd int, c []float32, ldc int) {
-	if x.b.isa == isaGeneric {
+	switch x.b.isa {
+	case isaGeneric:
 		gemmGeneric(m, x, y, add, ldadd, c, ldc)
-		return
+	case isaBFMMLA:
+		gemmBFMMLA(m, x, y, add, ldadd, c, ldc)
+	default:
+		gemmAsm(m, x, y, add, ldadd, c, ldc)
 	}
-	gemmAsm(m, x, y, add, ldadd, c, ldc)
 }
 
 // runTile calls the assembly of a tile's size.

@@ -6,6 +6,8 @@ func supported(i isa) bool { return i == isaGeneric }
 
 func (isa) panelWidth() int { return genericWidth }
 
+func repackParts(*Packed, []float32, int, int) {}
+
 func gemm(m int, x, y term, add []float32, ldadd int, c []float32, ldc int) {
 	gemmGeneric(m, x, y, add, ldadd, c, ldc)
 }

@@ -5,11 +5,11 @@
 // Each has a portable form (generic.go), which is the specification, and
 // versions for instruction sets of x86 and, of what takes most of labelling's time,
 // for arm64's NEON, chosen once at start: the best that the machine has, or the best up to
-// the one that the environment variable LINNET_ISA names (generic, neon, avx2,
-// madd, avx512, vnni, vnni8, amx24, amx or amx8, in this order; an unknown name counts for nothing
+// the one that the environment variable LINNET_ISA names (generic, neon, bfmmla, avx2,
+// madd, avxvnni, avx512, vnni, vnni8, amx24, amx or amx8, in this order; an unknown name counts for nothing
 // here, and the programs refuse it). The build tag noasm leaves the portable form alone.
 //
-// madd, of AVX2, and vnni, of AVX-512, multiply whole numbers of 16 bits, twice as many at
+// madd, of AVX2, avxvnni, of AVX-VNNI, and vnni, of AVX-512, multiply whole numbers of 16 bits, twice as many at
 // once as there are float32s: each row of the left operand in multiples of 1/8,191 of its largest number, each
 // column of the right one, 128 of K at a time, in multiples of about 1/262,000 of the
 // sum of its magnitudes, with sums that are exact. vnni8 multiplies numbers of 8 bits, four
@@ -26,6 +26,10 @@
 // Heinecke 2019, Leveraging the bfloat16 Artificial Intelligence Datatype). Sums
 // are in float32. In Step of amx and amx8, tanh and σ of a hidden size in whole
 // 32s are cubics that are off by 5.2e-6 at most.
+//
+// bfmmla, of arm64's processors that have FEAT_BF16, is the products of amx in vectors, two
+// rows by two columns in each, and all else of neon; the sums are rounded to odd. It is
+// chosen unasked on Linux alone.
 //
 // Promises:
 //

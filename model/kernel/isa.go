@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"os"
+	"runtime"
 	"slices"
 )
 
@@ -11,8 +12,10 @@ type isa int
 const (
 	isaGeneric isa = iota
 	isaNEON        // of arm64
+	isaBFMMLA      // products of two parts of 8 bits; all else as NEON
 	isaAVX2
-	isaMADD // products of whole numbers of 16 bits; all else as AVX2
+	isaMADD    // products of whole numbers of 16 bits; all else as AVX2
+	isaAVXVNNI // the same, by one instruction
 	isaAVX512
 	isaVNNI  // products of whole numbers of 16 bits; gates in Step as precise; all else as AVX-512
 	isaVNNI8 // of 8 bits; by name only
@@ -21,7 +24,7 @@ const (
 	isaAMX8  // of one, a bfloat16; by name only
 )
 
-var isaNames = [...]string{isaGeneric: "generic", isaNEON: "neon", isaAVX2: "avx2", isaMADD: "madd", isaAVX512: "avx512", isaVNNI: "vnni", isaVNNI8: "vnni8", isaAMX24: "amx24", isaAMX: "amx", isaAMX8: "amx8"}
+var isaNames = [...]string{isaGeneric: "generic", isaNEON: "neon", isaBFMMLA: "bfmmla", isaAVX2: "avx2", isaMADD: "madd", isaAVXVNNI: "avxvnni", isaAVX512: "avx512", isaVNNI: "vnni", isaVNNI8: "vnni8", isaAMX24: "amx24", isaAMX: "amx", isaAMX8: "amx8"}
 
 // active is read by every call and changes only in SwitchISA.
 var active = choose(os.Getenv("LINNET_ISA"))
@@ -42,11 +45,14 @@ func choose(name string) isa {
 	return limit
 }
 
-// byName tells that no machine takes i unless it is named.
-func (i isa) byName() bool { return i == isaVNNI8 || i == isaAMX8 }
+// byName tells that no machine takes i unless it is named. Two parts by BFMMLA are faster
+// on servers' processors and slower on small cores of phones; of Apple's nothing is known.
+func (i isa) byName() bool {
+	return i == isaVNNI8 || i == isaAMX8 || i == isaBFMMLA && runtime.GOOS != "linux"
+}
 
-// ISA is the name of the instruction set in use: generic, neon, avx2,
-// madd, avx512, vnni, vnni8, amx24, amx or amx8.
+// ISA is the name of the instruction set in use: generic, neon, bfmmla, avx2,
+// madd, avxvnni, avx512, vnni, vnni8, amx24, amx or amx8.
 func ISA() string { return isaNames[active] }
 
 // AVX512 reports whether the instruction set in use has AVX-512's vectors.
@@ -100,7 +106,7 @@ func (i isa) whole() bool { return i.lane() > 0 }
 // or none.
 func (i isa) lane() int {
 	switch i {
-	case isaMADD, isaVNNI:
+	case isaMADD, isaAVXVNNI, isaVNNI:
 		return 2
 	case isaVNNI8:
 		return 4
@@ -128,7 +134,10 @@ func (i isa) depth() int {
 
 // float is the instruction set of all that is computed in float32.
 func (i isa) float() isa {
-	if i == isaMADD {
+	switch i {
+	case isaBFMMLA:
+		return isaNEON
+	case isaMADD, isaAVXVNNI:
 		return isaAVX2
 	}
 	return min(i, isaAVX512)
@@ -139,7 +148,7 @@ func (i isa) parts() int {
 	switch i {
 	case isaAMX24:
 		return 3
-	case isaAMX:
+	case isaAMX, isaBFMMLA:
 		return 2
 	case isaAMX8:
 		return 1

@@ -14,7 +14,7 @@ type Packed struct {
 	width int       // columns of a panel
 	few   bool      // at most maxFew columns
 	data  []float32 // [panels, K, width]; where few, the transpose, [N, K up to a multiple of 16]
-	half  []uint16  // instead of data: bfloat16 in the order of amxIndex
+	half  []uint16  // instead of data: bfloat16 in the order of partIndex
 	parts int       // of half
 	whole []uint32  // instead of data: whole numbers of columns' units, in the order of wholeIndex
 	unit  []float32 // of whole: [depths, columns of all panels]
@@ -33,8 +33,8 @@ func newPacked(k, n int, i isa, few bool) *Packed {
 		panic("kernel: negative size")
 	}
 	few = few && n <= maxFew
-	if few && i == isaMADD {
-		i = isaAVX2
+	if few && i.float() < isaAVX512 {
+		i = i.float()
 	}
 	p := &Packed{K: k, N: n, isa: i, width: i.panelWidth(), few: few && i >= isaAVX512}
 	switch {
@@ -57,13 +57,13 @@ func (p *Packed) matches(q *Packed) bool {
 // rows of whole numbers.
 func (p *Packed) stride() int { return (p.K + 15) &^ 15 }
 
-// onTiles tells that p is multiplied on matrix tiles.
-func (p *Packed) onTiles() bool { return p.isa.parts() > 0 && !p.few }
+// inParts tells that p's numbers stand as parts of bfloat16.
+func (p *Packed) inParts() bool { return p.isa.parts() > 0 && !p.few }
 
 // InSteps tells that both products of an LSTM's step take less time than the sums
 // of one take on their way to memory and back: Step is faster than a product of
 // many steps' inputs.
-func (p *Packed) InSteps() bool { return (p.isa.whole() || p.onTiles()) && !p.few }
+func (p *Packed) InSteps() bool { return (p.isa.whole() || p.inParts()) && !p.few }
 
 // Pack copies b, [k, n] with rows ldb apart.
 func Pack(b []float32, k, n, ldb int) *Packed {
@@ -77,9 +77,9 @@ func Pack(b []float32, k, n, ldb int) *Packed {
 func PackTwo(b1 []float32, k1 int, b2 []float32, k2, n, ldb int) (p1, p2 *Packed) {
 	p1, p2 = Pack(b1, k1, n, ldb), Pack(b2, k2, n, ldb)
 	if p1.parts < p2.parts {
-		repackAMX(p1, b1, ldb, p2.parts)
+		repackParts(p1, b1, ldb, p2.parts)
 	} else if p2.parts < p1.parts {
-		repackAMX(p2, b2, ldb, p1.parts)
+		repackParts(p2, b2, ldb, p1.parts)
 	}
 	return p1, p2
 }
@@ -103,8 +103,8 @@ func (p *Packed) Repack(b []float32, ldb int) {
 	switch {
 	case p.N == 0:
 		return
-	case p.onTiles():
-		repackAMX(p, b, ldb, p.partsOf(b, ldb))
+	case p.inParts():
+		repackParts(p, b, ldb, p.partsOf(b, ldb))
 		return
 	case p.InSteps():
 		repackWhole(p, b, ldb)

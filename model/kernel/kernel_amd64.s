@@ -17757,129 +17757,113 @@ product:
 	JZ     tail
 
 loop4:
-	VBROADCASTSS (R8), Y13
-	VBROADCASTSS (R8)(R9*1), Y14
-	VBROADCASTSS (R8)(R9*2), Y15
-	VMOVUPS      (SI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y0, Y0
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y4, Y4
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y8, Y8
-	VMOVUPS      32(SI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y1, Y1
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y5, Y5
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y9, Y9
-	VMOVUPS      (DI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y2, Y2
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y6, Y6
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y10, Y10
-	VMOVUPS      32(DI), Y12
-	VPMADDWD     Y12, Y13, Y13
-	VPADDD       Y13, Y3, Y3
-	VPMADDWD     Y12, Y14, Y13
-	VPADDD       Y13, Y7, Y7
-	VPMADDWD     Y12, Y15, Y12
+	VBROADCASTSS (R8), Y12
+	VBROADCASTSS (R8)(R9*1), Y13
+	VBROADCASTSS (R8)(R9*2), Y14
+	VPMADDWD     (SI), Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     (SI), Y13, Y15
+	VPADDD       Y15, Y4, Y4
+	VPMADDWD     (SI), Y14, Y15
+	VPADDD       Y15, Y8, Y8
+	VPMADDWD     32(SI), Y12, Y15
+	VPADDD       Y15, Y1, Y1
+	VPMADDWD     32(SI), Y13, Y15
+	VPADDD       Y15, Y5, Y5
+	VPMADDWD     32(SI), Y14, Y15
+	VPADDD       Y15, Y9, Y9
+	VPMADDWD     (DI), Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     (DI), Y13, Y15
+	VPADDD       Y15, Y6, Y6
+	VPMADDWD     (DI), Y14, Y15
+	VPADDD       Y15, Y10, Y10
+	VPMADDWD     32(DI), Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VPMADDWD     32(DI), Y13, Y12
+	VPADDD       Y12, Y7, Y7
+	VPMADDWD     32(DI), Y14, Y12
 	VPADDD       Y12, Y11, Y11
-	VBROADCASTSS 4(R8), Y13
-	VBROADCASTSS 4(R8)(R9*1), Y14
-	VBROADCASTSS 4(R8)(R9*2), Y15
-	VMOVUPS      64(SI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y0, Y0
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y4, Y4
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y8, Y8
-	VMOVUPS      96(SI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y1, Y1
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y5, Y5
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y9, Y9
-	VMOVUPS      64(DI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y2, Y2
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y6, Y6
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y10, Y10
-	VMOVUPS      96(DI), Y12
-	VPMADDWD     Y12, Y13, Y13
-	VPADDD       Y13, Y3, Y3
-	VPMADDWD     Y12, Y14, Y13
-	VPADDD       Y13, Y7, Y7
-	VPMADDWD     Y12, Y15, Y12
+	VBROADCASTSS 4(R8), Y12
+	VBROADCASTSS 4(R8)(R9*1), Y13
+	VBROADCASTSS 4(R8)(R9*2), Y14
+	VPMADDWD     64(SI), Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     64(SI), Y13, Y15
+	VPADDD       Y15, Y4, Y4
+	VPMADDWD     64(SI), Y14, Y15
+	VPADDD       Y15, Y8, Y8
+	VPMADDWD     96(SI), Y12, Y15
+	VPADDD       Y15, Y1, Y1
+	VPMADDWD     96(SI), Y13, Y15
+	VPADDD       Y15, Y5, Y5
+	VPMADDWD     96(SI), Y14, Y15
+	VPADDD       Y15, Y9, Y9
+	VPMADDWD     64(DI), Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     64(DI), Y13, Y15
+	VPADDD       Y15, Y6, Y6
+	VPMADDWD     64(DI), Y14, Y15
+	VPADDD       Y15, Y10, Y10
+	VPMADDWD     96(DI), Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VPMADDWD     96(DI), Y13, Y12
+	VPADDD       Y12, Y7, Y7
+	VPMADDWD     96(DI), Y14, Y12
 	VPADDD       Y12, Y11, Y11
-	VBROADCASTSS 8(R8), Y13
-	VBROADCASTSS 8(R8)(R9*1), Y14
-	VBROADCASTSS 8(R8)(R9*2), Y15
-	VMOVUPS      128(SI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y0, Y0
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y4, Y4
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y8, Y8
-	VMOVUPS      160(SI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y1, Y1
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y5, Y5
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y9, Y9
-	VMOVUPS      128(DI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y2, Y2
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y6, Y6
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y10, Y10
-	VMOVUPS      160(DI), Y12
-	VPMADDWD     Y12, Y13, Y13
-	VPADDD       Y13, Y3, Y3
-	VPMADDWD     Y12, Y14, Y13
-	VPADDD       Y13, Y7, Y7
-	VPMADDWD     Y12, Y15, Y12
+	VBROADCASTSS 8(R8), Y12
+	VBROADCASTSS 8(R8)(R9*1), Y13
+	VBROADCASTSS 8(R8)(R9*2), Y14
+	VPMADDWD     128(SI), Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     128(SI), Y13, Y15
+	VPADDD       Y15, Y4, Y4
+	VPMADDWD     128(SI), Y14, Y15
+	VPADDD       Y15, Y8, Y8
+	VPMADDWD     160(SI), Y12, Y15
+	VPADDD       Y15, Y1, Y1
+	VPMADDWD     160(SI), Y13, Y15
+	VPADDD       Y15, Y5, Y5
+	VPMADDWD     160(SI), Y14, Y15
+	VPADDD       Y15, Y9, Y9
+	VPMADDWD     128(DI), Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     128(DI), Y13, Y15
+	VPADDD       Y15, Y6, Y6
+	VPMADDWD     128(DI), Y14, Y15
+	VPADDD       Y15, Y10, Y10
+	VPMADDWD     160(DI), Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VPMADDWD     160(DI), Y13, Y12
+	VPADDD       Y12, Y7, Y7
+	VPMADDWD     160(DI), Y14, Y12
 	VPADDD       Y12, Y11, Y11
-	VBROADCASTSS 12(R8), Y13
-	VBROADCASTSS 12(R8)(R9*1), Y14
-	VBROADCASTSS 12(R8)(R9*2), Y15
-	VMOVUPS      192(SI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y0, Y0
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y4, Y4
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y8, Y8
-	VMOVUPS      224(SI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y1, Y1
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y5, Y5
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y9, Y9
-	VMOVUPS      192(DI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y2, Y2
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y6, Y6
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y10, Y10
-	VMOVUPS      224(DI), Y12
-	VPMADDWD     Y12, Y13, Y13
-	VPADDD       Y13, Y3, Y3
-	VPMADDWD     Y12, Y14, Y13
-	VPADDD       Y13, Y7, Y7
-	VPMADDWD     Y12, Y15, Y12
+	VBROADCASTSS 12(R8), Y12
+	VBROADCASTSS 12(R8)(R9*1), Y13
+	VBROADCASTSS 12(R8)(R9*2), Y14
+	VPMADDWD     192(SI), Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     192(SI), Y13, Y15
+	VPADDD       Y15, Y4, Y4
+	VPMADDWD     192(SI), Y14, Y15
+	VPADDD       Y15, Y8, Y8
+	VPMADDWD     224(SI), Y12, Y15
+	VPADDD       Y15, Y1, Y1
+	VPMADDWD     224(SI), Y13, Y15
+	VPADDD       Y15, Y5, Y5
+	VPMADDWD     224(SI), Y14, Y15
+	VPADDD       Y15, Y9, Y9
+	VPMADDWD     192(DI), Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     192(DI), Y13, Y15
+	VPADDD       Y15, Y6, Y6
+	VPMADDWD     192(DI), Y14, Y15
+	VPADDD       Y15, Y10, Y10
+	VPMADDWD     224(DI), Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VPMADDWD     224(DI), Y13, Y12
+	VPADDD       Y12, Y7, Y7
+	VPMADDWD     224(DI), Y14, Y12
 	VPADDD       Y12, Y11, Y11
 	ADDQ         $0x00000010, R8
 	ADDQ         $0x00000100, SI
@@ -17892,36 +17876,32 @@ tail:
 	JZ   done
 
 loop1:
-	VBROADCASTSS (R8), Y13
-	VBROADCASTSS (R8)(R9*1), Y14
-	VBROADCASTSS (R8)(R9*2), Y15
-	VMOVUPS      (SI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y0, Y0
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y4, Y4
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y8, Y8
-	VMOVUPS      32(SI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y1, Y1
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y5, Y5
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y9, Y9
-	VMOVUPS      (DI), Y12
-	VPMADDWD     Y12, Y13, Y16
-	VPADDD       Y16, Y2, Y2
-	VPMADDWD     Y12, Y14, Y16
-	VPADDD       Y16, Y6, Y6
-	VPMADDWD     Y12, Y15, Y12
-	VPADDD       Y12, Y10, Y10
-	VMOVUPS      32(DI), Y12
-	VPMADDWD     Y12, Y13, Y13
-	VPADDD       Y13, Y3, Y3
-	VPMADDWD     Y12, Y14, Y13
-	VPADDD       Y13, Y7, Y7
-	VPMADDWD     Y12, Y15, Y12
+	VBROADCASTSS (R8), Y12
+	VBROADCASTSS (R8)(R9*1), Y13
+	VBROADCASTSS (R8)(R9*2), Y14
+	VPMADDWD     (SI), Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     (SI), Y13, Y15
+	VPADDD       Y15, Y4, Y4
+	VPMADDWD     (SI), Y14, Y15
+	VPADDD       Y15, Y8, Y8
+	VPMADDWD     32(SI), Y12, Y15
+	VPADDD       Y15, Y1, Y1
+	VPMADDWD     32(SI), Y13, Y15
+	VPADDD       Y15, Y5, Y5
+	VPMADDWD     32(SI), Y14, Y15
+	VPADDD       Y15, Y9, Y9
+	VPMADDWD     (DI), Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     (DI), Y13, Y15
+	VPADDD       Y15, Y6, Y6
+	VPMADDWD     (DI), Y14, Y15
+	VPADDD       Y15, Y10, Y10
+	VPMADDWD     32(DI), Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VPMADDWD     32(DI), Y13, Y12
+	VPADDD       Y12, Y7, Y7
+	VPMADDWD     32(DI), Y14, Y12
 	VPADDD       Y12, Y11, Y11
 	ADDQ         $0x00000004, R8
 	ADDQ         $0x00000040, SI
@@ -28066,6 +28046,2748 @@ wholeDone:
 
 DATA middle<>+0(SB)/4, $0x00000080
 GLOBL middle<>(SB), RODATA|NOPTR, $4
+
+// func gemm1x16AVXVNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVXVNNI, FMA3
+TEXT ·gemm1x16AVXVNNI(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x06, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), SI
+	MOVQ   16(CX), BX
+	MOVQ   40(AX), BX
+	IMULQ  32(CX), BX
+	ADDQ   24(CX), BX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	MOVQ   (CX), DI
+	MOVQ   DI, R8
+	SHRQ   $0x02, R8
+	JZ     tail
+
+loop4:
+	VBROADCASTSS (SI), Y3
+	VMOVUPS      (BX), Y2
+
+	// VPDPWSSD Y2, Y3, Y0
+	LONG    $0x5265e2c4
+	BYTE    $0xc2
+	VMOVUPS 32(BX), Y2
+
+	// VPDPWSSD Y2, Y3, Y1
+	LONG         $0x5265e2c4
+	BYTE         $0xca
+	VBROADCASTSS 4(SI), Y3
+	VMOVUPS      64(BX), Y2
+
+	// VPDPWSSD Y2, Y3, Y0
+	LONG    $0x5265e2c4
+	BYTE    $0xc2
+	VMOVUPS 96(BX), Y2
+
+	// VPDPWSSD Y2, Y3, Y1
+	LONG         $0x5265e2c4
+	BYTE         $0xca
+	VBROADCASTSS 8(SI), Y3
+	VMOVUPS      128(BX), Y2
+
+	// VPDPWSSD Y2, Y3, Y0
+	LONG    $0x5265e2c4
+	BYTE    $0xc2
+	VMOVUPS 160(BX), Y2
+
+	// VPDPWSSD Y2, Y3, Y1
+	LONG         $0x5265e2c4
+	BYTE         $0xca
+	VBROADCASTSS 12(SI), Y3
+	VMOVUPS      192(BX), Y2
+
+	// VPDPWSSD Y2, Y3, Y0
+	LONG    $0x5265e2c4
+	BYTE    $0xc2
+	VMOVUPS 224(BX), Y2
+
+	// VPDPWSSD Y2, Y3, Y1
+	LONG $0x5265e2c4
+	BYTE $0xca
+	ADDQ $0x00000010, SI
+	ADDQ $0x00000100, BX
+	DECQ R8
+	JNZ  loop4
+
+tail:
+	ANDQ $0x03, DI
+	JZ   done
+
+loop1:
+	VBROADCASTSS (SI), Y3
+	VMOVUPS      (BX), Y2
+
+	// VPDPWSSD Y2, Y3, Y0
+	LONG    $0x5265e2c4
+	BYTE    $0xc2
+	VMOVUPS 32(BX), Y2
+
+	// VPDPWSSD Y2, Y3, Y1
+	LONG $0x5265e2c4
+	BYTE $0xca
+	ADDQ $0x00000004, SI
+	ADDQ $0x00000040, BX
+	DECQ DI
+	JNZ  loop1
+
+done:
+	MOVQ         48(CX), BX
+	MOVQ         40(AX), DI
+	SHLQ         $0x06, DI
+	ADDQ         DI, BX
+	VMOVUPS      (BX), Y2
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y2, Y0, Y0
+	VMOVUPS      32(BX), Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y2, Y1, Y1
+	MOVQ         40(CX), BX
+	MOVQ         (AX), DI
+	MOVQ         40(AX), SI
+	SHLQ         $0x06, SI
+	ADDQ         SI, DI
+	MOVQ         8(AX), SI
+	VBROADCASTSS (BX), Y2
+	VFMADD213PS  (DX), Y2, Y0
+	VMOVUPS      Y0, (DI)
+	VFMADD213PS  32(DX), Y2, Y1
+	VMOVUPS      Y1, 32(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x06, BX
+	ADDQ         BX, DX
+	MOVQ         SI, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), DI
+	CMPQ         DI, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm2x16AVXVNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVXVNNI, FMA3
+TEXT ·gemm2x16AVXVNNI(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x06, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), DI
+	MOVQ   16(CX), R8
+	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   (CX), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	JZ     tail
+
+loop4:
+	VBROADCASTSS (DI), Y5
+	VBROADCASTSS (DI)(R8*1), Y6
+	VMOVUPS      (SI), Y4
+
+	// VPDPWSSD Y4, Y5, Y0
+	LONG $0x5255e2c4
+	BYTE $0xc4
+
+	// VPDPWSSD Y4, Y6, Y2
+	LONG    $0x524de2c4
+	BYTE    $0xd4
+	VMOVUPS 32(SI), Y4
+
+	// VPDPWSSD Y4, Y5, Y1
+	LONG $0x5255e2c4
+	BYTE $0xcc
+
+	// VPDPWSSD Y4, Y6, Y3
+	LONG         $0x524de2c4
+	BYTE         $0xdc
+	VBROADCASTSS 4(DI), Y5
+	VBROADCASTSS 4(DI)(R8*1), Y6
+	VMOVUPS      64(SI), Y4
+
+	// VPDPWSSD Y4, Y5, Y0
+	LONG $0x5255e2c4
+	BYTE $0xc4
+
+	// VPDPWSSD Y4, Y6, Y2
+	LONG    $0x524de2c4
+	BYTE    $0xd4
+	VMOVUPS 96(SI), Y4
+
+	// VPDPWSSD Y4, Y5, Y1
+	LONG $0x5255e2c4
+	BYTE $0xcc
+
+	// VPDPWSSD Y4, Y6, Y3
+	LONG         $0x524de2c4
+	BYTE         $0xdc
+	VBROADCASTSS 8(DI), Y5
+	VBROADCASTSS 8(DI)(R8*1), Y6
+	VMOVUPS      128(SI), Y4
+
+	// VPDPWSSD Y4, Y5, Y0
+	LONG $0x5255e2c4
+	BYTE $0xc4
+
+	// VPDPWSSD Y4, Y6, Y2
+	LONG    $0x524de2c4
+	BYTE    $0xd4
+	VMOVUPS 160(SI), Y4
+
+	// VPDPWSSD Y4, Y5, Y1
+	LONG $0x5255e2c4
+	BYTE $0xcc
+
+	// VPDPWSSD Y4, Y6, Y3
+	LONG         $0x524de2c4
+	BYTE         $0xdc
+	VBROADCASTSS 12(DI), Y5
+	VBROADCASTSS 12(DI)(R8*1), Y6
+	VMOVUPS      192(SI), Y4
+
+	// VPDPWSSD Y4, Y5, Y0
+	LONG $0x5255e2c4
+	BYTE $0xc4
+
+	// VPDPWSSD Y4, Y6, Y2
+	LONG    $0x524de2c4
+	BYTE    $0xd4
+	VMOVUPS 224(SI), Y4
+
+	// VPDPWSSD Y4, Y5, Y1
+	LONG $0x5255e2c4
+	BYTE $0xcc
+
+	// VPDPWSSD Y4, Y6, Y3
+	LONG $0x524de2c4
+	BYTE $0xdc
+	ADDQ $0x00000010, DI
+	ADDQ $0x00000100, SI
+	DECQ R10
+	JNZ  loop4
+
+tail:
+	ANDQ $0x03, R9
+	JZ   done
+
+loop1:
+	VBROADCASTSS (DI), Y5
+	VBROADCASTSS (DI)(R8*1), Y6
+	VMOVUPS      (SI), Y4
+
+	// VPDPWSSD Y4, Y5, Y0
+	LONG $0x5255e2c4
+	BYTE $0xc4
+
+	// VPDPWSSD Y4, Y6, Y2
+	LONG    $0x524de2c4
+	BYTE    $0xd4
+	VMOVUPS 32(SI), Y4
+
+	// VPDPWSSD Y4, Y5, Y1
+	LONG $0x5255e2c4
+	BYTE $0xcc
+
+	// VPDPWSSD Y4, Y6, Y3
+	LONG $0x524de2c4
+	BYTE $0xdc
+	ADDQ $0x00000004, DI
+	ADDQ $0x00000040, SI
+	DECQ R9
+	JNZ  loop1
+
+done:
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x06, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Y4
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y4, Y0, Y0
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y4, Y2, Y2
+	VMOVUPS      32(SI), Y4
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y4, Y1, Y1
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y4, Y3, Y3
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x06, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Y4
+	VFMADD213PS  (DX), Y4, Y0
+	VMOVUPS      Y0, (DI)
+	VFMADD213PS  32(DX), Y4, Y1
+	VMOVUPS      Y1, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Y0
+	VFMADD213PS  (DX), Y0, Y2
+	VMOVUPS      Y2, (DI)
+	VFMADD213PS  32(DX), Y0, Y3
+	VMOVUPS      Y3, 32(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x06, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm3x16AVXVNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVXVNNI, FMA3
+TEXT ·gemm3x16AVXVNNI(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x06, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), DI
+	MOVQ   16(CX), R8
+	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	MOVQ   (CX), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	JZ     tail
+
+loop4:
+	VBROADCASTSS (DI), Y7
+	VBROADCASTSS (DI)(R8*1), Y8
+	VBROADCASTSS (DI)(R8*2), Y9
+	VMOVUPS      (SI), Y6
+
+	// VPDPWSSD Y6, Y7, Y0
+	LONG $0x5245e2c4
+	BYTE $0xc6
+
+	// VPDPWSSD Y6, Y8, Y2
+	LONG $0x523de2c4
+	BYTE $0xd6
+
+	// VPDPWSSD Y6, Y9, Y4
+	LONG    $0x5235e2c4
+	BYTE    $0xe6
+	VMOVUPS 32(SI), Y6
+
+	// VPDPWSSD Y6, Y7, Y1
+	LONG $0x5245e2c4
+	BYTE $0xce
+
+	// VPDPWSSD Y6, Y8, Y3
+	LONG $0x523de2c4
+	BYTE $0xde
+
+	// VPDPWSSD Y6, Y9, Y5
+	LONG         $0x5235e2c4
+	BYTE         $0xee
+	VBROADCASTSS 4(DI), Y7
+	VBROADCASTSS 4(DI)(R8*1), Y8
+	VBROADCASTSS 4(DI)(R8*2), Y9
+	VMOVUPS      64(SI), Y6
+
+	// VPDPWSSD Y6, Y7, Y0
+	LONG $0x5245e2c4
+	BYTE $0xc6
+
+	// VPDPWSSD Y6, Y8, Y2
+	LONG $0x523de2c4
+	BYTE $0xd6
+
+	// VPDPWSSD Y6, Y9, Y4
+	LONG    $0x5235e2c4
+	BYTE    $0xe6
+	VMOVUPS 96(SI), Y6
+
+	// VPDPWSSD Y6, Y7, Y1
+	LONG $0x5245e2c4
+	BYTE $0xce
+
+	// VPDPWSSD Y6, Y8, Y3
+	LONG $0x523de2c4
+	BYTE $0xde
+
+	// VPDPWSSD Y6, Y9, Y5
+	LONG         $0x5235e2c4
+	BYTE         $0xee
+	VBROADCASTSS 8(DI), Y7
+	VBROADCASTSS 8(DI)(R8*1), Y8
+	VBROADCASTSS 8(DI)(R8*2), Y9
+	VMOVUPS      128(SI), Y6
+
+	// VPDPWSSD Y6, Y7, Y0
+	LONG $0x5245e2c4
+	BYTE $0xc6
+
+	// VPDPWSSD Y6, Y8, Y2
+	LONG $0x523de2c4
+	BYTE $0xd6
+
+	// VPDPWSSD Y6, Y9, Y4
+	LONG    $0x5235e2c4
+	BYTE    $0xe6
+	VMOVUPS 160(SI), Y6
+
+	// VPDPWSSD Y6, Y7, Y1
+	LONG $0x5245e2c4
+	BYTE $0xce
+
+	// VPDPWSSD Y6, Y8, Y3
+	LONG $0x523de2c4
+	BYTE $0xde
+
+	// VPDPWSSD Y6, Y9, Y5
+	LONG         $0x5235e2c4
+	BYTE         $0xee
+	VBROADCASTSS 12(DI), Y7
+	VBROADCASTSS 12(DI)(R8*1), Y8
+	VBROADCASTSS 12(DI)(R8*2), Y9
+	VMOVUPS      192(SI), Y6
+
+	// VPDPWSSD Y6, Y7, Y0
+	LONG $0x5245e2c4
+	BYTE $0xc6
+
+	// VPDPWSSD Y6, Y8, Y2
+	LONG $0x523de2c4
+	BYTE $0xd6
+
+	// VPDPWSSD Y6, Y9, Y4
+	LONG    $0x5235e2c4
+	BYTE    $0xe6
+	VMOVUPS 224(SI), Y6
+
+	// VPDPWSSD Y6, Y7, Y1
+	LONG $0x5245e2c4
+	BYTE $0xce
+
+	// VPDPWSSD Y6, Y8, Y3
+	LONG $0x523de2c4
+	BYTE $0xde
+
+	// VPDPWSSD Y6, Y9, Y5
+	LONG $0x5235e2c4
+	BYTE $0xee
+	ADDQ $0x00000010, DI
+	ADDQ $0x00000100, SI
+	DECQ R10
+	JNZ  loop4
+
+tail:
+	ANDQ $0x03, R9
+	JZ   done
+
+loop1:
+	VBROADCASTSS (DI), Y7
+	VBROADCASTSS (DI)(R8*1), Y8
+	VBROADCASTSS (DI)(R8*2), Y9
+	VMOVUPS      (SI), Y6
+
+	// VPDPWSSD Y6, Y7, Y0
+	LONG $0x5245e2c4
+	BYTE $0xc6
+
+	// VPDPWSSD Y6, Y8, Y2
+	LONG $0x523de2c4
+	BYTE $0xd6
+
+	// VPDPWSSD Y6, Y9, Y4
+	LONG    $0x5235e2c4
+	BYTE    $0xe6
+	VMOVUPS 32(SI), Y6
+
+	// VPDPWSSD Y6, Y7, Y1
+	LONG $0x5245e2c4
+	BYTE $0xce
+
+	// VPDPWSSD Y6, Y8, Y3
+	LONG $0x523de2c4
+	BYTE $0xde
+
+	// VPDPWSSD Y6, Y9, Y5
+	LONG $0x5235e2c4
+	BYTE $0xee
+	ADDQ $0x00000004, DI
+	ADDQ $0x00000040, SI
+	DECQ R9
+	JNZ  loop1
+
+done:
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x06, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Y6
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y6, Y0, Y0
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y6, Y2, Y2
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y6, Y4, Y4
+	VMOVUPS      32(SI), Y6
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y6, Y1, Y1
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y6, Y3, Y3
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y6, Y5, Y5
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x06, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Y6
+	VFMADD213PS  (DX), Y6, Y0
+	VMOVUPS      Y0, (DI)
+	VFMADD213PS  32(DX), Y6, Y1
+	VMOVUPS      Y1, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Y0
+	VFMADD213PS  (DX), Y0, Y2
+	VMOVUPS      Y2, (DI)
+	VFMADD213PS  32(DX), Y0, Y3
+	VMOVUPS      Y3, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 8(SI), Y0
+	VFMADD213PS  (DX), Y0, Y4
+	VMOVUPS      Y4, (DI)
+	VFMADD213PS  32(DX), Y0, Y5
+	VMOVUPS      Y5, 32(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x06, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm4x16AVXVNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVXVNNI, FMA3
+TEXT ·gemm4x16AVXVNNI(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x06, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), DI
+	MOVQ   16(CX), R8
+	LEAQ   (R8)(R8*2), SI
+	LEAQ   (DI)(SI*1), R10
+	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   (CX), R9
+	MOVQ   R9, R11
+	SHRQ   $0x02, R11
+	JZ     tail
+
+loop4:
+	VMOVUPS      (SI), Y9
+	VMOVUPS      32(SI), Y10
+	VBROADCASTSS (DI), Y8
+
+	// VPDPWSSD Y9, Y8, Y0
+	LONG $0x523dc2c4
+	BYTE $0xc1
+
+	// VPDPWSSD Y10, Y8, Y1
+	LONG         $0x523dc2c4
+	BYTE         $0xca
+	VBROADCASTSS (DI)(R8*1), Y8
+
+	// VPDPWSSD Y9, Y8, Y2
+	LONG $0x523dc2c4
+	BYTE $0xd1
+
+	// VPDPWSSD Y10, Y8, Y3
+	LONG         $0x523dc2c4
+	BYTE         $0xda
+	VBROADCASTSS (DI)(R8*2), Y8
+
+	// VPDPWSSD Y9, Y8, Y4
+	LONG $0x523dc2c4
+	BYTE $0xe1
+
+	// VPDPWSSD Y10, Y8, Y5
+	LONG         $0x523dc2c4
+	BYTE         $0xea
+	VBROADCASTSS (R10), Y8
+
+	// VPDPWSSD Y9, Y8, Y6
+	LONG $0x523dc2c4
+	BYTE $0xf1
+
+	// VPDPWSSD Y10, Y8, Y7
+	LONG         $0x523dc2c4
+	BYTE         $0xfa
+	VMOVUPS      64(SI), Y9
+	VMOVUPS      96(SI), Y10
+	VBROADCASTSS 4(DI), Y8
+
+	// VPDPWSSD Y9, Y8, Y0
+	LONG $0x523dc2c4
+	BYTE $0xc1
+
+	// VPDPWSSD Y10, Y8, Y1
+	LONG         $0x523dc2c4
+	BYTE         $0xca
+	VBROADCASTSS 4(DI)(R8*1), Y8
+
+	// VPDPWSSD Y9, Y8, Y2
+	LONG $0x523dc2c4
+	BYTE $0xd1
+
+	// VPDPWSSD Y10, Y8, Y3
+	LONG         $0x523dc2c4
+	BYTE         $0xda
+	VBROADCASTSS 4(DI)(R8*2), Y8
+
+	// VPDPWSSD Y9, Y8, Y4
+	LONG $0x523dc2c4
+	BYTE $0xe1
+
+	// VPDPWSSD Y10, Y8, Y5
+	LONG         $0x523dc2c4
+	BYTE         $0xea
+	VBROADCASTSS 4(R10), Y8
+
+	// VPDPWSSD Y9, Y8, Y6
+	LONG $0x523dc2c4
+	BYTE $0xf1
+
+	// VPDPWSSD Y10, Y8, Y7
+	LONG         $0x523dc2c4
+	BYTE         $0xfa
+	VMOVUPS      128(SI), Y9
+	VMOVUPS      160(SI), Y10
+	VBROADCASTSS 8(DI), Y8
+
+	// VPDPWSSD Y9, Y8, Y0
+	LONG $0x523dc2c4
+	BYTE $0xc1
+
+	// VPDPWSSD Y10, Y8, Y1
+	LONG         $0x523dc2c4
+	BYTE         $0xca
+	VBROADCASTSS 8(DI)(R8*1), Y8
+
+	// VPDPWSSD Y9, Y8, Y2
+	LONG $0x523dc2c4
+	BYTE $0xd1
+
+	// VPDPWSSD Y10, Y8, Y3
+	LONG         $0x523dc2c4
+	BYTE         $0xda
+	VBROADCASTSS 8(DI)(R8*2), Y8
+
+	// VPDPWSSD Y9, Y8, Y4
+	LONG $0x523dc2c4
+	BYTE $0xe1
+
+	// VPDPWSSD Y10, Y8, Y5
+	LONG         $0x523dc2c4
+	BYTE         $0xea
+	VBROADCASTSS 8(R10), Y8
+
+	// VPDPWSSD Y9, Y8, Y6
+	LONG $0x523dc2c4
+	BYTE $0xf1
+
+	// VPDPWSSD Y10, Y8, Y7
+	LONG         $0x523dc2c4
+	BYTE         $0xfa
+	VMOVUPS      192(SI), Y9
+	VMOVUPS      224(SI), Y10
+	VBROADCASTSS 12(DI), Y8
+
+	// VPDPWSSD Y9, Y8, Y0
+	LONG $0x523dc2c4
+	BYTE $0xc1
+
+	// VPDPWSSD Y10, Y8, Y1
+	LONG         $0x523dc2c4
+	BYTE         $0xca
+	VBROADCASTSS 12(DI)(R8*1), Y8
+
+	// VPDPWSSD Y9, Y8, Y2
+	LONG $0x523dc2c4
+	BYTE $0xd1
+
+	// VPDPWSSD Y10, Y8, Y3
+	LONG         $0x523dc2c4
+	BYTE         $0xda
+	VBROADCASTSS 12(DI)(R8*2), Y8
+
+	// VPDPWSSD Y9, Y8, Y4
+	LONG $0x523dc2c4
+	BYTE $0xe1
+
+	// VPDPWSSD Y10, Y8, Y5
+	LONG         $0x523dc2c4
+	BYTE         $0xea
+	VBROADCASTSS 12(R10), Y8
+
+	// VPDPWSSD Y9, Y8, Y6
+	LONG $0x523dc2c4
+	BYTE $0xf1
+
+	// VPDPWSSD Y10, Y8, Y7
+	LONG $0x523dc2c4
+	BYTE $0xfa
+	ADDQ $0x00000010, DI
+	ADDQ $0x00000010, R10
+	ADDQ $0x00000100, SI
+	DECQ R11
+	JNZ  loop4
+
+tail:
+	ANDQ $0x03, R9
+	JZ   done
+
+loop1:
+	VMOVUPS      (SI), Y9
+	VMOVUPS      32(SI), Y10
+	VBROADCASTSS (DI), Y8
+
+	// VPDPWSSD Y9, Y8, Y0
+	LONG $0x523dc2c4
+	BYTE $0xc1
+
+	// VPDPWSSD Y10, Y8, Y1
+	LONG         $0x523dc2c4
+	BYTE         $0xca
+	VBROADCASTSS (DI)(R8*1), Y8
+
+	// VPDPWSSD Y9, Y8, Y2
+	LONG $0x523dc2c4
+	BYTE $0xd1
+
+	// VPDPWSSD Y10, Y8, Y3
+	LONG         $0x523dc2c4
+	BYTE         $0xda
+	VBROADCASTSS (DI)(R8*2), Y8
+
+	// VPDPWSSD Y9, Y8, Y4
+	LONG $0x523dc2c4
+	BYTE $0xe1
+
+	// VPDPWSSD Y10, Y8, Y5
+	LONG         $0x523dc2c4
+	BYTE         $0xea
+	VBROADCASTSS (R10), Y8
+
+	// VPDPWSSD Y9, Y8, Y6
+	LONG $0x523dc2c4
+	BYTE $0xf1
+
+	// VPDPWSSD Y10, Y8, Y7
+	LONG $0x523dc2c4
+	BYTE $0xfa
+	ADDQ $0x00000004, DI
+	ADDQ $0x00000004, R10
+	ADDQ $0x00000040, SI
+	DECQ R9
+	JNZ  loop1
+
+done:
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x06, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Y8
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y8, Y0, Y0
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y8, Y2, Y2
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y8, Y4, Y4
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y8, Y6, Y6
+	VMOVUPS      32(SI), Y8
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y8, Y1, Y1
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y8, Y3, Y3
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y8, Y5, Y5
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y8, Y7, Y7
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x06, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Y8
+	VFMADD213PS  (DX), Y8, Y0
+	VMOVUPS      Y0, (DI)
+	VFMADD213PS  32(DX), Y8, Y1
+	VMOVUPS      Y1, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Y0
+	VFMADD213PS  (DX), Y0, Y2
+	VMOVUPS      Y2, (DI)
+	VFMADD213PS  32(DX), Y0, Y3
+	VMOVUPS      Y3, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 8(SI), Y0
+	VFMADD213PS  (DX), Y0, Y4
+	VMOVUPS      Y4, (DI)
+	VFMADD213PS  32(DX), Y0, Y5
+	VMOVUPS      Y5, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 12(SI), Y0
+	VFMADD213PS  (DX), Y0, Y6
+	VMOVUPS      Y6, (DI)
+	VFMADD213PS  32(DX), Y0, Y7
+	VMOVUPS      Y7, 32(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x06, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm5x16AVXVNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVXVNNI, FMA3
+TEXT ·gemm5x16AVXVNNI(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x06, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), DI
+	MOVQ   16(CX), R8
+	LEAQ   (R8)(R8*2), SI
+	LEAQ   (DI)(SI*1), R10
+	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	MOVQ   (CX), R9
+	MOVQ   R9, R11
+	SHRQ   $0x02, R11
+	JZ     tail
+
+loop4:
+	VMOVUPS      (SI), Y11
+	VMOVUPS      32(SI), Y12
+	VBROADCASTSS (DI), Y10
+
+	// VPDPWSSD Y11, Y10, Y0
+	LONG $0x522dc2c4
+	BYTE $0xc3
+
+	// VPDPWSSD Y12, Y10, Y1
+	LONG         $0x522dc2c4
+	BYTE         $0xcc
+	VBROADCASTSS (DI)(R8*1), Y10
+
+	// VPDPWSSD Y11, Y10, Y2
+	LONG $0x522dc2c4
+	BYTE $0xd3
+
+	// VPDPWSSD Y12, Y10, Y3
+	LONG         $0x522dc2c4
+	BYTE         $0xdc
+	VBROADCASTSS (DI)(R8*2), Y10
+
+	// VPDPWSSD Y11, Y10, Y4
+	LONG $0x522dc2c4
+	BYTE $0xe3
+
+	// VPDPWSSD Y12, Y10, Y5
+	LONG         $0x522dc2c4
+	BYTE         $0xec
+	VBROADCASTSS (R10), Y10
+
+	// VPDPWSSD Y11, Y10, Y6
+	LONG $0x522dc2c4
+	BYTE $0xf3
+
+	// VPDPWSSD Y12, Y10, Y7
+	LONG         $0x522dc2c4
+	BYTE         $0xfc
+	VBROADCASTSS (R10)(R8*1), Y10
+
+	// VPDPWSSD Y11, Y10, Y8
+	LONG $0x522d42c4
+	BYTE $0xc3
+
+	// VPDPWSSD Y12, Y10, Y9
+	LONG         $0x522d42c4
+	BYTE         $0xcc
+	VMOVUPS      64(SI), Y11
+	VMOVUPS      96(SI), Y12
+	VBROADCASTSS 4(DI), Y10
+
+	// VPDPWSSD Y11, Y10, Y0
+	LONG $0x522dc2c4
+	BYTE $0xc3
+
+	// VPDPWSSD Y12, Y10, Y1
+	LONG         $0x522dc2c4
+	BYTE         $0xcc
+	VBROADCASTSS 4(DI)(R8*1), Y10
+
+	// VPDPWSSD Y11, Y10, Y2
+	LONG $0x522dc2c4
+	BYTE $0xd3
+
+	// VPDPWSSD Y12, Y10, Y3
+	LONG         $0x522dc2c4
+	BYTE         $0xdc
+	VBROADCASTSS 4(DI)(R8*2), Y10
+
+	// VPDPWSSD Y11, Y10, Y4
+	LONG $0x522dc2c4
+	BYTE $0xe3
+
+	// VPDPWSSD Y12, Y10, Y5
+	LONG         $0x522dc2c4
+	BYTE         $0xec
+	VBROADCASTSS 4(R10), Y10
+
+	// VPDPWSSD Y11, Y10, Y6
+	LONG $0x522dc2c4
+	BYTE $0xf3
+
+	// VPDPWSSD Y12, Y10, Y7
+	LONG         $0x522dc2c4
+	BYTE         $0xfc
+	VBROADCASTSS 4(R10)(R8*1), Y10
+
+	// VPDPWSSD Y11, Y10, Y8
+	LONG $0x522d42c4
+	BYTE $0xc3
+
+	// VPDPWSSD Y12, Y10, Y9
+	LONG         $0x522d42c4
+	BYTE         $0xcc
+	VMOVUPS      128(SI), Y11
+	VMOVUPS      160(SI), Y12
+	VBROADCASTSS 8(DI), Y10
+
+	// VPDPWSSD Y11, Y10, Y0
+	LONG $0x522dc2c4
+	BYTE $0xc3
+
+	// VPDPWSSD Y12, Y10, Y1
+	LONG         $0x522dc2c4
+	BYTE         $0xcc
+	VBROADCASTSS 8(DI)(R8*1), Y10
+
+	// VPDPWSSD Y11, Y10, Y2
+	LONG $0x522dc2c4
+	BYTE $0xd3
+
+	// VPDPWSSD Y12, Y10, Y3
+	LONG         $0x522dc2c4
+	BYTE         $0xdc
+	VBROADCASTSS 8(DI)(R8*2), Y10
+
+	// VPDPWSSD Y11, Y10, Y4
+	LONG $0x522dc2c4
+	BYTE $0xe3
+
+	// VPDPWSSD Y12, Y10, Y5
+	LONG         $0x522dc2c4
+	BYTE         $0xec
+	VBROADCASTSS 8(R10), Y10
+
+	// VPDPWSSD Y11, Y10, Y6
+	LONG $0x522dc2c4
+	BYTE $0xf3
+
+	// VPDPWSSD Y12, Y10, Y7
+	LONG         $0x522dc2c4
+	BYTE         $0xfc
+	VBROADCASTSS 8(R10)(R8*1), Y10
+
+	// VPDPWSSD Y11, Y10, Y8
+	LONG $0x522d42c4
+	BYTE $0xc3
+
+	// VPDPWSSD Y12, Y10, Y9
+	LONG         $0x522d42c4
+	BYTE         $0xcc
+	VMOVUPS      192(SI), Y11
+	VMOVUPS      224(SI), Y12
+	VBROADCASTSS 12(DI), Y10
+
+	// VPDPWSSD Y11, Y10, Y0
+	LONG $0x522dc2c4
+	BYTE $0xc3
+
+	// VPDPWSSD Y12, Y10, Y1
+	LONG         $0x522dc2c4
+	BYTE         $0xcc
+	VBROADCASTSS 12(DI)(R8*1), Y10
+
+	// VPDPWSSD Y11, Y10, Y2
+	LONG $0x522dc2c4
+	BYTE $0xd3
+
+	// VPDPWSSD Y12, Y10, Y3
+	LONG         $0x522dc2c4
+	BYTE         $0xdc
+	VBROADCASTSS 12(DI)(R8*2), Y10
+
+	// VPDPWSSD Y11, Y10, Y4
+	LONG $0x522dc2c4
+	BYTE $0xe3
+
+	// VPDPWSSD Y12, Y10, Y5
+	LONG         $0x522dc2c4
+	BYTE         $0xec
+	VBROADCASTSS 12(R10), Y10
+
+	// VPDPWSSD Y11, Y10, Y6
+	LONG $0x522dc2c4
+	BYTE $0xf3
+
+	// VPDPWSSD Y12, Y10, Y7
+	LONG         $0x522dc2c4
+	BYTE         $0xfc
+	VBROADCASTSS 12(R10)(R8*1), Y10
+
+	// VPDPWSSD Y11, Y10, Y8
+	LONG $0x522d42c4
+	BYTE $0xc3
+
+	// VPDPWSSD Y12, Y10, Y9
+	LONG $0x522d42c4
+	BYTE $0xcc
+	ADDQ $0x00000010, DI
+	ADDQ $0x00000010, R10
+	ADDQ $0x00000100, SI
+	DECQ R11
+	JNZ  loop4
+
+tail:
+	ANDQ $0x03, R9
+	JZ   done
+
+loop1:
+	VMOVUPS      (SI), Y11
+	VMOVUPS      32(SI), Y12
+	VBROADCASTSS (DI), Y10
+
+	// VPDPWSSD Y11, Y10, Y0
+	LONG $0x522dc2c4
+	BYTE $0xc3
+
+	// VPDPWSSD Y12, Y10, Y1
+	LONG         $0x522dc2c4
+	BYTE         $0xcc
+	VBROADCASTSS (DI)(R8*1), Y10
+
+	// VPDPWSSD Y11, Y10, Y2
+	LONG $0x522dc2c4
+	BYTE $0xd3
+
+	// VPDPWSSD Y12, Y10, Y3
+	LONG         $0x522dc2c4
+	BYTE         $0xdc
+	VBROADCASTSS (DI)(R8*2), Y10
+
+	// VPDPWSSD Y11, Y10, Y4
+	LONG $0x522dc2c4
+	BYTE $0xe3
+
+	// VPDPWSSD Y12, Y10, Y5
+	LONG         $0x522dc2c4
+	BYTE         $0xec
+	VBROADCASTSS (R10), Y10
+
+	// VPDPWSSD Y11, Y10, Y6
+	LONG $0x522dc2c4
+	BYTE $0xf3
+
+	// VPDPWSSD Y12, Y10, Y7
+	LONG         $0x522dc2c4
+	BYTE         $0xfc
+	VBROADCASTSS (R10)(R8*1), Y10
+
+	// VPDPWSSD Y11, Y10, Y8
+	LONG $0x522d42c4
+	BYTE $0xc3
+
+	// VPDPWSSD Y12, Y10, Y9
+	LONG $0x522d42c4
+	BYTE $0xcc
+	ADDQ $0x00000004, DI
+	ADDQ $0x00000004, R10
+	ADDQ $0x00000040, SI
+	DECQ R9
+	JNZ  loop1
+
+done:
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x06, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Y10
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y10, Y0, Y0
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y10, Y2, Y2
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y10, Y4, Y4
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y10, Y6, Y6
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y10, Y8, Y8
+	VMOVUPS      32(SI), Y10
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y10, Y1, Y1
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y10, Y3, Y3
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y10, Y5, Y5
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y10, Y7, Y7
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x06, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Y10
+	VFMADD213PS  (DX), Y10, Y0
+	VMOVUPS      Y0, (DI)
+	VFMADD213PS  32(DX), Y10, Y1
+	VMOVUPS      Y1, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Y0
+	VFMADD213PS  (DX), Y0, Y2
+	VMOVUPS      Y2, (DI)
+	VFMADD213PS  32(DX), Y0, Y3
+	VMOVUPS      Y3, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 8(SI), Y0
+	VFMADD213PS  (DX), Y0, Y4
+	VMOVUPS      Y4, (DI)
+	VFMADD213PS  32(DX), Y0, Y5
+	VMOVUPS      Y5, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 12(SI), Y0
+	VFMADD213PS  (DX), Y0, Y6
+	VMOVUPS      Y6, (DI)
+	VFMADD213PS  32(DX), Y0, Y7
+	VMOVUPS      Y7, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 16(SI), Y0
+	VFMADD213PS  (DX), Y0, Y8
+	VMOVUPS      Y8, (DI)
+	VFMADD213PS  32(DX), Y0, Y9
+	VMOVUPS      Y9, 32(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x06, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm6x16AVXVNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVXVNNI, FMA3
+TEXT ·gemm6x16AVXVNNI(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x06, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), DI
+	MOVQ   16(CX), R8
+	LEAQ   (R8)(R8*2), SI
+	LEAQ   (DI)(SI*1), R10
+	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   (CX), R9
+	MOVQ   R9, R11
+	SHRQ   $0x02, R11
+	JZ     tail
+
+loop4:
+	VMOVUPS      (SI), Y13
+	VMOVUPS      32(SI), Y14
+	VBROADCASTSS (DI), Y12
+
+	// VPDPWSSD Y13, Y12, Y0
+	LONG $0x521dc2c4
+	BYTE $0xc5
+
+	// VPDPWSSD Y14, Y12, Y1
+	LONG         $0x521dc2c4
+	BYTE         $0xce
+	VBROADCASTSS (DI)(R8*1), Y12
+
+	// VPDPWSSD Y13, Y12, Y2
+	LONG $0x521dc2c4
+	BYTE $0xd5
+
+	// VPDPWSSD Y14, Y12, Y3
+	LONG         $0x521dc2c4
+	BYTE         $0xde
+	VBROADCASTSS (DI)(R8*2), Y12
+
+	// VPDPWSSD Y13, Y12, Y4
+	LONG $0x521dc2c4
+	BYTE $0xe5
+
+	// VPDPWSSD Y14, Y12, Y5
+	LONG         $0x521dc2c4
+	BYTE         $0xee
+	VBROADCASTSS (R10), Y12
+
+	// VPDPWSSD Y13, Y12, Y6
+	LONG $0x521dc2c4
+	BYTE $0xf5
+
+	// VPDPWSSD Y14, Y12, Y7
+	LONG         $0x521dc2c4
+	BYTE         $0xfe
+	VBROADCASTSS (R10)(R8*1), Y12
+
+	// VPDPWSSD Y13, Y12, Y8
+	LONG $0x521d42c4
+	BYTE $0xc5
+
+	// VPDPWSSD Y14, Y12, Y9
+	LONG         $0x521d42c4
+	BYTE         $0xce
+	VBROADCASTSS (R10)(R8*2), Y12
+
+	// VPDPWSSD Y13, Y12, Y10
+	LONG $0x521d42c4
+	BYTE $0xd5
+
+	// VPDPWSSD Y14, Y12, Y11
+	LONG         $0x521d42c4
+	BYTE         $0xde
+	VMOVUPS      64(SI), Y13
+	VMOVUPS      96(SI), Y14
+	VBROADCASTSS 4(DI), Y12
+
+	// VPDPWSSD Y13, Y12, Y0
+	LONG $0x521dc2c4
+	BYTE $0xc5
+
+	// VPDPWSSD Y14, Y12, Y1
+	LONG         $0x521dc2c4
+	BYTE         $0xce
+	VBROADCASTSS 4(DI)(R8*1), Y12
+
+	// VPDPWSSD Y13, Y12, Y2
+	LONG $0x521dc2c4
+	BYTE $0xd5
+
+	// VPDPWSSD Y14, Y12, Y3
+	LONG         $0x521dc2c4
+	BYTE         $0xde
+	VBROADCASTSS 4(DI)(R8*2), Y12
+
+	// VPDPWSSD Y13, Y12, Y4
+	LONG $0x521dc2c4
+	BYTE $0xe5
+
+	// VPDPWSSD Y14, Y12, Y5
+	LONG         $0x521dc2c4
+	BYTE         $0xee
+	VBROADCASTSS 4(R10), Y12
+
+	// VPDPWSSD Y13, Y12, Y6
+	LONG $0x521dc2c4
+	BYTE $0xf5
+
+	// VPDPWSSD Y14, Y12, Y7
+	LONG         $0x521dc2c4
+	BYTE         $0xfe
+	VBROADCASTSS 4(R10)(R8*1), Y12
+
+	// VPDPWSSD Y13, Y12, Y8
+	LONG $0x521d42c4
+	BYTE $0xc5
+
+	// VPDPWSSD Y14, Y12, Y9
+	LONG         $0x521d42c4
+	BYTE         $0xce
+	VBROADCASTSS 4(R10)(R8*2), Y12
+
+	// VPDPWSSD Y13, Y12, Y10
+	LONG $0x521d42c4
+	BYTE $0xd5
+
+	// VPDPWSSD Y14, Y12, Y11
+	LONG         $0x521d42c4
+	BYTE         $0xde
+	VMOVUPS      128(SI), Y13
+	VMOVUPS      160(SI), Y14
+	VBROADCASTSS 8(DI), Y12
+
+	// VPDPWSSD Y13, Y12, Y0
+	LONG $0x521dc2c4
+	BYTE $0xc5
+
+	// VPDPWSSD Y14, Y12, Y1
+	LONG         $0x521dc2c4
+	BYTE         $0xce
+	VBROADCASTSS 8(DI)(R8*1), Y12
+
+	// VPDPWSSD Y13, Y12, Y2
+	LONG $0x521dc2c4
+	BYTE $0xd5
+
+	// VPDPWSSD Y14, Y12, Y3
+	LONG         $0x521dc2c4
+	BYTE         $0xde
+	VBROADCASTSS 8(DI)(R8*2), Y12
+
+	// VPDPWSSD Y13, Y12, Y4
+	LONG $0x521dc2c4
+	BYTE $0xe5
+
+	// VPDPWSSD Y14, Y12, Y5
+	LONG         $0x521dc2c4
+	BYTE         $0xee
+	VBROADCASTSS 8(R10), Y12
+
+	// VPDPWSSD Y13, Y12, Y6
+	LONG $0x521dc2c4
+	BYTE $0xf5
+
+	// VPDPWSSD Y14, Y12, Y7
+	LONG         $0x521dc2c4
+	BYTE         $0xfe
+	VBROADCASTSS 8(R10)(R8*1), Y12
+
+	// VPDPWSSD Y13, Y12, Y8
+	LONG $0x521d42c4
+	BYTE $0xc5
+
+	// VPDPWSSD Y14, Y12, Y9
+	LONG         $0x521d42c4
+	BYTE         $0xce
+	VBROADCASTSS 8(R10)(R8*2), Y12
+
+	// VPDPWSSD Y13, Y12, Y10
+	LONG $0x521d42c4
+	BYTE $0xd5
+
+	// VPDPWSSD Y14, Y12, Y11
+	LONG         $0x521d42c4
+	BYTE         $0xde
+	VMOVUPS      192(SI), Y13
+	VMOVUPS      224(SI), Y14
+	VBROADCASTSS 12(DI), Y12
+
+	// VPDPWSSD Y13, Y12, Y0
+	LONG $0x521dc2c4
+	BYTE $0xc5
+
+	// VPDPWSSD Y14, Y12, Y1
+	LONG         $0x521dc2c4
+	BYTE         $0xce
+	VBROADCASTSS 12(DI)(R8*1), Y12
+
+	// VPDPWSSD Y13, Y12, Y2
+	LONG $0x521dc2c4
+	BYTE $0xd5
+
+	// VPDPWSSD Y14, Y12, Y3
+	LONG         $0x521dc2c4
+	BYTE         $0xde
+	VBROADCASTSS 12(DI)(R8*2), Y12
+
+	// VPDPWSSD Y13, Y12, Y4
+	LONG $0x521dc2c4
+	BYTE $0xe5
+
+	// VPDPWSSD Y14, Y12, Y5
+	LONG         $0x521dc2c4
+	BYTE         $0xee
+	VBROADCASTSS 12(R10), Y12
+
+	// VPDPWSSD Y13, Y12, Y6
+	LONG $0x521dc2c4
+	BYTE $0xf5
+
+	// VPDPWSSD Y14, Y12, Y7
+	LONG         $0x521dc2c4
+	BYTE         $0xfe
+	VBROADCASTSS 12(R10)(R8*1), Y12
+
+	// VPDPWSSD Y13, Y12, Y8
+	LONG $0x521d42c4
+	BYTE $0xc5
+
+	// VPDPWSSD Y14, Y12, Y9
+	LONG         $0x521d42c4
+	BYTE         $0xce
+	VBROADCASTSS 12(R10)(R8*2), Y12
+
+	// VPDPWSSD Y13, Y12, Y10
+	LONG $0x521d42c4
+	BYTE $0xd5
+
+	// VPDPWSSD Y14, Y12, Y11
+	LONG $0x521d42c4
+	BYTE $0xde
+	ADDQ $0x00000010, DI
+	ADDQ $0x00000010, R10
+	ADDQ $0x00000100, SI
+	DECQ R11
+	JNZ  loop4
+
+tail:
+	ANDQ $0x03, R9
+	JZ   done
+
+loop1:
+	VMOVUPS      (SI), Y13
+	VMOVUPS      32(SI), Y14
+	VBROADCASTSS (DI), Y12
+
+	// VPDPWSSD Y13, Y12, Y0
+	LONG $0x521dc2c4
+	BYTE $0xc5
+
+	// VPDPWSSD Y14, Y12, Y1
+	LONG         $0x521dc2c4
+	BYTE         $0xce
+	VBROADCASTSS (DI)(R8*1), Y12
+
+	// VPDPWSSD Y13, Y12, Y2
+	LONG $0x521dc2c4
+	BYTE $0xd5
+
+	// VPDPWSSD Y14, Y12, Y3
+	LONG         $0x521dc2c4
+	BYTE         $0xde
+	VBROADCASTSS (DI)(R8*2), Y12
+
+	// VPDPWSSD Y13, Y12, Y4
+	LONG $0x521dc2c4
+	BYTE $0xe5
+
+	// VPDPWSSD Y14, Y12, Y5
+	LONG         $0x521dc2c4
+	BYTE         $0xee
+	VBROADCASTSS (R10), Y12
+
+	// VPDPWSSD Y13, Y12, Y6
+	LONG $0x521dc2c4
+	BYTE $0xf5
+
+	// VPDPWSSD Y14, Y12, Y7
+	LONG         $0x521dc2c4
+	BYTE         $0xfe
+	VBROADCASTSS (R10)(R8*1), Y12
+
+	// VPDPWSSD Y13, Y12, Y8
+	LONG $0x521d42c4
+	BYTE $0xc5
+
+	// VPDPWSSD Y14, Y12, Y9
+	LONG         $0x521d42c4
+	BYTE         $0xce
+	VBROADCASTSS (R10)(R8*2), Y12
+
+	// VPDPWSSD Y13, Y12, Y10
+	LONG $0x521d42c4
+	BYTE $0xd5
+
+	// VPDPWSSD Y14, Y12, Y11
+	LONG $0x521d42c4
+	BYTE $0xde
+	ADDQ $0x00000004, DI
+	ADDQ $0x00000004, R10
+	ADDQ $0x00000040, SI
+	DECQ R9
+	JNZ  loop1
+
+done:
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x06, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Y12
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y12, Y0, Y0
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y12, Y2, Y2
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y12, Y4, Y4
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y12, Y6, Y6
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y12, Y8, Y8
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y12, Y10, Y10
+	VMOVUPS      32(SI), Y12
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y12, Y1, Y1
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y12, Y3, Y3
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y12, Y5, Y5
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y12, Y7, Y7
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y12, Y9, Y9
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y12, Y11, Y11
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x06, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Y12
+	VFMADD213PS  (DX), Y12, Y0
+	VMOVUPS      Y0, (DI)
+	VFMADD213PS  32(DX), Y12, Y1
+	VMOVUPS      Y1, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Y0
+	VFMADD213PS  (DX), Y0, Y2
+	VMOVUPS      Y2, (DI)
+	VFMADD213PS  32(DX), Y0, Y3
+	VMOVUPS      Y3, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 8(SI), Y0
+	VFMADD213PS  (DX), Y0, Y4
+	VMOVUPS      Y4, (DI)
+	VFMADD213PS  32(DX), Y0, Y5
+	VMOVUPS      Y5, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 12(SI), Y0
+	VFMADD213PS  (DX), Y0, Y6
+	VMOVUPS      Y6, (DI)
+	VFMADD213PS  32(DX), Y0, Y7
+	VMOVUPS      Y7, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 16(SI), Y0
+	VFMADD213PS  (DX), Y0, Y8
+	VMOVUPS      Y8, (DI)
+	VFMADD213PS  32(DX), Y0, Y9
+	VMOVUPS      Y9, 32(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 20(SI), Y0
+	VFMADD213PS  (DX), Y0, Y10
+	VMOVUPS      Y10, (DI)
+	VFMADD213PS  32(DX), Y0, Y11
+	VMOVUPS      Y11, 32(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x06, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x01, 40(AX)
+	MOVQ         40(AX), R9
+	CMPQ         R9, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm1x64AVXVNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVXVNNI, FMA3
+TEXT ·gemm1x64AVXVNNI(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x06, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), R9
+	MOVQ   16(CX), BX
+	MOVQ   40(AX), BX
+	IMULQ  32(CX), BX
+	ADDQ   24(CX), BX
+	MOVQ   BX, SI
+	ADDQ   32(CX), SI
+	MOVQ   SI, DI
+	ADDQ   32(CX), DI
+	MOVQ   DI, R8
+	ADDQ   32(CX), R8
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   (CX), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	JZ     tail
+
+loop4:
+	VBROADCASTSS (R9), Y9
+	VMOVUPS      (BX), Y8
+
+	// VPDPWSSD Y8, Y9, Y0
+	LONG    $0x5235c2c4
+	BYTE    $0xc0
+	VMOVUPS 32(BX), Y8
+
+	// VPDPWSSD Y8, Y9, Y1
+	LONG    $0x5235c2c4
+	BYTE    $0xc8
+	VMOVUPS (SI), Y8
+
+	// VPDPWSSD Y8, Y9, Y2
+	LONG    $0x5235c2c4
+	BYTE    $0xd0
+	VMOVUPS 32(SI), Y8
+
+	// VPDPWSSD Y8, Y9, Y3
+	LONG    $0x5235c2c4
+	BYTE    $0xd8
+	VMOVUPS (DI), Y8
+
+	// VPDPWSSD Y8, Y9, Y4
+	LONG    $0x5235c2c4
+	BYTE    $0xe0
+	VMOVUPS 32(DI), Y8
+
+	// VPDPWSSD Y8, Y9, Y5
+	LONG    $0x5235c2c4
+	BYTE    $0xe8
+	VMOVUPS (R8), Y8
+
+	// VPDPWSSD Y8, Y9, Y6
+	LONG    $0x5235c2c4
+	BYTE    $0xf0
+	VMOVUPS 32(R8), Y8
+
+	// VPDPWSSD Y8, Y9, Y7
+	LONG         $0x5235c2c4
+	BYTE         $0xf8
+	VBROADCASTSS 4(R9), Y9
+	VMOVUPS      64(BX), Y8
+
+	// VPDPWSSD Y8, Y9, Y0
+	LONG    $0x5235c2c4
+	BYTE    $0xc0
+	VMOVUPS 96(BX), Y8
+
+	// VPDPWSSD Y8, Y9, Y1
+	LONG    $0x5235c2c4
+	BYTE    $0xc8
+	VMOVUPS 64(SI), Y8
+
+	// VPDPWSSD Y8, Y9, Y2
+	LONG    $0x5235c2c4
+	BYTE    $0xd0
+	VMOVUPS 96(SI), Y8
+
+	// VPDPWSSD Y8, Y9, Y3
+	LONG    $0x5235c2c4
+	BYTE    $0xd8
+	VMOVUPS 64(DI), Y8
+
+	// VPDPWSSD Y8, Y9, Y4
+	LONG    $0x5235c2c4
+	BYTE    $0xe0
+	VMOVUPS 96(DI), Y8
+
+	// VPDPWSSD Y8, Y9, Y5
+	LONG    $0x5235c2c4
+	BYTE    $0xe8
+	VMOVUPS 64(R8), Y8
+
+	// VPDPWSSD Y8, Y9, Y6
+	LONG    $0x5235c2c4
+	BYTE    $0xf0
+	VMOVUPS 96(R8), Y8
+
+	// VPDPWSSD Y8, Y9, Y7
+	LONG         $0x5235c2c4
+	BYTE         $0xf8
+	VBROADCASTSS 8(R9), Y9
+	VMOVUPS      128(BX), Y8
+
+	// VPDPWSSD Y8, Y9, Y0
+	LONG    $0x5235c2c4
+	BYTE    $0xc0
+	VMOVUPS 160(BX), Y8
+
+	// VPDPWSSD Y8, Y9, Y1
+	LONG    $0x5235c2c4
+	BYTE    $0xc8
+	VMOVUPS 128(SI), Y8
+
+	// VPDPWSSD Y8, Y9, Y2
+	LONG    $0x5235c2c4
+	BYTE    $0xd0
+	VMOVUPS 160(SI), Y8
+
+	// VPDPWSSD Y8, Y9, Y3
+	LONG    $0x5235c2c4
+	BYTE    $0xd8
+	VMOVUPS 128(DI), Y8
+
+	// VPDPWSSD Y8, Y9, Y4
+	LONG    $0x5235c2c4
+	BYTE    $0xe0
+	VMOVUPS 160(DI), Y8
+
+	// VPDPWSSD Y8, Y9, Y5
+	LONG    $0x5235c2c4
+	BYTE    $0xe8
+	VMOVUPS 128(R8), Y8
+
+	// VPDPWSSD Y8, Y9, Y6
+	LONG    $0x5235c2c4
+	BYTE    $0xf0
+	VMOVUPS 160(R8), Y8
+
+	// VPDPWSSD Y8, Y9, Y7
+	LONG         $0x5235c2c4
+	BYTE         $0xf8
+	VBROADCASTSS 12(R9), Y9
+	VMOVUPS      192(BX), Y8
+
+	// VPDPWSSD Y8, Y9, Y0
+	LONG    $0x5235c2c4
+	BYTE    $0xc0
+	VMOVUPS 224(BX), Y8
+
+	// VPDPWSSD Y8, Y9, Y1
+	LONG    $0x5235c2c4
+	BYTE    $0xc8
+	VMOVUPS 192(SI), Y8
+
+	// VPDPWSSD Y8, Y9, Y2
+	LONG    $0x5235c2c4
+	BYTE    $0xd0
+	VMOVUPS 224(SI), Y8
+
+	// VPDPWSSD Y8, Y9, Y3
+	LONG    $0x5235c2c4
+	BYTE    $0xd8
+	VMOVUPS 192(DI), Y8
+
+	// VPDPWSSD Y8, Y9, Y4
+	LONG    $0x5235c2c4
+	BYTE    $0xe0
+	VMOVUPS 224(DI), Y8
+
+	// VPDPWSSD Y8, Y9, Y5
+	LONG    $0x5235c2c4
+	BYTE    $0xe8
+	VMOVUPS 192(R8), Y8
+
+	// VPDPWSSD Y8, Y9, Y6
+	LONG    $0x5235c2c4
+	BYTE    $0xf0
+	VMOVUPS 224(R8), Y8
+
+	// VPDPWSSD Y8, Y9, Y7
+	LONG $0x5235c2c4
+	BYTE $0xf8
+	ADDQ $0x00000010, R9
+	ADDQ $0x00000100, BX
+	ADDQ $0x00000100, SI
+	ADDQ $0x00000100, DI
+	ADDQ $0x00000100, R8
+	DECQ R11
+	JNZ  loop4
+
+tail:
+	ANDQ $0x03, R10
+	JZ   done
+
+loop1:
+	VBROADCASTSS (R9), Y9
+	VMOVUPS      (BX), Y8
+
+	// VPDPWSSD Y8, Y9, Y0
+	LONG    $0x5235c2c4
+	BYTE    $0xc0
+	VMOVUPS 32(BX), Y8
+
+	// VPDPWSSD Y8, Y9, Y1
+	LONG    $0x5235c2c4
+	BYTE    $0xc8
+	VMOVUPS (SI), Y8
+
+	// VPDPWSSD Y8, Y9, Y2
+	LONG    $0x5235c2c4
+	BYTE    $0xd0
+	VMOVUPS 32(SI), Y8
+
+	// VPDPWSSD Y8, Y9, Y3
+	LONG    $0x5235c2c4
+	BYTE    $0xd8
+	VMOVUPS (DI), Y8
+
+	// VPDPWSSD Y8, Y9, Y4
+	LONG    $0x5235c2c4
+	BYTE    $0xe0
+	VMOVUPS 32(DI), Y8
+
+	// VPDPWSSD Y8, Y9, Y5
+	LONG    $0x5235c2c4
+	BYTE    $0xe8
+	VMOVUPS (R8), Y8
+
+	// VPDPWSSD Y8, Y9, Y6
+	LONG    $0x5235c2c4
+	BYTE    $0xf0
+	VMOVUPS 32(R8), Y8
+
+	// VPDPWSSD Y8, Y9, Y7
+	LONG $0x5235c2c4
+	BYTE $0xf8
+	ADDQ $0x00000004, R9
+	ADDQ $0x00000040, BX
+	ADDQ $0x00000040, SI
+	ADDQ $0x00000040, DI
+	ADDQ $0x00000040, R8
+	DECQ R10
+	JNZ  loop1
+
+done:
+	MOVQ         48(CX), BX
+	MOVQ         40(AX), DI
+	SHLQ         $0x06, DI
+	ADDQ         DI, BX
+	VMOVUPS      (BX), Y8
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y8, Y0, Y0
+	VMOVUPS      32(BX), Y8
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y8, Y1, Y1
+	VMOVUPS      64(BX), Y8
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y8, Y2, Y2
+	VMOVUPS      96(BX), Y8
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y8, Y3, Y3
+	VMOVUPS      128(BX), Y8
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y8, Y4, Y4
+	VMOVUPS      160(BX), Y8
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y8, Y5, Y5
+	VMOVUPS      192(BX), Y8
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y8, Y6, Y6
+	VMOVUPS      224(BX), Y8
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y8, Y7, Y7
+	MOVQ         40(CX), BX
+	MOVQ         (AX), DI
+	MOVQ         40(AX), SI
+	SHLQ         $0x06, SI
+	ADDQ         SI, DI
+	MOVQ         8(AX), SI
+	VBROADCASTSS (BX), Y8
+	VFMADD213PS  (DX), Y8, Y0
+	VMOVUPS      Y0, (DI)
+	VFMADD213PS  32(DX), Y8, Y1
+	VMOVUPS      Y1, 32(DI)
+	VFMADD213PS  64(DX), Y8, Y2
+	VMOVUPS      Y2, 64(DI)
+	VFMADD213PS  96(DX), Y8, Y3
+	VMOVUPS      Y3, 96(DI)
+	VFMADD213PS  128(DX), Y8, Y4
+	VMOVUPS      Y4, 128(DI)
+	VFMADD213PS  160(DX), Y8, Y5
+	VMOVUPS      Y5, 160(DI)
+	VFMADD213PS  192(DX), Y8, Y6
+	VMOVUPS      Y6, 192(DI)
+	VFMADD213PS  224(DX), Y8, Y7
+	VMOVUPS      Y7, 224(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x06, BX
+	ADDQ         BX, DX
+	MOVQ         SI, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x04, 40(AX)
+	MOVQ         40(AX), R10
+	CMPQ         R10, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm2x32AVXVNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVXVNNI, FMA3
+TEXT ·gemm2x32AVXVNNI(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x06, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), R8
+	MOVQ   16(CX), R9
+	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	MOVQ   SI, DI
+	ADDQ   32(CX), DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   (CX), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	JZ     tail
+
+loop4:
+	VBROADCASTSS (R8), Y9
+	VBROADCASTSS (R8)(R9*1), Y10
+	VMOVUPS      (SI), Y8
+
+	// VPDPWSSD Y8, Y9, Y0
+	LONG $0x5235c2c4
+	BYTE $0xc0
+
+	// VPDPWSSD Y8, Y10, Y4
+	LONG    $0x522dc2c4
+	BYTE    $0xe0
+	VMOVUPS 32(SI), Y8
+
+	// VPDPWSSD Y8, Y9, Y1
+	LONG $0x5235c2c4
+	BYTE $0xc8
+
+	// VPDPWSSD Y8, Y10, Y5
+	LONG    $0x522dc2c4
+	BYTE    $0xe8
+	VMOVUPS (DI), Y8
+
+	// VPDPWSSD Y8, Y9, Y2
+	LONG $0x5235c2c4
+	BYTE $0xd0
+
+	// VPDPWSSD Y8, Y10, Y6
+	LONG    $0x522dc2c4
+	BYTE    $0xf0
+	VMOVUPS 32(DI), Y8
+
+	// VPDPWSSD Y8, Y9, Y3
+	LONG $0x5235c2c4
+	BYTE $0xd8
+
+	// VPDPWSSD Y8, Y10, Y7
+	LONG         $0x522dc2c4
+	BYTE         $0xf8
+	VBROADCASTSS 4(R8), Y9
+	VBROADCASTSS 4(R8)(R9*1), Y10
+	VMOVUPS      64(SI), Y8
+
+	// VPDPWSSD Y8, Y9, Y0
+	LONG $0x5235c2c4
+	BYTE $0xc0
+
+	// VPDPWSSD Y8, Y10, Y4
+	LONG    $0x522dc2c4
+	BYTE    $0xe0
+	VMOVUPS 96(SI), Y8
+
+	// VPDPWSSD Y8, Y9, Y1
+	LONG $0x5235c2c4
+	BYTE $0xc8
+
+	// VPDPWSSD Y8, Y10, Y5
+	LONG    $0x522dc2c4
+	BYTE    $0xe8
+	VMOVUPS 64(DI), Y8
+
+	// VPDPWSSD Y8, Y9, Y2
+	LONG $0x5235c2c4
+	BYTE $0xd0
+
+	// VPDPWSSD Y8, Y10, Y6
+	LONG    $0x522dc2c4
+	BYTE    $0xf0
+	VMOVUPS 96(DI), Y8
+
+	// VPDPWSSD Y8, Y9, Y3
+	LONG $0x5235c2c4
+	BYTE $0xd8
+
+	// VPDPWSSD Y8, Y10, Y7
+	LONG         $0x522dc2c4
+	BYTE         $0xf8
+	VBROADCASTSS 8(R8), Y9
+	VBROADCASTSS 8(R8)(R9*1), Y10
+	VMOVUPS      128(SI), Y8
+
+	// VPDPWSSD Y8, Y9, Y0
+	LONG $0x5235c2c4
+	BYTE $0xc0
+
+	// VPDPWSSD Y8, Y10, Y4
+	LONG    $0x522dc2c4
+	BYTE    $0xe0
+	VMOVUPS 160(SI), Y8
+
+	// VPDPWSSD Y8, Y9, Y1
+	LONG $0x5235c2c4
+	BYTE $0xc8
+
+	// VPDPWSSD Y8, Y10, Y5
+	LONG    $0x522dc2c4
+	BYTE    $0xe8
+	VMOVUPS 128(DI), Y8
+
+	// VPDPWSSD Y8, Y9, Y2
+	LONG $0x5235c2c4
+	BYTE $0xd0
+
+	// VPDPWSSD Y8, Y10, Y6
+	LONG    $0x522dc2c4
+	BYTE    $0xf0
+	VMOVUPS 160(DI), Y8
+
+	// VPDPWSSD Y8, Y9, Y3
+	LONG $0x5235c2c4
+	BYTE $0xd8
+
+	// VPDPWSSD Y8, Y10, Y7
+	LONG         $0x522dc2c4
+	BYTE         $0xf8
+	VBROADCASTSS 12(R8), Y9
+	VBROADCASTSS 12(R8)(R9*1), Y10
+	VMOVUPS      192(SI), Y8
+
+	// VPDPWSSD Y8, Y9, Y0
+	LONG $0x5235c2c4
+	BYTE $0xc0
+
+	// VPDPWSSD Y8, Y10, Y4
+	LONG    $0x522dc2c4
+	BYTE    $0xe0
+	VMOVUPS 224(SI), Y8
+
+	// VPDPWSSD Y8, Y9, Y1
+	LONG $0x5235c2c4
+	BYTE $0xc8
+
+	// VPDPWSSD Y8, Y10, Y5
+	LONG    $0x522dc2c4
+	BYTE    $0xe8
+	VMOVUPS 192(DI), Y8
+
+	// VPDPWSSD Y8, Y9, Y2
+	LONG $0x5235c2c4
+	BYTE $0xd0
+
+	// VPDPWSSD Y8, Y10, Y6
+	LONG    $0x522dc2c4
+	BYTE    $0xf0
+	VMOVUPS 224(DI), Y8
+
+	// VPDPWSSD Y8, Y9, Y3
+	LONG $0x5235c2c4
+	BYTE $0xd8
+
+	// VPDPWSSD Y8, Y10, Y7
+	LONG $0x522dc2c4
+	BYTE $0xf8
+	ADDQ $0x00000010, R8
+	ADDQ $0x00000100, SI
+	ADDQ $0x00000100, DI
+	DECQ R11
+	JNZ  loop4
+
+tail:
+	ANDQ $0x03, R10
+	JZ   done
+
+loop1:
+	VBROADCASTSS (R8), Y9
+	VBROADCASTSS (R8)(R9*1), Y10
+	VMOVUPS      (SI), Y8
+
+	// VPDPWSSD Y8, Y9, Y0
+	LONG $0x5235c2c4
+	BYTE $0xc0
+
+	// VPDPWSSD Y8, Y10, Y4
+	LONG    $0x522dc2c4
+	BYTE    $0xe0
+	VMOVUPS 32(SI), Y8
+
+	// VPDPWSSD Y8, Y9, Y1
+	LONG $0x5235c2c4
+	BYTE $0xc8
+
+	// VPDPWSSD Y8, Y10, Y5
+	LONG    $0x522dc2c4
+	BYTE    $0xe8
+	VMOVUPS (DI), Y8
+
+	// VPDPWSSD Y8, Y9, Y2
+	LONG $0x5235c2c4
+	BYTE $0xd0
+
+	// VPDPWSSD Y8, Y10, Y6
+	LONG    $0x522dc2c4
+	BYTE    $0xf0
+	VMOVUPS 32(DI), Y8
+
+	// VPDPWSSD Y8, Y9, Y3
+	LONG $0x5235c2c4
+	BYTE $0xd8
+
+	// VPDPWSSD Y8, Y10, Y7
+	LONG $0x522dc2c4
+	BYTE $0xf8
+	ADDQ $0x00000004, R8
+	ADDQ $0x00000040, SI
+	ADDQ $0x00000040, DI
+	DECQ R10
+	JNZ  loop1
+
+done:
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x06, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Y8
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y8, Y0, Y0
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y8, Y4, Y4
+	VMOVUPS      32(SI), Y8
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y8, Y1, Y1
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y8, Y5, Y5
+	VMOVUPS      64(SI), Y8
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y8, Y2, Y2
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y8, Y6, Y6
+	VMOVUPS      96(SI), Y8
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y8, Y3, Y3
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y8, Y7, Y7
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x06, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Y8
+	VFMADD213PS  (DX), Y8, Y0
+	VMOVUPS      Y0, (DI)
+	VFMADD213PS  32(DX), Y8, Y1
+	VMOVUPS      Y1, 32(DI)
+	VFMADD213PS  64(DX), Y8, Y2
+	VMOVUPS      Y2, 64(DI)
+	VFMADD213PS  96(DX), Y8, Y3
+	VMOVUPS      Y3, 96(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Y0
+	VFMADD213PS  (DX), Y0, Y4
+	VMOVUPS      Y4, (DI)
+	VFMADD213PS  32(DX), Y0, Y5
+	VMOVUPS      Y5, 32(DI)
+	VFMADD213PS  64(DX), Y0, Y6
+	VMOVUPS      Y6, 64(DI)
+	VFMADD213PS  96(DX), Y0, Y7
+	VMOVUPS      Y7, 96(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x06, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x02, 40(AX)
+	MOVQ         40(AX), R10
+	CMPQ         R10, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
+
+// func gemm3x32AVXVNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
+// Requires: AVX, AVXVNNI, FMA3
+TEXT ·gemm3x32AVXVNNI(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), AX
+
+tile:
+	MOVQ 16(AX), DX
+	MOVQ 40(AX), CX
+	SHLQ $0x06, CX
+	ADDQ CX, DX
+	MOVQ 24(AX), BX
+	MOVQ 48(AX), CX
+
+product:
+	MOVQ   8(CX), R8
+	MOVQ   16(CX), R9
+	MOVQ   40(AX), SI
+	IMULQ  32(CX), SI
+	ADDQ   24(CX), SI
+	MOVQ   SI, DI
+	ADDQ   32(CX), DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   (CX), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	JZ     tail
+
+loop4:
+	VBROADCASTSS (R8), Y13
+	VBROADCASTSS (R8)(R9*1), Y14
+	VBROADCASTSS (R8)(R9*2), Y15
+	VMOVUPS      (SI), Y12
+
+	// VPDPWSSD Y12, Y13, Y0
+	LONG $0x5215c2c4
+	BYTE $0xc4
+
+	// VPDPWSSD Y12, Y14, Y4
+	LONG $0x520dc2c4
+	BYTE $0xe4
+
+	// VPDPWSSD Y12, Y15, Y8
+	LONG    $0x520542c4
+	BYTE    $0xc4
+	VMOVUPS 32(SI), Y12
+
+	// VPDPWSSD Y12, Y13, Y1
+	LONG $0x5215c2c4
+	BYTE $0xcc
+
+	// VPDPWSSD Y12, Y14, Y5
+	LONG $0x520dc2c4
+	BYTE $0xec
+
+	// VPDPWSSD Y12, Y15, Y9
+	LONG    $0x520542c4
+	BYTE    $0xcc
+	VMOVUPS (DI), Y12
+
+	// VPDPWSSD Y12, Y13, Y2
+	LONG $0x5215c2c4
+	BYTE $0xd4
+
+	// VPDPWSSD Y12, Y14, Y6
+	LONG $0x520dc2c4
+	BYTE $0xf4
+
+	// VPDPWSSD Y12, Y15, Y10
+	LONG    $0x520542c4
+	BYTE    $0xd4
+	VMOVUPS 32(DI), Y12
+
+	// VPDPWSSD Y12, Y13, Y3
+	LONG $0x5215c2c4
+	BYTE $0xdc
+
+	// VPDPWSSD Y12, Y14, Y7
+	LONG $0x520dc2c4
+	BYTE $0xfc
+
+	// VPDPWSSD Y12, Y15, Y11
+	LONG         $0x520542c4
+	BYTE         $0xdc
+	VBROADCASTSS 4(R8), Y13
+	VBROADCASTSS 4(R8)(R9*1), Y14
+	VBROADCASTSS 4(R8)(R9*2), Y15
+	VMOVUPS      64(SI), Y12
+
+	// VPDPWSSD Y12, Y13, Y0
+	LONG $0x5215c2c4
+	BYTE $0xc4
+
+	// VPDPWSSD Y12, Y14, Y4
+	LONG $0x520dc2c4
+	BYTE $0xe4
+
+	// VPDPWSSD Y12, Y15, Y8
+	LONG    $0x520542c4
+	BYTE    $0xc4
+	VMOVUPS 96(SI), Y12
+
+	// VPDPWSSD Y12, Y13, Y1
+	LONG $0x5215c2c4
+	BYTE $0xcc
+
+	// VPDPWSSD Y12, Y14, Y5
+	LONG $0x520dc2c4
+	BYTE $0xec
+
+	// VPDPWSSD Y12, Y15, Y9
+	LONG    $0x520542c4
+	BYTE    $0xcc
+	VMOVUPS 64(DI), Y12
+
+	// VPDPWSSD Y12, Y13, Y2
+	LONG $0x5215c2c4
+	BYTE $0xd4
+
+	// VPDPWSSD Y12, Y14, Y6
+	LONG $0x520dc2c4
+	BYTE $0xf4
+
+	// VPDPWSSD Y12, Y15, Y10
+	LONG    $0x520542c4
+	BYTE    $0xd4
+	VMOVUPS 96(DI), Y12
+
+	// VPDPWSSD Y12, Y13, Y3
+	LONG $0x5215c2c4
+	BYTE $0xdc
+
+	// VPDPWSSD Y12, Y14, Y7
+	LONG $0x520dc2c4
+	BYTE $0xfc
+
+	// VPDPWSSD Y12, Y15, Y11
+	LONG         $0x520542c4
+	BYTE         $0xdc
+	VBROADCASTSS 8(R8), Y13
+	VBROADCASTSS 8(R8)(R9*1), Y14
+	VBROADCASTSS 8(R8)(R9*2), Y15
+	VMOVUPS      128(SI), Y12
+
+	// VPDPWSSD Y12, Y13, Y0
+	LONG $0x5215c2c4
+	BYTE $0xc4
+
+	// VPDPWSSD Y12, Y14, Y4
+	LONG $0x520dc2c4
+	BYTE $0xe4
+
+	// VPDPWSSD Y12, Y15, Y8
+	LONG    $0x520542c4
+	BYTE    $0xc4
+	VMOVUPS 160(SI), Y12
+
+	// VPDPWSSD Y12, Y13, Y1
+	LONG $0x5215c2c4
+	BYTE $0xcc
+
+	// VPDPWSSD Y12, Y14, Y5
+	LONG $0x520dc2c4
+	BYTE $0xec
+
+	// VPDPWSSD Y12, Y15, Y9
+	LONG    $0x520542c4
+	BYTE    $0xcc
+	VMOVUPS 128(DI), Y12
+
+	// VPDPWSSD Y12, Y13, Y2
+	LONG $0x5215c2c4
+	BYTE $0xd4
+
+	// VPDPWSSD Y12, Y14, Y6
+	LONG $0x520dc2c4
+	BYTE $0xf4
+
+	// VPDPWSSD Y12, Y15, Y10
+	LONG    $0x520542c4
+	BYTE    $0xd4
+	VMOVUPS 160(DI), Y12
+
+	// VPDPWSSD Y12, Y13, Y3
+	LONG $0x5215c2c4
+	BYTE $0xdc
+
+	// VPDPWSSD Y12, Y14, Y7
+	LONG $0x520dc2c4
+	BYTE $0xfc
+
+	// VPDPWSSD Y12, Y15, Y11
+	LONG         $0x520542c4
+	BYTE         $0xdc
+	VBROADCASTSS 12(R8), Y13
+	VBROADCASTSS 12(R8)(R9*1), Y14
+	VBROADCASTSS 12(R8)(R9*2), Y15
+	VMOVUPS      192(SI), Y12
+
+	// VPDPWSSD Y12, Y13, Y0
+	LONG $0x5215c2c4
+	BYTE $0xc4
+
+	// VPDPWSSD Y12, Y14, Y4
+	LONG $0x520dc2c4
+	BYTE $0xe4
+
+	// VPDPWSSD Y12, Y15, Y8
+	LONG    $0x520542c4
+	BYTE    $0xc4
+	VMOVUPS 224(SI), Y12
+
+	// VPDPWSSD Y12, Y13, Y1
+	LONG $0x5215c2c4
+	BYTE $0xcc
+
+	// VPDPWSSD Y12, Y14, Y5
+	LONG $0x520dc2c4
+	BYTE $0xec
+
+	// VPDPWSSD Y12, Y15, Y9
+	LONG    $0x520542c4
+	BYTE    $0xcc
+	VMOVUPS 192(DI), Y12
+
+	// VPDPWSSD Y12, Y13, Y2
+	LONG $0x5215c2c4
+	BYTE $0xd4
+
+	// VPDPWSSD Y12, Y14, Y6
+	LONG $0x520dc2c4
+	BYTE $0xf4
+
+	// VPDPWSSD Y12, Y15, Y10
+	LONG    $0x520542c4
+	BYTE    $0xd4
+	VMOVUPS 224(DI), Y12
+
+	// VPDPWSSD Y12, Y13, Y3
+	LONG $0x5215c2c4
+	BYTE $0xdc
+
+	// VPDPWSSD Y12, Y14, Y7
+	LONG $0x520dc2c4
+	BYTE $0xfc
+
+	// VPDPWSSD Y12, Y15, Y11
+	LONG $0x520542c4
+	BYTE $0xdc
+	ADDQ $0x00000010, R8
+	ADDQ $0x00000100, SI
+	ADDQ $0x00000100, DI
+	DECQ R11
+	JNZ  loop4
+
+tail:
+	ANDQ $0x03, R10
+	JZ   done
+
+loop1:
+	VBROADCASTSS (R8), Y13
+	VBROADCASTSS (R8)(R9*1), Y14
+	VBROADCASTSS (R8)(R9*2), Y15
+	VMOVUPS      (SI), Y12
+
+	// VPDPWSSD Y12, Y13, Y0
+	LONG $0x5215c2c4
+	BYTE $0xc4
+
+	// VPDPWSSD Y12, Y14, Y4
+	LONG $0x520dc2c4
+	BYTE $0xe4
+
+	// VPDPWSSD Y12, Y15, Y8
+	LONG    $0x520542c4
+	BYTE    $0xc4
+	VMOVUPS 32(SI), Y12
+
+	// VPDPWSSD Y12, Y13, Y1
+	LONG $0x5215c2c4
+	BYTE $0xcc
+
+	// VPDPWSSD Y12, Y14, Y5
+	LONG $0x520dc2c4
+	BYTE $0xec
+
+	// VPDPWSSD Y12, Y15, Y9
+	LONG    $0x520542c4
+	BYTE    $0xcc
+	VMOVUPS (DI), Y12
+
+	// VPDPWSSD Y12, Y13, Y2
+	LONG $0x5215c2c4
+	BYTE $0xd4
+
+	// VPDPWSSD Y12, Y14, Y6
+	LONG $0x520dc2c4
+	BYTE $0xf4
+
+	// VPDPWSSD Y12, Y15, Y10
+	LONG    $0x520542c4
+	BYTE    $0xd4
+	VMOVUPS 32(DI), Y12
+
+	// VPDPWSSD Y12, Y13, Y3
+	LONG $0x5215c2c4
+	BYTE $0xdc
+
+	// VPDPWSSD Y12, Y14, Y7
+	LONG $0x520dc2c4
+	BYTE $0xfc
+
+	// VPDPWSSD Y12, Y15, Y11
+	LONG $0x520542c4
+	BYTE $0xdc
+	ADDQ $0x00000004, R8
+	ADDQ $0x00000040, SI
+	ADDQ $0x00000040, DI
+	DECQ R10
+	JNZ  loop1
+
+done:
+	MOVQ         48(CX), SI
+	MOVQ         40(AX), DI
+	SHLQ         $0x06, DI
+	ADDQ         DI, SI
+	VMOVUPS      (SI), Y12
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y12, Y0, Y0
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y12, Y4, Y4
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y12, Y8, Y8
+	VMOVUPS      32(SI), Y12
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y12, Y1, Y1
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y12, Y5, Y5
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y12, Y9, Y9
+	VMOVUPS      64(SI), Y12
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y12, Y2, Y2
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y12, Y6, Y6
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y12, Y10, Y10
+	VMOVUPS      96(SI), Y12
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y12, Y3, Y3
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y12, Y7, Y7
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y12, Y11, Y11
+	MOVQ         40(CX), SI
+	MOVQ         (AX), DI
+	MOVQ         40(AX), R8
+	SHLQ         $0x06, R8
+	ADDQ         R8, DI
+	MOVQ         8(AX), R8
+	VBROADCASTSS (SI), Y12
+	VFMADD213PS  (DX), Y12, Y0
+	VMOVUPS      Y0, (DI)
+	VFMADD213PS  32(DX), Y12, Y1
+	VMOVUPS      Y1, 32(DI)
+	VFMADD213PS  64(DX), Y12, Y2
+	VMOVUPS      Y2, 64(DI)
+	VFMADD213PS  96(DX), Y12, Y3
+	VMOVUPS      Y3, 96(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 4(SI), Y0
+	VFMADD213PS  (DX), Y0, Y4
+	VMOVUPS      Y4, (DI)
+	VFMADD213PS  32(DX), Y0, Y5
+	VMOVUPS      Y5, 32(DI)
+	VFMADD213PS  64(DX), Y0, Y6
+	VMOVUPS      Y6, 64(DI)
+	VFMADD213PS  96(DX), Y0, Y7
+	VMOVUPS      Y7, 96(DI)
+	ADDQ         BX, DX
+	ADDQ         R8, DI
+	VBROADCASTSS 8(SI), Y0
+	VFMADD213PS  (DX), Y0, Y8
+	VMOVUPS      Y8, (DI)
+	VFMADD213PS  32(DX), Y0, Y9
+	VMOVUPS      Y9, 32(DI)
+	VFMADD213PS  64(DX), Y0, Y10
+	VMOVUPS      Y10, 64(DI)
+	VFMADD213PS  96(DX), Y0, Y11
+	VMOVUPS      Y11, 96(DI)
+	MOVQ         (AX), DX
+	MOVQ         40(AX), BX
+	SHLQ         $0x06, BX
+	ADDQ         BX, DX
+	MOVQ         R8, BX
+	ADDQ         $0x40, CX
+	CMPQ         (CX), $0x00
+	JNE          product
+	ADDQ         $0x02, 40(AX)
+	MOVQ         40(AX), R10
+	CMPQ         R10, 32(AX)
+	JCS          tile
+	VZEROUPPER
+	RET
 
 // func sumLinesVNNI(dst *float32, ldd uintptr, d uintptr, table *int8, multiples *uint8, unit float32, rows uintptr, ids *uint32, first uintptr, count uintptr, groupEnd *uint32, groupScale *float32, groups uintptr, lines uintptr) (ok bool)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+, SSE

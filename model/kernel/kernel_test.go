@@ -937,7 +937,7 @@ func TestChoose(t *testing.T) {
 		if !ok || ISA() != name || choose(name) != active {
 			t.Errorf("SwitchISA(%q): %v, now %s", name, ok, ISA())
 		}
-		want := map[string]string{"madd": "int16", "vnni": "int16", "vnni8": "int8", "amx": "float32 in 16 bits", "amx8": "bfloat16"}[name]
+		want := map[string]string{"madd": "int16", "avxvnni": "int16", "vnni": "int16", "vnni8": "int8", "bfmmla": "float32 in 16 bits", "amx": "float32 in 16 bits", "amx8": "bfloat16"}[name]
 		if got := Precision(); got != cmp.Or(want, "float32") {
 			t.Errorf("%s: got products of %s, want %s", name, got, cmp.Or(want, "float32"))
 		}

@@ -2,9 +2,7 @@
 
 package kernel
 
-// There are no tiles here, and no products of whole numbers.
-func repackAMX(*Packed, []float32, int, int) {}
-
+// There are no products of whole numbers here, and no steps of their own.
 func repackWhole(*Packed, []float32, int) {}
 
 func step(int, term, term, []float32, []float32, []float32, []float32, int) bool { return false }

@@ -3163,6 +3163,303 @@ func gemm3x64VNNI8(t *struct {
 //go:noescape
 func quantiseVNNI8(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
 
+// gemm1x16AVXVNNI is
+//
+//	for i < 1, j < 16·t.panels, 16 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = 0, a whole number
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm1x16AVXVNNI(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm2x16AVXVNNI is
+//
+//	for i < 2, j < 16·t.panels, 16 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = 0, a whole number
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm2x16AVXVNNI(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm3x16AVXVNNI is
+//
+//	for i < 3, j < 16·t.panels, 16 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = 0, a whole number
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm3x16AVXVNNI(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm4x16AVXVNNI is
+//
+//	for i < 4, j < 16·t.panels, 16 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = 0, a whole number
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm4x16AVXVNNI(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm5x16AVXVNNI is
+//
+//	for i < 5, j < 16·t.panels, 16 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = 0, a whole number
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm5x16AVXVNNI(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm6x16AVXVNNI is
+//
+//	for i < 6, j < 16·t.panels, 16 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = 0, a whole number
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm6x16AVXVNNI(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm1x64AVXVNNI is
+//
+//	for i < 1, j < 16·t.panels, 64 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = 0, a whole number
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm1x64AVXVNNI(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm2x32AVXVNNI is
+//
+//	for i < 2, j < 16·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = 0, a whole number
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm2x32AVXVNNI(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
+// gemm3x32AVXVNNI is
+//
+//	for i < 3, j < 16·t.panels, 32 at a time:
+//		c = t.add[i,j]
+//		for each p of t.products up to one of no lanes:
+//			s = 0, a whole number
+//			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
+//			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
+//		t.c[i,j] = c
+//
+// of 16 bits a number, with the last product and sum rounded once. t.done is 0,
+// and t.panels in the end.
+//
+//go:noescape
+func gemm3x32AVXVNNI(t *struct {
+	c        *float32
+	ldc      uintptr
+	add      *float32
+	ldadd    uintptr
+	panels   uintptr
+	done     uintptr
+	products *struct {
+		lanes      uintptr
+		a          *uint32
+		lda        uintptr
+		b          *uint32
+		panel      uintptr
+		rowUnit    *float32
+		columnUnit *float32
+		start      *int32
+	}
+})
+
 // sumLinesVNNI is sumLinesWhole of lines ≥ 1 over count ≥ 1 ids, with ldd in bytes and
 // d in whole 64s. It prefetches 64 ids ahead and returns false at an id from rows on.
 //

@@ -50,6 +50,27 @@ func gemm3x32NEON(t *tile)
 //go:noescape
 func gemm1x64NEON(t *tile)
 
+// gemmRx16BFMMLAp is a tile of R rows and 16 columns, of b in p parts.
+
+//go:noescape
+func gemm2x16BFMMLA1(t *bfmmlaTile)
+
+//go:noescape
+func gemm2x16BFMMLA2(t *bfmmlaTile)
+
+//go:noescape
+func gemm4x16BFMMLA1(t *bfmmlaTile)
+
+//go:noescape
+func gemm4x16BFMMLA2(t *bfmmlaTile)
+
+// splitRowsBFMMLA splits blocks ≥ 1 of 8 numbers of two rows a and b into two parts:
+//
+//	for 4 of K: dst = the first parts of a's and of b's; dst = the second parts
+//
+//go:noescape
+func splitRowsBFMMLA(blocks uintptr, dst *uint16, a, b *float32)
+
 // gatesNEON is gatesGeneric of one row and n units, n a multiple of 4, gate
 // bytes from one gate's pre-activations to the next one's.
 //

@@ -328,6 +328,32 @@ func runTileWhole(t *wholeTile, i isa, rows, cols int) {
 		case 128:
 			gemm1x128VNNI8(t)
 		}
+	case isaAVXVNNI:
+		switch cols {
+		case 16:
+			switch rows {
+			case 1:
+				gemm1x16AVXVNNI(t)
+			case 2:
+				gemm2x16AVXVNNI(t)
+			case 3:
+				gemm3x16AVXVNNI(t)
+			case 4:
+				gemm4x16AVXVNNI(t)
+			case 5:
+				gemm5x16AVXVNNI(t)
+			case 6:
+				gemm6x16AVXVNNI(t)
+			}
+		case 32:
+			if rows == 2 {
+				gemm2x32AVXVNNI(t)
+			} else {
+				gemm3x32AVXVNNI(t)
+			}
+		case 64:
+			gemm1x64AVXVNNI(t)
+		}
 	case isaMADD:
 		switch cols {
 		case 16:

@@ -11,7 +11,7 @@ import (
 
 // Rows become whole numbers of their units, with a zero behind an odd number of them.
 func TestQuantise(t *testing.T) {
-	for _, i := range []isa{isaMADD, isaVNNI, isaVNNI8} {
+	for _, i := range []isa{isaMADD, isaAVXVNNI, isaVNNI, isaVNNI8} {
 		t.Run(isaNames[i], func(t *testing.T) { testQuantise(t, i) })
 	}
 }

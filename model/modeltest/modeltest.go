@@ -26,14 +26,9 @@ import (
 const Float32 = 1e-4
 
 // Run holds the Scorers that newScorer makes to what model.Scorer promises,
-// with probabilities within Float32.
-func Run(t *testing.T, newScorer func(*model.Weights) (model.Scorer, error)) {
-	RunWithin(t, Float32, newScorer)
-}
-
-// RunWithin is Run for Scorers of less precision. Labels must agree wherever
-// the two best classes are further apart than twice the tolerance.
-func RunWithin(t *testing.T, tolerance float64, newScorer func(*model.Weights) (model.Scorer, error)) {
+// with probabilities within tolerance. Labels must agree wherever the two best
+// classes are further apart than twice that.
+func Run(t *testing.T, tolerance float64, newScorer func(*model.Weights) (model.Scorer, error)) {
 	t.Run("goldens", func(t *testing.T) { testGoldens(t, tolerance, newScorer) })
 	t.Run("reference", func(t *testing.T) { testReference(t, tolerance, newScorer) })
 	t.Run("alone and in company", func(t *testing.T) { testCompany(t, newScorer) })

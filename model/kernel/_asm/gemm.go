@@ -71,7 +71,7 @@ func gemmTile(v vector, rows, nv int) {
 		ADDQ(Mem{Base: p, Disp: productP}, b)
 	}
 	MOVQ(Mem{Base: p, Disp: productK}, k)
-	multiply(v, rows, nv, k, acc, at, func(b, a, s VecVirtual) { VFMADD231PS(b, a, s) }, panels, bases)
+	multiply(v, rows, nv, k, acc, at, 0, func(b Op, a, s VecVirtual) { VFMADD231PS(b, a, s) }, panels, bases)
 	// The second product stands behind the first, and a 0 behind it.
 	ADDQ(Imm(productSize), p)
 	CMPQ(Mem{Base: p, Disp: productK}, Imm(0))
@@ -115,9 +115,9 @@ func everyRow(bases []Register, lda Register) func(i, u int) Mem {
 	}
 }
 
-// multiply is the loop over k, of 4 bytes each; add adds a product. It moves panels
-// and bases on.
-func multiply(v vector, rows, nv int, k Register, acc [][]VecVirtual, at func(i, u int) Mem, add func(b, a, sum VecVirtual), panels, bases []Register) {
+// multiply is the loop over k, of 4 bytes each; add adds a product, with so many
+// registers of its own. It moves panels and bases on.
+func multiply(v vector, rows, nv int, k Register, acc [][]VecVirtual, at func(i, u int) Mem, own int, add func(b Op, a, sum VecVirtual), panels, bases []Register) {
 	cols := v.lanes * panelVectors
 	bat := func(j, u int) Mem {
 		return Mem{Base: panels[j/panelVectors], Disp: u*4*cols + j%panelVectors*v.bytes()}
@@ -141,9 +141,14 @@ func multiply(v vector, rows, nv int, k Register, acc [][]VecVirtual, at func(i,
 				VBROADCASTSS(at(i, u), av[i])
 			}
 			for j := range nv {
-				VMOVUPS(bat(j, u), bv)
+				b := Op(bv)
+				if rows*nv+rows+1+own > v.regs {
+					b = bat(j, u)
+				} else {
+					VMOVUPS(bat(j, u), bv)
+				}
 				for i := range rows {
-					add(bv, av[i], acc[i][j])
+					add(b, av[i], acc[i][j])
 				}
 			}
 		}

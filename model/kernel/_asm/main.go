@@ -2,7 +2,15 @@
 // it by go generate in the package's folder.
 package main
 
-import . "github.com/mmcloughlin/avo/build"
+import (
+	"fmt"
+	"strings"
+
+	. "github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/ir"
+	"github.com/mmcloughlin/avo/pass"
+	"github.com/mmcloughlin/avo/reg"
+)
 
 func main() {
 	ConstraintExpr("amd64")
@@ -25,6 +33,7 @@ func main() {
 		gemmWhole(w)
 		quantise(w)
 	}
+	gemmWhole(avxvnni)
 	sumLinesVNNI()
 	for parts := 1; parts <= 3; parts++ {
 		amx(parts, parts)
@@ -37,5 +46,23 @@ func main() {
 		gemmFew(n + 1)
 	}
 	peakTiles()
+	pass.Compile = pass.Concat(pass.Compile, pass.FunctionPass(inReach), pass.FunctionPass(encodeVEX))
 	Generate()
+}
+
+// inReach refuses a function without AVX-512 in a register that only AVX-512
+// has: the allocator takes one when the others are in use, and the assembler then
+// writes an instruction that other machines do not know.
+func inReach(f *ir.Function) error {
+	if strings.Contains(strings.Join(f.ISA, " "), "AVX512") {
+		return nil
+	}
+	for _, i := range f.Instructions() {
+		for _, r := range i.Registers() {
+			if p, ok := r.(reg.VecPhysical); ok && p.PhysicalIndex() > 15 {
+				return fmt.Errorf("%s: %s in %s, of AVX-512", f.Name, i.Opcode, p.Asm())
+			}
+		}
+	}
+	return nil
 }

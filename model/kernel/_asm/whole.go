@@ -1,11 +1,15 @@
 package main
 
 import (
+	"encoding/binary"
 	"fmt"
+	"slices"
 
 	. "github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/ir"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+	"github.com/mmcloughlin/avo/x86"
 )
 
 // Products of whole numbers of 16 bits: a lane of 32 bits multiplies two of them and
@@ -32,9 +36,10 @@ type whole struct {
 }
 
 var (
-	madd  = whole{avx2, "MADD", 2}
-	vnni  = whole{avx512, "VNNI", 2}
-	vnni8 = whole{avx512, "VNNI8", 1}
+	madd    = whole{avx2, "MADD", 2}
+	avxvnni = whole{avx2, "AVXVNNI", 2} // rounds as madd
+	vnni    = whole{avx512, "VNNI", 2}
+	vnni8   = whole{avx512, "VNNI8", 1}
 )
 
 // gemmWhole writes the tiles, as gemm does.
@@ -117,8 +122,14 @@ func gemmTileWhole(w whole, rows, nv int) {
 		}
 	}
 	MOVQ(of(wholeLanes), k)
-	multiply(v, rows, nv, k, acc, at, func(b, a, s VecVirtual) {
+	own := 0
+	if w.name == "MADD" {
+		own = 1
+	}
+	multiply(v, rows, nv, k, acc, at, own, func(b Op, a, s VecVirtual) {
 		switch w.name {
+		case "AVXVNNI":
+			multiplyVEX(b, a, s)
 		case "VNNI":
 			VPDPWSSD(b, a, s)
 		case "VNNI8":
@@ -167,6 +178,40 @@ func gemmTileWhole(w whole, rows, nv int) {
 	JCS(LabelRef("tile"))
 	VZEROUPPER()
 	RET()
+}
+
+// multiplyVEX is VPDPWSSD without AVX-512, which avo and Go's assembler do not know.
+func multiplyVEX(b Op, a, s VecVirtual) {
+	i, err := x86.VPDPWSSD(b, a, s)
+	if err != nil {
+		panic(err)
+	}
+	i.ISA = []string{"AVXVNNI"}
+	Instruction(i)
+}
+
+// encodeVEX writes what multiplyVEX left as bytes, now that its registers are known.
+func encodeVEX(f *ir.Function) error {
+	nodes := f.Nodes
+	f.Nodes = nil
+	for _, n := range nodes {
+		i, ok := n.(*ir.Instruction)
+		if !ok || !slices.Equal(i.ISA, []string{"AVXVNNI"}) {
+			f.Nodes = append(f.Nodes, n)
+			continue
+		}
+		var id [3]byte
+		for j, r := range i.Operands {
+			id[j] = byte(r.(Physical).PhysicalIndex())
+		}
+		b, a, s := id[0], id[1], id[2]
+		// VEX.256.66.0F38.W0 52 /r, whose prefix has the high bits of s and b and all of a inverted.
+		code := []byte{0xc4, 0x42 | ^s>>3<<7 | ^b>>3&1<<5, ^a&15<<3 | 5, 0x52, 0xc0 | s&7<<3 | b&7}
+		f.Nodes = append(f.Nodes, ir.NewComment(fmt.Sprintf("VPDPWSSD Y%d, Y%d, Y%d", b, a, s)),
+			&ir.Instruction{Opcode: "LONG", Operands: []Op{U32(binary.LittleEndian.Uint32(code))}},
+			&ir.Instruction{Opcode: "BYTE", Operands: []Op{U8(code[4])}})
+	}
+	return nil
 }
 
 // quantise writes the rounding of rows to whole numbers.

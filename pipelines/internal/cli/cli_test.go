@@ -107,7 +107,7 @@ func TestISA(t *testing.T) {
 			t.Errorf("%q: %v", args, err)
 		}
 	}
-	want := "LINNET_ISA=avx51 is none; it must be one of generic, neon, avx2, madd, avx512, vnni, vnni8, amx24, amx, amx8"
+	want := "LINNET_ISA=avx51 is none; it must be one of generic, neon, bfmmla, avx2, madd, avxvnni, avx512, vnni, vnni8, amx24, amx, amx8"
 	if _, err := parse(); err == nil || err.Error() != want || Report(&bytes.Buffer{}, err) != Usage {
 		t.Errorf("got %v, want %s", err, want)
 	}

@@ -25,6 +25,11 @@ func main() {
 	gemm(3, 32)
 	gemm(2, 32)
 	gemm(1, 64)
+	for _, rows := range []int{2, 4} {
+		gemmParts(rows, 1)
+		gemmParts(rows, 2)
+	}
+	splitRows()
 	gates()
 	tanh()
 	sumRows()
@@ -46,6 +51,8 @@ type v int
 
 func (r v) f() string { return fmt.Sprintf("V%d.S4", int(r)) }
 func (r v) b() string { return fmt.Sprintf("V%d.B16", int(r)) }
+func (r v) h() string { return fmt.Sprintf("V%d.H8", int(r)) }
+func (r v) d() string { return fmt.Sprintf("V%d.D2", int(r)) }
 
 // list is count registers from r on.
 func (r v) list(count int, form func(v) string) string {
@@ -74,6 +81,20 @@ func two(name string, code uint32, n, d v) {
 }
 
 func fmla(n, m, d v) { emit("VFMLA %s, %s, %s", m.f(), n.f(), d.f()) }
+
+// bfmmla is d += n·mᵀ, n of two rows and m of two columns with four of K.
+func bfmmla(n, m, d v) {
+	emit("WORD $0x%08x // BFMMLA V%d.H8, V%d.H8, V%d.S4", 0x6e40ec00|uint32(m)<<16|uint32(n)<<5|uint32(d), m, n, d)
+}
+
+// zip has the low, or else the high, halves of n and m.
+func zip(high bool, n, m, d v, form func(v) string) {
+	name := "VZIP1"
+	if high {
+		name = "VZIP2"
+	}
+	emit("%s %s, %s, %s", name, form(m), form(n), form(d))
+}
 
 func move(n, d v) { emit("VMOV %s, %s", n.b(), d.b()) }
 
@@ -150,6 +171,115 @@ func gemm(rows, columns int) {
 		}
 		emit("ADD R3, R8")
 	}
+	emit("RET")
+}
+
+// gemmParts is a tile of rows by 16 columns in registers, two rows by two columns in
+// each: see the type bfmmlaTile. Rows are in two parts, columns in so many.
+func gemmParts(rows, parts int) {
+	function(fmt.Sprintf("gemm%dx16BFMMLA%d", rows, parts), "t *bfmmlaTile", 8)
+	const b, a = v(16), v(24)
+	pairs := v(rows / 2)
+	emit("MOVD t+0(FP), R0")
+	for i := range 8 * pairs {
+		emit("VEOR %s, %s, %s", i.b(), i.b(), i.b())
+	}
+	emit("ADD $32, R0, R1")
+	label("product")
+	emit("MOVD (R1), R2")
+	emit("CBZ R2, store")
+	emit("MOVD 8(R1), R8")
+	emit("MOVD 16(R1), R3")
+	emit("MOVD 24(R1), R4")
+	for p := 1; p < int(pairs); p++ {
+		emit("ADD R3, R%d, R%d", 7+p, 8+p)
+	}
+	emit("ADD $32, R1")
+	label("next")
+	columns := func() {
+		emit("VLD1.P 64(R4), %s", b.list(4, v.h))
+		emit("VLD1.P 64(R4), %s", (b+4).list(4, v.h))
+	}
+	multiply := func(part v) {
+		for p := range pairs {
+			for j := range v(8) {
+				bfmmla(a+2*p+part, b+j, 8*p+j)
+			}
+		}
+	}
+	columns()
+	for p := range pairs {
+		emit("VLD1.P 32(R%d), %s", 8+p, (a+2*p).list(2, v.h))
+	}
+	multiply(0)
+	multiply(1)
+	if parts == 2 {
+		columns()
+		multiply(0)
+	}
+	emit("SUB $1, R2")
+	emit("CBNZ R2, next")
+	emit("B product")
+
+	label("store")
+	emit("MOVD (R0), R8")
+	emit("MOVD 8(R0), R3")
+	emit("MOVD 16(R0), R9")
+	emit("MOVD 24(R0), R10")
+	for p := range pairs {
+		for i := v(0); i < 8; i += 2 {
+			zip(false, 8*p+i, 8*p+i+1, b+i/2, v.d)
+			zip(true, 8*p+i, 8*p+i+1, b+4+i/2, v.d)
+		}
+		plain := fmt.Sprintf("plain%d", p)
+		emit("CBZ R9, %s", plain)
+		for r := range v(2) { // both before a store: they may be one row
+			emit("VLD1 (R9), %s", a.list(4, v.f))
+			emit("ADD R10, R9")
+			for i := range v(4) {
+				fadd(b+4*r+i, a+i, b+4*r+i)
+			}
+		}
+		label(plain)
+		for r := range v(2) {
+			emit("VST1 %s, (R8)", (b+4*r).list(4, v.f))
+			emit("ADD R3, R8")
+		}
+	}
+	emit("RET")
+}
+
+// splitRows splits 8 numbers of two rows at a time.
+func splitRows() {
+	function("splitRowsBFMMLA", "blocks uintptr, dst *uint16, a, b *float32", 32)
+	emit("MOVD blocks+0(FP), R0")
+	emit("MOVD dst+8(FP), R1")
+	emit("MOVD a+16(FP), R2")
+	emit("MOVD b+24(FP), R3")
+	const x, zero, wide, first, second, out = v(0), v(4), v(5), v(6), v(8), v(10)
+	emit("VEOR %s, %s, %s", zero.b(), zero.b(), zero.b())
+	label("next")
+	round := func(x, part v) { // of 8 numbers
+		two("BFCVTN .S4 .H4", 0x0ea16800, x, part)
+		two("BFCVTN2 .S4 .H8", 0x4ea16800, x+1, part)
+	}
+	for r := range v(2) {
+		x := x + 2*r
+		emit("VLD1.P 32(R%d), %s", 2+r, x.list(2, v.f))
+		round(x, first+r)
+		for half := range v(2) { // as float32, a bfloat16 has zeros behind it
+			zip(half == 1, zero, first+r, wide, v.h)
+			fsub(x+half, wide, x+half)
+		}
+		round(x, second+r)
+	}
+	for half := range v(2) {
+		zip(half == 1, first, first+1, out+2*half, v.d)
+		zip(half == 1, second, second+1, out+2*half+1, v.d)
+	}
+	emit("VST1.P %s, 64(R1)", out.list(4, v.h))
+	emit("SUB $1, R0")
+	emit("CBNZ R0, next")
 	emit("RET")
 }
 
