@@ -115,7 +115,6 @@ type Machine struct {
 	Driver  string // version of the driver, "550.54.15"
 	CUDA    int    // newest CUDA that it speaks, 12040 for 12.4
 	MPS     bool   // a Multi-Process Service shares the GPUs
-	Visible string // CUDA_VISIBLE_DEVICES where it is set
 	Devices []Device
 }
 

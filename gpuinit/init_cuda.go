@@ -166,7 +166,7 @@ func askCUDA(ctx context.Context, o Options) (*Machine, error) {
 		if code := startCUDA(); code != 0 {
 			return nil, errCUDA(code)
 		}
-		m := &Machine{Driver: "unknown", CUDA: cu.Version(), Visible: os.Getenv("CUDA_VISIBLE_DEVICES"), MPS: mpsRuns()}
+		m := &Machine{Driver: "unknown", CUDA: cu.Version(), MPS: mpsRuns()}
 		n, err := cu.NumDevices()
 		if err != nil {
 			return nil, explain(err, &Device{Name: "GPU"})

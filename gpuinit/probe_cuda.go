@@ -49,7 +49,7 @@ func probeNVML(lib nvml.Interface, visible string, set, mps bool) (*Machine, err
 	}
 	defer lib.Shutdown()
 
-	m := &Machine{MPS: mps, Visible: visible}
+	m := &Machine{MPS: mps}
 	if v, ret := lib.SystemGetDriverVersion(); ret == nvml.SUCCESS {
 		m.Driver = line(v)
 	}

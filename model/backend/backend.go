@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"strconv"
 	"time"
 
 	"github.com/linnet-ml/linnet/gpuinit"
@@ -36,23 +35,14 @@ type Options struct {
 // other is computed.
 const Lanes = 2
 
-// check reports a device that New does not know.
-func check(device string) error {
-	switch device {
-	case CPU, Auto, CUDA:
-		return nil
-	}
-	return fmt.Errorf("backend: device: %s; it must be cpu, auto or cuda", strconv.Quote(device))
-}
-
 // New makes the Scorer of o.Device for w, which must not change while the Scorer
 // is used. Where auto falls back on the CPU, reason is one line that says why;
 // otherwise it is empty. Later, too, auto goes to the CPU when the GPUs are lost
 // or have no room for a window, which it tells o.GPU.Log; with cuda these are
 // the Scorer's errors. With cuda, New waits for a GPU that other processes hold.
 func New(ctx context.Context, o Options, w *model.Weights) (s model.MultiScorer, reason string, err error) {
-	if err := check(o.Device); err != nil {
-		return nil, "", err
+	if o.Device != CPU && o.Device != Auto && o.Device != CUDA {
+		return nil, "", fmt.Errorf("backend: device: %q; it must be cpu, auto or cuda", o.Device)
 	}
 	if o.Device != CPU {
 		o.GPU.Wait = o.Device == CUDA

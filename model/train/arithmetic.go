@@ -12,8 +12,8 @@ type arithmetic[T number] interface {
 	// right makes room for the right-hand side [k, n] of products. With
 	// transposed it is given as [n, k].
 	right(k, n int, transposed bool) right[T]
-	// mulTN is c[m,n] (+)= aᵀ·b with a [k,m] and b [k,n].
-	mulTN(m, n, k int, a []T, lda int, b []T, ldb int, c []T, ldc int, accumulate bool)
+	// mulTN is c[m,n] = aᵀ·b with a [k,m] and b [k,n].
+	mulTN(m, n, k int, a []T, lda int, b []T, ldb int, c []T, ldc int)
 	// gates steps one row of an LSTM: z [4H] holds the pre-activations i, f,
 	// g, o and is overwritten with the activations; c, tanhC and h are [H].
 	gates(z, cPrev, c, tanhC, h []T)
@@ -55,8 +55,8 @@ func (p *packed) mul(m int, a []float32, lda int, c []float32, ldc int, accumula
 	kernel.Gemm(m, a, lda, p.p, c, ldc, accumulate)
 }
 
-func (kernels) mulTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, accumulate bool) {
-	kernel.GemmTN(m, n, k, a, lda, b, ldb, c, ldc, accumulate)
+func (kernels) mulTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int) {
+	kernel.GemmTN(m, n, k, a, lda, b, ldb, c, ldc, false)
 }
 
 func (kernels) gates(z, cPrev, c, tanhC, h []float32) {

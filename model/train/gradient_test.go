@@ -49,15 +49,12 @@ func (p *plainRight[T]) mul(m int, a []T, lda int, c []T, ldc int, accumulate bo
 	}
 }
 
-func (plain[T]) mulTN(m, n, k int, a []T, lda int, b []T, ldb int, c []T, ldc int, accumulate bool) {
+func (plain[T]) mulTN(m, n, k int, a []T, lda int, b []T, ldb int, c []T, ldc int) {
 	for i := range m {
 		for j := range n {
 			var s T
 			for l := range k {
 				s += a[l*lda+i] * b[l*ldb+j]
-			}
-			if accumulate {
-				s += c[i*ldc+j]
 			}
 			c[i*ldc+j] = s
 		}

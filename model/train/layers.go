@@ -36,7 +36,7 @@ func lineOp[T number](a arithmetic[T], n, l, d int, w *matrix[T]) *fused[T] {
 		for i, y := range out {
 			dz[i] = dout[i] * (1 - y*y)
 		}
-		a.mulTN(l, d, n, in[3], l, dz, d, grads[1], d, false)
+		a.mulTN(l, d, n, in[3], l, dz, d, grads[1], d)
 		sumColumns(grads[2], dz)
 	}
 	return o
@@ -165,13 +165,13 @@ func layerOp[T number](a arithmetic[T], steps, windows, size, hidden int, w *lay
 					d.recurrent.mulT.mul(windows, dz[t*windows*h4:], h4, dh, h, false)
 				}
 			}
-			a.mulTN(size, h4, n, x, size, dz, h4, grads[1+3*k], h4, false)
+			a.mulTN(size, h4, n, x, size, dz, h4, grads[1+3*k], h4)
 			// Row r of the states stands with row r±windows of dz.
 			states, after := out[k*h:], dz[windows*h4:]
 			if k == 1 {
 				states, after = out[min(windows, n-1)*2*h+k*h:], dz
 			}
-			a.mulTN(h, h4, n-windows, states, 2*h, after, h4, grads[2+3*k], h4, false)
+			a.mulTN(h, h4, n-windows, states, 2*h, after, h4, grads[2+3*k], h4)
 			sumColumns(grads[3+3*k], dz)
 			d.input.mulT.mul(n, dz, h4, grads[0], size, k == 1)
 		}
@@ -198,8 +198,8 @@ func headsOp[T number](a arithmetic[T], n, s, d, k int, w1, w2 *matrix[T]) *fuse
 	o.backward = func(grads [][]T, _, dout []T, in [][]T) {
 		w1.mulT.mul(n, dout, k, grads[0], s, false)
 		w2.mulT.mul(n, dout, k, grads[1], d, false)
-		a.mulTN(s, k, n, in[0], s, dout, k, grads[2], k, false)
-		a.mulTN(d, k, n, in[1], d, dout, k, grads[3], k, false)
+		a.mulTN(s, k, n, in[0], s, dout, k, grads[2], k)
+		a.mulTN(d, k, n, in[1], d, dout, k, grads[3], k)
 		sumColumns(grads[4], dout)
 	}
 	return o

@@ -13,7 +13,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/losses.json")
 
-// mix, uniform, stepDocuments, stepBatch and stepWeights are the formulas of
+// mix, uniform, stepDocuments and stepBatch are the formulas of
 // testdata/steps.py.
 func mix(stream, i int) uint64 {
 	z := (uint64(i) + uint64(stream)<<32) * 0x9E3779B97F4A7C15

@@ -97,10 +97,10 @@ type Progress struct {
 	LinesPerSec   float64       // trained, of this epoch
 	Left          time.Duration // estimated
 	Accuracy      float64       // of this epoch's lines so far, under dropout
-	// Memory is what a GPU has in use, PeakMemory the most it had, in bytes; of
-	// several the largest. Skipped are the steps whose gradient was not finite.
-	Memory, PeakMemory int64
-	Skipped            int
+	// Memory is what a GPU has in use, in bytes; of several the largest. Skipped
+	// are the steps whose gradient was not finite.
+	Memory  int64
+	Skipped int
 	// Part is how many windows a GPU takes at a time, 0 where it takes all.
 	Part int
 	// MacroF1 is that of the validation documents after the last whole epoch,
@@ -322,7 +322,7 @@ func (t *trainer) progress(epoch int) Progress {
 		Loss: sums.loss(), LearningRate: t.learningRate(p.Step - 1), GradientNorm: t.norm,
 		LinesPerSec: float64(sums.Rows) / sums.Seconds, Accuracy: sums.accuracy(), Skipped: p.Skipped}
 	if t.gpus != nil {
-		s.Memory, s.PeakMemory = t.gpus.memory()
+		s.Memory, _ = t.gpus.memory()
 		if t.gpus.most < math.MaxInt {
 			s.Part = t.gpus.most
 		}
