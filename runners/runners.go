@@ -102,7 +102,9 @@ func Survives() bool { return !Local() && !strings.EqualFold(*jobopts.Environmen
 var ErrNotCancelled = errors.New("cannot be cancelled")
 
 // Init initialises Beam, once, after flags are parsed. In a worker it does not
-// return: a worker's flags come from its runner.
+// return: a worker's flags come from its runner. Below verbosity 2 nothing that
+// is written to the standard library's log and slog shows any more, since Beam
+// writes there: tell errors with fmt, and not with log.Fatal.
 func Init(verbosity int) {
 	quiet := verbosity < 2
 	if quiet {
@@ -224,9 +226,12 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 	local := Local() // before prism fills in its own address
 	watch := &watcher{quiet: verbosity < 2, announce: !local && verbosity >= 1, submitted: make(chan struct{})}
 	log.SetLogger(watch)
-	dir, done, err := ownTempDir()
-	if err != nil && name != Direct { // which needs none
-		return nil, err
+	dir := ""
+	done := func() {}
+	if name != Direct { // which needs none, and after a kill would leave one
+		if dir, done, err = ownTempDir(); err != nil {
+			return nil, err
+		}
 	}
 	defer done()
 	flags := [...]*string{jobopts.Endpoint, jobopts.EnvironmentType, jobopts.WorkerBinary}

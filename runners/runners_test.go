@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -130,7 +131,10 @@ var (
 	sizes          = beam.NewDistribution("runners_test", "sizes")
 )
 
+var tempDir atomic.Value // while countFn ran
+
 func countFn(ctx context.Context, x int) error {
+	tempDir.Store(os.TempDir())
 	countedCounter.Inc(ctx, int64(x))
 	sizes.Update(ctx, int64(x))
 	if x < 0 {
@@ -184,6 +188,10 @@ func TestRun(t *testing.T) {
 				want := metrics.DistributionValue{Count: 5, Sum: 13, Min: 1, Max: 4}
 				if res.Running || res.Counters["counted"] != 13 || res.Distributions["sizes"] != want {
 					t.Errorf("got %+v, want counted: 13, sizes: %+v", res, want)
+				}
+
+				if own := tempDir.Load() != tmp; own != (runner != "direct") { // which a kill would leave
+					t.Errorf("temporary files in %s of %s", tempDir.Load(), tmp)
 				}
 
 				p, s = beam.NewPipelineWithRoot()

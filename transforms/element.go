@@ -30,7 +30,7 @@ type Document struct {
 	// Warnings is the number of places where the input's markup is broken.
 	Warnings int
 
-	foreign bool // input.Foreign(Text); known to Read alone
+	foreign string // counter, where input.Foreign(Text); known to Read alone
 }
 
 // Example is a Document with the features of its rows. Its coder carries the
@@ -120,12 +120,8 @@ func init() {
 // The coders are flat: unsigned varints, and bytes with their number in front.
 // Rows and features are not carried; both follow from the text.
 
-func encodeDocument(d Document) []byte { return appendDocument(nil, &d) }
-
-func appendDocument(b []byte, d *Document) []byte {
-	if b == nil {
-		b = make([]byte, 0, len(d.URI)+len(d.Name)+len(d.Text)+32*len(d.Spans)+64)
-	}
+func encodeDocument(d Document) []byte {
+	b := make([]byte, 0, len(d.URI)+len(d.Name)+len(d.Text)+32*len(d.Spans)+64)
 	b = appendBytes(b, d.URI)
 	b = appendBytes(b, d.Name)
 	b = appendBytes(b, d.Text)
@@ -146,7 +142,7 @@ func decodeDocument(b []byte) (Document, error) {
 }
 
 func encodeExample(e Example) []byte {
-	b := appendDocument(nil, &e.Document)
+	b := encodeDocument(e.Document)
 	b = binary.AppendUvarint(b, uint64(e.InputSize))
 	return binary.AppendUvarint(b, model.FeatureVersion)
 }
@@ -168,7 +164,7 @@ func decodeExample(b []byte) (Example, error) {
 }
 
 func encodeLabelled(l Labelled) []byte {
-	b := appendDocument(nil, &l.Document)
+	b := encodeDocument(l.Document)
 	b = binary.AppendUvarint(b, uint64(len(l.Classes)))
 	for _, c := range l.Classes {
 		b = appendBytes(b, c)

@@ -62,7 +62,8 @@ type Options struct {
 	// that tries bundles again an output without a record is the run's own where it
 	// is younger (Write).
 	Began int64
-	// RetryRejected takes only documents with a record of rejection (Read).
+	// RetryRejected takes only documents with a record of rejection, of their own or of
+	// a folder above them (Read).
 	RetryRejected bool
 	// Tries of reading a document, 0 for 3, with pauses of Pause, 2·Pause, …
 	// (0 for 100 ms) between them (Read).

@@ -2,13 +2,20 @@ package transforms
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
 
 	"github.com/linnet-ml/linnet/transforms/input"
+	"github.com/linnet-ml/linnet/transforms/store"
 	"github.com/linnet-ml/linnet/transforms/yedda"
 )
 
@@ -23,8 +30,9 @@ type Planned struct {
 }
 
 // Plan reads every document of set as Read would, and labels the first ones,
-// for at most the time of trial, to tell how long all of them take on the cores
-// of this machine. It writes nothing, and fails where Begin does.
+// for at most the time of trial, to tell how long reading and labelling all of
+// them takes on the cores of this machine. It writes nothing, and fails where
+// Begin does.
 func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration) (*Planned, error) {
 	m, err := LoadModel(ctx, opts)
 	if err != nil {
@@ -46,7 +54,10 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 		}
 		read.stage.do = func(ctx context.Context, w *wanted) (*Document, *Rejection, error) {
 			d, r, err := read.read(ctx, w)
-			if again && !opts.Force && d != nil && d != done {
+			if d != nil && d != done {
+				r, err = opts.unnameable(ctx, st, d)
+			}
+			if again && !opts.Force && d != nil && d != done && r == nil && err == nil {
 				_, r, err = opts.standing(ctx, st, d)
 			}
 			return d, r, err
@@ -81,15 +92,16 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 		if took >= trial || err != nil || len(d.Rows) == 0 {
 			return
 		}
-		begin := time.Now()
+		trying := time.Now()
 		e := Example{Document: *d, InputSize: m.Config.InputSize}
 		e.featurize(1)
 		if _, e := (scorerHandler{model: m}).Run(ctx, predict.items(&e)); e != nil {
 			err = e
 		}
-		took += time.Since(begin)
+		took += time.Since(trying)
 		tried += int64(len(d.Rows))
 	}
+	begin := time.Now()
 	walked := set.Walk(ctx, func(f input.File) error {
 		w := &wanted{[]byte(f.URI), max(f.Size, 1)}
 		if e := read.stage.push(ctx, mtime.ZeroTimestamp, w, w.size, emit, reject); e != nil {
@@ -103,9 +115,30 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 	if e := read.stage.drain(ctx, emit, reject); e != nil {
 		return nil, e
 	}
+	plan.Time = time.Since(begin) - took
 	if tried > 0 {
 		cores := float64(runtime.GOMAXPROCS(0))
-		plan.Time = time.Duration(float64(took) * float64(plan.Lines) / float64(tried) / cores)
+		plan.Time += time.Duration(float64(took) * float64(plan.Lines) / float64(tried) / cores)
 	}
 	return plan, err
+}
+
+// unnameable rejects a document whose outputs, or whose record, the local disk cannot
+// call by their names. Their folders need not be there yet.
+func (o *Options) unnameable(ctx context.Context, st store.Store, d *Document) (*Rejection, error) {
+	there := string(o.Output)
+	if strings.Contains(there, "://") {
+		return nil, nil
+	}
+	for _, err := os.Stat(there); err != nil && there != filepath.Dir(there); _, err = os.Stat(there) {
+		there = filepath.Dir(there)
+	}
+	for _, out := range append(o.outputs(string(d.Name)), path.Join(DoneFolder, string(d.Name)+".json")) {
+		for _, file := range []string{store.Join(string(o.Output), out), store.Join(there, path.Base(out))} {
+			if _, err := st.Stat(ctx, file); errors.Is(err, store.ErrName) {
+				return d.reject("write", fmt.Errorf("%w; rename the document", err)), ctx.Err()
+			}
+		}
+	}
+	return nil, ctx.Err()
 }

@@ -2,6 +2,7 @@ package transforms
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,7 +11,10 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"path"
 	"runtime/debug"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -47,20 +51,21 @@ type readFn struct {
 	Options  Options
 	stage    stage[*wanted, Document]
 	progress *Progress
-	named    bool // by a counter: a foreign document
+	named    map[string]bool // by a counter: a foreign document
+	folders  sync.Map        // name → whether it was rejected, under Options.RetryRejected
 }
 
 var (
 	skippedCounter  = beam.NewCounter(Namespace, "skipped")
 	warningsCounter = beam.NewCounter(Namespace, "warnings")
-	foreignCounter  = beam.NewCounter(Namespace, ForeignCounter)
 )
 
-// Counters of Read, in Namespace: documents that input.Foreign finds, with one more
-// counter for the first of each DoFn instance.
+// Counters of Read, in Namespace: documents that input.Foreign finds, of Latin letters
+// and of others, with one more counter for the first of each DoFn instance.
 const (
-	ForeignCounter = "foreign"
-	ForeignExample = "foreign: " // and its URI, escaped by url.PathEscape
+	ForeignCounter       = "foreign"
+	ForeignScriptCounter = "foreign_script"
+	ForeignExample       = ": " // behind either, and then its URI, escaped by url.PathEscape
 )
 
 func (f *readFn) Setup() {
@@ -68,6 +73,7 @@ func (f *readFn) Setup() {
 		debug.SetMemoryLimit(f.Options.MemoryLimit)
 	}
 	f.progress = ProgressOf(f.Options.Run)
+	f.named = map[string]bool{}
 	f.stage = newStage("read", f.progress, f.Options.inFlight()/textShare, f.read, pipe.NewIO)
 }
 
@@ -109,11 +115,11 @@ func (f *readFn) emitter(ctx context.Context, emit func(beam.EventTime, Document
 		}
 		f.progress.Bytes.Add(int64(len(d.Text)))
 		warningsCounter.Inc(ctx, int64(d.Warnings))
-		if d.foreign {
-			foreignCounter.Inc(ctx, 1)
-			if !f.named {
-				f.named = true
-				beam.NewCounter(Namespace, ForeignExample+url.PathEscape(string(d.URI))).Inc(ctx, 1)
+		if d.foreign != "" {
+			beam.NewCounter(Namespace, d.foreign).Inc(ctx, 1)
+			if !f.named[d.foreign] {
+				f.named[d.foreign] = true
+				beam.NewCounter(Namespace, d.foreign+ForeignExample+url.PathEscape(string(d.URI))).Inc(ctx, 1)
 			}
 		}
 		emit(t, *d)
@@ -141,7 +147,7 @@ func (f *readFn) read(ctx context.Context, w *wanted) (*Document, *Rejection, er
 	}
 	d := &Document{URI: uri, Name: []byte(input.Name(string(o.Base), string(uri)))}
 	if o.Output != "" && o.RetryRejected {
-		was, err := o.wasRejected(ctx, string(d.Name))
+		was, err := f.wasRejected(ctx, string(d.Name))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -189,11 +195,41 @@ func (f *readFn) read(ctx context.Context, w *wanted) (*Document, *Rejection, er
 	for _, w := range parsed.Warnings {
 		logf(ctx, o.Verbosity, 3, "%s:%d: %s", uri, w.Line, w.What)
 	}
-	if d.foreign = input.Foreign(d.Text); d.foreign {
+	if foreign, latin := input.Foreign(d.Text); foreign {
+		if d.foreign = ForeignScriptCounter; latin {
+			d.foreign = ForeignCounter
+		}
 		logf(ctx, o.Verbosity, 3, "%s: most characters beyond ASCII are no UTF-8", uri)
 	}
 	d.Rows = yedda.Rows(d.Text)
 	return d, nil, nil
+}
+
+// wasRejected says whether there is a record of the document's rejection, or of that
+// of a folder above it, which could not be listed.
+func (f *readFn) wasRejected(ctx context.Context, name string) (bool, error) {
+	o := &f.Options
+	was, err := o.wasRejected(ctx, name)
+	if was || err != nil || strings.Contains(string(o.Base), "://") { // whose folders are names alone
+		return was, err
+	}
+	for dir := name; dir != ""; {
+		if dir = path.Dir(dir); dir == "." {
+			dir = ""
+		}
+		folder := cmp.Or(dir, input.Name(string(o.Base), string(o.Base)))
+		known, ok := f.folders.Load(folder)
+		if !ok {
+			if known, err = o.wasRejected(ctx, folder); err != nil {
+				return false, err
+			}
+			f.folders.Store(folder, known)
+		}
+		if known.(bool) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // readTries reads a document of at most limit bytes, again after a pause where

@@ -22,6 +22,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
 	"github.com/fsouza/fake-gcs-server/fakestorage"
 
+	"github.com/linnet-ml/linnet/transforms/input"
 	"github.com/linnet-ml/linnet/transforms/yedda"
 )
 
@@ -41,10 +42,12 @@ func TestRead(t *testing.T) {
 		"sub/empty.txt":    "",
 		"no markup.txt":    "plain [@x#Key*]",
 		"sub/unclosed.ann": "[@ never closed",
-		"latin é.txt":      "\xe0 \xe9 \xe4 \xf6",
-		"latin.txt.ann":    "[@\xe0 \xe9 \xe4 \xf6#Key*]",
+		"latin é.txt":      "\xe0 \xe9 \xe4 \xf6 Agaricus novus",
+		"latin.txt.ann":    "[@\xe0 \xe9 \xe4 \xf6#Key*] Agaricus novus",
+		"koi8.txt":         "\xf7\xc9\xc4",
+		"koi8 2.txt":       "\xf7\xc9\xc4 \xdb\xcc\xd1\xd0\xcb\xc1",
 	})
-	names := []string{"latin é.txt", "latin.txt.ann", "a.txt", "sub/b.txt.ann", "brat.ann", "large.txt", "sub/empty.txt", "no markup.txt", "sub/unclosed.ann", "missing.txt", "sub"}
+	names := []string{"koi8.txt", "koi8 2.txt", "latin é.txt", "latin.txt.ann", "a.txt", "sub/b.txt.ann", "brat.ann", "large.txt", "sub/empty.txt", "no markup.txt", "sub/unclosed.ann", "missing.txt", "sub"}
 	opts := Options{Base: Path(dir), MaxDocumentBytes: 100, Pause: time.Millisecond}
 	onBoth(t, func(t *testing.T, run func(func(beam.Scope)) beam.PipelineResult) {
 		res := run(func(s beam.Scope) { readAll(s, opts, t.Name(), paths(dir, names...)) })
@@ -62,7 +65,8 @@ func TestRead(t *testing.T) {
 		equal(t, "texts", texts, map[string]string{
 			"a.txt": "Agaricus \xff nov.\r\nhabitat", "sub/b.txt": "Agaricus nov.\nopen  and stray",
 			"sub/empty.txt": "", "no markup.txt": "plain [@x#Key*]", "sub/unclosed": " never closed",
-			"latin é.txt": "\xe0 \xe9 \xe4 \xf6", "latin.txt": "\xe0 \xe9 \xe4 \xf6",
+			"latin é.txt": "\xe0 \xe9 \xe4 \xf6 Agaricus novus", "latin.txt": "\xe0 \xe9 \xe4 \xf6 Agaricus novus",
+			"koi8.txt": "\xf7\xc9\xc4", "koi8 2.txt": "\xf7\xc9\xc4 \xdb\xcc\xd1\xd0\xcb\xc1",
 		})
 		equal(t, "spans", got["sub/b.txt"].Spans, []yedda.Span{{Start: 0, End: 13, Label: "Nomenclature"}, {Start: 19, End: 29, Label: "Key"}})
 		equal(t, "rows", got["a.txt"].Rows, []yedda.Line{{Start: 0, End: 16}, {Start: 17, End: 24}})
@@ -70,12 +74,14 @@ func TestRead(t *testing.T) {
 		equal(t, "foreign", counters(res, Namespace)["foreign"], int64(2))
 		named := 0
 		for name := range counters(res, Namespace) {
-			if uri, ok := strings.CutPrefix(name, ForeignExample); ok {
+			if uri, ok := strings.CutPrefix(name, ForeignCounter+ForeignExample); ok {
 				named++
 				equal(t, "foreign", slices.Contains([]string{url.PathEscape(filepath.Join(dir, "latin é.txt")), url.PathEscape(filepath.Join(dir, "latin.txt.ann"))}, uri), true)
 			}
 		}
 		equal(t, "named", named > 0, true)
+		equal(t, "foreign script", counters(res, Namespace)["foreign_script"], int64(1))
+		equal(t, "its name", counters(res, Namespace)["foreign_script: "+url.PathEscape(filepath.Join(dir, "koi8 2.txt"))], int64(1))
 
 		reasons := map[string]string{}
 		for _, r := range gather[Rejection](t.Name() + " rejected") {
@@ -223,6 +229,29 @@ func TestRetryOfLongName(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, "documents", len(gather[Document](t.Name())), 1)
+}
+
+// TestRetryOfFolder has folders that could not be listed, the input itself among them:
+// their documents are tried again.
+func TestRetryOfFolder(t *testing.T) {
+	in := write(t, map[string]string{"v/1/a.txt": "x", "v/1/b.txt": "x", "v/2/c.txt": "x"})
+	for folder, want := range map[string]int{"v/1": 2, "v": 3, "": 3, "v/1/a": 0} {
+		opts := Options{Base: Path(in), Output: Path(t.TempDir())}
+		uri := filepath.Join(in, folder)
+		d := Document{URI: []byte(uri), Name: []byte(input.Name(in, uri))}
+		if _, err := runOn("direct", func(s beam.Scope) {
+			WriteRejected(s, opts, beam.CreateList(s, []Rejection{*d.reject("read", fs.ErrPermission)}))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		opts.RetryRejected = true
+		if _, err := runOn("direct", func(s beam.Scope) {
+			readAll(s, opts, t.Name()+folder, paths(in, "v/1/a.txt", "v/1/b.txt", "v/2/c.txt"))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "documents of "+folder, len(gather[Document](t.Name()+folder)), want)
+	}
 }
 
 func TestReadDone(t *testing.T) {

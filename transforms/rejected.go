@@ -101,8 +101,7 @@ func (f *rejectFn) write(ctx context.Context, r Rejection) (*struct{}, *Rejectio
 // runs left and that hold no more. A document's stays where it is none of set and
 // is still there, that of a folder or of a link as long as it cannot be read. With
 // a set of nil, not every document was tried: theirs stay, but of this run, too,
-// records go of what is gone and of folders that can be read, with
-// Options.RetryRejected, which tries no folder, of what is gone alone.
+// records go of what is gone and of folders that can be read.
 func Settle(ctx context.Context, opts Options, set *input.Set) error {
 	st, err := opts.outputStore(ctx)
 	if err != nil {
@@ -111,7 +110,7 @@ func Settle(ctx context.Context, opts Options, set *input.Set) error {
 	type record struct{ uri, path string } // no uri: one to delete
 	earlier := map[string][]string{}       // input → records
 	records := pipe.NewIO(gathering, func(ctx context.Context, r record) (record, error) {
-		if r.uri != "" && stillBad(ctx, r.uri, !opts.RetryRejected, set != nil) {
+		if r.uri != "" && stillBad(ctx, r.uri, set != nil) {
 			return r, nil
 		}
 		return record{}, st.Delete(ctx, r.path)
@@ -166,16 +165,16 @@ func CountRejected(ctx context.Context, opts Options) (n int64, err error) {
 	return n, err
 }
 
-// stillBad says that a rejected input is there, as far as can be told, and, where
-// folders or links were tried again and it is one, that it cannot be read.
-func stillBad(ctx context.Context, uri string, folders, links bool) bool {
+// stillBad says that a rejected input is there, as far as can be told, and that it cannot
+// be read where it is a folder or, where links were tried again, a link.
+func stillBad(ctx context.Context, uri string, links bool) bool {
 	st, err := store.For(ctx, uri)
 	if err != nil {
 		return true
 	}
 	o, err := st.Look(ctx, uri)
 	switch {
-	case errors.Is(err, store.ErrNotExist), folders && errors.Is(o.Err, store.ErrFolder):
+	case errors.Is(err, store.ErrNotExist), errors.Is(o.Err, store.ErrFolder):
 		return false
 	case links && o.Link && (o.Err == nil || errors.Is(o.Err, store.ErrNotFile)):
 		return input.Text(uri) // one that is no text was rejected for what it may have been

@@ -61,7 +61,7 @@ func define(f *cli.Flags) *options {
 	f.Var(&o.maxDocumentBytes, "max_document_bytes", "largest document that is read, in `bytes`")
 	f.IntVar(&o.status, "rejected_exit_status", 3, "exit `status` when some documents could not be judged")
 	f.CancelOnExit(&o.cancelOnExit)
-	f.IntVar(&o.verbosity, "verbosity", 1, "`level` of detail: 0 errors and the table, 1 progress, 2 devices and Beam's log")
+	f.IntVar(&o.verbosity, "verbosity", 1, "`level` of detail: 0 errors and the table, 1 progress, 2 devices and Beam's log, 3 batches and where markup is broken")
 	return o
 }
 
@@ -72,7 +72,6 @@ func run(ctx context.Context) error {
 	if err := f.Parse(os.Args[1:]); err != nil {
 		return err
 	}
-	cli.Verbosity = o.verbosity
 	if done, err := runners.Boot(ctx); done {
 		return err
 	}
@@ -236,8 +235,10 @@ func (o *options) list(ctx context.Context, set *input.Set) (err error) {
 			fmt.Fprintf(os.Stderr, "linnet: %s\n", earlier)
 			err = set.Walk(ctx, look)
 		}
-		if passed := set.Passed(); err == nil && passed != "" && o.verbosity > 0 {
-			fmt.Fprintf(os.Stderr, "linnet: %s\n", passed)
+		for _, passed := range set.Passed() {
+			if err == nil && o.verbosity > 0 {
+				fmt.Fprintf(os.Stderr, "linnet: %s\n", passed)
+			}
 		}
 		if predicted := set.Predicted(); err == nil && predicted != "" && o.verbosity > 0 {
 			cli.Warnf("--input: %s", predicted)
@@ -310,6 +311,9 @@ func warnOdd(counters map[string]int64, c *model.Config) {
 	}
 	if n := counters[transforms.ForeignCounter]; n > 0 {
 		cli.Warnf("--input: %s not in UTF-8, most likely in Windows-1252 or Latin-1 (--verbosity=3 says which)", cli.Plural(n, "document"))
+	}
+	if n := counters[transforms.ForeignScriptCounter]; n > 0 {
+		cli.Warnf("--input: %s in an 8-bit or multi-byte encoding that is not UTF-8 (--verbosity=3 says which)", cli.Plural(n, "document"))
 	}
 	if len(labels) == 0 {
 		return

@@ -20,7 +20,7 @@ var pageText string
 var page = template.Must(template.New("report").Funcs(template.FuncMap{
 	"ratio":   func(v float64) string { return fmt.Sprintf("%.4f", v) },
 	"percent": func(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) },
-	"count":   func(n int64) string { return cli.Count(n) },
+	"count":   cli.Count,
 	"plural":  cli.Plural,
 	"text":    func(s string) string { return text([]byte(s)) },
 	"join":    func(s []string) string { return text([]byte(strings.Join(s, ", "))) },

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -118,6 +119,9 @@ func (f *compareFn) ProcessElement(ctx context.Context, d transforms.Document, r
 		return err
 	}
 	data, err := st.Read(ctx, uri, 0)
+	if errors.Is(err, store.ErrNotExist) {
+		err = fmt.Errorf("%w; label the document, or give its annotation the prediction's name and folder", err)
+	}
 	if err != nil {
 		fail("its prediction: " + err.Error())
 		return nil

@@ -63,7 +63,6 @@ func run(ctx context.Context) error {
 	if err := f.Parse(os.Args[1:]); err != nil {
 		return err
 	}
-	cli.Verbosity = o.verbosity
 	if done, err := runners.Boot(ctx); done {
 		return err
 	}

@@ -67,7 +67,7 @@ func define(f *cli.Flags) *options {
 	f.Var(&o.formats, "format", "`formats` to write, separated by commas: "+strings.Join(transforms.Formats(), ", ")+" (default yedda)")
 	f.BoolVar(&o.probabilities, "probabilities", false, "add every class's probability of each line to jsonl and csv")
 	f.BoolVar(&o.force, "force", false, "label documents again that are done, and write over what somebody edited in the output folder")
-	f.BoolVar(&o.plan, "plan", false, "only say what would be done and how long it would take")
+	f.BoolVar(&o.plan, "plan", false, "only say what would be done and how long reading and labelling would take")
 	f.IntVar(&o.sample, "sample", 0, "label `N` documents only, always the same ones; 0 for all")
 	f.BoolVar(&o.retryRejected, "retry_rejected", false, "take only documents that an earlier run rejected")
 	f.BoolVar(&o.watch, "watch", false, "go on until interrupted: label documents as they come and as they change (needs a runner that streams, such as prism)")
@@ -88,7 +88,6 @@ func run(ctx context.Context) error {
 	if err := f.Parse(os.Args[1:]); err != nil {
 		return err
 	}
-	cli.Verbosity = o.verbosity
 	if done, err := runners.Boot(ctx); done {
 		return err
 	}
@@ -381,6 +380,11 @@ func (o *options) list(ctx context.Context, set *input.Set) (files, size int64, 
 				fmt.Fprintf(os.Stderr, "linnet: %s\n", earlier)
 			}
 			err = walk()
+		}
+		for _, passed := range set.Passed() {
+			if err == nil && o.verbosity > 0 {
+				fmt.Fprintf(os.Stderr, "linnet: %s\n", passed)
+			}
 		}
 	}
 	switch {

@@ -482,7 +482,7 @@ func TestSummary(t *testing.T) {
 		{"all at once", "", map[string]int64{
 			"documents": 1, "lines": 2000, "skipped": 2, "warnings": 1, "rejected": 3, "label_Nomenclature": 1, "label_Description": 1999,
 			"lines_cuda": 1500, "lines_cpu": 500, "workers_fallen_back": 2, "workers_fallen_back: no driver": 1, "workers_fallen_back: lost\n": 1,
-			"foreign": 2, "foreign: %2Fin%2Fb%FF.txt": 1, "foreign: %2Fin%2Fa%2520b%0A.txt": 1,
+			"foreign": 2, "foreign: %2Fin%2Fb%FF.txt": 1, "foreign: %2Fin%2Fa%2520b%0A.txt": 1, "foreign_script": 1, "foreign_script: %2Fin%2F0.txt": 1,
 		}, `out: 1 document, 2,000 lines labelled in 4s (500 lines/s)
   Nomenclature               1   0.1 %
   Description            1,999 100.0 %
@@ -490,6 +490,7 @@ func TestSummary(t *testing.T) {
 2 documents done before and skipped (--force labels them again)
 1 place of broken markup in the inputs (--force --verbosity=3 says where)
 2 documents not in UTF-8, most likely in Windows-1252 or Latin-1, whose letters beyond ASCII the model does not see (--force --verbosity=3 says which); convert each with: iconv -f WINDOWS-1252 -t UTF-8 '/in/a%20b\x0a.txt' > '/in/a%20b\x0a.txt.new' && mv '/in/a%20b\x0a.txt.new' '/in/a%20b\x0a.txt'
+1 document in an 8-bit or multi-byte encoding that is not UTF-8, whose letters beyond ASCII the model does not see (--force --verbosity=3 says which); convert each with: iconv -f ENCODING -t UTF-8 '/in/0.txt' > '/in/0.txt.new' && mv '/in/0.txt.new' '/in/0.txt'
 1,500 lines on GPUs, 500 on CPUs
 2 workers fell back to the CPU: lost\x0a; no driver
 3 documents rejected; out/_rejected.jsonl says why

@@ -59,16 +59,22 @@ func (o *options) summary(w io.Writer, c *model.Config, result *runners.Result, 
 	if n["warnings"] > 0 {
 		fmt.Fprintf(w, "%s of broken markup in the inputs (--force --verbosity=3 says where)\n", cli.Plural(n["warnings"], "place"))
 	}
-	if foreign := n[transforms.ForeignCounter]; foreign > 0 && !o.byDefault {
-		example := ""
+	for _, foreign := range []struct{ counter, what, encoding string }{
+		{transforms.ForeignCounter, "not in UTF-8, most likely in Windows-1252 or Latin-1", "WINDOWS-1252"},
+		{transforms.ForeignScriptCounter, "in an 8-bit or multi-byte encoding that is not UTF-8", "ENCODING"},
+	} {
+		count, example := n[foreign.counter], ""
+		if count == 0 || o.byDefault {
+			continue
+		}
 		for name := range n {
-			if uri, ok := strings.CutPrefix(name, transforms.ForeignExample); ok && (example == "" || uri < example) {
+			if uri, ok := strings.CutPrefix(name, foreign.counter+transforms.ForeignExample); ok && (example == "" || uri < example) {
 				example = uri
 			}
 		}
 		uri, _ := url.PathUnescape(example)
-		fmt.Fprintf(w, "%s not in UTF-8, most likely in Windows-1252 or Latin-1, whose letters beyond ASCII the model does not see (--force --verbosity=3 says which); convert each with: %s\n",
-			cli.Plural(foreign, "document"), cli.Printable(input.Iconv(uri, "WINDOWS-1252")))
+		fmt.Fprintf(w, "%s %s, whose letters beyond ASCII the model does not see (--force --verbosity=3 says which); convert each with: %s\n",
+			cli.Plural(count, "document"), foreign.what, cli.Printable(input.Iconv(uri, foreign.encoding)))
 	}
 	if runners.Local() {
 		fmt.Fprintf(w, "reading %v, features %v, model %v, writing %v, summed over all workers, waiting included; peak memory %s MB\n",
@@ -117,7 +123,7 @@ func tellGPUs(w io.Writer, u *gpuinit.Usage, gauges map[string]metrics.GaugeValu
 }
 
 // tellPlan says what a run would do, and about how long that takes, from the
-// speed at which a few of the documents go through the model.
+// speed at which a few of the documents go through the model and all are read.
 func (o *options) tellPlan(ctx context.Context, opts transforms.Options, set *input.Set, files, size int64) error {
 	plan, err := transforms.Plan(ctx, opts, set, 2*time.Second)
 	if err != nil {
@@ -131,7 +137,7 @@ func (o *options) tellPlan(ctx context.Context, opts transforms.Options, set *in
 	if plan.Rejected > 0 {
 		fmt.Printf("%s that would be rejected, such as %s: %s\n", cli.Plural(plan.Rejected, "document"), cli.Printable(string(plan.Example.URI)), cli.Printable(plan.Example.Reason))
 	}
-	fmt.Printf("%s to label into %s: %s in about %s on %s of this machine\n",
+	fmt.Printf("%s to label into %s: %s in about %s on %s of this machine, writing left out\n",
 		cli.Plural(plan.Documents, "document"), o.output, cli.Plural(plan.Lines, "line"), round(plan.Time), cli.Plural(int64(runtime.GOMAXPROCS(0)), "core"))
 	return nil
 }

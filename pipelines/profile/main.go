@@ -84,7 +84,6 @@ func run(ctx context.Context) error {
 	if err := f.Parse(os.Args[1:]); err != nil {
 		return err
 	}
-	cli.Verbosity = o.verbosity
 	o.givenCPUStart, o.givenGPUStart = f.Given("cpu_startup"), f.Given("gpu_startup")
 	if err := o.check(); err != nil {
 		return err
@@ -232,6 +231,9 @@ func (o *options) read(ctx context.Context, r *report, inputSize int) ([]*model.
 	enough := errors.New("enough")
 	err = set.Walk(ctx, func(file input.File) error {
 		data, err := store.Read(ctx, file.URI, 64<<20)
+		if errors.Is(err, store.ErrNotExist) {
+			return fmt.Errorf("%w; it went away, or it is a link to nothing", err)
+		}
 		if err != nil {
 			return err
 		}

@@ -7,10 +7,12 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/linnet-ml/linnet/model/train"
 	"github.com/linnet-ml/linnet/pipelines/internal/cli"
 	"github.com/linnet-ml/linnet/runners"
+	"github.com/linnet-ml/linnet/transforms"
 	"github.com/linnet-ml/linnet/transforms/store"
 )
 
@@ -25,6 +27,35 @@ const (
 type checkpoint struct {
 	path    string
 	written bool
+}
+
+// lock fails where another process trains into a local folder, to; folder is that of
+// the training below it. Where the disk knows no locks, and on gs://, where one would
+// keep a killed training from going on for minutes, there is none.
+func lock(ctx context.Context, to, folder string) (unlock func(), err error) {
+	if strings.Contains(to, "://") {
+		return func() {}, nil
+	}
+	st, err := store.For(ctx, to)
+	if err != nil {
+		return nil, err
+	}
+	_, before := os.Stat(to)
+	file := store.Join(folder, transforms.LockFile)
+	free, err := st.Lock(ctx, file)
+	if errors.Is(err, store.ErrLocked) {
+		return nil, err
+	}
+	return sync.OnceFunc(func() {
+		if free != nil {
+			free()
+		}
+		os.Remove(file)
+		os.Remove(folder) // where it is empty
+		if before != nil {
+			os.Remove(to) // the same
+		}
+	}), nil
 }
 
 // find reads the checkpoint, for --resume; nil where there is none.

@@ -59,8 +59,6 @@ func (o *options) checkDevice(f *cli.Flags) error {
 		return cli.Usagef("--world_size is how many GPUs train; add --device=cuda, or share the training out by --workers")
 	case o.worldSize < 1:
 		return cli.Usagef("--world_size=%d: it must be 1 or more", o.worldSize)
-	case o.gpuMemory < 0:
-		return cli.Usagef("--gpu_memory_limit: it must be 0 or more")
 	case o.workers > 0 && o.device == backend.Auto:
 		return cli.Usagef("--device=auto with --workers: their weights are averaged, so all need the same; say cpu or cuda")
 	case o.workers > 0 && o.worldSize > 1:

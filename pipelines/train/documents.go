@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/bundled"
@@ -22,8 +24,8 @@ import (
 var partFlags = [3]string{"--input", "--validation", "--test"}
 
 // read reads the documents of --input, --validation and --test, in that order.
-// A document that cannot be read ends the program: a model trained on the rest
-// would be another one.
+// Documents that cannot be read end the program, which names them all: a model trained
+// on the rest would be another one.
 func (o *options) read(ctx context.Context) (parts [3][]train.Document, err error) {
 	args := [3]cli.Strings{o.input, o.validation, o.test}
 	all, err := input.New(slices.Concat(args[:]...), "", true)
@@ -32,6 +34,8 @@ func (o *options) read(ctx context.Context) (parts [3][]train.Document, err erro
 	}
 	o.reader.InputSize = o.config.InputSize
 	taken := map[string]bool{} // by validation and test
+	var unread []string
+	var first error
 	for i := len(parts) - 1; i >= 0; i-- {
 		if len(args[i]) == 0 {
 			continue
@@ -44,8 +48,12 @@ func (o *options) read(ctx context.Context) (parts [3][]train.Document, err erro
 		for _, uri := range uris {
 			where := averaging.Document{URI: transforms.Path(uri), Name: transforms.Path(all.Name(uri))}
 			d, err := o.reader.Read(ctx, where)
-			if err != nil {
+			if err != nil && (ctx.Err() != nil || strings.Contains(uri, "://")) { // gs:// is asked for minutes
 				return parts, err
+			}
+			if err != nil {
+				unread, first = append(unread, uri), cmp.Or(first, err)
+				continue
 			}
 			if i == 0 {
 				o.documents = append(o.documents, where)
@@ -57,7 +65,7 @@ func (o *options) read(ctx context.Context) (parts [3][]train.Document, err erro
 			}
 			parts[i] = append(parts[i], d)
 		}
-		if labelled == 0 {
+		if labelled == 0 && first == nil {
 			return parts, fmt.Errorf("%s has no annotated line in %s; name files with YEDDA annotation (*.txt.ann)", partFlags[i], cli.Some(uris))
 		}
 		if o.verbosity > 0 {
@@ -68,7 +76,10 @@ func (o *options) read(ctx context.Context) (parts [3][]train.Document, err erro
 		}
 		o.reader.Warnings = nil
 	}
-	return parts, nil
+	if len(unread) > 1 {
+		first = fmt.Errorf("%w; nor can %s be read", first, cli.Some(unread[1:]))
+	}
+	return parts, first
 }
 
 // crop reads parts of the training documents as documents of their own.
@@ -120,7 +131,7 @@ func (o *options) list(ctx context.Context, i int, args []string, taken map[stri
 	if len(left) > 0 && o.verbosity > 0 {
 		cli.Warnf("%s: left out as %s too: %s", partFlags[i], [3]string{"--validation or --test name them", "--test names them"}[i], cli.Some(left))
 	}
-	for _, warning := range []string{set.Passed(), set.Predicted()} {
+	for _, warning := range append(set.Passed(), set.Predicted()) {
 		if warning != "" && o.verbosity > 0 {
 			cli.Warnf("%s: %s", partFlags[i], warning)
 		}

@@ -138,7 +138,6 @@ func run(ctx context.Context) error {
 	if err := f.Parse(os.Args[1:]); err != nil {
 		return err
 	}
-	cli.Verbosity = o.verbosity
 	if done, err := runners.Boot(ctx); done {
 		return err
 	}
@@ -361,6 +360,11 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 	if err := o.crop(ctx, &options); err != nil {
 		return told(ctx, err)
 	}
+	unlock, err := lock(ctx, o.modelOut, folder)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	at := checkpoint{path: store.Join(folder, checkpointFile)}
 	if options.Resume, err = at.find(ctx, o.resume, o.verbosity); err != nil {
 		return told(ctx, err)
@@ -406,6 +410,7 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 	if err := save(ctx, o.modelOut, w, meta); err != nil {
 		return at.told(ctx, err)
 	}
+	unlock()
 	if err := errors.Join(job.End(ctx), at.remove(ctx, folder)); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -154,6 +155,30 @@ func TestResumeRefuses(t *testing.T) {
 	}
 	if _, said := weightsOf(t, out, append(args, "--resume")); !strings.Contains(said, "no checkpoint") {
 		t.Errorf("nothing to resume: it says %s", said)
+	}
+}
+
+// TestLock has two trainings into one folder: the second one is refused, before the first
+// is done and never after, and what it would have made is not there.
+func TestLock(t *testing.T) {
+	corpus := newCorpus(t)
+	out := filepath.Join(t.TempDir(), "new", "model")
+	unlock, err := lock(t.Context(), out, filepath.Join(out, trainingFolder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := medium(corpus, out, "--epochs=1", "--verbosity=0")
+	text, err := exec.Command("train", args...).CombinedOutput()
+	if err == nil || !strings.Contains(string(text), "_training/_lock: locked by another run (process "+strconv.Itoa(os.Getpid())) || strings.Count(string(text), "\n") != 1 {
+		t.Errorf("%v: %s; want one line that tells who has the folder", err, text)
+	}
+	unlock()
+	if left, err := os.ReadDir(filepath.Dir(out)); err != nil || len(left) > 0 {
+		t.Errorf("left over: %v, %v", left, err)
+	}
+	weightsOf(t, out, medium(corpus, out, "--epochs=1"))
+	if left, err := filepath.Glob(filepath.Join(out, "_*")); err != nil || len(left) > 0 {
+		t.Errorf("left over: %v, %v", left, err)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/pipelines/internal/cli"
-	"github.com/linnet-ml/linnet/pipelines/internal/curve"
 	"github.com/linnet-ml/linnet/transforms/store"
 )
 
@@ -57,7 +56,7 @@ func save(ctx context.Context, to string, w *model.Weights, meta *model.Metadata
 	if err != nil {
 		return err
 	}
-	picture, err := curve.SVG(meta.Epochs)
+	picture, err := plotEpochs(meta.Epochs)
 	if err != nil {
 		return err
 	}

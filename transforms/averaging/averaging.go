@@ -293,8 +293,10 @@ func (r *Reader) Read(ctx context.Context, d Document) (train.Document, error) {
 		for _, w := range parsed.Warnings {
 			r.Warnings = append(r.Warnings, fmt.Sprintf("%s:%d: %s", d.Name, w.Line, w.What))
 		}
-		if input.Foreign(parsed.Text) {
+		if foreign, latin := input.Foreign(parsed.Text); latin && foreign {
 			r.Warnings = append(r.Warnings, fmt.Sprintf("%s: not in UTF-8, most likely in Latin-1", d.Name))
+		} else if foreign {
+			r.Warnings = append(r.Warnings, fmt.Sprintf("%s: not in UTF-8", d.Name))
 		}
 		rows := yedda.Rows(parsed.Text)
 		whole = annotated{parsed.Text, rows, parsed.LineLabels(rows)}

@@ -509,20 +509,19 @@ func (l *line) count() {
 	if l.end == l.from {
 		return
 	}
-	conts, lettersAll := 0, 0
+	conts := 0
 	for base := l.from &^ 63; base < l.headEnd; base += 64 {
 		m := &l.masks[base>>6]
 		in := until(base, l.headEnd)
 		if base < l.from {
 			in &^= until(base, l.from)
 		}
-		lettersAll += bits.OnesCount64(m.letter & in &^ m.cont)
+		l.letters += bits.OnesCount64(m.letter & in &^ m.cont)
 		l.uppers += bits.OnesCount64(m.upper & in)
 		l.digits += bits.OnesCount64(m.digit & in)
 		l.spaces += bits.OnesCount64(m.space & in)
 		conts += bits.OnesCount64(m.cont & in)
 	}
-	l.letters = lettersAll
 	l.others = l.headEnd - l.from - conts - l.letters - l.digits - l.spaces
 	for base := l.headEnd &^ 63; base < l.end; base += 64 {
 		in := until(base, l.end)

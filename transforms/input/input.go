@@ -2,7 +2,7 @@
 // stream of documents, each with the name that its outputs are called by.
 //
 // A folder stands for every *.txt and *.txt.ann below it, a pattern or a named
-// file for any name; what ends in .ann is annotated, all else is text. Nothing
+// file for any name; names that begin with a dot have to be spelled. What ends in .ann is annotated, all else is text. Nothing
 // under the output folder is ever an input. Names are relative to the deepest
 // folder that the arguments have in common, so they stay the same when files
 // are added.
@@ -50,7 +50,7 @@ type Set struct {
 	Records []Output
 	earlier map[string]bool // folders with an earlier run's output, seen by Walk
 	output  string          // an argument that is such a folder itself
-	passed  []string        // with Annotated, *.ann of folders that the last Walk did not take
+	left    leftovers       // of the last Walk
 	// Sample, where not 0, takes only as many documents, spread by a hash of
 	// their names and so always the same ones.
 	Sample int
@@ -248,12 +248,13 @@ func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) erro
 		}
 		return f(file)
 	}
-	s.passed = nil
+	s.left = leftovers{}
 	// Of two files with one name, one may be annotated: the preferred kind is
 	// passed on at once, the other kind waits until all names are known.
 	var waiting []File
 	for _, arg := range s.Args {
-		found, inside, before := 0, 0, len(s.passed)
+		found, inside, before := 0, 0, s.left
+		s.left = leftovers{}
 		err := s.list(ctx, string(arg), func(file File) error {
 			if s.leftOut(file.URI) || n.links.toNot(file) {
 				inside++
@@ -270,17 +271,18 @@ func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) erro
 			return err
 		}
 		if found == 0 {
-			if err := bad(s.none(string(arg), inside > 0, s.passed[before:])); err != nil {
+			if err := bad(s.none(string(arg), inside > 0)); err != nil {
 				return err
 			}
 		}
+		s.left = before.and(s.left)
 	}
 	for _, file := range waiting {
 		if err := pass(file); err != nil {
 			return err
 		}
 	}
-	s.passed = slices.DeleteFunc(s.passed, func(uri string) bool {
+	s.left.ann = slices.DeleteFunc(s.left.ann, func(uri string) bool {
 		_, named := n.taken[n.hash(s.Name(uri))]
 		_, pair := n.taken[n.hash(s.Name(strings.TrimSuffix(uri, ".ann")+".txt"))]
 		return named || pair
@@ -290,12 +292,12 @@ func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) erro
 
 // none is the ErrNone of an argument, all of whose files, if it has any, lie in a
 // folder of Not or were passed over for their names.
-func (s *Set) none(arg string, inside bool, passed []string) error {
+func (s *Set) none(arg string, inside bool) error {
 	hint := "name a file, a folder with *.txt or *.txt.ann in it, or a pattern"
 	if inside {
 		hint = "what there is lies in the output folder, where nothing is read"
-	} else if len(passed) > 0 {
-		hint = passedOver(passed)
+	} else if passed := s.Passed(); len(passed) > 0 {
+		hint = strings.Join(passed, "; ")
 	} else if pattern(arg) {
 		hint = "a pattern takes files, those below a folder with /** or /**/*.txt at its end"
 	}
@@ -406,20 +408,68 @@ func (s *Set) other(ctx context.Context, t *clash) (uri string) {
 	return uri
 }
 
-// Passed says in one line which annotations the last Walk did not take for their
-// names, "" where there were none. A browser that saves a document again calls
-// it "X.txt (1).ann".
-func (s *Set) Passed() string { return passedOver(s.passed) }
-
-func passedOver(uris []string) string {
-	switch n := len(uris); n {
-	case 0:
-		return ""
-	case 1:
-		return fmt.Sprintf("%q ends in .ann and not in .txt.ann: not read in a folder; name it by --input, or rename it", uris[0])
-	default:
-		return fmt.Sprintf("%d files such as %q end in .ann and not in .txt.ann: not read in a folder; name them by --input, or rename them", n, uris[0])
+// Passed says, a line for each reason, what the last Walk did not take for its
+// name though it may be meant: annotations, as a browser that saves a document again
+// calls it "X.txt (1).ann", files such as X.TXT and X.txt.gz, and hidden ones.
+func (s *Set) Passed() (lines []string) {
+	var ann leftover
+	for _, uri := range s.left.ann {
+		ann.add(uri)
 	}
+	for _, l := range []struct {
+		leftover
+		one, many string
+	}{
+		{ann, "ends in .ann and not in .txt.ann: not read in a folder; name it by --input, or rename it",
+			"end in .ann and not in .txt.ann: not read in a folder; name them by --input, or rename them"},
+		{s.left.unlike, "does not end in .txt or .txt.ann, in lower case: not read in a folder; rename or unpack it",
+			"do not end in .txt or .txt.ann, in lower case: not read in a folder; rename or unpack them"},
+		{s.left.hidden, "is hidden, by a dot at the beginning of its name or of its folder's: not read; name it by --input to read it",
+			"are hidden, by a dot at the beginning of their names or of their folders': not read; name them by --input to read them"},
+	} {
+		switch {
+		case l.count == 1:
+			lines = append(lines, fmt.Sprintf("%q %s", l.first, l.one))
+		case l.count > 1:
+			lines = append(lines, fmt.Sprintf("%d files such as %q %s", l.count, l.first, l.many))
+		}
+	}
+	return lines
+}
+
+// leftovers are what a Walk did not take.
+type leftovers struct {
+	ann    []string // with Annotated, *.ann of folders
+	unlike leftover // files of folders that are called nearly as documents are
+	hidden leftover // files, and folders that cannot be read
+}
+
+func (l leftovers) and(m leftovers) leftovers {
+	return leftovers{append(l.ann, m.ann...), l.unlike.and(m.unlike), l.hidden.and(m.hidden)}
+}
+
+type leftover struct {
+	count int
+	first string
+}
+
+func (l *leftover) add(uri string) {
+	if l.count++; l.count == 1 {
+		l.first = uri
+	}
+}
+
+func (l leftover) and(m leftover) leftover {
+	return leftover{l.count + m.count, cmp.Or(l.first, m.first)}
+}
+
+// unlike says whether a file is no Text for its letters' case, or as it is packed.
+func unlike(name string) bool {
+	name = strings.ToLower(name)
+	for _, packed := range []string{".gz", ".bz2", ".xz", ".zip"} {
+		name = strings.TrimSuffix(name, packed)
+	}
+	return Text(name)
 }
 
 // otherOf is the other of X.txt and X.txt.ann.
@@ -515,23 +565,61 @@ func (s *Set) list(ctx context.Context, arg string, f func(File) error) error {
 	if err != nil {
 		return err
 	}
+	head, looked := "", map[string]bool{} // of a pattern with **
+	if strings.Contains(arg, "**") && pattern(arg) {
+		head = store.Head(arg)
+	}
+	var failed error // of f, which is no word about the listing
 	err = st.List(ctx, arg, func(o store.Object) error {
-		if o.InFolder && !Text(o.Path) && (o.Err == nil || errors.Is(o.Err, store.ErrNotFile)) {
+		if head != "" {
+			s.noticeAbove(arg, head, o.Path, looked)
+		}
+		other := o.InFolder && !Text(o.Path) && (o.Err == nil || errors.Is(o.Err, store.ErrNotFile))
+		switch {
+		case o.Hidden && (other || s.leftOut(o.Path)):
+			return nil
+		case o.Hidden:
+			s.left.hidden.add(o.Path)
+			return nil
+		case other:
 			s.notice(arg, o.Path)
-			if s.Annotated && Annotated(o.Path) && !s.leftOut(o.Path) {
-				s.passed = append(s.passed, o.Path)
+			switch {
+			case s.leftOut(o.Path):
+			case s.Annotated && Annotated(o.Path):
+				s.left.ann = append(s.left.ann, o.Path)
+			case unlike(o.Path):
+				s.left.unlike.add(o.Path)
 			}
 			return nil // a folder's other files; what may be a folder and cannot be read is told of by who tries
 		}
-		return f(File{URI: o.Path, Name: s.Name(o.Path), Size: o.Size, Modified: o.Modified, Access: o.Access, Link: o.Link})
+		failed = f(File{URI: o.Path, Name: s.Name(o.Path), Size: o.Size, Modified: o.Modified, Access: o.Access, Link: o.Link})
+		return failed
 	})
 	switch {
+	case failed != nil:
+		return failed
 	case errors.Is(err, store.ErrNoBucket):
 		return fmt.Errorf("input: %w: %w", ErrNone, err)
 	case errors.Is(err, store.ErrNotExist):
 		return nil // told as ErrNone
 	}
 	return err
+}
+
+// noticeAbove is notice of what a pattern with ** came upon, and of a local run's
+// manifest in the folders above it, which the pattern need not match.
+func (s *Set) noticeAbove(arg, head, file string, looked map[string]bool) {
+	s.notice(arg, file)
+	if remote(arg) {
+		return
+	}
+	for dir := filepath.Dir(file); under(dir, head) && !looked[dir]; dir = filepath.Dir(dir) {
+		looked[dir] = true
+		manifest := filepath.Join(dir, "_manifest.jsonl")
+		if _, err := os.Stat(manifest); err == nil {
+			s.notice(arg, manifest)
+		}
+	}
 }
 
 // notice keeps in mind that a file shows its folder, arg or one below it, to be the
@@ -548,7 +636,12 @@ func (s *Set) notice(arg, file string) {
 	if remote(arg) {
 		dir = filepath.ToSlash(dir)
 	}
-	if slices.ContainsFunc(s.Args, func(arg []byte) bool { return dir == strings.TrimRight(string(arg), "/") }) {
+	if dir == s.output || s.earlier[dir] {
+		return
+	}
+	if slices.ContainsFunc(s.Args, func(arg []byte) bool {
+		return dir == strings.TrimRight(string(arg), "/") || pattern(string(arg)) && dir == store.Head(string(arg))
+	}) {
 		s.output = dir
 		return
 	}

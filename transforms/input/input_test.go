@@ -260,6 +260,13 @@ func TestWalkErrors(t *testing.T) {
 	if _, err := New([]string{"gs://b/x/*.txt", "gs://c"}, "", false); err == nil {
 		t.Error("two buckets together are no error")
 	}
+	set, err := New([]string{filepath.Join(dir, "in/a.md")}, "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := set.Walk(t.Context(), func(File) error { return fs.ErrNotExist }); err != fs.ErrNotExist {
+		t.Errorf("got %v, want the function's own error", err)
+	}
 }
 
 // TestTwinsAreNamed has two documents with one output: the error names both and the
@@ -330,7 +337,7 @@ func TestTwoAnnotations(t *testing.T) {
 
 // What a browser calls a second export is told of, and brat's files are not.
 func TestPassed(t *testing.T) {
-	dir := tree(t, "in/a.txt.ann", "in/a.txt (1).ann", "in/b.txt", "in/b.ann", "in/.txt", "in/.ann", "in/sub/c.md.ann", "in/d.md")
+	dir := tree(t, "in/a.txt.ann", "in/a.txt (1).ann", "in/b.txt", "in/b.ann", "in/sub/c.md.ann", "in/d.md")
 	for _, c := range []struct {
 		args      []string
 		annotated bool
@@ -354,7 +361,7 @@ func TestPassed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := s.Passed(); !strings.Contains(got, c.want) || c.want == "" && got != "" {
+		if got := strings.Join(s.Passed(), "; "); !strings.Contains(got, c.want) || c.want == "" && got != "" {
 			t.Errorf("%q: got %q, want %q", c.args, got, c.want)
 		}
 	}
@@ -368,6 +375,58 @@ func TestPassed(t *testing.T) {
 	err = s.Walk(t.Context(), func(File) error { return nil })
 	if !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), `a.txt (1).ann" ends in .ann`) {
 		t.Errorf("got %v, want no document, and why", err)
+	}
+}
+
+// Hidden files are read where they are named, or a pattern spells their dots; what is
+// called nearly as a document is told of.
+func TestHidden(t *testing.T) {
+	dir := tree(t, "in/a.txt", "in/._a.txt", "in/._a.png", "in/.git/b.txt", "in/.git/c.md", "in/s/.old/d.txt.ann", "in/s/e.TXT", "in/s/f.txt.gz", "none/.a.txt")
+	both := `3 files such as "` + filepath.Join(dir, "in/._a.txt") + `" are hidden`
+	for _, c := range []struct {
+		args []string
+		want []string // names
+		says []string
+	}{
+		{[]string{"in"}, []string{"a.txt"}, []string{`2 files such as "` + filepath.Join(dir, "in/s/e.TXT") + `" do not end`, both}},
+		{[]string{"in/**/*.[tT]*"}, []string{"a.txt", "s/e.TXT", "s/f.txt.gz"}, []string{both}},
+		{[]string{"in/*"}, []string{"a.txt"}, []string{"2 files such as"}},
+		{[]string{"in/[!a]*"}, nil, []string{"2 files such as"}},
+		{[]string{"in/**/.*.txt"}, []string{"._a.txt"}, nil},
+		{[]string{"in/.*/?.txt"}, []string{".git/b.txt"}, nil},
+		{[]string{"in/**/.old/**"}, []string{"s/.old/d.txt"}, nil},
+		{[]string{"in/.git"}, []string{"b.txt"}, nil},
+		{[]string{"in/.git/b.txt", "in/s/.old"}, []string{".git/b.txt", "s/.old/d.txt"}, nil},
+		{[]string{"in/a.txt", "none"}, []string{"a.txt"}, []string{`.a.txt" is hidden`}},
+	} {
+		var args []string
+		for _, a := range c.args {
+			args = append(args, filepath.Join(dir, a))
+		}
+		s, err := New(args, "", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for range 2 {
+			names = nil
+			err = s.Walk(t.Context(), func(f File) error {
+				names = append(names, strings.TrimPrefix(f.Name, "in/"))
+				return nil
+			})
+		}
+		if slices.Sort(names); !slices.Equal(names, c.want) {
+			t.Errorf("%q: got %q, want %q", c.args, names, c.want)
+		}
+		says := s.Passed()
+		if errors.Is(err, ErrNone) {
+			says = []string{err.Error()}
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.EqualFunc(says, c.says, strings.Contains) {
+			t.Errorf("%q: says %q, want %q", c.args, says, c.says)
+		}
 	}
 }
 
@@ -413,6 +472,30 @@ func TestLeaveOut(t *testing.T) {
 	}
 	if got := set.LeaveOut(); got != "" {
 		t.Errorf("told again: %q", got)
+	}
+
+	// ** passes over an earlier output as a folder does, and reads what it is put behind.
+	dir = tree(t, "in/a.txt", "in/s/old/_manifest.jsonl", "in/s/old/_done/b.txt.json", "in/s/old/b.txt.ann", "in/s/old/brat/b.txt")
+	for pattern, want := range map[string][]string{
+		"in/**":              {"a.txt"},
+		"in/**/*.txt":        {"a.txt"},
+		"in/s/old/**/*.ann":  {"b.txt"},
+		"in/s/*/*.ann":       {"old/b.txt"},
+		"in/*.txt,in/s/old/": {"a.txt", "s/old/b.txt", "s/old/brat/b.txt"},
+	} {
+		var args []string
+		for _, arg := range Split(pattern) {
+			args = append(args, filepath.Join(dir, arg))
+		}
+		set, err = New(args, "", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		walk()
+		said := set.LeaveOut()
+		if got := walk(); !slices.Equal(got, want) || (said != "") != strings.HasPrefix(pattern, "in/**") {
+			t.Errorf("%s: got %q, %q, want %q", pattern, got, said, want)
+		}
 	}
 }
 

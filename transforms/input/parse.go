@@ -32,7 +32,7 @@ func Parse(ctx context.Context, uri string, data []byte, annotated bool, limit i
 		}
 	}
 	if bytes.IndexByte(data, '\n') < 0 && bytes.Count(data, []byte("\r")) > 1 {
-		return nil, uri, errors.New("lines that end in CR alone, which are not read; convert them with: mac2unix")
+		return nil, uri, fmt.Errorf("lines that end in CR alone, which are not read; convert it with: %s", inPlace(uri, `tr '\r' '\n' <`))
 	}
 	stem, text := strings.CutSuffix(uri, ".txt")
 	switch {
@@ -77,16 +77,21 @@ var binaries = []struct{ begin, reason string }{
 	{"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Office document such as .doc, which is not read; save it as plain text"},
 }
 
-// Foreign says whether text seems to be of one byte a letter and not UTF-8: of its
+// Foreign says whether text seems to be in another encoding than UTF-8: of its
 // characters beyond ASCII most are bytes that are no UTF-8, and more than the 3 that a
-// cut through one leaves.
-func Foreign(text []byte) bool {
+// cut through one leaves. Latin says that it may then be one of Latin letters: a quarter
+// of the letters at most are beyond ASCII, of which French has some 5 % and Russian,
+// Greek, Chinese and Japanese more than half.
+func Foreign(text []byte) (foreign, latin bool) {
 	if utf8.Valid(text) { // most are, and it is fast
-		return false
+		return false, false
 	}
-	bad, good := 0, 0
+	bad, good, ascii, beyond := 0, 0, 0, 0
 	for i := 0; i < len(text); {
-		if text[i] < utf8.RuneSelf {
+		if c := text[i]; c < utf8.RuneSelf {
+			if c |= 0x20; 'a' <= c && c <= 'z' {
+				ascii++
+			}
 			i++
 			continue
 		}
@@ -97,15 +102,19 @@ func Foreign(text []byte) bool {
 			good++
 		}
 		i += size
+		beyond += size
 	}
-	return bad > 3 && bad > good
+	return bad > 3 && bad > good, 3*beyond <= ascii
 }
 
 // Iconv is the command that converts the file at uri, in its place.
-func Iconv(uri, encoding string) string {
-	command := "iconv -f " + encoding + " -t UTF-8"
+func Iconv(uri, encoding string) string { return inPlace(uri, "iconv -f "+encoding+" -t UTF-8") }
+
+// inPlace is a shell's command that puts what command makes of the file at uri in its
+// place.
+func inPlace(uri, command string) string {
 	if remote(uri) {
-		return command
+		return strings.TrimSuffix(command, " <")
 	}
 	quote := func(path string) string { return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'" }
 	from, to := quote(uri), quote(uri+".new")
@@ -113,8 +122,8 @@ func Iconv(uri, encoding string) string {
 }
 
 // wide names the encoding of data where that is UTF-16 or UTF-32: it begins with
-// a byte order mark, or every other byte of its begin is 0 in most places, as in
-// no text of one byte a letter.
+// a byte order mark, be UTF-16 cut within a character, or every other byte of its
+// begin is 0 in most places, as in no text of one byte a letter.
 func wide(data []byte) string {
 	begin := data[:min(len(data), 1024)]
 	var zero [2]int
@@ -123,6 +132,7 @@ func wide(data []byte) string {
 			zero[i%2]++
 		}
 	}
+	even := len(data)%2 == 0
 	most := len(begin) / 4 // half of the characters
 	marked := func(mark string) bool { return bytes.HasPrefix(begin, []byte(mark)) }
 	switch {
@@ -130,10 +140,14 @@ func wide(data []byte) string {
 		return "UTF-32LE"
 	case marked("\x00\x00\xfe\xff"):
 		return "UTF-32BE"
-	case len(data)%2 != 0:
-	case marked("\xff\xfe"), len(begin) >= 8 && zero[1] > most && zero[0] == 0:
+	case marked("\xff\xfe") && (even || zero[1] > 0):
 		return "UTF-16LE"
-	case marked("\xfe\xff"), len(begin) >= 8 && zero[0] > most && zero[1] == 0:
+	case marked("\xfe\xff") && (even || zero[0] > 0):
+		return "UTF-16BE"
+	case !even || len(begin) < 8:
+	case zero[1] > most && zero[0] == 0:
+		return "UTF-16LE"
+	case zero[0] > most && zero[1] == 0:
 		return "UTF-16BE"
 	}
 	return ""

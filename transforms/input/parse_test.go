@@ -28,6 +28,8 @@ func TestParse(t *testing.T) {
 		"yedda.txt.ann":   "[@Agaricus#N*]\n",
 		"utf16":           "\xff\xfeA\x00",
 		"utf16be.txt":     "\xfe\xff\x00A",
+		"utf16cut.txt":    "\xff\xfeA\x00g\x00\n",
+		"thorn.txt":       "\xff\xfeA",
 		"utf32":           "\xff\xfe\x00\x00A\x00\x00\x00",
 		"utf32be.txt":     "\x00\x00\xfe\xff\x00\x00\x00A",
 		"utf16.txt.ann":   "A\x00g\x00a\x00r\x00i\x00c\x00u\x00s\x00",
@@ -63,6 +65,8 @@ func TestParse(t *testing.T) {
 		{"plain.txt", "plain.txt []", ""},
 		{"yedda.txt.ann", "yedda.txt.ann [{0 8 N}]", ""},
 		{"utf16", "UTF-16LE, which is not read; convert it with: iconv -f UTF-16LE -t UTF-8", ""},
+		{"utf16cut.txt", "UTF-16LE, which is not read", ""},
+		{"thorn.txt", "thorn.txt []", ""},
 		{"utf32", "UTF-32LE, which is not read; convert it with: iconv -f UTF-32LE -t UTF-8", ""},
 		{"utf32be.txt", "UTF-32BE,", ""},
 		{"utf16be.txt", "UTF-16BE, which is not read; convert it with: iconv -f UTF-16BE", ""},
@@ -71,14 +75,14 @@ func TestParse(t *testing.T) {
 		{"pdf.txt", "PDF, which is not read; make text of it with: pdftotext -layout (of pages in columns: pdftotext)", ""},
 		{"gzip.txt.ann", "gzip, which is not read; unpack it with: gunzip", ""},
 		{"zip.txt", "a zip archive or a document such as .docx, which is not read; ", ""},
-		{"cr.txt", "lines that end in CR alone, which are not read; convert them with: mac2unix", ""},
+		{"cr.txt", "lines that end in CR alone, which are not read; convert it with: tr '\\r' '\\n' < ", ""},
 		{"cr.txt.ann", "lines that end in CR alone", ""},
 		{"crlf.txt", "crlf.txt []", ""},
 		{"line.txt", "line.txt []", ""},
 		{"doc.txt", "an old Office document such as .doc, which is not read; save it as plain text", ""},
 		{"pk.txt", "pk.txt []", ""},
 		{"zeros.txt", "zeros.txt []", ""},
-		{"latin1.txt", "latin1.txt []", ""},
+		{"thorn.txt", "thorn.txt []", ""},
 	} {
 		uri := filepath.Join(dir, c.name)
 		data, err := os.ReadFile(uri)
@@ -119,19 +123,24 @@ func TestParse(t *testing.T) {
 func TestForeign(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
-		want       bool
+		want       [2]bool // foreign, latin
 	}{
-		{"nothing", "", false},
-		{"ASCII", "Agaricus", false},
-		{"UTF-8", "Pileus 3–5 mm, à marge striée, später glatt", false},
-		{"Latin-1", "Chapeau \xe0 marge stri\xe9e, sp\xe4ter gl\xe4nzend", true},
-		{"a stray byte", "Pileus 3\x965 mm", false},
-		{"cut through a character", "sporae \xf0\x9f\x8d", false},
-		{"stray bytes beside as much UTF-8", "é à ü ö ß \xe9\xe9 \xe4 \xe4 \xe4", false},
-		{"U+FFFD", "\ufffd \ufffd \ufffd \ufffd \ufffd", false},
-		{"Latin-1 with letters that look like UTF-8", "\xe9 \xe9 \xe9 \xe9 \xc3\xa9", true},
+		{"nothing", "", [2]bool{}},
+		{"ASCII", "Agaricus", [2]bool{}},
+		{"UTF-8", "Pileus 3–5 mm, à marge striée, später glatt", [2]bool{}},
+		{"Latin-1", "Chapeau \xe0 marge stri\xe9e, sp\xe4ter gl\xe4nzend", [2]bool{true, true}},
+		{"Windows-1252, sizes", "Spores 5\x967 \xd7 3\x964 \xb5m, \x91lisses\x92, hyalines", [2]bool{true, true}},
+		{"a stray byte", "Pileus 3\x965 mm", [2]bool{}},
+		{"cut through a character", "sporae \xf0\x9f\x8d", [2]bool{}},
+		{"stray bytes beside as much UTF-8", "é à ü ö ß \xe9\xe9 \xe4 \xe4 \xe4", [2]bool{}},
+		{"U+FFFD", "\ufffd \ufffd \ufffd \ufffd \ufffd", [2]bool{}},
+		{"Latin-1 with letters that look like UTF-8", "tr\xe8s \xe9tal\xe9 et stri\xe9, pr\xc3\xa9lev\xe9 en automne", [2]bool{true, true}},
+		{"KOI8-R", "\xf7\xc9\xc4 Agaricus, \xdb\xcc\xd1\xd0\xcb\xc1 \xcb\xd2\xc1\xd3\xce\xc1\xd1", [2]bool{true, false}},
+		{"Shift JIS", "\x82\xab\x82\xcc\x82\xb1\x82\xcc Agaricus", [2]bool{true, false}},
+		{"GBK", "\xc4\xa2\xb9\xbd\xb5\xc4\xd0\xc2\xd6\xd6 Agaricus", [2]bool{true, false}},
 	} {
-		if got := Foreign([]byte(c.text)); got != c.want {
+		foreign, latin := Foreign([]byte(c.text))
+		if got := [2]bool{foreign, foreign && latin}; got != c.want {
 			t.Errorf("%s: got %t, want %t", c.name, got, c.want)
 		}
 	}

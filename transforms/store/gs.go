@@ -290,7 +290,9 @@ func (g *gs) List(ctx context.Context, uri string, fn func(Object) error) error 
 		if strings.HasSuffix(attrs.Name, "/") {
 			return nil // stands for a folder
 		}
-		return fn(gsObject(bucket, attrs, true))
+		o := gsObject(bucket, attrs, true)
+		o.Hidden = pattern(nil).hidden(attrs.Name[len(folder):])
+		return fn(o)
 	})
 	switch {
 	case itself && !found && errors.Is(err, fs.ErrPermission):
@@ -312,7 +314,9 @@ func (g *gs) List(ctx context.Context, uri string, fn func(Object) error) error 
 			return nil
 		}
 		found = true
-		return fn(gsObject(bucket, attrs, false))
+		o := gsObject(bucket, attrs, false)
+		o.Hidden = p.hidden(attrs.Name)
+		return fn(o)
 	})
 	if err == nil && !found {
 		err = fmt.Errorf("store: %s: nothing matches the pattern: %w", quote(uri), ErrNotExist)

@@ -308,6 +308,21 @@ func TestGSPatterns(t *testing.T) {
 		t.Errorf("empty folder: %v", err)
 	}
 
+	for _, name := range []string{".b.txt", ".git/c.txt"} {
+		fake.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "other", Name: "h/" + name}})
+	}
+	for uri, want := range map[string]int{"h": 2, "h/.git": 0, "h/.b.txt": 0, "h/**": 2, "h/**/.*.txt": 0, "h/.*/*.txt": 0} {
+		hidden := 0
+		if err := s.List(t.Context(), "gs://other/"+uri, func(o Object) error {
+			if o.Hidden {
+				hidden++
+			}
+			return nil
+		}); err != nil || hidden != want {
+			t.Errorf("%s: %d hidden, %v, want %d", uri, hidden, err, want)
+		}
+	}
+
 	// One name is an object's and a folder's; who may not list gets the object.
 	for _, name := range []string{"both", "both/a.txt", "both/", "both2"} {
 		fake.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "lab", Name: name}})

@@ -83,7 +83,7 @@ func (local) List(ctx context.Context, uri string, fn func(Object) error) error 
 		return errors.New("store: the path is empty; give a file, a folder or a pattern")
 	}
 	path := filepath.Clean(uri)
-	w := walker{ctx: ctx, fn: fn, entered: make(map[fileID]bool)}
+	w := walker{ctx: ctx, base: path, fn: fn, entered: make(map[fileID]bool)}
 	_, err := os.Lstat(path)
 	switch {
 	case err == nil:
@@ -92,7 +92,7 @@ func (local) List(ctx context.Context, uri string, fn func(Object) error) error 
 		return localError(uri, err)
 	}
 	base, rest := literalHead(filepath.ToSlash(path))
-	w.pattern = parsePattern(rest)
+	w.base, w.pattern = base, parsePattern(rest)
 	info, err := os.Stat(base)
 	if err != nil && !errors.Is(err, ErrNotExist) {
 		return localError(base, err)
@@ -137,6 +137,7 @@ func literalHead(path string) (base, rest string) {
 // walker lists one uri.
 type walker struct {
 	ctx      context.Context
+	base     string // where it began
 	fn       func(Object) error
 	pattern  pattern // nil: everything
 	entered  map[fileID]bool
@@ -274,6 +275,11 @@ func (w *walker) file(path string, info fs.FileInfo, isLink bool) error {
 
 func (w *walker) report(o Object) error {
 	w.reported = true
+	below := o.Path
+	if w.base != "." {
+		below = strings.TrimPrefix(below, w.base)
+	}
+	o.Hidden = w.pattern.hidden(strings.TrimPrefix(filepath.ToSlash(below), "/"))
 	return w.fn(o)
 }
 

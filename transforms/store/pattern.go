@@ -206,14 +206,21 @@ func (p pattern) enter(s states, i int) {
 
 // step returns the states after text, and whether there are any: whether
 // something that begins so can match.
-func (p pattern) step(s states, text string) (next states, alive bool) {
+func (p pattern) step(s states, text string) (next states, alive bool) { return p.walk(s, text, false) }
+
+// walk is step. With spelled, a dot at the beginning of a name is matched only by one
+// at the beginning of a name in the pattern.
+func (p pattern) walk(s states, text string, spelled bool) (next states, alive bool) {
 	alive = true
 	buffers := [2]states{make(states, len(p)+1), make(states, len(p)+1)}
+	var last rune
 	for n, c := range decode(text) {
+		hidden := spelled && c == '.' && (n == 0 || last == '/')
+		last = c
 		next, alive = buffers[n%2], false
 		clear(next)
 		for i, on := range s[:len(p)] {
-			if !on {
+			if !on || hidden && !p.beginsName(i) {
 				continue
 			}
 			switch t := &p[i]; {
@@ -233,6 +240,24 @@ func (p pattern) step(s states, text string) (next states, alive bool) {
 		}
 	}
 	return s, alive
+}
+
+// beginsName says whether token i is a character at the beginning of a name.
+func (p pattern) beginsName(i int) bool {
+	return p[i].kind == literal && (i == 0 || p[i-1].kind == literal && p[i-1].r == '/')
+}
+
+// hidden says whether a path, which a folder that is listed has below it (p is nil) or
+// which p came upon, has a name that begins with a dot and is not spelled so in p.
+func (p pattern) hidden(path string) bool {
+	if !strings.HasPrefix(path, ".") && !strings.Contains(path, "/.") {
+		return false
+	}
+	if p == nil {
+		return true
+	}
+	_, spelled := p.walk(p.start(), path, true)
+	return !spelled
 }
 
 func (t *token) has(c rune) bool {

@@ -52,6 +52,35 @@ func TestPattern(t *testing.T) {
 	}
 }
 
+// TestPatternHidden: a dot at the beginning of a name has to be spelled.
+func TestPatternHidden(t *testing.T) {
+	for _, test := range []struct {
+		pattern     string
+		seen, unset []string
+	}{
+		{"*.txt", []string{"a.txt", "a.b.txt"}, []string{".txt", ".a.txt"}},
+		{"?a", nil, []string{".a"}},
+		{"[.x]a", []string{"xa"}, []string{".a"}},
+		{".*", []string{".a"}, nil},
+		{"a/**", []string{"a/b", "a/b/c."}, []string{"a/.b", "a/b/.c", "a/.b/c"}},
+		{"**/.git/*.txt", []string{".git/a.txt", "b/.git/a.txt"}, []string{".x/.git/a.txt", ".git/.a.txt"}},
+		{"a/**/b", []string{"a/b", "a/c/b"}, []string{"a/.c/b"}},
+		{`a/\.b`, []string{"a/.b"}, nil},
+	} {
+		p := parsePattern(test.pattern)
+		for _, path := range test.seen {
+			if !p.match(path) || p.hidden(path) {
+				t.Errorf("%q: %q matches %v, is hidden %v", test.pattern, path, p.match(path), p.hidden(path))
+			}
+		}
+		for _, path := range test.unset {
+			if !p.match(path) || !p.hidden(path) {
+				t.Errorf("%q: %q matches %v, is hidden %v", test.pattern, path, p.match(path), p.hidden(path))
+			}
+		}
+	}
+}
+
 // TestPatternEscaped: any name, its special characters escaped, is a pattern
 // that matches that name, and no other.
 func TestPatternEscaped(t *testing.T) {

@@ -51,6 +51,9 @@ type Object struct {
 	// InFolder tells that the object was found below a folder that was listed;
 	// it was neither named itself nor matched by a pattern.
 	InFolder bool
+	// Hidden tells that its name, or that of a folder on the way, begins with a dot
+	// which the URI does not spell: a listing or a wildcard came upon it.
+	Hidden bool
 	// Err tells why the object cannot be read, or the folder Path not listed: a
 	// dangling link, no permission, no regular file. The rest is listed.
 	Err error

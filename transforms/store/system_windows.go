@@ -2,7 +2,9 @@ package store
 
 import (
 	"errors"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/windows"
@@ -31,3 +33,18 @@ func diskFull(err error) bool {
 }
 
 func readOnly(err error) bool { return errors.Is(err, windows.ERROR_WRITE_PROTECT) }
+
+// fileID tells folders apart, by whatever name they are reached.
+type fileID string
+
+func idOf(path string, _ fs.FileInfo) fileID {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	return fileID(path)
+}
+
+func accessOf(info fs.FileInfo) [3]uint32 { return [3]uint32{uint32(info.Mode())} }

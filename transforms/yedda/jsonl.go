@@ -79,7 +79,6 @@ func WriteJSONL(t *Table, spans []Span, probabilities bool) []byte {
 		}
 	}
 	var out bytes.Buffer
-	out.Grow(len(t.Text) + 1024)
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(&doc); err != nil {

@@ -52,9 +52,13 @@ func Usagef(format string, args ...any) error {
 	return &Status{Code: Usage, Err: fmt.Errorf(format, args...)}
 }
 
-// Verbosity is that of --verbosity once flags are parsed: at 2 a panic's stack
-// is printed.
-var Verbosity = 1
+// verbosity is --verbosity, 1 where there is no such flag.
+func verbosity(f *flag.FlagSet) int {
+	if g := f.Lookup("verbosity"); g != nil {
+		return g.Value.(flag.Getter).Get().(int)
+	}
+	return 1
+}
 
 // Main runs a pipeline's main function and exits with its status. It turns a
 // panic into one line, too.
@@ -68,7 +72,7 @@ func Main(run func(ctx context.Context) error) {
 func guard(ctx context.Context, run func(ctx context.Context) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			if Verbosity >= 2 {
+			if verbosity(flag.CommandLine) >= 2 {
 				debug.PrintStack()
 			}
 			err = fmt.Errorf("%v", p)
@@ -299,7 +303,7 @@ func (f *Flags) checkISA(w io.Writer) error {
 	case name == "" || slices.Contains(kernel.ISAs(), name):
 	case !slices.Contains(kernel.Names(), name):
 		return Usagef("LINNET_ISA=%s is none; it must be one of %s", name, strings.Join(kernel.Names(), ", "))
-	case f.Lookup("verbosity") == nil || f.Lookup("verbosity").Value.String() != "0":
+	case verbosity(f.FlagSet) != 0:
 		fmt.Fprintf(w, "linnet: LINNET_ISA=%s: this machine or build does not have it; %s is used\n", name, kernel.ISA())
 	}
 	return nil

@@ -33,9 +33,14 @@ DEFAULTS = {"retries": 2, "retry_delay": timedelta(seconds=float(os.environ.get(
 DAY = "{{ (dag_run.logical_date or dag_run.run_after) | ds }}"
 
 
+def documents(pattern, issues):
+    """The files of a pattern below a folder but hidden ones, which predict and evaluate leave out."""
+    return (p for p in Path(issues).rglob(pattern) if not any(n.startswith(".") for n in p.relative_to(issues).parts))
+
+
 def new_documents(issues=ISSUES, labelled=LABELLED):
     """Says whether a document is newer than what predict recorded of it, done or rejected."""
-    for path in Path(issues).rglob("*.txt"):
+    for path in documents("*.txt", issues):
         name = path.relative_to(issues)
         records = [Path(labelled, kind, f"{name}.json") for kind in ("_done", "_rejected")]
         times = [r.stat().st_mtime for r in records if r.exists()]
@@ -59,7 +64,7 @@ def wait_for_documents():
 
 
 def annotated_documents(issues=ISSUES):
-    return any(Path(issues).rglob("*.txt.ann"))
+    return any(documents("*.txt.ann", issues))
 
 
 def rejected_documents(labelled=LABELLED):

@@ -1,4 +1,4 @@
-package curve
+package main
 
 import (
 	"encoding/xml"
@@ -10,7 +10,7 @@ import (
 )
 
 // The plot is XML with a legend for each line that has numbers.
-func TestSVG(t *testing.T) {
+func TestPlotEpochs(t *testing.T) {
 	alone := []model.EpochStats{{Loss: 2, Accuracy: .5}, {Loss: 1, Accuracy: .75}}
 	judged := []model.EpochStats{{Loss: 2, Accuracy: .5, ValidationLoss: 1.5, ValidationAccuracy: .4, ValidationMacroF1: .3}}
 	for _, c := range []struct {
@@ -21,7 +21,7 @@ func TestSVG(t *testing.T) {
 		{"training alone", alone, []string{"training", "training accuracy", "epoch", "loss", "1", "2"}, []string{"validation", "macro-F1"}},
 		{"one epoch", judged, []string{"validation", "validation accuracy", "validation macro-F1"}, nil},
 	} {
-		b, err := SVG(c.epochs)
+		b, err := plotEpochs(c.epochs)
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}

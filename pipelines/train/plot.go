@@ -1,5 +1,4 @@
-// Package curve draws how a training went.
-package curve
+package main
 
 import (
 	"image/color"
@@ -21,8 +20,9 @@ type line struct {
 	of    func(*model.EpochStats) float64
 }
 
-// SVG shows, by epoch, the losses on the left and the scores on the right.
-func SVG(epochs []model.EpochStats) ([]byte, error) {
+// plotEpochs draws, by epoch, the losses on the left and the scores on the right,
+// as SVG.
+func plotEpochs(epochs []model.EpochStats) ([]byte, error) {
 	loss, err := newPlot("loss", epochs, []line{
 		{"training", picture.Blue, func(e *model.EpochStats) float64 { return e.Loss }},
 		{"validation", picture.Orange, func(e *model.EpochStats) float64 { return e.ValidationLoss }},
