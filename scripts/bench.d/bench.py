@@ -11,12 +11,14 @@ import argparse
 import datetime
 import glob
 import importlib.metadata
+import importlib.util
 import json
 import os
 import pathlib
 import platform
 import random
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -28,6 +30,8 @@ LINES = WINDOWS * STEPS
 TOLERANCE = 1e-4  # of probabilities in float32
 SHORT = 5         # rounds of parts model and table to one of part end
 ALONE = 'model beside end'  # the part of Linnet's network timed there
+AVX2 = {'LINNET_ISA': 'madd', 'ATEN_CPU_CAPABILITY': 'avx2', 'ONEDNN_MAX_CPU_ISA': 'AVX2', 'MKL_ENABLE_INSTRUCTIONS': 'AVX2',
+        'NPY_DISABLE_CPU_FEATURES': 'AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR'}
 PEERS = {'torch': 'PyTorch', 'onnxruntime': 'ONNX Runtime', 'openvino': 'OpenVINO'}
 HERE = pathlib.Path(__file__).parent
 median = statistics.median
@@ -135,10 +139,14 @@ class Bench:
             info = pathlib.Path('/proc/cpuinfo').read_text()
             cpu = re.search(r'model name\s*: (.*)', info).group(1) if 'model name' in info else cpu
             flags = re.search(r'flags\s*: (.*)', info).group(1) if 'flags\t' in info else ''
+        if self.args.avx2:
+            flags = re.sub(r' (avx512|amx)\w*', '', flags)
         self.amx = ' amx_bf16' in flags
         vnni = ' avx512_vnni' in flags
+        # Multiply-adds of float32: LINNET_ISA
+        self.plain = 'avx512' if ' avx512f' in flags else 'avx2' if ' avx2' in flags else None
         # Linnet's other ways to compute: name -> LINNET_ISA
-        self.others = {'Linnet, avx512': 'avx512'} if self.amx or vnni else {}
+        self.others = {'Linnet, ' + self.plain: self.plain} if self.amx or vnni or self.plain == 'avx2' else {}
         if self.amx:
             self.others['Linnet, amx24'] = 'amx24'
         # What to hold to the peers' bfloat16, name -> LINNET_ISA, where they have it
@@ -149,18 +157,20 @@ class Bench:
         self.say('%s, %d cores%s; %s' % (cpu, self.cores, ', with AMX' if self.amx else '', platform.system()))
         self.say('%s, Python %s, %s' % (go, platform.python_version(), ', '.join('%s %s' % (p, importlib.metadata.version(p)) for p in packages)))
         self.say('load before the run: %.1f' % os.getloadavg()[0])
+        if self.args.avx2:
+            self.say('AVX2 alone: by the environment; ONNX Runtime by a copy whose look at XCR0 finds no AVX-512')
         self.say('texts: %s; H=96: %s; H=256: %s' % (self.text_source, self.made['96'], self.made['256']))
 
     def start(self):
         """The processes of parts model and table; each peer once a core."""
-        temp, isas = self.temp, {'float32': ''}
+        temp, isas = self.temp, {'float32': os.environ.get('LINNET_ISA', '')}
         if self.half:
             isas['bfloat16'] = self.half
         self.servers = {(h, p): Process([temp / 'linnet', 'serve', self.models[h], temp / 'some'], LINNET_ISA=isa)
                         for h in self.models for p, isa in {**isas, **self.others}.items()}
         self.isa = self.servers[96, 'float32'].hello['isa']
         self.say('Linnet without LINNET_ISA: %s' % self.isa)
-        self.fma = 'Linnet, avx512' if self.others else 'Linnet'  # the one to compare with multiply-adds
+        self.fma = next(iter(self.others), 'Linnet')  # the one to compare with multiply-adds
         pairs = []
         for h in self.models:
             dump = temp / ('batch%d' % h)
@@ -179,6 +189,8 @@ class Bench:
             self.say('CPUID hides the tiles; the peers are told of them by tiles.c')
         if self.half and len(tiles) < 2:
             self.say('no bfloat16 of %s: it ended' % ', '.join(PEERS[p] for p in ('torch', 'openvino') if p not in tiles))
+        if self.args.avx2:
+            env = {'PYTHONPATH': '%s:%s' % (self.onnxruntime_avx2(), os.environ['PYTHONPATH'])}
         self.peers = {peer: [start(peer, **env) for _ in range(self.cores)] for peer in PEERS}
         # (part, precision) -> peers
         self.have = {('x', 'float32'): list(PEERS), ('table', 'float32'): ['torch']}
@@ -195,6 +207,20 @@ class Bench:
             return None
         return out
 
+    def onnxruntime_avx2(self):
+        """A folder with a copy of ONNX Runtime, which no setting keeps from AVX-512."""
+        look = bytes.fromhex('0f01d0 89c0 48c1e220 4809c2')      # xgetbv; mov eax, eax; shl rdx, 32; or rdx, rax
+        mask = bytes.fromhex('0f01d0 83e007 89c2 0f1f4000')      # xgetbv; and eax, 7;   mov edx, eax; nop
+        package = pathlib.Path(importlib.util.find_spec('onnxruntime').origin).parent
+        folder = self.temp / 'avx2'
+        shutil.copytree(package, folder / package.name)
+        for library in (folder / package.name / 'capi').glob('onnxruntime_pybind11_state*.so'):
+            code = library.read_bytes()
+            if look not in code:
+                sys.exit('bench: this version of ONNX Runtime looks for AVX-512 in another way; change onnxruntime_avx2 in bench.py')
+            library.write_bytes(code.replace(look, mask))
+        return folder
+
     def check(self):
         self.say('\nFurthest probability from Linnet\'s in float32, and lines with the same label')
         for (what, precision), peers in self.have.items():
@@ -210,7 +236,7 @@ class Bench:
 
     def peak(self, round_):
         """GFLOP/s of a loop of multiply-adds, on one core and on each at once."""
-        command = [self.temp / 'kernel.test', '-test.run=^$', '-test.bench=^BenchmarkPeak$/^%s$' % ('avx512' if self.others else self.isa),
+        command = [self.temp / 'kernel.test', '-test.run=^$', '-test.bench=^BenchmarkPeak$/^%s$' % self.plain,
                    '-test.benchtime=%gs' % self.args.seconds, '-test.cpu=1']
         for threads in sorted({1, self.cores}):
             running = [subprocess.Popen(command, text=True, stdout=subprocess.PIPE) for _ in range(threads)]
@@ -250,7 +276,7 @@ class Bench:
                     self.show(what, h, precision)
         if ('peak', 'FMA loop', 1) in self.rates:
             peak = {t: [r for r, _ in self.rates['peak', 'FMA loop', t]] for t in {1, self.cores}}
-            self.say('\nFMA loop, %s: %s' % ('avx512' if self.others else self.isa, '; '.join('%d thread%s %.0f GFLOP/s (best %.0f)' % (
+            self.say('\nFMA loop, %s: %s' % (self.plain, '; '.join('%d thread%s %.0f GFLOP/s (best %.0f)' % (
                 t, 's' * (t > 1), median(peak[t]), max(b for _, b in self.rates['peak', 'FMA loop', t])) for t in sorted(peak))))
 
     def show(self, what, h, precision):
@@ -300,8 +326,8 @@ class Bench:
             done = subprocess.run([sys.executable, HERE / 'beam_peer.py', temp / texts, out, model, str(workers), str(threads)],
                                   check=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=dict(os.environ, OMP_NUM_THREADS=str(threads)))
             return json.loads(done.stdout.splitlines()[-1])['seconds']
-        both, other = sorted({1, cores}), 'Linnet, avx512'
-        names = ['Linnet'] + [other] * (other in self.others)
+        both = sorted({1, cores})
+        names = ['Linnet', *self.others][:2]
         own = [(name, n, lambda t, o, n=n, isa=self.others.get(name): predict(t, o, n, **{'LINNET_ISA': isa} if isa else {})) for name in names for n in both]
         peers = [('Beam Python', n, lambda t, o, n=n: python(t, o, 1, n)) for n in both]
         if cores > 1:
@@ -404,7 +430,11 @@ def main():
     p.add_argument('--seconds', type=float, default=0.1)
     p.add_argument('--lines', type=int, default=1_000_000)
     p.add_argument('--parts', default='model,table,end')
-    Bench(p.parse_args()).run()
+    p.add_argument('--avx2', action='store_true')
+    args = p.parse_args()
+    if args.avx2:
+        os.environ.update(AVX2)
+    Bench(args).run()
 
 
 if __name__ == '__main__':
