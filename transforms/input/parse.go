@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"unicode/utf8"
 
@@ -32,7 +33,7 @@ func Parse(ctx context.Context, uri string, data []byte, annotated bool, limit i
 		}
 	}
 	if bytes.IndexByte(data, '\n') < 0 && bytes.Count(data, []byte("\r")) > 1 {
-		return nil, uri, fmt.Errorf("lines that end in CR alone, which are not read; convert it with: %s", inPlace(uri, `tr '\r' '\n' <`))
+		return nil, uri, fmt.Errorf("lines that end in CR alone, which are not read; convert it with: %s", inPlace(uri, `tr '\r' '\n' <`, `[IO.File]::WriteAllBytes(@, [byte[]]([IO.File]::ReadAllBytes(@) -replace '\b13\b', 10))`))
 	}
 	stem, text := strings.CutSuffix(uri, ".txt")
 	switch {
@@ -108,17 +109,29 @@ func Foreign(text []byte) (foreign, latin bool) {
 }
 
 // Iconv is the command that converts the file at uri, in its place.
-func Iconv(uri, encoding string) string { return inPlace(uri, "iconv -f "+encoding+" -t UTF-8") }
+func Iconv(uri, encoding string) string {
+	return inPlace(uri, "iconv -f "+encoding+" -t UTF-8", "[IO.File]::WriteAllText(@, [IO.File]::ReadAllText(@, [Text.Encoding]::GetEncoding('"+encoding+"')))")
+}
 
 // inPlace is a shell's command that puts what command makes of the file at uri in its
-// place.
-func inPlace(uri, command string) string {
+// place. Windows has PowerShell, whose command has @ for the file.
+func inPlace(uri, command, powerShell string) string {
 	if remote(uri) {
 		return strings.TrimSuffix(command, " <")
+	}
+	if runtime.GOOS == "windows" {
+		return inPowerShell(uri, powerShell)
 	}
 	quote := func(path string) string { return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'" }
 	from, to := quote(uri), quote(uri+".new")
 	return fmt.Sprintf("%s %s > %s && mv %[3]s %[2]s", command, from, to)
+}
+
+// inPowerShell is what its own prompt and that of cmd take. Quotation marks of books are
+// quotes to it.
+func inPowerShell(uri, command string) string {
+	quoted := "'" + strings.NewReplacer("'", "''", "‘", "‘‘", "’", "’’", "‚", "‚‚", "‛", "‛‛").Replace(uri) + "'"
+	return `powershell -c "` + strings.ReplaceAll(command, "@", quoted) + `"`
 }
 
 // wide names the encoding of data where that is UTF-16 or UTF-32: it begins with

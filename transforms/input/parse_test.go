@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -64,18 +65,18 @@ func TestParse(t *testing.T) {
 		{"wrong.ann", "brat: line 1: 0 8 lies outside", "brat standoff, which"},
 		{"plain.txt", "plain.txt []", ""},
 		{"yedda.txt.ann", "yedda.txt.ann [{0 8 N}]", ""},
-		{"utf16", "UTF-16LE, which is not read; convert it with: iconv -f UTF-16LE -t UTF-8", ""},
+		{"utf16", "UTF-16LE, which is not read; convert it with: ", ""},
 		{"utf16cut.txt", "UTF-16LE, which is not read", ""},
 		{"thorn.txt", "thorn.txt []", ""},
-		{"utf32", "UTF-32LE, which is not read; convert it with: iconv -f UTF-32LE -t UTF-8", ""},
+		{"utf32", "UTF-32LE, which is not read; convert it with: ", ""},
 		{"utf32be.txt", "UTF-32BE,", ""},
-		{"utf16be.txt", "UTF-16BE, which is not read; convert it with: iconv -f UTF-16BE", ""},
-		{"utf16.txt.ann", "UTF-16LE, which is not read; convert it with: iconv -f UTF-16LE", ""},
-		{"utf16be.txt.ann", "UTF-16BE, which is not read; convert it with: iconv -f UTF-16BE", ""},
+		{"utf16be.txt", "UTF-16BE, which is not read; convert it with: ", ""},
+		{"utf16.txt.ann", "UTF-16LE, which is not read; convert it with: ", ""},
+		{"utf16be.txt.ann", "UTF-16BE, which is not read; convert it with: ", ""},
 		{"pdf.txt", "PDF, which is not read; make text of it with: pdftotext -layout (of pages in columns: pdftotext)", ""},
 		{"gzip.txt.ann", "gzip, which is not read; unpack it with: gunzip", ""},
 		{"zip.txt", "a zip archive or a document such as .docx, which is not read; ", ""},
-		{"cr.txt", "lines that end in CR alone, which are not read; convert it with: tr '\\r' '\\n' < ", ""},
+		{"cr.txt", "lines that end in CR alone, which are not read; convert it with: ", ""},
 		{"cr.txt.ann", "lines that end in CR alone", ""},
 		{"crlf.txt", "crlf.txt []", ""},
 		{"line.txt", "line.txt []", ""},
@@ -104,17 +105,39 @@ func TestParse(t *testing.T) {
 			}
 		}
 	}
-	_, _, err := Parse(t.Context(), "/in/it's.txt", []byte("\xff\xfeA\x00"), false, 0)
-	if want := `UTF-16LE, which is not read; convert it with: iconv -f UTF-16LE -t UTF-8 '/in/it'\''s.txt' > '/in/it'\''s.txt.new' && mv '/in/it'\''s.txt.new' '/in/it'\''s.txt'`; fmt.Sprint(err) != want {
-		t.Errorf("got %v, want %s", err, want)
+	for _, c := range []struct{ data, want, windows string }{
+		{"\xff\xfeA\x00", `UTF-16LE, which is not read; convert it with: iconv -f UTF-16LE -t UTF-8 '/in/it'\''s.txt' > '/in/it'\''s.txt.new' && mv '/in/it'\''s.txt.new' '/in/it'\''s.txt'`,
+			`UTF-16LE, which is not read; convert it with: powershell -c "[IO.File]::WriteAllText('/in/it''s.txt', [IO.File]::ReadAllText('/in/it''s.txt', [Text.Encoding]::GetEncoding('UTF-16LE')))"`},
+		{"a\rb\r", `lines that end in CR alone, which are not read; convert it with: tr '\r' '\n' < '/in/it'\''s.txt' > '/in/it'\''s.txt.new' && mv '/in/it'\''s.txt.new' '/in/it'\''s.txt'`,
+			`lines that end in CR alone, which are not read; convert it with: powershell -c "[IO.File]::WriteAllBytes('/in/it''s.txt', [byte[]]([IO.File]::ReadAllBytes('/in/it''s.txt') -replace '\b13\b', 10))"`},
+	} {
+		if runtime.GOOS == "windows" {
+			c.want = c.windows
+		}
+		if _, _, err := Parse(t.Context(), "/in/it's.txt", []byte(c.data), false, 0); fmt.Sprint(err) != c.want {
+			t.Errorf("got %v, want %s", err, c.want)
+		}
 	}
-	_, _, err = Parse(t.Context(), filepath.Join(dir, "pair.txt"), []byte("Agaricus é\n"), true, 3)
+	_, _, err := Parse(t.Context(), filepath.Join(dir, "pair.txt"), []byte("Agaricus é\n"), true, 3)
 	if !errors.Is(err, store.ErrTooLarge) {
 		t.Errorf("an annotation above the limit: %v", err)
 	}
 	_, _, err = Parse(t.Context(), filepath.Join(dir, "pair.ann"), []byte("T1\tN 0 8\tAgaricus\n"), true, 3)
 	if !errors.Is(err, store.ErrTooLarge) {
 		t.Errorf("a text above the limit: %v", err)
+	}
+}
+
+// TestPowerShell has names as Windows takes them.
+func TestPowerShell(t *testing.T) {
+	for uri, quoted := range map[string]string{
+		`C:\in\a b.txt`: `'C:\in\a b.txt'`,
+		`in\O'Neil's`:   `'in\O''Neil''s'`,
+		"‘a’ ‚b‛":       "'‘‘a’’ ‚‚b‛‛'",
+	} {
+		if got, want := inPowerShell(uri, "f(@, g(@))"), `powershell -c "f(`+quoted+", g("+quoted+`))"`; got != want {
+			t.Errorf("%s: got %s, want %s", uri, got, want)
+		}
 	}
 }
 

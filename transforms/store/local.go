@@ -50,9 +50,10 @@ func WriteError(uri string, err error) error {
 }
 
 // FolderError is err, of the first look or write to a folder, with what to do where
-// that lies below a file.
+// that lies below a file, if it does not say so already: on Windows what lies below a
+// file does not exist.
 func FolderError(err error) error {
-	if errors.Is(err, syscall.ENOTDIR) {
+	if errors.Is(err, syscall.ENOTDIR) && !strings.HasSuffix(err.Error(), otherFolder) {
 		return fmt.Errorf("%w; %s", err, otherFolder)
 	}
 	return err
@@ -404,7 +405,7 @@ func (local) Read(ctx context.Context, uri string, limit int64) ([]byte, error) 
 	if limit > 0 && before.Size() > limit {
 		return nil, &TooLarge{uri, before.Size(), limit}
 	}
-	f, err := os.Open(uri)
+	f, err := open(uri)
 	if err != nil {
 		return nil, localError(uri, err)
 	}
@@ -529,7 +530,7 @@ func inFolder(dir string, f func() error) error {
 }
 
 func (local) Delete(_ context.Context, uri string) error {
-	if err := os.Remove(uri); err != nil && !errors.Is(err, ErrNotExist) {
+	if err := remove(uri); err != nil && !errors.Is(err, ErrNotExist) {
 		return WriteError(uri, err)
 	}
 	return nil
@@ -553,10 +554,9 @@ func (local) Lock(_ context.Context, uri string) (func() error, error) {
 		return nil, FolderError(WriteError(uri, err))
 	}
 	if !ok {
-		holder, _ := os.ReadFile(uri)
-		return nil, lockedError(uri, string(holder))
+		return nil, lockedError(uri, holder(uri))
 	}
-	os.WriteFile(uri, []byte(me()), 0o666) // only for people
+	hold(uri)
 	var once sync.Once
 	return func() (err error) {
 		once.Do(func() {
@@ -565,6 +565,27 @@ func (local) Lock(_ context.Context, uri string) (func() error, error) {
 		})
 		return err
 	}, nil
+}
+
+// hold writes into the lock at uri who has it, for people alone. The first byte stays
+// free: it is what is locked on Windows, where nobody reads or writes it meanwhile.
+func hold(uri string) {
+	if f, err := os.OpenFile(uri, os.O_WRONLY, 0); err == nil {
+		f.Truncate(0)
+		f.WriteAt([]byte(me()), 1)
+		f.Close()
+	}
+}
+
+// holder is what hold wrote.
+func holder(uri string) string {
+	f, err := open(uri)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	text, _ := io.ReadAll(io.NewSectionReader(f, 1, 1000))
+	return string(text)
 }
 
 // me describes this process for other people's error messages.

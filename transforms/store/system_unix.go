@@ -11,6 +11,10 @@ import (
 
 func rename(from, to string) error { return os.Rename(from, to) }
 
+func remove(path string) error { return os.Remove(path) }
+
+func open(path string) (*os.File, error) { return os.Open(path) }
+
 // impossibleName says that the system cannot have a file of that name: it is
 // too long, or on macOS no UTF-8.
 func impossibleName(err error) bool {

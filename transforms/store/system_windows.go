@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/windows"
@@ -12,10 +13,29 @@ import (
 
 // rename waits a little where the target is open in another program, such as a
 // virus scanner or an indexer: Windows then refuses what Unix allows.
-func rename(from, to string) (err error) {
+func rename(from, to string) error {
+	return patiently(time.Second, func() error { return os.Rename(from, to) }, windows.ERROR_SHARING_VIOLATION, windows.ERROR_ACCESS_DENIED)
+}
+
+// remove waits so long, too, for readers.
+func remove(path string) error {
+	return patiently(time.Second, func() error { return os.Remove(path) }, windows.ERROR_SHARING_VIOLATION)
+}
+
+// open waits a little where the file is just being replaced.
+func open(path string) (f *os.File, err error) {
+	err = patiently(100*time.Millisecond, func() (err error) {
+		f, err = os.Open(path)
+		return err
+	}, windows.ERROR_SHARING_VIOLATION)
+	return f, err
+}
+
+// patiently tries again after such errors, until a pause would be longer than longest.
+func patiently(longest time.Duration, try func() error, after ...error) error {
 	for pause := time.Millisecond; ; pause *= 2 {
-		err = os.Rename(from, to)
-		if !errors.Is(err, windows.ERROR_SHARING_VIOLATION) && !errors.Is(err, windows.ERROR_ACCESS_DENIED) || pause > time.Second {
+		err := try()
+		if pause > longest || !slices.ContainsFunc(after, func(e error) bool { return errors.Is(err, e) }) {
 			return err
 		}
 		time.Sleep(pause)
