@@ -54,24 +54,27 @@ func TestSplitRows(t *testing.T) {
 	}
 }
 
-// stepGates is what Step does with z, whose vectors of units go through the cubics
+// stepGates is what Step does with z, whose vectors of units go through the gates
 // one by one.
 func stepGates(m int, z, c, h []float32, hidden int) {
-	block := amxWidth
-	if active.whole() {
+	gates, block, size := gatesCubic, amxWidth, 16
+	switch {
+	case active.whole() && active.float() == isaAVX2:
+		gates, block, size = gatesFractions, 8, 8
+	case active.whole():
 		block = 16
 	}
-	if active == active.float() || active.float() == isaAVX2 || active == isaAMX24 || hidden%block != 0 {
+	if active == active.float() || active == isaAMX24 || hidden%block != 0 {
 		GatesRows(m, z, 4*hidden, c, hidden, h, hidden, hidden)
 		return
 	}
-	vector := make([]float32, 4*16)
+	vector := make([]float32, 4*size)
 	for i := range m {
-		for u := i * hidden; u < (i+1)*hidden; u += 16 {
+		for u := i * hidden; u < (i+1)*hidden; u += size {
 			for g := range 4 {
-				copy(vector[g*16:][:16], z[(3*i+g)*hidden+u:])
+				copy(vector[g*size:][:size], z[(3*i+g)*hidden+u:])
 			}
-			gatesCubic(1, 1, &vector[0], 0, 4*16, &c[u], &h[u], 0)
+			gates(1, 1, &vector[0], 0, uintptr(4*size), &c[u], &h[u], 0)
 		}
 	}
 }
@@ -82,12 +85,25 @@ func TestGatesCubic(t *testing.T) {
 	if !supported(isaAVX512) {
 		t.Skip("this machine has no avx512")
 	}
+	testGates(t, gatesCubic, 16, 6e-6)
+}
+
+// The fractions are, too.
+func TestGatesFractions(t *testing.T) {
+	if !supported(isaMADD) {
+		t.Skip("this machine has no avx2")
+	}
+	testGates(t, gatesFractions, 8, 2e-6)
+}
+
+// testGates tests gates of so many lanes, whose σ and tanh have that tolerance.
+func testGates(t *testing.T, gates func(rows, vectors uintptr, z *float32, ldz, gate uintptr, c, h *float32, ld uintptr), lanes uintptr, tolerance float64) {
 	const width = amxWidth
 	r := rand.New(rand.NewPCG(23, 24))
 	run := func(z, c []float32) (gotC, gotH []float32) {
 		rows := len(c) / width
 		gc, gh := guard(c, 1), guard(make([]float32, len(c)), 2)
-		gatesCubic(uintptr(rows), width/16, &guard(z, 3).x[0], 16*width, 4*width, &gc.x[0], &gh.x[0], 4*width)
+		gates(uintptr(rows), width/lanes, &guard(z, 3).x[0], 16*width, 4*width, &gc.x[0], &gh.x[0], 4*width)
 		gc.check(t, "c")
 		gh.check(t, "h")
 		return gc.x, gh.x
@@ -117,7 +133,7 @@ func TestGatesCubic(t *testing.T) {
 		c, h := run(z, make([]float32, n))
 		for i, v := range x {
 			wantC, wantH := f(float64(v))
-			if math.Abs(float64(c[i])-wantC) > 6e-6 || math.Abs(float64(h[i])-wantH) > 1.2e-5 {
+			if math.Abs(float64(c[i])-wantC) > tolerance || math.Abs(float64(h[i])-wantH) > 2*tolerance {
 				t.Fatalf("gate %d at %v: got c %v and h %v, want %v and %v", gate, v, c[i], h[i], wantC, wantH)
 			}
 			if tiny := math.Abs(float64(v)) < 1e-3; tiny && gate == 2 && math.Abs(float64(c[i])-wantC) > 1e-4*math.Abs(wantC) {

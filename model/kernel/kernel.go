@@ -17,6 +17,7 @@ type Packed struct {
 	half  []uint16  // instead of data: bfloat16 in the order of partIndex
 	parts int       // of half
 	whole []uint32  // instead of data: whole numbers of columns' units, in the order of wholeIndex
+	depth int       // of whole: how much of K is summed at once
 	unit  []float32 // of whole: [depths, columns of all panels]
 	start []int32   // of whole: what sums begin with, of the same size
 }
@@ -41,12 +42,19 @@ func newPacked(k, n int, i isa, few bool) *Packed {
 	case p.few:
 		p.data = make([]float32, n*p.stride())
 		return p
+	case p.isa.whole():
+		depths := max(1, (k+i.depth()-1)/i.depth())
+		p.depth = roundUp((k+depths-1)/depths, i.lane())
+		return p
 	case p.InSteps():
 		return p
 	}
 	p.data = make([]float32, (n+p.width-1)/p.width*k*p.width)
 	return p
 }
+
+// roundUp is n up to a multiple of to.
+func roundUp(n, to int) int { return (n + to - 1) / to * to }
 
 // matches tells whether one product goes through p and q.
 func (p *Packed) matches(q *Packed) bool {

@@ -44731,6 +44731,295 @@ vector:
 	VZEROUPPER
 	RET
 
+// func gatesFractions(rows uintptr, vectors uintptr, z *float32, ldz uintptr, gate uintptr, c *float32, h *float32, ld uintptr)
+// Requires: AVX, FMA3
+TEXT ·gatesFractions(SB), NOSPLIT, $0-64
+	VBROADCASTSS loTanhFraction<>+0(SB), Y0
+	VBROADCASTSS hiTanhFraction<>+0(SB), Y1
+	VBROADCASTSS half<>+0(SB), Y2
+	VBROADCASTSS loSigmoidFraction<>+0(SB), Y3
+	VBROADCASTSS hiSigmoidFraction<>+0(SB), Y4
+	MOVQ         rows+0(FP), AX
+	MOVQ         z+16(FP), CX
+	MOVQ         ldz+24(FP), DX
+	MOVQ         gate+32(FP), BX
+	MOVQ         c+40(FP), SI
+	MOVQ         h+48(FP), DI
+	MOVQ         ld+56(FP), R8
+	LEAQ         (BX)(BX*2), R9
+	ADDQ         CX, R9
+	MOVQ         vectors+8(FP), R10
+	SHLQ         $0x05, R10
+
+row:
+	LEAQ (CX)(BX*1), R12
+	LEAQ (CX)(BX*2), R13
+	XORQ R11, R11
+
+cells:
+	VMINPS      (CX)(R11*1), Y4, Y5
+	VMAXPS      Y5, Y3, Y5
+	VMULPS      Y5, Y5, Y6
+	VMOVUPS     p7SigmoidFraction<>+0(SB), Y7
+	VMOVUPS     q6SigmoidFraction<>+0(SB), Y8
+	VFMADD213PS p5SigmoidFraction<>+0(SB), Y6, Y7
+	VFMADD213PS q4SigmoidFraction<>+0(SB), Y6, Y8
+	VFMADD213PS p3SigmoidFraction<>+0(SB), Y6, Y7
+	VFMADD213PS q2SigmoidFraction<>+0(SB), Y6, Y8
+	VFMADD213PS p1SigmoidFraction<>+0(SB), Y6, Y7
+	VFMADD213PS q0SigmoidFraction<>+0(SB), Y6, Y8
+	VMULPS      Y5, Y7, Y7
+	VFMADD231PS Y2, Y8, Y7
+	VMINPS      (R13)(R11*1), Y1, Y5
+	VMAXPS      Y5, Y0, Y5
+	VMULPS      Y5, Y5, Y6
+	VMOVUPS     p7TanhFraction<>+0(SB), Y9
+	VMOVUPS     q6TanhFraction<>+0(SB), Y10
+	VFMADD213PS p5TanhFraction<>+0(SB), Y6, Y9
+	VFMADD213PS q4TanhFraction<>+0(SB), Y6, Y10
+	VFMADD213PS p3TanhFraction<>+0(SB), Y6, Y9
+	VFMADD213PS q2TanhFraction<>+0(SB), Y6, Y10
+	VFMADD213PS p1TanhFraction<>+0(SB), Y6, Y9
+	VFMADD213PS q0TanhFraction<>+0(SB), Y6, Y10
+	VMULPS      Y5, Y9, Y9
+	VMULPS      Y7, Y9, Y9
+	VMULPS      Y8, Y10, Y10
+	VDIVPS      Y10, Y9, Y9
+	VMINPS      (R12)(R11*1), Y4, Y5
+	VMAXPS      Y5, Y3, Y5
+	VMULPS      Y5, Y5, Y6
+	VMOVUPS     p7SigmoidFraction<>+0(SB), Y7
+	VMOVUPS     q6SigmoidFraction<>+0(SB), Y8
+	VFMADD213PS p5SigmoidFraction<>+0(SB), Y6, Y7
+	VFMADD213PS q4SigmoidFraction<>+0(SB), Y6, Y8
+	VFMADD213PS p3SigmoidFraction<>+0(SB), Y6, Y7
+	VFMADD213PS q2SigmoidFraction<>+0(SB), Y6, Y8
+	VFMADD213PS p1SigmoidFraction<>+0(SB), Y6, Y7
+	VFMADD213PS q0SigmoidFraction<>+0(SB), Y6, Y8
+	VMULPS      Y5, Y7, Y7
+	VFMADD231PS Y2, Y8, Y7
+	VDIVPS      Y8, Y7, Y7
+	VFMADD231PS (SI)(R11*1), Y7, Y9
+	VMOVUPS     Y9, (SI)(R11*1)
+	ADDQ        $0x20, R11
+	CMPQ        R11, R10
+	JCS         cells
+	XORQ        R11, R11
+
+outputs:
+	VMINPS      (R9)(R11*1), Y4, Y5
+	VMAXPS      Y5, Y3, Y5
+	VMULPS      Y5, Y5, Y6
+	VMOVUPS     p7SigmoidFraction<>+0(SB), Y7
+	VMOVUPS     q6SigmoidFraction<>+0(SB), Y8
+	VFMADD213PS p5SigmoidFraction<>+0(SB), Y6, Y7
+	VFMADD213PS q4SigmoidFraction<>+0(SB), Y6, Y8
+	VFMADD213PS p3SigmoidFraction<>+0(SB), Y6, Y7
+	VFMADD213PS q2SigmoidFraction<>+0(SB), Y6, Y8
+	VFMADD213PS p1SigmoidFraction<>+0(SB), Y6, Y7
+	VFMADD213PS q0SigmoidFraction<>+0(SB), Y6, Y8
+	VMULPS      Y5, Y7, Y7
+	VFMADD231PS Y2, Y8, Y7
+	VMINPS      (SI)(R11*1), Y1, Y5
+	VMAXPS      Y5, Y0, Y5
+	VMULPS      Y5, Y5, Y6
+	VMOVUPS     p7TanhFraction<>+0(SB), Y9
+	VMOVUPS     q6TanhFraction<>+0(SB), Y10
+	VFMADD213PS p5TanhFraction<>+0(SB), Y6, Y9
+	VFMADD213PS q4TanhFraction<>+0(SB), Y6, Y10
+	VFMADD213PS p3TanhFraction<>+0(SB), Y6, Y9
+	VFMADD213PS q2TanhFraction<>+0(SB), Y6, Y10
+	VFMADD213PS p1TanhFraction<>+0(SB), Y6, Y9
+	VFMADD213PS q0TanhFraction<>+0(SB), Y6, Y10
+	VMULPS      Y5, Y9, Y9
+	VMULPS      Y7, Y9, Y9
+	VMULPS      Y8, Y10, Y10
+	VDIVPS      Y10, Y9, Y9
+	VMOVUPS     Y9, (DI)(R11*1)
+	ADDQ        $0x20, R11
+	CMPQ        R11, R10
+	JCS         outputs
+	ADDQ        DX, CX
+	ADDQ        DX, R9
+	ADDQ        R8, SI
+	ADDQ        R8, DI
+	DECQ        AX
+	JNZ         row
+	VZEROUPPER
+	RET
+
+DATA loTanhFraction<>+0(SB)/4, $0xc0e66666
+GLOBL loTanhFraction<>(SB), RODATA|NOPTR, $4
+
+DATA hiTanhFraction<>+0(SB)/4, $0x40e66666
+GLOBL hiTanhFraction<>(SB), RODATA|NOPTR, $4
+
+DATA p1TanhFraction<>+0(SB)/4, $0x3f7fffa7
+DATA p1TanhFraction<>+4(SB)/4, $0x3f7fffa7
+DATA p1TanhFraction<>+8(SB)/4, $0x3f7fffa7
+DATA p1TanhFraction<>+12(SB)/4, $0x3f7fffa7
+DATA p1TanhFraction<>+16(SB)/4, $0x3f7fffa7
+DATA p1TanhFraction<>+20(SB)/4, $0x3f7fffa7
+DATA p1TanhFraction<>+24(SB)/4, $0x3f7fffa7
+DATA p1TanhFraction<>+28(SB)/4, $0x3f7fffa7
+GLOBL p1TanhFraction<>(SB), RODATA|NOPTR, $32
+
+DATA q0TanhFraction<>+0(SB)/4, $0x3f800000
+DATA q0TanhFraction<>+4(SB)/4, $0x3f800000
+DATA q0TanhFraction<>+8(SB)/4, $0x3f800000
+DATA q0TanhFraction<>+12(SB)/4, $0x3f800000
+DATA q0TanhFraction<>+16(SB)/4, $0x3f800000
+DATA q0TanhFraction<>+20(SB)/4, $0x3f800000
+DATA q0TanhFraction<>+24(SB)/4, $0x3f800000
+DATA q0TanhFraction<>+28(SB)/4, $0x3f800000
+GLOBL q0TanhFraction<>(SB), RODATA|NOPTR, $32
+
+DATA p3TanhFraction<>+0(SB)/4, $0x3dfb6965
+DATA p3TanhFraction<>+4(SB)/4, $0x3dfb6965
+DATA p3TanhFraction<>+8(SB)/4, $0x3dfb6965
+DATA p3TanhFraction<>+12(SB)/4, $0x3dfb6965
+DATA p3TanhFraction<>+16(SB)/4, $0x3dfb6965
+DATA p3TanhFraction<>+20(SB)/4, $0x3dfb6965
+DATA p3TanhFraction<>+24(SB)/4, $0x3dfb6965
+DATA p3TanhFraction<>+28(SB)/4, $0x3dfb6965
+GLOBL p3TanhFraction<>(SB), RODATA|NOPTR, $32
+
+DATA q2TanhFraction<>+0(SB)/4, $0x3ee982ab
+DATA q2TanhFraction<>+4(SB)/4, $0x3ee982ab
+DATA q2TanhFraction<>+8(SB)/4, $0x3ee982ab
+DATA q2TanhFraction<>+12(SB)/4, $0x3ee982ab
+DATA q2TanhFraction<>+16(SB)/4, $0x3ee982ab
+DATA q2TanhFraction<>+20(SB)/4, $0x3ee982ab
+DATA q2TanhFraction<>+24(SB)/4, $0x3ee982ab
+DATA q2TanhFraction<>+28(SB)/4, $0x3ee982ab
+GLOBL q2TanhFraction<>(SB), RODATA|NOPTR, $32
+
+DATA p5TanhFraction<>+0(SB)/4, $0x3b13b350
+DATA p5TanhFraction<>+4(SB)/4, $0x3b13b350
+DATA p5TanhFraction<>+8(SB)/4, $0x3b13b350
+DATA p5TanhFraction<>+12(SB)/4, $0x3b13b350
+DATA p5TanhFraction<>+16(SB)/4, $0x3b13b350
+DATA p5TanhFraction<>+20(SB)/4, $0x3b13b350
+DATA p5TanhFraction<>+24(SB)/4, $0x3b13b350
+DATA p5TanhFraction<>+28(SB)/4, $0x3b13b350
+GLOBL p5TanhFraction<>(SB), RODATA|NOPTR, $32
+
+DATA q4TanhFraction<>+0(SB)/4, $0x3cabbb47
+DATA q4TanhFraction<>+4(SB)/4, $0x3cabbb47
+DATA q4TanhFraction<>+8(SB)/4, $0x3cabbb47
+DATA q4TanhFraction<>+12(SB)/4, $0x3cabbb47
+DATA q4TanhFraction<>+16(SB)/4, $0x3cabbb47
+DATA q4TanhFraction<>+20(SB)/4, $0x3cabbb47
+DATA q4TanhFraction<>+24(SB)/4, $0x3cabbb47
+DATA q4TanhFraction<>+28(SB)/4, $0x3cabbb47
+GLOBL q4TanhFraction<>(SB), RODATA|NOPTR, $32
+
+DATA p7TanhFraction<>+0(SB)/4, $0x36803976
+DATA p7TanhFraction<>+4(SB)/4, $0x36803976
+DATA p7TanhFraction<>+8(SB)/4, $0x36803976
+DATA p7TanhFraction<>+12(SB)/4, $0x36803976
+DATA p7TanhFraction<>+16(SB)/4, $0x36803976
+DATA p7TanhFraction<>+20(SB)/4, $0x36803976
+DATA p7TanhFraction<>+24(SB)/4, $0x36803976
+DATA p7TanhFraction<>+28(SB)/4, $0x36803976
+GLOBL p7TanhFraction<>(SB), RODATA|NOPTR, $32
+
+DATA q6TanhFraction<>+0(SB)/4, $0x3912a10f
+DATA q6TanhFraction<>+4(SB)/4, $0x3912a10f
+DATA q6TanhFraction<>+8(SB)/4, $0x3912a10f
+DATA q6TanhFraction<>+12(SB)/4, $0x3912a10f
+DATA q6TanhFraction<>+16(SB)/4, $0x3912a10f
+DATA q6TanhFraction<>+20(SB)/4, $0x3912a10f
+DATA q6TanhFraction<>+24(SB)/4, $0x3912a10f
+DATA q6TanhFraction<>+28(SB)/4, $0x3912a10f
+GLOBL q6TanhFraction<>(SB), RODATA|NOPTR, $32
+
+DATA loSigmoidFraction<>+0(SB)/4, $0xc1666666
+GLOBL loSigmoidFraction<>(SB), RODATA|NOPTR, $4
+
+DATA hiSigmoidFraction<>+0(SB)/4, $0x41666666
+GLOBL hiSigmoidFraction<>(SB), RODATA|NOPTR, $4
+
+DATA p1SigmoidFraction<>+0(SB)/4, $0x3e7fffa7
+DATA p1SigmoidFraction<>+4(SB)/4, $0x3e7fffa7
+DATA p1SigmoidFraction<>+8(SB)/4, $0x3e7fffa7
+DATA p1SigmoidFraction<>+12(SB)/4, $0x3e7fffa7
+DATA p1SigmoidFraction<>+16(SB)/4, $0x3e7fffa7
+DATA p1SigmoidFraction<>+20(SB)/4, $0x3e7fffa7
+DATA p1SigmoidFraction<>+24(SB)/4, $0x3e7fffa7
+DATA p1SigmoidFraction<>+28(SB)/4, $0x3e7fffa7
+GLOBL p1SigmoidFraction<>(SB), RODATA|NOPTR, $32
+
+DATA q0SigmoidFraction<>+0(SB)/4, $0x3f800000
+DATA q0SigmoidFraction<>+4(SB)/4, $0x3f800000
+DATA q0SigmoidFraction<>+8(SB)/4, $0x3f800000
+DATA q0SigmoidFraction<>+12(SB)/4, $0x3f800000
+DATA q0SigmoidFraction<>+16(SB)/4, $0x3f800000
+DATA q0SigmoidFraction<>+20(SB)/4, $0x3f800000
+DATA q0SigmoidFraction<>+24(SB)/4, $0x3f800000
+DATA q0SigmoidFraction<>+28(SB)/4, $0x3f800000
+GLOBL q0SigmoidFraction<>(SB), RODATA|NOPTR, $32
+
+DATA p3SigmoidFraction<>+0(SB)/4, $0x3bfb6965
+DATA p3SigmoidFraction<>+4(SB)/4, $0x3bfb6965
+DATA p3SigmoidFraction<>+8(SB)/4, $0x3bfb6965
+DATA p3SigmoidFraction<>+12(SB)/4, $0x3bfb6965
+DATA p3SigmoidFraction<>+16(SB)/4, $0x3bfb6965
+DATA p3SigmoidFraction<>+20(SB)/4, $0x3bfb6965
+DATA p3SigmoidFraction<>+24(SB)/4, $0x3bfb6965
+DATA p3SigmoidFraction<>+28(SB)/4, $0x3bfb6965
+GLOBL p3SigmoidFraction<>(SB), RODATA|NOPTR, $32
+
+DATA q2SigmoidFraction<>+0(SB)/4, $0x3de982ab
+DATA q2SigmoidFraction<>+4(SB)/4, $0x3de982ab
+DATA q2SigmoidFraction<>+8(SB)/4, $0x3de982ab
+DATA q2SigmoidFraction<>+12(SB)/4, $0x3de982ab
+DATA q2SigmoidFraction<>+16(SB)/4, $0x3de982ab
+DATA q2SigmoidFraction<>+20(SB)/4, $0x3de982ab
+DATA q2SigmoidFraction<>+24(SB)/4, $0x3de982ab
+DATA q2SigmoidFraction<>+28(SB)/4, $0x3de982ab
+GLOBL q2SigmoidFraction<>(SB), RODATA|NOPTR, $32
+
+DATA p5SigmoidFraction<>+0(SB)/4, $0x3813b350
+DATA p5SigmoidFraction<>+4(SB)/4, $0x3813b350
+DATA p5SigmoidFraction<>+8(SB)/4, $0x3813b350
+DATA p5SigmoidFraction<>+12(SB)/4, $0x3813b350
+DATA p5SigmoidFraction<>+16(SB)/4, $0x3813b350
+DATA p5SigmoidFraction<>+20(SB)/4, $0x3813b350
+DATA p5SigmoidFraction<>+24(SB)/4, $0x3813b350
+DATA p5SigmoidFraction<>+28(SB)/4, $0x3813b350
+GLOBL p5SigmoidFraction<>(SB), RODATA|NOPTR, $32
+
+DATA q4SigmoidFraction<>+0(SB)/4, $0x3aabbb47
+DATA q4SigmoidFraction<>+4(SB)/4, $0x3aabbb47
+DATA q4SigmoidFraction<>+8(SB)/4, $0x3aabbb47
+DATA q4SigmoidFraction<>+12(SB)/4, $0x3aabbb47
+DATA q4SigmoidFraction<>+16(SB)/4, $0x3aabbb47
+DATA q4SigmoidFraction<>+20(SB)/4, $0x3aabbb47
+DATA q4SigmoidFraction<>+24(SB)/4, $0x3aabbb47
+DATA q4SigmoidFraction<>+28(SB)/4, $0x3aabbb47
+GLOBL q4SigmoidFraction<>(SB), RODATA|NOPTR, $32
+
+DATA p7SigmoidFraction<>+0(SB)/4, $0x32803976
+DATA p7SigmoidFraction<>+4(SB)/4, $0x32803976
+DATA p7SigmoidFraction<>+8(SB)/4, $0x32803976
+DATA p7SigmoidFraction<>+12(SB)/4, $0x32803976
+DATA p7SigmoidFraction<>+16(SB)/4, $0x32803976
+DATA p7SigmoidFraction<>+20(SB)/4, $0x32803976
+DATA p7SigmoidFraction<>+24(SB)/4, $0x32803976
+DATA p7SigmoidFraction<>+28(SB)/4, $0x32803976
+GLOBL p7SigmoidFraction<>(SB), RODATA|NOPTR, $32
+
+DATA q6SigmoidFraction<>+0(SB)/4, $0x3612a10f
+DATA q6SigmoidFraction<>+4(SB)/4, $0x3612a10f
+DATA q6SigmoidFraction<>+8(SB)/4, $0x3612a10f
+DATA q6SigmoidFraction<>+12(SB)/4, $0x3612a10f
+DATA q6SigmoidFraction<>+16(SB)/4, $0x3612a10f
+DATA q6SigmoidFraction<>+20(SB)/4, $0x3612a10f
+DATA q6SigmoidFraction<>+24(SB)/4, $0x3612a10f
+DATA q6SigmoidFraction<>+28(SB)/4, $0x3612a10f
+GLOBL q6SigmoidFraction<>(SB), RODATA|NOPTR, $32
+
 // func gemmFew1AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, BMI2, CMOV
 TEXT ·gemmFew1AVX512(SB), NOSPLIT, $0-72

@@ -44,6 +44,3 @@ func aligned64(n int) []uint16 {
 	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(s))) & 63 / 2)
 	return s[skip : skip+n : skip+n]
 }
-
-// roundUp is n up to a multiple of to.
-func roundUp(n, to int) int { return (n + to - 1) / to * to }

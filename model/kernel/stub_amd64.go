@@ -3828,6 +3828,15 @@ func gemmAMX3x1(call *struct {
 //go:noescape
 func gatesCubic(rows uintptr, vectors uintptr, z *float32, ldz uintptr, gate uintptr, c *float32, h *float32, ld uintptr)
 
+// gatesFractions is
+//
+//	for r < rows: Gates(z[r], c[r], h[r], 8·vectors)
+//
+// within 2e-5 times max(1, |c|) for finite c, with rows of c and h ld bytes apart, those of z ldz and the four of one gate bytes.
+//
+//go:noescape
+func gatesFractions(rows uintptr, vectors uintptr, z *float32, ldz uintptr, gate uintptr, c *float32, h *float32, ld uintptr)
+
 // gemmFew1AVX512 is
 //
 //	for i < m, j < 1: c[i,j] = add[i,j] + Σ_l a[i,l]·b[j,l]

@@ -47,12 +47,6 @@ type (
 	}
 )
 
-// depths is in how many parts K is summed, at most, and depth how much of it each
-// takes, whole lanes.
-func (p *Packed) depths() int { return max(1, (p.K+p.isa.depth()-1)/p.isa.depth()) }
-
-func (p *Packed) depth() int { return roundUp((p.K+p.depths()-1)/p.depths(), p.isa.lane()) }
-
 // lanes is how many lanes of numbers K takes.
 func (p *Packed) lanes() int { return (p.K + p.isa.lane() - 1) / p.isa.lane() }
 
@@ -66,9 +60,10 @@ func (p *Packed) wholeIndex(k, j int) int {
 // unit is such that its numbers' magnitudes, of 16 bits, sum to at most
 // (2³¹−1)/largest.
 func repackWhole(p *Packed, b []float32, ldb int) {
-	n, depth, lane := roundUp(p.N, p.width), p.depth(), p.isa.lane()
+	n, depth, lane := roundUp(p.N, p.width), p.depth, p.isa.lane()
 	if size := n * p.lanes(); len(p.whole) < size {
-		p.whole, p.unit, p.start = make([]uint32, size), make([]float32, n*p.depths()), make([]int32, n*p.depths())
+		depths := (p.K + depth - 1) / depth
+		p.whole, p.unit, p.start = make([]uint32, size), make([]float32, n*depths), make([]int32, n*depths)
 	}
 	clear(p.whole)
 	clear(p.start)
@@ -175,7 +170,7 @@ func (w *wholeBuffer) multiply(x, y term, i, rows int, add []float32, ldadd int,
 
 // point points products at the i-th rounded row of the n-th one and at column j.
 func (w *wholeBuffer) point(n int, x term, i, j int) {
-	b, depth, lane := x.b, x.b.depth(), x.b.isa.lane()
+	b, depth, lane := x.b, x.b.depth, x.b.isa.lane()
 	lda := b.stride() / lane
 	for d, k := 0, 0; k < b.K; d, k = d+1, k+depth {
 		column := d*roundUp(b.N, b.width) + j
@@ -231,9 +226,12 @@ func stepWhole(m int, x, y term, bias, z, c, h []float32, hidden int) bool {
 			y.a = y.a[row*y.lda:]
 		}
 		gemmWhole(rows, x, y, bias, 0, z, 4*hidden)
-		if cubic {
+		switch {
+		case cubic:
 			gatesCubic(uintptr(rows), uintptr(hidden/16), &z[0], uintptr(16*hidden), uintptr(4*hidden), &c[row*hidden], &h[row*hidden], uintptr(4*hidden))
-		} else {
+		case hidden%8 == 0:
+			gatesFractions(uintptr(rows), uintptr(hidden/8), &z[0], uintptr(16*hidden), uintptr(4*hidden), &c[row*hidden], &h[row*hidden], uintptr(4*hidden))
+		default:
 			gates(rows, z, 4*hidden, c[row*hidden:], hidden, h[row*hidden:], hidden, hidden)
 		}
 		row += rows

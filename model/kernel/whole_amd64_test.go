@@ -93,8 +93,8 @@ func testGemmWhole(t *testing.T) {
 			add, ldc := random(r, m*(n+3)), n+3
 			p, c := Pack(random(r, k*n), k, n, n), guard(slices.Clone(add), 1)
 			p.Repack(b, n) // of the first nothing is left
-			if p.depth()%active.lane() != 0 || p.depth() > active.depth()+1 {
-				t.Fatalf("depth %d of %d", p.depth(), k)
+			if p.depth%active.lane() != 0 || p.depth > active.depth()+1 {
+				t.Fatalf("depth %d of %d", p.depth, k)
 			}
 			Gemm(m, a, k, p, c.x, ldc, true)
 			c.check(t, "c")
@@ -103,9 +103,9 @@ func testGemmWhole(t *testing.T) {
 				quantise(active, 1, whole, 0, unit, a[i*k:], 0, k)
 				for j := range n {
 					want := add[i*ldc+j]
-					for d, first := 0, 0; first < k; d, first = d+1, first+p.depth() {
+					for d, first := 0, 0; first < k; d, first = d+1, first+p.depth {
 						var sum int64
-						for l := first; l < min(k, first+p.depth()); l++ {
+						for l := first; l < min(k, first+p.depth); l++ {
 							sum += int64(wholeNumber(active, whole, l)) * int64(columnNumber(p, l, j))
 						}
 						most = max(most, sum, -sum)

@@ -42,6 +42,7 @@ func main() {
 	amx(2, 1)
 	amx(3, 1)
 	gatesCubic()
+	gatesFractions()
 	for n := range 4 {
 		gemmFew(n + 1)
 	}

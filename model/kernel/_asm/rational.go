@@ -1,0 +1,121 @@
+package main
+
+import (
+	"fmt"
+	"math"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+)
+
+// The gates beside products of whole numbers with AVX2, whose registers have no room
+// for the cubics' coefficients: tanh is a fraction, which takes 10 instructions where
+// the exponential takes 14, and shares its division with another.
+
+// tanh(x) is x·p(x²)/q(x²) for |x| ≤ furthest and ±1 beyond, within 1.5e-6: the
+// coefficients from the constant on, those of the least largest error (by Lawson's
+// iteration of weighted least squares over 4,000 points).
+const furthest = 7.2
+
+var (
+	p = []float64{0.9999947041046108, 0.12275962145961139, 0.0022537298900911222, 3.821386802974964e-06}
+	q = []float64{1, 0.4560750357784066, 0.020963323955098496, 0.00013983643313596417}
+)
+
+// fraction is n/d, a gate.
+type fraction struct{ n, d VecVirtual }
+
+// fractions are those of times·tanh(by·x).
+type fractions struct {
+	lo, hi VecVirtual
+	p, q   [4]Mem
+}
+
+func newFractions(name string, times, by float64) *fractions {
+	all := func(i int, of string, x float64) Mem {
+		w := math.Float32bits(float32(x * math.Pow(by, float64(i))))
+		return global(fmt.Sprintf("%s%d%s", of, i, name), w, w, w, w, w, w, w, w)
+	}
+	k := &fractions{lo: avx2.broadcast("lo"+name, -furthest/by), hi: avx2.broadcast("hi"+name, furthest/by)}
+	for i := range k.p {
+		k.p[i], k.q[i] = all(2*i+1, "p", times*p[i]), all(2*i, "q", q[i])
+	}
+	return k
+}
+
+// of computes the fraction of x. A NaN stays one: MIN and MAX return their last
+// operand then.
+func (k *fractions) of(x Op) fraction {
+	y, u, n, d := YMM(), YMM(), YMM(), YMM()
+	VMINPS(x, k.hi, y)
+	VMAXPS(y, k.lo, y)
+	VMULPS(y, y, u)
+	VMOVUPS(k.p[3], n)
+	VMOVUPS(k.q[3], d)
+	for i := 2; i >= 0; i-- {
+		VFMADD213PS(k.p[i], u, n)
+		VFMADD213PS(k.q[i], u, d)
+	}
+	VMULPS(y, n, n)
+	return fraction{n, d}
+}
+
+// gatesFractions writes the gates beside products of whole numbers with AVX2.
+func gatesFractions() {
+	TEXT("gatesFractions", NOSPLIT, "func(rows, vectors uintptr, z *float32, ldz, gate uintptr, c, h *float32, ld uintptr)")
+	Doc("gatesFractions is", "",
+		"\tfor r < rows: Gates(z[r], c[r], h[r], 8·vectors)", "",
+		"within 2e-5 times max(1, |c|) for finite c, with rows of c and h ld bytes apart, those of z ldz and the four of one gate bytes.")
+	Pragma("noescape")
+	tanh, half := newFractions("TanhFraction", 1, 1), avx2.broadcast("half", 0.5)
+	odd := newFractions("SigmoidFraction", 0.5, 0.5) // σ less 1/2
+	sigmoid := func(x Op) fraction {
+		f := odd.of(x)
+		VFMADD231PS(half, f.d, f.n)
+		return f
+	}
+	product := func(a, b fraction) VecVirtual {
+		VMULPS(a.n, b.n, b.n)
+		VMULPS(a.d, b.d, b.d)
+		VDIVPS(b.d, b.n, b.n)
+		return b.n
+	}
+	rows, z, ldz, gate, c, h, ld := param("rows"), param("z"), param("ldz"), param("gate"), param("c"), param("h"), param("ld")
+	gate3, size, at := GP64(), GP64(), GP64()
+	LEAQ(Mem{Base: gate, Index: gate, Scale: 2}, gate3)
+	ADDQ(z, gate3)
+	MOVQ(slot("vectors"), size)
+	SHLQ(Imm(5), size)
+	of := func(r Register) Mem { return Mem{Base: r, Index: at, Scale: 1} }
+	// All cells of a row before what needs them, which would wait.
+	each := func(label string, f func()) {
+		XORQ(at, at)
+		Label(label)
+		f()
+		ADDQ(Imm(32), at)
+		CMPQ(at, size)
+		JCS(LabelRef(label))
+	}
+	Label("row")
+	f, g := GP64(), GP64()
+	LEAQ(Mem{Base: z, Index: gate, Scale: 1}, f)
+	LEAQ(Mem{Base: z, Index: gate, Scale: 2}, g)
+	each("cells", func() {
+		cell, forget := product(sigmoid(of(z)), tanh.of(of(g))), sigmoid(of(f))
+		VDIVPS(forget.d, forget.n, forget.n)
+		VFMADD231PS(of(c), forget.n, cell)
+		VMOVUPS(cell, of(c))
+	})
+	each("outputs", func() {
+		VMOVUPS(product(sigmoid(of(gate3)), tanh.of(of(c))), of(h))
+	})
+	ADDQ(ldz, z)
+	ADDQ(ldz, gate3)
+	ADDQ(ld, c)
+	ADDQ(ld, h)
+	DECQ(rows)
+	JNZ(LabelRef("row"))
+	VZEROUPPER()
+	RET()
+}
