@@ -177,7 +177,10 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 					line = windows[i].len - 1 - line
 				}
 				if last {
-					kernel.AddScaled(probs[(windows[i].out+line)*k:][:k], mem.logits[at*k:], 1)
+					sum := probs[(windows[i].out+line)*k:][:k]
+					for j, v := range mem.logits[at*k:][:len(sum)] {
+						sum[j] += v
+					}
 				} else {
 					copy(out.data[(start+line)*out.width+column:][:h], mem.states[at*h:])
 					start += windows[i].len

@@ -57,20 +57,23 @@ func gemm(m int, x, y term, add []float32, ldadd int, c []float32, ldc int) {
 // add.
 var nothing [maxFew]float32
 
+var (
+	fewAVX512 = [...]func(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr){
+		gemmFew1AVX512, gemmFew2AVX512, gemmFew3AVX512, gemmFew4AVX512}
+	fewAVX2 = [...]func(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr){
+		gemmFew1AVX2, gemmFew2AVX2, gemmFew3AVX2}
+)
+
 // gemmFew computes c = x + add.
 func gemmFew(m int, x term, add []float32, ldadd int, c []float32, ldc int) {
 	if add == nil {
 		add, ldadd = nothing[:], 0
 	}
-	call := gemmFew4AVX512
-	switch x.b.N {
-	case 1:
-		call = gemmFew1AVX512
-	case 2:
-		call = gemmFew2AVX512
-	case 3:
-		call = gemmFew3AVX512
+	calls := fewAVX512[:]
+	if x.b.isa == isaAVX2 {
+		calls = fewAVX2[:]
 	}
+	call := calls[x.b.N-1]
 	call(uintptr(m), &x.a[0], uintptr(4*x.lda), &x.b.data[0], uintptr(x.b.K), &add[0], uintptr(4*ldadd), &c[0], uintptr(4*ldc))
 }
 

@@ -7,7 +7,8 @@ import "math"
 // columns, the last one padded with zeros, each panel row after row. It serves
 // any number of Gemm calls at once, and none while it is repacked.
 //
-// AVX-512 and better sum the products of few columns along K, 16 at a time.
+// AVX2 and better sum the products of few columns along K, as many at a time as a
+// vector has lanes.
 type Packed struct {
 	K, N  int
 	isa   isa       // which packed it, and so multiplies by it
@@ -37,7 +38,7 @@ func newPacked(k, n int, i isa, few bool) *Packed {
 	if few && i.float() < isaAVX512 {
 		i = i.float()
 	}
-	p := &Packed{K: k, N: n, isa: i, width: i.panelWidth(), few: few && i >= isaAVX512}
+	p := &Packed{K: k, N: n, isa: i, width: i.panelWidth(), few: few && (i >= isaAVX512 || i == isaAVX2 && n < maxFew)}
 	switch {
 	case p.few:
 		p.data = make([]float32, n*p.stride())

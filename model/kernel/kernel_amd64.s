@@ -4669,6 +4669,103 @@ TEXT ·softmaxAVX2(SB), NOSPLIT, $0-32
 	MOVQ         x+8(FP), CX
 	MOVQ         n+24(FP), DX
 	MOVQ         ld+16(FP), BX
+	CMPQ         DX, $0x03
+	JNE          row
+	CMPQ         BX, $0x0c
+	JNE          row
+
+rows:
+	CMPQ        AX, $0x08
+	JL          left
+	VMOVUPS     (CX), Y7
+	VMOVUPS     32(CX), Y8
+	VMOVUPS     64(CX), Y9
+	VBLENDPS    $0x92, Y8, Y7, Y10
+	VBLENDPS    $0x24, Y9, Y10, Y10
+	VMOVUPS     order0<>+0(SB), Y11
+	VPERMPS     Y10, Y11, Y10
+	VBLENDPS    $0x24, Y8, Y7, Y11
+	VBLENDPS    $0x49, Y9, Y11, Y11
+	VMOVUPS     order1<>+0(SB), Y12
+	VPERMPS     Y11, Y12, Y11
+	VBLENDPS    $0x49, Y8, Y7, Y7
+	VBLENDPS    $0x92, Y9, Y7, Y7
+	VMOVUPS     order2<>+0(SB), Y8
+	VPERMPS     Y7, Y8, Y7
+	VMAXPS      Y11, Y10, Y8
+	VMAXPS      Y7, Y8, Y8
+	VSUBPS      Y8, Y10, Y10
+	VMINPS      Y10, Y2, Y9
+	VMAXPS      Y9, Y1, Y9
+	VMOVAPS     Y3, Y10
+	VFMADD231PS Y4, Y9, Y10
+	VSUBPS      Y3, Y10, Y12
+	VFMSUB213PS Y12, Y4, Y9
+	VPERMPS     Y0, Y10, Y13
+	VPSLLD      $0x14, Y10, Y10
+	VPADDD      Y10, Y13, Y13
+	VMOVAPS     poly3AVX2<>+0(SB), Y12
+	VFMADD213PS poly2AVX2<>+0(SB), Y9, Y12
+	VFMADD213PS poly1AVX2<>+0(SB), Y9, Y12
+	VMULPS      Y13, Y9, Y9
+	VFMADD231PS Y12, Y9, Y13
+	VSUBPS      Y8, Y11, Y11
+	VMINPS      Y11, Y2, Y9
+	VMAXPS      Y9, Y1, Y9
+	VMOVAPS     Y3, Y10
+	VFMADD231PS Y4, Y9, Y10
+	VSUBPS      Y3, Y10, Y11
+	VFMSUB213PS Y11, Y4, Y9
+	VPERMPS     Y0, Y10, Y12
+	VPSLLD      $0x14, Y10, Y10
+	VPADDD      Y10, Y12, Y12
+	VMOVAPS     poly3AVX2<>+0(SB), Y11
+	VFMADD213PS poly2AVX2<>+0(SB), Y9, Y11
+	VFMADD213PS poly1AVX2<>+0(SB), Y9, Y11
+	VMULPS      Y12, Y9, Y9
+	VFMADD231PS Y11, Y9, Y12
+	VSUBPS      Y8, Y7, Y7
+	VMINPS      Y7, Y2, Y7
+	VMAXPS      Y7, Y1, Y7
+	VMOVAPS     Y3, Y8
+	VFMADD231PS Y4, Y7, Y8
+	VSUBPS      Y3, Y8, Y9
+	VFMSUB213PS Y9, Y4, Y7
+	VPERMPS     Y0, Y8, Y10
+	VPSLLD      $0x14, Y8, Y8
+	VPADDD      Y8, Y10, Y10
+	VMOVAPS     poly3AVX2<>+0(SB), Y9
+	VFMADD213PS poly2AVX2<>+0(SB), Y7, Y9
+	VFMADD213PS poly1AVX2<>+0(SB), Y7, Y9
+	VMULPS      Y10, Y7, Y7
+	VFMADD231PS Y9, Y7, Y10
+	VADDPS      Y10, Y13, Y7
+	VADDPS      Y12, Y7, Y7
+	VDIVPS      Y7, Y13, Y13
+	VDIVPS      Y7, Y12, Y12
+	VDIVPS      Y7, Y10, Y10
+	VMOVUPS     place0<>+0(SB), Y7
+	VPERMPS     Y13, Y7, Y13
+	VMOVUPS     place1<>+0(SB), Y7
+	VPERMPS     Y12, Y7, Y12
+	VMOVUPS     place2<>+0(SB), Y7
+	VPERMPS     Y10, Y7, Y10
+	VBLENDPS    $0x92, Y12, Y13, Y7
+	VBLENDPS    $0x24, Y10, Y7, Y7
+	VBLENDPS    $0x24, Y12, Y13, Y8
+	VBLENDPS    $0x49, Y10, Y8, Y8
+	VBLENDPS    $0x49, Y12, Y13, Y9
+	VBLENDPS    $0x92, Y10, Y9, Y9
+	VMOVUPS     Y7, (CX)
+	VMOVUPS     Y8, 32(CX)
+	VMOVUPS     Y9, 64(CX)
+	ADDQ        $0x60, CX
+	SUBQ        $0x08, AX
+	JMP         rows
+
+left:
+	TESTQ AX, AX
+	JZ    done
 
 row:
 	VMOVAPS Y6, Y7
@@ -4796,6 +4893,8 @@ endDivide:
 	ADDQ BX, CX
 	DECQ AX
 	JNZ  row
+
+done:
 	VZEROUPPER
 	RET
 
@@ -4810,6 +4909,66 @@ GLOBL onceAVX2<>(SB), RODATA|NOPTR, $4
 
 DATA lowest<>+0(SB)/4, $0xff800000
 GLOBL lowest<>(SB), RODATA|NOPTR, $4
+
+DATA order0<>+0(SB)/4, $0x00000000
+DATA order0<>+4(SB)/4, $0x00000003
+DATA order0<>+8(SB)/4, $0x00000006
+DATA order0<>+12(SB)/4, $0x00000001
+DATA order0<>+16(SB)/4, $0x00000004
+DATA order0<>+20(SB)/4, $0x00000007
+DATA order0<>+24(SB)/4, $0x00000002
+DATA order0<>+28(SB)/4, $0x00000005
+GLOBL order0<>(SB), RODATA|NOPTR, $32
+
+DATA order1<>+0(SB)/4, $0x00000001
+DATA order1<>+4(SB)/4, $0x00000004
+DATA order1<>+8(SB)/4, $0x00000007
+DATA order1<>+12(SB)/4, $0x00000002
+DATA order1<>+16(SB)/4, $0x00000005
+DATA order1<>+20(SB)/4, $0x00000000
+DATA order1<>+24(SB)/4, $0x00000003
+DATA order1<>+28(SB)/4, $0x00000006
+GLOBL order1<>(SB), RODATA|NOPTR, $32
+
+DATA order2<>+0(SB)/4, $0x00000002
+DATA order2<>+4(SB)/4, $0x00000005
+DATA order2<>+8(SB)/4, $0x00000000
+DATA order2<>+12(SB)/4, $0x00000003
+DATA order2<>+16(SB)/4, $0x00000006
+DATA order2<>+20(SB)/4, $0x00000001
+DATA order2<>+24(SB)/4, $0x00000004
+DATA order2<>+28(SB)/4, $0x00000007
+GLOBL order2<>(SB), RODATA|NOPTR, $32
+
+DATA place0<>+0(SB)/4, $0x00000000
+DATA place0<>+4(SB)/4, $0x00000003
+DATA place0<>+8(SB)/4, $0x00000006
+DATA place0<>+12(SB)/4, $0x00000001
+DATA place0<>+16(SB)/4, $0x00000004
+DATA place0<>+20(SB)/4, $0x00000007
+DATA place0<>+24(SB)/4, $0x00000002
+DATA place0<>+28(SB)/4, $0x00000005
+GLOBL place0<>(SB), RODATA|NOPTR, $32
+
+DATA place1<>+0(SB)/4, $0x00000005
+DATA place1<>+4(SB)/4, $0x00000000
+DATA place1<>+8(SB)/4, $0x00000003
+DATA place1<>+12(SB)/4, $0x00000006
+DATA place1<>+16(SB)/4, $0x00000001
+DATA place1<>+20(SB)/4, $0x00000004
+DATA place1<>+24(SB)/4, $0x00000007
+DATA place1<>+28(SB)/4, $0x00000002
+GLOBL place1<>(SB), RODATA|NOPTR, $32
+
+DATA place2<>+0(SB)/4, $0x00000002
+DATA place2<>+4(SB)/4, $0x00000005
+DATA place2<>+8(SB)/4, $0x00000000
+DATA place2<>+12(SB)/4, $0x00000003
+DATA place2<>+16(SB)/4, $0x00000006
+DATA place2<>+20(SB)/4, $0x00000001
+DATA place2<>+24(SB)/4, $0x00000004
+DATA place2<>+28(SB)/4, $0x00000007
+GLOBL place2<>(SB), RODATA|NOPTR, $32
 
 // func peakAVX2(n uintptr)
 // Requires: AVX, FMA3
@@ -15564,17 +15723,17 @@ rows:
 	VPERMI2PS   Z15, Z16, Z10
 	VMOVUPS     joinRest0<>+0(SB), Z11
 	VPERMI2PS   Z13, Z10, Z11
-	VMOVUPS     Z11, (CX)
 	VMOVUPS     join1<>+0(SB), Z10
 	VPERMI2PS   Z15, Z16, Z10
-	VMOVUPS     joinRest1<>+0(SB), Z11
-	VPERMI2PS   Z13, Z10, Z11
-	VMOVUPS     Z11, 64(CX)
+	VMOVUPS     joinRest1<>+0(SB), Z12
+	VPERMI2PS   Z13, Z10, Z12
 	VMOVUPS     join2<>+0(SB), Z10
 	VPERMI2PS   Z15, Z16, Z10
-	VMOVUPS     joinRest2<>+0(SB), Z11
-	VPERMI2PS   Z13, Z10, Z11
-	VMOVUPS     Z11, 128(CX)
+	VMOVUPS     joinRest2<>+0(SB), Z14
+	VPERMI2PS   Z13, Z10, Z14
+	VMOVUPS     Z11, (CX)
+	VMOVUPS     Z12, 64(CX)
+	VMOVUPS     Z14, 128(CX)
 	ADDQ        $0xc0, CX
 	SUBQ        $0x10, AX
 	JMP         rows
@@ -45021,7 +45180,7 @@ DATA q6SigmoidFraction<>+28(SB)/4, $0x3612a10f
 GLOBL q6SigmoidFraction<>(SB), RODATA|NOPTR, $32
 
 // func gemmFew1AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, BMI2, CMOV
+// Requires: AVX, AVX512F, AVX512VL, BMI2, CMOV
 TEXT ·gemmFew1AVX512(SB), NOSPLIT, $0-72
 	MOVQ  m+0(FP), AX
 	MOVQ  a+8(FP), CX
@@ -45034,13 +45193,12 @@ TEXT ·gemmFew1AVX512(SB), NOSPLIT, $0-72
 	SHLQ  $0x02, R8
 	MOVQ  DI, R8
 	ANDQ  $0x0f, R8
-	MOVQ  $0x00000001, R9
-	SHLXQ R8, R9, R9
-	DECQ  R9
+	MOVL  $0x00000001, R9
+	SHLXL R8, R9, R9
+	DECL  R9
 	KMOVW R9, K1
-	MOVQ  $0x00000001, R9
-	KMOVW R9, K2
-	SHRQ  $0x04, DI
+	MOVL  $0x00000001, R8
+	KMOVW R8, K2
 
 rows:
 	MOVQ    CX, R8
@@ -45059,6 +45217,7 @@ rows:
 	VPXORD  Z3, Z3, Z3
 	MOVQ    b+24(FP), R12
 	MOVQ    DI, R13
+	SHRQ    $0x04, R13
 	TESTQ   R13, R13
 	JZ      rest
 
@@ -45082,7 +45241,7 @@ vector:
 	JNZ         vector
 
 rest:
-	KTESTW      K1, K1
+	TESTQ       $0x0000000f, DI
 	JZ          sum
 	VMOVUPS.Z   (R8), K1, Z4
 	VMOVUPS.Z   (R9), K1, Z5
@@ -45156,7 +45315,7 @@ end:
 	RET
 
 // func gemmFew2AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, BMI2, CMOV
+// Requires: AVX, AVX512F, AVX512VL, BMI2, CMOV
 TEXT ·gemmFew2AVX512(SB), NOSPLIT, $0-72
 	MOVQ  m+0(FP), AX
 	MOVQ  a+8(FP), CX
@@ -45169,13 +45328,12 @@ TEXT ·gemmFew2AVX512(SB), NOSPLIT, $0-72
 	SHLQ  $0x02, R8
 	MOVQ  DI, R9
 	ANDQ  $0x0f, R9
-	MOVQ  $0x00000001, R10
-	SHLXQ R9, R10, R10
-	DECQ  R10
+	MOVL  $0x00000001, R10
+	SHLXL R9, R10, R10
+	DECL  R10
 	KMOVW R10, K1
-	MOVQ  $0x00000003, R10
-	KMOVW R10, K2
-	SHRQ  $0x04, DI
+	MOVL  $0x00000003, R9
+	KMOVW R9, K2
 
 rows:
 	MOVQ    CX, R9
@@ -45198,6 +45356,7 @@ rows:
 	VPXORD  Z7, Z7, Z7
 	MOVQ    b+24(FP), R13
 	MOVQ    DI, R14
+	SHRQ    $0x04, R14
 	TESTQ   R14, R14
 	JZ      rest
 
@@ -45227,7 +45386,7 @@ vector:
 	JNZ         vector
 
 rest:
-	KTESTW      K1, K1
+	TESTQ       $0x0000000f, DI
 	JZ          sum
 	VMOVUPS.Z   (R9), K1, Z8
 	VMOVUPS.Z   (R10), K1, Z9
@@ -45319,7 +45478,7 @@ end:
 	RET
 
 // func gemmFew3AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, BMI2, CMOV
+// Requires: AVX, AVX512F, AVX512VL, BMI2, CMOV
 TEXT ·gemmFew3AVX512(SB), NOSPLIT, $0-72
 	MOVQ  m+0(FP), AX
 	MOVQ  a+8(FP), CX
@@ -45332,13 +45491,12 @@ TEXT ·gemmFew3AVX512(SB), NOSPLIT, $0-72
 	SHLQ  $0x02, R8
 	MOVQ  DI, R9
 	ANDQ  $0x0f, R9
-	MOVQ  $0x00000001, R10
-	SHLXQ R9, R10, R10
-	DECQ  R10
+	MOVL  $0x00000001, R10
+	SHLXL R9, R10, R10
+	DECL  R10
 	KMOVW R10, K1
-	MOVQ  $0x00000007, R10
-	KMOVW R10, K2
-	SHRQ  $0x04, DI
+	MOVL  $0x00000007, R9
+	KMOVW R9, K2
 
 rows:
 	MOVQ    CX, R9
@@ -45365,6 +45523,7 @@ rows:
 	VPXORD  Z11, Z11, Z11
 	MOVQ    b+24(FP), R13
 	MOVQ    DI, R14
+	SHRQ    $0x04, R14
 	TESTQ   R14, R14
 	JZ      rest
 
@@ -45400,7 +45559,7 @@ vector:
 	JNZ         vector
 
 rest:
-	KTESTW      K1, K1
+	TESTQ       $0x0000000f, DI
 	JZ          sum
 	VMOVUPS.Z   (R9), K1, Z12
 	VMOVUPS.Z   (R10), K1, Z13
@@ -45510,7 +45669,7 @@ end:
 	RET
 
 // func gemmFew4AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, BMI2, CMOV
+// Requires: AVX, AVX512F, AVX512VL, BMI2, CMOV
 TEXT ·gemmFew4AVX512(SB), NOSPLIT, $0-72
 	MOVQ  m+0(FP), AX
 	MOVQ  a+8(FP), CX
@@ -45523,13 +45682,12 @@ TEXT ·gemmFew4AVX512(SB), NOSPLIT, $0-72
 	SHLQ  $0x02, R8
 	MOVQ  DI, R9
 	ANDQ  $0x0f, R9
-	MOVQ  $0x00000001, R10
-	SHLXQ R9, R10, R10
-	DECQ  R10
+	MOVL  $0x00000001, R10
+	SHLXL R9, R10, R10
+	DECL  R10
 	KMOVW R10, K1
-	MOVQ  $0x0000000f, R10
-	KMOVW R10, K2
-	SHRQ  $0x04, DI
+	MOVL  $0x0000000f, R9
+	KMOVW R9, K2
 
 rows:
 	MOVQ    CX, R9
@@ -45560,6 +45718,7 @@ rows:
 	VPXORD  Z15, Z15, Z15
 	MOVQ    b+24(FP), R13
 	MOVQ    DI, R14
+	SHRQ    $0x04, R14
 	TESTQ   R14, R14
 	JZ      rest
 
@@ -45601,7 +45760,7 @@ vector:
 	JNZ         vector
 
 rest:
-	KTESTW      K1, K1
+	TESTQ       $0x0000000f, DI
 	JZ          sum
 	VMOVUPS.Z   (R9), K1, Z16
 	VMOVUPS.Z   (R10), K1, Z17
@@ -45723,6 +45882,460 @@ sum:
 	JZ            end
 	LEAQ          (CX)(DX*4), CX
 	JMP           rows
+
+end:
+	VZEROUPPER
+	RET
+
+// func gemmFew1AVX2(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
+// Requires: AVX, CMOV, FMA3
+TEXT ·gemmFew1AVX2(SB), NOSPLIT, $0-72
+	MOVQ    m+0(FP), AX
+	MOVQ    a+8(FP), CX
+	MOVQ    lda+16(FP), DX
+	MOVQ    add+40(FP), BX
+	MOVQ    c+56(FP), SI
+	MOVQ    k+32(FP), DI
+	LEAQ    15(DI), R8
+	ANDQ    $-16, R8
+	SHLQ    $0x02, R8
+	MOVQ    DI, R8
+	ANDQ    $0x07, R8
+	LEAQ    tailmask<>+32(SB), R9
+	SHLQ    $0x02, R8
+	SUBQ    R8, R9
+	VMOVUPS (R9), Y0
+	VMOVUPS tailmask<>+28(SB), X1
+
+rows:
+	MOVQ    CX, R8
+	LEAQ    (R8)(DX*1), R9
+	CMPQ    AX, $0x01
+	CMOVQLE CX, R9
+	LEAQ    (R9)(DX*1), R10
+	CMPQ    AX, $0x02
+	CMOVQLE CX, R10
+	LEAQ    (R10)(DX*1), R11
+	CMPQ    AX, $0x03
+	CMOVQLE CX, R11
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	MOVQ    b+24(FP), R12
+	MOVQ    DI, R13
+	SHRQ    $0x03, R13
+	TESTQ   R13, R13
+	JZ      rest
+
+vector:
+	VMOVUPS     (R8), Y6
+	VFMADD231PS (R12), Y6, Y2
+	VMOVUPS     (R9), Y6
+	VFMADD231PS (R12), Y6, Y3
+	VMOVUPS     (R10), Y6
+	VFMADD231PS (R12), Y6, Y4
+	VMOVUPS     (R11), Y6
+	VFMADD231PS (R12), Y6, Y5
+	ADDQ        $0x20, R8
+	ADDQ        $0x20, R9
+	ADDQ        $0x20, R10
+	ADDQ        $0x20, R11
+	ADDQ        $0x20, R12
+	DECQ        R13
+	JNZ         vector
+
+rest:
+	TESTQ       $0x00000007, DI
+	JZ          sum
+	VMASKMOVPS  (R8), Y0, Y6
+	VFMADD231PS (R12), Y6, Y2
+	VMASKMOVPS  (R9), Y0, Y6
+	VFMADD231PS (R12), Y6, Y3
+	VMASKMOVPS  (R10), Y0, Y6
+	VFMADD231PS (R12), Y6, Y4
+	VMASKMOVPS  (R11), Y0, Y6
+	VFMADD231PS (R12), Y6, Y5
+
+sum:
+	VUNPCKLPS    Y3, Y2, Y6
+	VUNPCKHPS    Y3, Y2, Y2
+	VADDPS       Y2, Y6, Y6
+	VUNPCKLPS    Y5, Y4, Y2
+	VUNPCKHPS    Y5, Y4, Y3
+	VADDPS       Y3, Y2, Y2
+	VUNPCKLPD    Y2, Y6, Y3
+	VUNPCKHPD    Y2, Y6, Y2
+	VADDPS       Y2, Y3, Y3
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X2, X3, X2
+	VPXOR        X3, X3, X3
+	VPXOR        X4, X4, X4
+	VPXOR        X5, X5, X5
+	VUNPCKLPS    X3, X2, X6
+	VUNPCKHPS    X3, X2, X2
+	VUNPCKLPS    X5, X4, X3
+	VUNPCKHPS    X5, X4, X4
+	VUNPCKLPD    X3, X6, X5
+	VMASKMOVPS   (BX), X1, X7
+	VADDPS       X7, X5, X5
+	VMOVSS       X5, (SI)
+	ADDQ         ldadd+48(FP), BX
+	ADDQ         ldc+64(FP), SI
+	DECQ         AX
+	JZ           end
+	VUNPCKHPD    X3, X6, X3
+	VMASKMOVPS   (BX), X1, X5
+	VADDPS       X5, X3, X3
+	VMOVSS       X3, (SI)
+	ADDQ         ldadd+48(FP), BX
+	ADDQ         ldc+64(FP), SI
+	DECQ         AX
+	JZ           end
+	VUNPCKLPD    X4, X2, X3
+	VMASKMOVPS   (BX), X1, X5
+	VADDPS       X5, X3, X3
+	VMOVSS       X3, (SI)
+	ADDQ         ldadd+48(FP), BX
+	ADDQ         ldc+64(FP), SI
+	DECQ         AX
+	JZ           end
+	VUNPCKHPD    X4, X2, X2
+	VMASKMOVPS   (BX), X1, X3
+	VADDPS       X3, X2, X2
+	VMOVSS       X2, (SI)
+	ADDQ         ldadd+48(FP), BX
+	ADDQ         ldc+64(FP), SI
+	DECQ         AX
+	JZ           end
+	LEAQ         (CX)(DX*4), CX
+	JMP          rows
+
+end:
+	VZEROUPPER
+	RET
+
+// func gemmFew2AVX2(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
+// Requires: AVX, CMOV, FMA3
+TEXT ·gemmFew2AVX2(SB), NOSPLIT, $0-72
+	MOVQ    m+0(FP), AX
+	MOVQ    a+8(FP), CX
+	MOVQ    lda+16(FP), DX
+	MOVQ    add+40(FP), BX
+	MOVQ    c+56(FP), SI
+	MOVQ    k+32(FP), DI
+	LEAQ    15(DI), R8
+	ANDQ    $-16, R8
+	SHLQ    $0x02, R8
+	MOVQ    DI, R9
+	ANDQ    $0x07, R9
+	LEAQ    tailmask<>+32(SB), R10
+	SHLQ    $0x02, R9
+	SUBQ    R9, R10
+	VMOVUPS (R10), Y0
+	VMOVUPS tailmask<>+24(SB), X1
+
+rows:
+	MOVQ    CX, R9
+	LEAQ    (R9)(DX*1), R10
+	CMPQ    AX, $0x01
+	CMOVQLE CX, R10
+	LEAQ    (R10)(DX*1), R11
+	CMPQ    AX, $0x02
+	CMOVQLE CX, R11
+	LEAQ    (R11)(DX*1), R12
+	CMPQ    AX, $0x03
+	CMOVQLE CX, R12
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	VXORPS  Y8, Y8, Y8
+	VXORPS  Y9, Y9, Y9
+	MOVQ    b+24(FP), R13
+	MOVQ    DI, R14
+	SHRQ    $0x03, R14
+	TESTQ   R14, R14
+	JZ      rest
+
+vector:
+	VMOVUPS     (R9), Y10
+	VFMADD231PS (R13), Y10, Y2
+	VFMADD231PS (R13)(R8*1), Y10, Y3
+	VMOVUPS     (R10), Y10
+	VFMADD231PS (R13), Y10, Y4
+	VFMADD231PS (R13)(R8*1), Y10, Y5
+	VMOVUPS     (R11), Y10
+	VFMADD231PS (R13), Y10, Y6
+	VFMADD231PS (R13)(R8*1), Y10, Y7
+	VMOVUPS     (R12), Y10
+	VFMADD231PS (R13), Y10, Y8
+	VFMADD231PS (R13)(R8*1), Y10, Y9
+	ADDQ        $0x20, R9
+	ADDQ        $0x20, R10
+	ADDQ        $0x20, R11
+	ADDQ        $0x20, R12
+	ADDQ        $0x20, R13
+	DECQ        R14
+	JNZ         vector
+
+rest:
+	TESTQ       $0x00000007, DI
+	JZ          sum
+	VMASKMOVPS  (R9), Y0, Y10
+	VFMADD231PS (R13), Y10, Y2
+	VFMADD231PS (R13)(R8*1), Y10, Y3
+	VMASKMOVPS  (R10), Y0, Y10
+	VFMADD231PS (R13), Y10, Y4
+	VFMADD231PS (R13)(R8*1), Y10, Y5
+	VMASKMOVPS  (R11), Y0, Y10
+	VFMADD231PS (R13), Y10, Y6
+	VFMADD231PS (R13)(R8*1), Y10, Y7
+	VMASKMOVPS  (R12), Y0, Y10
+	VFMADD231PS (R13), Y10, Y8
+	VFMADD231PS (R13)(R8*1), Y10, Y9
+
+sum:
+	VUNPCKLPS    Y4, Y2, Y10
+	VUNPCKHPS    Y4, Y2, Y2
+	VADDPS       Y2, Y10, Y10
+	VUNPCKLPS    Y8, Y6, Y2
+	VUNPCKHPS    Y8, Y6, Y4
+	VADDPS       Y4, Y2, Y2
+	VUNPCKLPD    Y2, Y10, Y4
+	VUNPCKHPD    Y2, Y10, Y2
+	VADDPS       Y2, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X2
+	VADDPS       X2, X4, X2
+	VUNPCKLPS    Y5, Y3, Y4
+	VUNPCKHPS    Y5, Y3, Y3
+	VADDPS       Y3, Y4, Y4
+	VUNPCKLPS    Y9, Y7, Y3
+	VUNPCKHPS    Y9, Y7, Y5
+	VADDPS       Y5, Y3, Y3
+	VUNPCKLPD    Y3, Y4, Y5
+	VUNPCKHPD    Y3, Y4, Y3
+	VADDPS       Y3, Y5, Y5
+	VEXTRACTF128 $0x01, Y5, X3
+	VADDPS       X3, X5, X3
+	VPXOR        X4, X4, X4
+	VPXOR        X5, X5, X5
+	VUNPCKLPS    X3, X2, X6
+	VUNPCKHPS    X3, X2, X2
+	VUNPCKLPS    X5, X4, X3
+	VUNPCKHPS    X5, X4, X4
+	VUNPCKLPD    X3, X6, X5
+	VMASKMOVPS   (BX), X1, X7
+	VADDPS       X7, X5, X5
+	VMOVSD       X5, (SI)
+	ADDQ         ldadd+48(FP), BX
+	ADDQ         ldc+64(FP), SI
+	DECQ         AX
+	JZ           end
+	VUNPCKHPD    X3, X6, X3
+	VMASKMOVPS   (BX), X1, X5
+	VADDPS       X5, X3, X3
+	VMOVSD       X3, (SI)
+	ADDQ         ldadd+48(FP), BX
+	ADDQ         ldc+64(FP), SI
+	DECQ         AX
+	JZ           end
+	VUNPCKLPD    X4, X2, X3
+	VMASKMOVPS   (BX), X1, X5
+	VADDPS       X5, X3, X3
+	VMOVSD       X3, (SI)
+	ADDQ         ldadd+48(FP), BX
+	ADDQ         ldc+64(FP), SI
+	DECQ         AX
+	JZ           end
+	VUNPCKHPD    X4, X2, X2
+	VMASKMOVPS   (BX), X1, X3
+	VADDPS       X3, X2, X2
+	VMOVSD       X2, (SI)
+	ADDQ         ldadd+48(FP), BX
+	ADDQ         ldc+64(FP), SI
+	DECQ         AX
+	JZ           end
+	LEAQ         (CX)(DX*4), CX
+	JMP          rows
+
+end:
+	VZEROUPPER
+	RET
+
+// func gemmFew3AVX2(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
+// Requires: AVX, CMOV, FMA3
+TEXT ·gemmFew3AVX2(SB), NOSPLIT, $0-72
+	MOVQ    m+0(FP), AX
+	MOVQ    a+8(FP), CX
+	MOVQ    lda+16(FP), DX
+	MOVQ    add+40(FP), BX
+	MOVQ    c+56(FP), SI
+	MOVQ    k+32(FP), DI
+	LEAQ    15(DI), R8
+	ANDQ    $-16, R8
+	SHLQ    $0x02, R8
+	MOVQ    DI, R9
+	ANDQ    $0x07, R9
+	LEAQ    tailmask<>+32(SB), R10
+	SHLQ    $0x02, R9
+	SUBQ    R9, R10
+	VMOVUPS (R10), Y0
+	VMOVUPS tailmask<>+20(SB), X1
+
+rows:
+	MOVQ    CX, R9
+	LEAQ    (R9)(DX*1), R10
+	CMPQ    AX, $0x01
+	CMOVQLE CX, R10
+	LEAQ    (R10)(DX*1), R11
+	CMPQ    AX, $0x02
+	CMOVQLE CX, R11
+	LEAQ    (R11)(DX*1), R12
+	CMPQ    AX, $0x03
+	CMOVQLE CX, R12
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	VXORPS  Y8, Y8, Y8
+	VXORPS  Y9, Y9, Y9
+	VXORPS  Y10, Y10, Y10
+	VXORPS  Y11, Y11, Y11
+	VXORPS  Y12, Y12, Y12
+	VXORPS  Y13, Y13, Y13
+	MOVQ    b+24(FP), R13
+	MOVQ    DI, R14
+	SHRQ    $0x03, R14
+	TESTQ   R14, R14
+	JZ      rest
+
+vector:
+	VMOVUPS     (R9), Y14
+	VFMADD231PS (R13), Y14, Y2
+	VFMADD231PS (R13)(R8*1), Y14, Y3
+	VFMADD231PS (R13)(R8*2), Y14, Y4
+	VMOVUPS     (R10), Y14
+	VFMADD231PS (R13), Y14, Y5
+	VFMADD231PS (R13)(R8*1), Y14, Y6
+	VFMADD231PS (R13)(R8*2), Y14, Y7
+	VMOVUPS     (R11), Y14
+	VFMADD231PS (R13), Y14, Y8
+	VFMADD231PS (R13)(R8*1), Y14, Y9
+	VFMADD231PS (R13)(R8*2), Y14, Y10
+	VMOVUPS     (R12), Y14
+	VFMADD231PS (R13), Y14, Y11
+	VFMADD231PS (R13)(R8*1), Y14, Y12
+	VFMADD231PS (R13)(R8*2), Y14, Y13
+	ADDQ        $0x20, R9
+	ADDQ        $0x20, R10
+	ADDQ        $0x20, R11
+	ADDQ        $0x20, R12
+	ADDQ        $0x20, R13
+	DECQ        R14
+	JNZ         vector
+
+rest:
+	TESTQ       $0x00000007, DI
+	JZ          sum
+	VMASKMOVPS  (R9), Y0, Y14
+	VFMADD231PS (R13), Y14, Y2
+	VFMADD231PS (R13)(R8*1), Y14, Y3
+	VFMADD231PS (R13)(R8*2), Y14, Y4
+	VMASKMOVPS  (R10), Y0, Y14
+	VFMADD231PS (R13), Y14, Y5
+	VFMADD231PS (R13)(R8*1), Y14, Y6
+	VFMADD231PS (R13)(R8*2), Y14, Y7
+	VMASKMOVPS  (R11), Y0, Y14
+	VFMADD231PS (R13), Y14, Y8
+	VFMADD231PS (R13)(R8*1), Y14, Y9
+	VFMADD231PS (R13)(R8*2), Y14, Y10
+	VMASKMOVPS  (R12), Y0, Y14
+	VFMADD231PS (R13), Y14, Y11
+	VFMADD231PS (R13)(R8*1), Y14, Y12
+	VFMADD231PS (R13)(R8*2), Y14, Y13
+
+sum:
+	VUNPCKLPS    Y5, Y2, Y14
+	VUNPCKHPS    Y5, Y2, Y2
+	VADDPS       Y2, Y14, Y14
+	VUNPCKLPS    Y11, Y8, Y2
+	VUNPCKHPS    Y11, Y8, Y5
+	VADDPS       Y5, Y2, Y2
+	VUNPCKLPD    Y2, Y14, Y5
+	VUNPCKHPD    Y2, Y14, Y2
+	VADDPS       Y2, Y5, Y5
+	VEXTRACTF128 $0x01, Y5, X2
+	VADDPS       X2, X5, X2
+	VUNPCKLPS    Y6, Y3, Y5
+	VUNPCKHPS    Y6, Y3, Y3
+	VADDPS       Y3, Y5, Y5
+	VUNPCKLPS    Y12, Y9, Y3
+	VUNPCKHPS    Y12, Y9, Y6
+	VADDPS       Y6, Y3, Y3
+	VUNPCKLPD    Y3, Y5, Y6
+	VUNPCKHPD    Y3, Y5, Y3
+	VADDPS       Y3, Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X3
+	VADDPS       X3, X6, X3
+	VUNPCKLPS    Y7, Y4, Y5
+	VUNPCKHPS    Y7, Y4, Y4
+	VADDPS       Y4, Y5, Y5
+	VUNPCKLPS    Y13, Y10, Y4
+	VUNPCKHPS    Y13, Y10, Y6
+	VADDPS       Y6, Y4, Y4
+	VUNPCKLPD    Y4, Y5, Y6
+	VUNPCKHPD    Y4, Y5, Y4
+	VADDPS       Y4, Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X4
+	VADDPS       X4, X6, X4
+	VPXOR        X5, X5, X5
+	VUNPCKLPS    X3, X2, X6
+	VUNPCKHPS    X3, X2, X2
+	VUNPCKLPS    X5, X4, X3
+	VUNPCKHPS    X5, X4, X4
+	VUNPCKLPD    X3, X6, X5
+	VMASKMOVPS   (BX), X1, X7
+	VADDPS       X7, X5, X5
+	VMOVSD       X5, (SI)
+	VEXTRACTPS   $0x02, X5, 8(SI)
+	ADDQ         ldadd+48(FP), BX
+	ADDQ         ldc+64(FP), SI
+	DECQ         AX
+	JZ           end
+	VUNPCKHPD    X3, X6, X3
+	VMASKMOVPS   (BX), X1, X5
+	VADDPS       X5, X3, X3
+	VMOVSD       X3, (SI)
+	VEXTRACTPS   $0x02, X3, 8(SI)
+	ADDQ         ldadd+48(FP), BX
+	ADDQ         ldc+64(FP), SI
+	DECQ         AX
+	JZ           end
+	VUNPCKLPD    X4, X2, X3
+	VMASKMOVPS   (BX), X1, X5
+	VADDPS       X5, X3, X3
+	VMOVSD       X3, (SI)
+	VEXTRACTPS   $0x02, X3, 8(SI)
+	ADDQ         ldadd+48(FP), BX
+	ADDQ         ldc+64(FP), SI
+	DECQ         AX
+	JZ           end
+	VUNPCKHPD    X4, X2, X2
+	VMASKMOVPS   (BX), X1, X3
+	VADDPS       X3, X2, X2
+	VMOVSD       X2, (SI)
+	VEXTRACTPS   $0x02, X2, 8(SI)
+	ADDQ         ldadd+48(FP), BX
+	ADDQ         ldc+64(FP), SI
+	DECQ         AX
+	JZ           end
+	LEAQ         (CX)(DX*4), CX
+	JMP          rows
 
 end:
 	VZEROUPPER

@@ -3877,6 +3877,36 @@ func gemmFew3AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, a
 //go:noescape
 func gemmFew4AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
 
+// gemmFew1AVX2 is
+//
+//	for i < m, j < 1: c[i,j] = add[i,j] + Σ_l a[i,l]·b[j,l]
+//
+// for m ≥ 1, with l < k, the distances of rows in bytes and those of b a multiple
+// of 64 bytes. The sum goes over l of each remainder by 8 and then over these.
+//
+//go:noescape
+func gemmFew1AVX2(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
+
+// gemmFew2AVX2 is
+//
+//	for i < m, j < 2: c[i,j] = add[i,j] + Σ_l a[i,l]·b[j,l]
+//
+// for m ≥ 1, with l < k, the distances of rows in bytes and those of b a multiple
+// of 64 bytes. The sum goes over l of each remainder by 8 and then over these.
+//
+//go:noescape
+func gemmFew2AVX2(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
+
+// gemmFew3AVX2 is
+//
+//	for i < m, j < 3: c[i,j] = add[i,j] + Σ_l a[i,l]·b[j,l]
+//
+// for m ≥ 1, with l < k, the distances of rows in bytes and those of b a multiple
+// of 64 bytes. The sum goes over l of each remainder by 8 and then over these.
+//
+//go:noescape
+func gemmFew3AVX2(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
+
 // peakAMX multiplies 4·n tiles of 16 by 32 and 32 by 16 numbers.
 //
 //go:noescape

@@ -8,33 +8,35 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// gemmFew writes the product with a matrix of n columns, at most four: too few
-// to fill a vector, so vectors go along K, and four rows' sums are added up
-// together.
-func gemmFew(n int) {
-	v := avx512
+// gemmFew writes the product with a matrix of n columns, at most four, with AVX2
+// three: too few to fill a vector, so vectors go along K, and four rows' sums are
+// added up together.
+func gemmFew(v vector, n int) {
 	name := fmt.Sprintf("gemmFew%d%s", n, v.isa)
 	TEXT(name, NOSPLIT, "func(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)")
 	Doc(name+" is", "",
 		fmt.Sprintf("\tfor i < m, j < %d: c[i,j] = add[i,j] + Σ_l a[i,l]·b[j,l]", n), "",
 		"for m ≥ 1, with l < k, the distances of rows in bytes and those of b a multiple",
-		"of 64 bytes. The sum goes over l of each remainder by 16 and then over these.")
+		fmt.Sprintf("of 64 bytes. The sum goes over l of each remainder by %d and then over these.", v.lanes))
 	Pragma("noescape")
 	m, a, lda, add, c := param("m"), param("a"), param("lda"), param("add"), param("c")
-	k, ldb, rest, columns, one := param("k"), GP64(), K(), K(), GP64()
+	k, ldb, left := param("k"), GP64(), GP64()
 	LEAQ(Mem{Base: k, Disp: 15}, ldb)
 	ANDQ(I32(-16), ldb)
 	SHLQ(Imm(2), ldb)
-	MOVQ(k, one)
-	ANDQ(Imm(15), one)
-	bit := GP64()
-	MOVQ(U32(1), bit)
-	SHLXQ(one, bit, bit)
-	DECQ(bit)
-	KMOVW(bit.As32(), rest)
-	MOVQ(U32(1<<n-1), bit)
-	KMOVW(bit.As32(), columns)
-	SHRQ(Imm(4), k)
+	MOVQ(k, left)
+	ANDQ(Imm(uint64(v.lanes-1)), left)
+	rest := v.tail(left)
+	var columns Op // the first n of a row
+	if v.lanes == 16 {
+		bits := GP32()
+		columns = K()
+		MOVL(U32(1<<n-1), bits)
+		KMOVW(bits, columns)
+	} else {
+		columns = XMM()
+		VMOVUPS(v.tailMask().Offset(32-4*n), columns)
+	}
 
 	Label("rows")
 	// Rows that are not there are the first one again.
@@ -51,13 +53,24 @@ func gemmFew(n int) {
 			sums[i] = append(sums[i], v.zero())
 		}
 	}
-	b, left := GP64(), GP64()
+	b, vectors := GP64(), GP64()
 	Load(Param("b"), b)
-	MOVQ(k, left)
-	multiply := func(load func(at Mem) VecVirtual) {
+	MOVQ(k, vectors)
+	SHRQ(Imm(uint64(map[int]int{16: 4, 8: 3}[v.lanes])), vectors)
+	multiply := func(l lanes) {
+		if v.lanes == 8 { // with no registers to spare
+			for i := range sums {
+				x := l.load(Mem{Base: rows[i]})
+				VFMADD231PS(Mem{Base: b}, x, sums[i][0])
+				for j := 1; j < n; j++ {
+					VFMADD231PS(Mem{Base: b, Index: ldb, Scale: uint8(j)}, x, sums[i][j])
+				}
+			}
+			return
+		}
 		var x [4]VecVirtual
 		for i := range x {
-			x[i] = load(Mem{Base: rows[i]})
+			x[i] = l.load(Mem{Base: rows[i]})
 		}
 		at := GP64()
 		MOVQ(b, at)
@@ -72,20 +85,20 @@ func gemmFew(n int) {
 			}
 		}
 	}
-	TESTQ(left, left)
+	TESTQ(vectors, vectors)
 	JZ(LabelRef("rest"))
 	Label("vector")
-	multiply(lanes{v, nil}.load)
+	multiply(lanes{v, nil})
 	for i := range rows {
-		ADDQ(Imm(64), rows[i])
+		ADDQ(Imm(uint64(v.bytes())), rows[i])
 	}
-	ADDQ(Imm(64), b)
-	DECQ(left)
+	ADDQ(Imm(uint64(v.bytes())), b)
+	DECQ(vectors)
 	JNZ(LabelRef("vector"))
 	Label("rest")
-	KTESTW(rest, rest)
+	TESTQ(U32(v.lanes-1), k)
 	JZ(LabelRef("sum"))
-	multiply(lanes{v, rest}.load)
+	multiply(rest)
 	Label("sum")
 
 	// Four rows of a column become four numbers of one register.
@@ -108,10 +121,15 @@ func gemmFew(n int) {
 		VUNPCKLPD(y, x, low)
 		VUNPCKHPD(y, x, high)
 		VADDPS(high, low, low)
-		half, quarter := YMM(), XMM()
-		VEXTRACTF64X4(Imm(1), low, half)
-		VADDPS(half, low.AsY(), half)
-		VEXTRACTF32X4(Imm(1), half, quarter)
+		half, quarter := low, XMM()
+		if v.lanes == 16 {
+			half = YMM()
+			VEXTRACTF64X4(Imm(1), low, half)
+			VADDPS(half, low.AsY(), half)
+			VEXTRACTF32X4(Imm(1), half, quarter)
+		} else {
+			VEXTRACTF128(Imm(1), half, quarter)
+		}
 		VADDPS(quarter, half.AsX(), quarter)
 		columnSums[j] = quarter
 	}
@@ -134,9 +152,23 @@ func gemmFew(n int) {
 			VUNPCKHPD(from[1], from[0], row)
 		}
 		more := XMM()
-		VMOVUPS_Z(Mem{Base: add}, columns, more)
-		VADDPS(more, row, row)
-		VMOVUPS(row, columns, Mem{Base: c})
+		if v.lanes == 16 {
+			VMOVUPS_Z(Mem{Base: add}, columns, more)
+			VADDPS(more, row, row)
+			VMOVUPS(row, columns, Mem{Base: c})
+		} else {
+			VMASKMOVPS(Mem{Base: add}, columns, more)
+			VADDPS(more, row, row)
+			// Masked stores are slow on Zen.
+			if n == 1 {
+				VMOVSS(row, Mem{Base: c})
+			} else {
+				VMOVSD(row, Mem{Base: c})
+			}
+			if n == 3 {
+				VEXTRACTPS(Imm(2), row, Mem{Base: c, Disp: 8})
+			}
+		}
 		ADDQ(ldadd, add)
 		ADDQ(ldc, c)
 		DECQ(m)

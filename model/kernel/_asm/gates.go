@@ -202,16 +202,21 @@ func (v vector) tail(n Register) lanes {
 		KMOVW(one, k)
 		return lanes{v, k}
 	}
-	words := make([]uint32, 16)
-	for i := range 8 {
-		words[i] = math.MaxUint32
-	}
 	p, m := GP64(), YMM()
-	LEAQ(global("tailmask", words...).Offset(32), p)
+	LEAQ(v.tailMask().Offset(32), p)
 	SHLQ(Imm(2), n)
 	SUBQ(n, p)
 	VMOVUPS(Mem{Base: p}, m)
 	return lanes{v, m}
+}
+
+// tailMask is eight lanes of ones and eight of zeros.
+func (v vector) tailMask() Mem {
+	words := make([]uint32, 16)
+	for i := range 8 {
+		words[i] = math.MaxUint32
+	}
+	return global("tailmask", words...)
 }
 
 func (l lanes) load(m Mem) VecVirtual {
@@ -444,7 +449,8 @@ func tanh(v vector) {
 	RET()
 }
 
-// softmax writes SoftmaxRows in three sweeps a row. 16 rows of three numbers,
+// softmax writes SoftmaxRows in three sweeps a row. As many rows of three numbers as
+// a vector has lanes,
 // those of the label set that is the default, are turned to three vectors.
 func softmax(v vector) {
 	TEXT("softmax"+v.isa, NOSPLIT, "func(rows uintptr, x *float32, ld, n uintptr)")
@@ -455,22 +461,20 @@ func softmax(v vector) {
 	lowest := v.broadcast("lowest", math.Inf(-1))
 	rows, x, n, ld, p := param("rows"), param("x"), param("n"), param("ld"), GP64()
 	top, sum := v.reg(), v.reg()
-	if v.lanes == 16 {
-		CMPQ(n, Imm(3))
-		JNE(LabelRef("row"))
-		CMPQ(ld, Imm(4*3))
-		JNE(LabelRef("row"))
-		Label("rows")
-		CMPQ(rows, Imm(16))
-		JL(LabelRef("left"))
-		k.threes(x)
-		ADDQ(Imm(16*4*3), x)
-		SUBQ(Imm(16), rows)
-		JMP(LabelRef("rows"))
-		Label("left")
-		TESTQ(rows, rows)
-		JZ(LabelRef("done"))
-	}
+	CMPQ(n, Imm(3))
+	JNE(LabelRef("row"))
+	CMPQ(ld, Imm(4*3))
+	JNE(LabelRef("row"))
+	Label("rows")
+	CMPQ(rows, Imm(uint64(v.lanes)))
+	JL(LabelRef("left"))
+	k.threes(x)
+	ADDQ(Imm(uint64(3*v.bytes())), x)
+	SUBQ(Imm(uint64(v.lanes)), rows)
+	JMP(LabelRef("rows"))
+	Label("left")
+	TESTQ(rows, rows)
+	JZ(LabelRef("done"))
 	Label("row")
 	VMOVAPS(lowest, top)
 	MOVQ(x, p)
@@ -511,36 +515,19 @@ func softmax(v vector) {
 	RET()
 }
 
-// threes is the softmax of 16 rows of three numbers at x; sums go in the order
+// threes is the softmax of a row of three numbers at x a lane; sums go in the order
 // of all.
 func (k *constants) threes(x Register) {
-	// Number i of row r stands at 3·r+i; with two vectors at hand, the places
-	// of both count on, and a third takes part in the second step.
-	var in, out [3]VecVirtual
+	var in [3]VecVirtual
 	for i := range in {
 		in[i] = k.v.reg()
-		VMOVUPS(Mem{Base: x, Disp: 64 * i}, in[i])
+		VMOVUPS(Mem{Base: x, Disp: i * k.v.bytes()}, in[i])
 	}
-	index := func(name string, of func(lane int) int) VecVirtual {
-		var words [16]uint32
-		for lane := range words {
-			words[lane] = uint32(of(lane))
-		}
-		r := k.v.reg()
-		VMOVUPS(global(name, words[:]...), r)
-		return r
+	split, join := k.v.split16, k.v.join16
+	if k.v.lanes == 8 {
+		split, join = k.v.split8, k.v.join8
 	}
-	for i := range out {
-		first := index(fmt.Sprintf("split%d", i), func(r int) int { return (3*r + i) % 32 })
-		VPERMI2PS(in[1], in[0], first)
-		out[i] = index(fmt.Sprintf("splitRest%d", i), func(r int) int {
-			if at := 3*r + i; at >= 32 {
-				return at - 16
-			}
-			return r
-		})
-		VPERMI2PS(in[2], first, out[i])
-	}
+	out := split(in)
 	top := k.v.reg()
 	VMAXPS(out[1], out[0], top)
 	VMAXPS(out[2], top, top)
@@ -554,18 +541,94 @@ func (k *constants) threes(x Register) {
 	for i := range out {
 		VDIVPS(sum, out[i], out[i])
 	}
+	for i, r := range join(out) {
+		VMOVUPS(r, Mem{Base: x, Disp: i * k.v.bytes()})
+	}
+}
+
+// indices are whole numbers in lanes, read-only data.
+func (v vector) indices(name string, of func(lane int) int) Mem {
+	words := make([]uint32, v.lanes)
+	for lane := range words {
+		words[lane] = uint32(of(lane))
+	}
+	return global(name, words...)
+}
+
+// split16 turns 16 rows of three numbers to three vectors. Number i of row r stands at
+// 3·r+i; with two vectors at hand, the places of both count on, and a third takes part
+// in the second step.
+func (v vector) split16(in [3]VecVirtual) (out [3]VecVirtual) {
+	for i := range out {
+		first := v.reg()
+		VMOVUPS(v.indices(fmt.Sprintf("split%d", i), func(r int) int { return (3*r + i) % 32 }), first)
+		VPERMI2PS(in[1], in[0], first)
+		out[i] = v.reg()
+		VMOVUPS(v.indices(fmt.Sprintf("splitRest%d", i), func(r int) int {
+			if at := 3*r + i; at >= 32 {
+				return at - 16
+			}
+			return r
+		}), out[i])
+		VPERMI2PS(in[2], first, out[i])
+	}
+	return out
+}
+
+// join16 undoes split16.
+func (v vector) join16(out [3]VecVirtual) (in [3]VecVirtual) {
 	for i := range in {
-		pair := index(fmt.Sprintf("join%d", i), func(lane int) int { return (16*i+lane)/3 + (16*i+lane)%3%2*16 })
+		pair := v.reg()
+		VMOVUPS(v.indices(fmt.Sprintf("join%d", i), func(lane int) int { return (16*i+lane)/3 + (16*i+lane)%3%2*16 }), pair)
 		VPERMI2PS(out[1], out[0], pair)
-		in[i] = index(fmt.Sprintf("joinRest%d", i), func(lane int) int {
+		in[i] = v.reg()
+		VMOVUPS(v.indices(fmt.Sprintf("joinRest%d", i), func(lane int) int {
 			if at := 16*i + lane; at%3 == 2 {
 				return 16 + at/3
 			}
 			return lane
-		})
+		}), in[i])
 		VPERMI2PS(out[2], pair, in[i])
-		VMOVUPS(in[i], Mem{Base: x, Disp: 64 * i})
 	}
+	return in
+}
+
+// split8 is split16 of 8 rows. Lane l of vector k has number (8·k+l) mod 3, another
+// one in each vector, so a blend takes all of one number and a permutation orders them.
+func (v vector) split8(in [3]VecVirtual) (out [3]VecVirtual) {
+	for i := range out {
+		out[i] = v.blend(in, func(l int) int { return 2 * (i - l + 9) % 3 })
+		order := v.reg()
+		VMOVUPS(v.indices(fmt.Sprintf("order%d", i), func(r int) int { return (3*r + i) % 8 }), order)
+		VPERMPS(out[i], order, out[i])
+	}
+	return out
+}
+
+// join8 undoes split8.
+func (v vector) join8(out [3]VecVirtual) (in [3]VecVirtual) {
+	for i := range out {
+		order := v.reg()
+		// Lane l has number i of row r where 3·r+i is l modulo 8, and 3·3 is 1.
+		VMOVUPS(v.indices(fmt.Sprintf("place%d", i), func(l int) int { return 3 * (l - i + 8) % 8 }), order)
+		VPERMPS(out[i], order, out[i])
+	}
+	for i := range in {
+		in[i] = v.blend(out, func(l int) int { return (8*i + l) % 3 })
+	}
+	return in
+}
+
+// blend takes each of eight lanes from one of three vectors.
+func (v vector) blend(from [3]VecVirtual, of func(lane int) int) VecVirtual {
+	var masks [3]uint64
+	for l := range 8 {
+		masks[of(l)] |= 1 << l
+	}
+	r := v.reg()
+	VBLENDPS(Imm(masks[1]), from[1], from[0], r)
+	VBLENDPS(Imm(masks[2]), from[2], r, r)
+	return r
 }
 
 // all puts the sum (or what op does) of all lanes of r into each of them.

@@ -44,7 +44,10 @@ func main() {
 	gatesCubic()
 	gatesFractions()
 	for n := range 4 {
-		gemmFew(n + 1)
+		gemmFew(avx512, n+1)
+	}
+	for n := range 3 {
+		gemmFew(avx2, n+1)
 	}
 	peakTiles()
 	pass.Compile = pass.Concat(pass.Compile, pass.FunctionPass(inReach), pass.FunctionPass(encodeVEX))
