@@ -143,6 +143,7 @@ type walker struct {
 	pattern  pattern // nil: everything
 	entered  map[fileID]bool
 	links    []folder // to folders, for the end
+	hidden   []folder // for the very end: what else leads to them is no less to be read
 	reported bool
 }
 
@@ -163,7 +164,7 @@ func (w *walker) named(path string) error {
 	return w.file(path, info, false)
 }
 
-// root lists a folder, and then those that links lead to.
+// root lists a folder, then those that links lead to, then hidden ones.
 func (w *walker) root(path string, info fs.FileInfo) error {
 	w.entered[idOf(path, info)] = true
 	f := folder{path: path}
@@ -173,9 +174,13 @@ func (w *walker) root(path string, info fs.FileInfo) error {
 	if err := w.folder(f); err != nil {
 		return err
 	}
-	for len(w.links) > 0 {
-		f := w.links[0]
-		w.links = w.links[1:]
+	for len(w.links)+len(w.hidden) > 0 {
+		next := &w.links
+		if len(w.links) == 0 {
+			next = &w.hidden
+		}
+		f := (*next)[0]
+		*next = (*next)[1:]
 		info, err := os.Stat(f.path)
 		if err != nil {
 			if err := w.report(Object{Path: f.path, InFolder: w.pattern == nil, Err: linkError(f.path, err)}); err != nil {
@@ -248,6 +253,8 @@ func (w *walker) names(f folder, names []string) error {
 		case err != nil:
 			err = nil
 		case info.IsDir() && !descend:
+		case info.IsDir() && w.isHidden(path):
+			w.hidden = append(w.hidden, below)
 		case info.IsDir() && isLink:
 			w.links = append(w.links, below)
 		case info.IsDir():
@@ -276,12 +283,15 @@ func (w *walker) file(path string, info fs.FileInfo, isLink bool) error {
 
 func (w *walker) report(o Object) error {
 	w.reported = true
-	below := o.Path
-	if w.base != "." {
-		below = strings.TrimPrefix(below, w.base)
-	}
-	o.Hidden = w.pattern.hidden(strings.TrimPrefix(filepath.ToSlash(below), "/"))
+	o.Hidden = w.isHidden(o.Path)
 	return w.fn(o)
+}
+
+func (w *walker) isHidden(path string) bool {
+	if w.base != "." {
+		path = strings.TrimPrefix(path, w.base)
+	}
+	return w.pattern.hidden(strings.TrimPrefix(filepath.ToSlash(path), "/"))
 }
 
 // namesAfter returns the first count names behind after in a folder, sorted;

@@ -247,6 +247,26 @@ func TestLocalLinks(t *testing.T) {
 		_, err := s.Look(t.Context(), dir+path)
 		wantError(t, err, ErrNotExist, path)
 	}
+
+	// What is hidden and reached by another name too is listed by that.
+	files(t, dir, "cache/.store/v/1.txt", "cache/.x/.y/3.txt", "far/2.txt")
+	link(t, ".store/v", dir+"/cache/v")
+	link(t, "../far", dir+"/cache/w")
+	link(t, "../far", dir+"/cache/.w")
+	for uri, want := range map[string][]string{
+		"/cache":       {"v/1.txt", "w/2.txt", ".x/.y/3.txt hidden"},
+		"/cache/**":    {"v/1.txt", "w/2.txt", ".x/.y/3.txt hidden"},
+		"/cache/.*/*":  {".w/2.txt"},
+		"/cache/.*/**": {".store/v/1.txt", ".w/2.txt", ".x/.y/3.txt hidden"},
+	} {
+		got, objects = list(t, s, dir+uri)
+		for i, o := range objects {
+			if o.Hidden {
+				got[i] += " hidden"
+			}
+		}
+		wantPaths(t, uri, got, in(dir+"/cache", want...))
+	}
 }
 
 // TestLocalPages lists folders of more names than a page holds, in order.
