@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
-	"sync"
 
 	"github.com/linnet-ml/linnet/model/train"
 	"github.com/linnet-ml/linnet/pipelines/internal/cli"
@@ -46,7 +46,7 @@ func lock(ctx context.Context, to, folder string) (unlock func(), err error) {
 	if errors.Is(err, store.ErrLocked) {
 		return nil, err
 	}
-	return sync.OnceFunc(func() {
+	return func() {
 		if free != nil {
 			free()
 		}
@@ -55,7 +55,7 @@ func lock(ctx context.Context, to, folder string) (unlock func(), err error) {
 		if before != nil {
 			os.Remove(to) // the same
 		}
-	}), nil
+	}, nil
 }
 
 // find reads the checkpoint, for --resume; nil where there is none.
@@ -95,13 +95,22 @@ func (c *checkpoint) write(ctx context.Context, s *train.State) error {
 	return nil
 }
 
-// remove removes the checkpoint and, locally, its folder with what a kill left
-// half written there.
+// remove removes the checkpoint and, locally, all else in its folder, such as what a
+// kill left half written, but the lock, which goes with the folder once nobody trains.
 func (c *checkpoint) remove(ctx context.Context, folder string) error {
 	if strings.Contains(folder, "://") {
 		return store.Delete(ctx, c.path)
 	}
-	return os.RemoveAll(folder)
+	left, err := os.ReadDir(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, entry := range left {
+		if entry.Name() != transforms.LockFile {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(folder, entry.Name())))
+		}
+	}
+	return err
 }
 
 // told is err, with what an interrupted training left behind.

@@ -24,8 +24,8 @@ import (
 var partFlags = [3]string{"--input", "--validation", "--test"}
 
 // read reads the documents of --input, --validation and --test, in that order.
-// Documents that cannot be read end the program, which names them all: a model trained
-// on the rest would be another one.
+// Documents that cannot be read end the program, which tells how many there are: a model
+// trained on the rest would be another one.
 func (o *options) read(ctx context.Context) (parts [3][]train.Document, err error) {
 	args := [3]cli.Strings{o.input, o.validation, o.test}
 	all, err := input.New(slices.Concat(args[:]...), "", true)

@@ -351,6 +351,11 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 		return told(ctx, err)
 	}
 	options.Train, options.Validation, options.Test = parts[0], parts[1], parts[2]
+	unlock, err := lock(ctx, o.modelOut, folder)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	if err := store.Writable(ctx, o.modelOut); err != nil {
 		return told(ctx, err)
 	}
@@ -360,11 +365,6 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 	if err := o.crop(ctx, &options); err != nil {
 		return told(ctx, err)
 	}
-	unlock, err := lock(ctx, o.modelOut, folder)
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	at := checkpoint{path: store.Join(folder, checkpointFile)}
 	if options.Resume, err = at.find(ctx, o.resume, o.verbosity); err != nil {
 		return told(ctx, err)
@@ -410,7 +410,6 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 	if err := save(ctx, o.modelOut, w, meta); err != nil {
 		return at.told(ctx, err)
 	}
-	unlock()
 	if err := errors.Join(job.End(ctx), at.remove(ctx, folder)); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/linnet-ml/linnet/model/train"
 	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
+	"github.com/linnet-ml/linnet/transforms/store"
 )
 
 // medium is a training of some seconds' tenths and 100 steps and more.
@@ -167,10 +169,21 @@ func TestLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	probe := filepath.Join(out, ".linnet") // the first one's, if it were beginning too
+	if err := os.Mkdir(probe, 0o777); err != nil {
+		t.Fatal(err)
+	}
 	args := medium(corpus, out, "--epochs=1", "--verbosity=0")
 	text, err := exec.Command("train", args...).CombinedOutput()
 	if err == nil || !strings.Contains(string(text), "_training/_lock: locked by another run (process "+strconv.Itoa(os.Getpid())) || strings.Count(string(text), "\n") != 1 {
 		t.Errorf("%v: %s; want one line that tells who has the folder", err, text)
+	}
+	at := checkpoint{path: filepath.Join(out, trainingFolder, checkpointFile)}
+	if err := errors.Join(os.Remove(probe), os.WriteFile(at.path, nil, 0o666), at.remove(t.Context(), filepath.Dir(at.path))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock(t.Context(), out, filepath.Dir(at.path)); !errors.Is(err, store.ErrLocked) {
+		t.Errorf("after the checkpoint is removed: got %v, want %v", err, store.ErrLocked)
 	}
 	unlock()
 	if left, err := os.ReadDir(filepath.Dir(out)); err != nil || len(left) > 0 {
