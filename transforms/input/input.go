@@ -2,10 +2,10 @@
 // stream of documents, each with the name that its outputs are called by.
 //
 // A folder stands for every *.txt and *.txt.ann below it, a pattern or a named
-// file for any name; names that begin with a dot have to be spelled. What ends in .ann is annotated, all else is text. Nothing
-// under the output folder is ever an input. Names are relative to the deepest
-// folder that the arguments have in common, so they stay the same when files
-// are added.
+// file for any name; names that begin with a dot have to be spelled. What ends in
+// .ann is annotated, all else is text. Nothing under the output folder is ever an
+// input. Names are relative to the deepest folder that the arguments have in common,
+// so they stay the same when files are added.
 package input
 
 import (
@@ -295,7 +295,7 @@ func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) erro
 func (s *Set) none(arg string, inside bool) error {
 	hint := "name a file, a folder with *.txt or *.txt.ann in it, or a pattern"
 	if inside {
-		hint = "what there is lies in the output folder, where nothing is read"
+		hint = "what there is lies in an output folder, where nothing is read"
 	} else if passed := s.Passed(); len(passed) > 0 {
 		hint = strings.Join(passed, "; ")
 	} else if pattern(arg) {
@@ -636,16 +636,13 @@ func (s *Set) notice(arg, file string) {
 	if remote(arg) {
 		dir = filepath.ToSlash(dir)
 	}
-	if dir == s.output || s.earlier[dir] {
+	if dir == s.output || s.earlier[dir] || s.leftOut(dir) {
 		return
 	}
 	if slices.ContainsFunc(s.Args, func(arg []byte) bool {
 		return dir == strings.TrimRight(string(arg), "/") || pattern(string(arg)) && dir == store.Head(string(arg))
 	}) {
 		s.output = dir
-		return
-	}
-	if s.leftOut(dir) {
 		return
 	}
 	if s.earlier == nil {

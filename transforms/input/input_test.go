@@ -231,7 +231,7 @@ func TestWalkErrors(t *testing.T) {
 		"folders":            {[]string{"*"}, "", true, "; a pattern takes files, those below a folder with /** or /**/*.txt at its end"},
 		"missing, a comma":   {[]string{"in/a", " b.md"}, "", true, `a comma in a name is written \,`},
 		"no text":            {[]string{"empty"}, "", true, "empty; name a file"},
-		"output alone":       {[]string{"only"}, "only/out", true, "only; what there is lies in the output folder"},
+		"output alone":       {[]string{"only"}, "only/out", true, "only; what there is lies in an output folder"},
 		"one of two":         {[]string{"in/a.md", "in/zzz*"}, "", true, "zzz"},
 		"two with one name":  {[]string{"in/a.md", "in/a.md.ann"}, "", false, "in/a.md.ann and of " + filepath.Join(dir, "in/a.md") + ";"},
 		"output is input":    {[]string{"out"}, "out", false, "--output"},

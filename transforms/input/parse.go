@@ -135,8 +135,8 @@ func inPowerShell(uri, command string) string {
 }
 
 // wide names the encoding of data where that is UTF-16 or UTF-32: it begins with
-// a byte order mark, be UTF-16 cut within a character, or every other byte of its
-// begin is 0 in most places, as in no text of one byte a letter.
+// a byte order mark, even if UTF-16 ends within a character, or every other byte of
+// its begin is 0 in most places, as in no text of one byte a letter.
 func wide(data []byte) string {
 	begin := data[:min(len(data), 1024)]
 	var zero [2]int
