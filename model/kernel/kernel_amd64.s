@@ -4076,7 +4076,7 @@ columns64group:
 	JGE          columns64next
 
 columns64id:
-	LEAQ         16(DI), R13
+	LEAQ         64(DI), R13
 	CMPQ         R13, count+64(FP)
 	CMOVQGE      DI, R13
 	MOVL         (BX)(R13*4), R13
@@ -4156,7 +4156,7 @@ columns32group:
 	JGE          columns32next
 
 columns32id:
-	LEAQ         16(DI), R13
+	LEAQ         64(DI), R13
 	CMPQ         R13, count+64(FP)
 	CMOVQGE      DI, R13
 	MOVL         (BX)(R13*4), R13
@@ -4218,7 +4218,7 @@ columns16group:
 	JGE          columns16next
 
 columns16id:
-	LEAQ         16(DI), R13
+	LEAQ         64(DI), R13
 	CMPQ         R13, count+64(FP)
 	CMOVQGE      DI, R13
 	MOVL         (BX)(R13*4), R13
@@ -4271,7 +4271,7 @@ columns8group:
 	JGE          columns8next
 
 columns8id:
-	LEAQ         16(DI), R13
+	LEAQ         64(DI), R13
 	CMPQ         R13, count+64(FP)
 	CMOVQGE      DI, R13
 	MOVL         (BX)(R13*4), R13
@@ -4319,7 +4319,7 @@ columngroup:
 	JGE          columnnext
 
 columnid:
-	LEAQ         16(DI), R13
+	LEAQ         64(DI), R13
 	CMPQ         R13, count+64(FP)
 	CMOVQGE      DI, R13
 	MOVL         (BX)(R13*4), R13
@@ -15193,7 +15193,7 @@ columns64group:
 	JGE          columns64next
 
 columns64id:
-	LEAQ         16(DI), R13
+	LEAQ         64(DI), R13
 	CMPQ         R13, count+64(FP)
 	CMOVQGE      DI, R13
 	MOVL         (BX)(R13*4), R13
@@ -15255,7 +15255,7 @@ columns32group:
 	JGE          columns32next
 
 columns32id:
-	LEAQ         16(DI), R13
+	LEAQ         64(DI), R13
 	CMPQ         R13, count+64(FP)
 	CMOVQGE      DI, R13
 	MOVL         (BX)(R13*4), R13
@@ -15308,7 +15308,7 @@ columns16group:
 	JGE          columns16next
 
 columns16id:
-	LEAQ         16(DI), R13
+	LEAQ         64(DI), R13
 	CMPQ         R13, count+64(FP)
 	CMOVQGE      DI, R13
 	MOVL         (BX)(R13*4), R13
@@ -15356,7 +15356,7 @@ columngroup:
 	JGE          columnnext
 
 columnid:
-	LEAQ         16(DI), R13
+	LEAQ         64(DI), R13
 	CMPQ         R13, count+64(FP)
 	CMOVQGE      DI, R13
 	MOVL         (BX)(R13*4), R13

@@ -579,7 +579,7 @@ func addScaledAVX2(dst *float32, x *float32, n uintptr, scale float32)
 func standardiseAVX2(rows uintptr, dst *float32, x *float32, mean *float32, invStd *float32, n uintptr, limit float32)
 
 // sumLinesAVX2 is SumLines of lines ≥ 1 over count ≥ 1 ids, with ldd in bytes.
-// It prefetches 16 ids ahead and returns false at an id from rows on.
+// It prefetches 64 ids ahead and returns false at an id from rows on.
 //
 //go:noescape
 func sumLinesAVX2(dst *float32, ldd uintptr, d uintptr, table *int8, tableScale *float32, rows uintptr, ids *uint32, first uintptr, count uintptr, groupEnd *uint32, groupScale *float32, groups uintptr, lines uintptr) (ok bool)
@@ -1689,7 +1689,7 @@ func addScaledAVX512(dst *float32, x *float32, n uintptr, scale float32)
 func standardiseAVX512(rows uintptr, dst *float32, x *float32, mean *float32, invStd *float32, n uintptr, limit float32)
 
 // sumLinesAVX512 is SumLines of lines ≥ 1 over count ≥ 1 ids, with ldd in bytes.
-// It prefetches 16 ids ahead and returns false at an id from rows on.
+// It prefetches 64 ids ahead and returns false at an id from rows on.
 //
 //go:noescape
 func sumLinesAVX512(dst *float32, ldd uintptr, d uintptr, table *int8, tableScale *float32, rows uintptr, ids *uint32, first uintptr, count uintptr, groupEnd *uint32, groupScale *float32, groups uintptr, lines uintptr) (ok bool)

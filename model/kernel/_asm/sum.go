@@ -8,8 +8,9 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// ahead is how many ids before its use a row is fetched into the cache.
-const ahead = 16
+// ahead is how many ids before its use a row of int8 is fetched into the cache,
+// aheadF32 one of float32, which is four times as long.
+const ahead, aheadF32 = 64, 16
 
 // sumLines writes SumLines for a table of int8 with scales, or of float32.
 // Columns are summed in registers, as many at a time as fit, down to single
@@ -20,13 +21,13 @@ func sumLines(v vector, quantised bool) {
 		name, table = "sumLinesF32"+v.isa, "table *float32"
 	}
 	TEXT(name, NOSPLIT, "func(dst *float32, ldd, d uintptr, "+table+", rows uintptr, ids *uint32, first, count uintptr, groupEnd *uint32, groupScale *float32, groups, lines uintptr) (ok bool)")
+	size, ahead := 1, ahead
+	if !quantised {
+		size, ahead = 4, aheadF32
+	}
 	Doc(name+" is SumLines of lines ≥ 1 over count ≥ 1 ids, with ldd in bytes.",
 		fmt.Sprintf("It prefetches %d ids ahead and returns false at an id from rows on.", ahead))
 	Pragma("noescape")
-	size := 1
-	if !quantised {
-		size = 4
-	}
 	tab, dst, d, ids := param("table"), param("dst"), param("d"), param("ids")
 	var scales Register
 	if quantised {

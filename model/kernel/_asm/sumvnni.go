@@ -8,10 +8,7 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-const (
-	aheadVNNI = 64      // like ahead
-	atOnce    = 1 << 16 // ids whose sum an int32 holds
-)
+const atOnce = 1 << 16 // ids whose sum an int32 holds
 
 // sumLinesVNNI writes SumLines of a Table with multiples. Rows go four at a
 // time: their bytes are interleaved, so that a lane of 32 bits has the four of
@@ -20,7 +17,7 @@ const (
 func sumLinesVNNI() {
 	TEXT("sumLinesVNNI", NOSPLIT, "func(dst *float32, ldd, d uintptr, table *int8, multiples *uint8, unit float32, rows uintptr, ids *uint32, first, count uintptr, groupEnd *uint32, groupScale *float32, groups, lines uintptr) (ok bool)")
 	Doc("sumLinesVNNI is sumLinesWhole of lines ≥ 1 over count ≥ 1 ids, with ldd in bytes and",
-		fmt.Sprintf("d in whole 64s. It prefetches %d ids ahead and returns false at an id from rows on.", aheadVNNI))
+		fmt.Sprintf("d in whole 64s. It prefetches %d ids ahead and returns false at an id from rows on.", ahead))
 	Pragma("noescape")
 	tab, multiples, ids, d, rows := param("table"), param("multiples"), param("ids"), param("d"), param("rows")
 	// The rest stays on the stack: there are too few registers.
@@ -46,7 +43,7 @@ func sumLinesVNNI() {
 		JGT(LabelRef(label))
 		for i := range 4 {
 			r := GP64()
-			MOVL(Mem{Base: ids, Index: pos, Scale: 4, Disp: 4 * (aheadVNNI + i)}, r.As32())
+			MOVL(Mem{Base: ids, Index: pos, Scale: 4, Disp: 4 * (ahead + i)}, r.As32())
 			IMULQ(d, r)
 			PREFETCHT0(Mem{Base: tab, Index: r, Scale: 1})
 		}
@@ -88,7 +85,7 @@ func sumLinesVNNI() {
 		}
 	}
 
-	SUBQ(Imm(aheadVNNI+4), lastAhead)
+	SUBQ(Imm(ahead+4), lastAhead)
 	Label("line")
 	MOVQ(d, columns)
 	Label("columns")
