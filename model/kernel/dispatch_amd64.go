@@ -57,11 +57,12 @@ func gemm(m int, x, y term, add []float32, ldadd int, c []float32, ldc int) {
 // add.
 var nothing [maxFew]float32
 
+type few = func(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
+
+// Products of few columns, by their number less 1.
 var (
-	fewAVX512 = [...]func(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr){
-		gemmFew1AVX512, gemmFew2AVX512, gemmFew3AVX512, gemmFew4AVX512}
-	fewAVX2 = [...]func(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr){
-		gemmFew1AVX2, gemmFew2AVX2, gemmFew3AVX2}
+	fewAVX512 = []few{gemmFew1AVX512, gemmFew2AVX512, gemmFew3AVX512, gemmFew4AVX512}
+	fewAVX2   = []few{gemmFew1AVX2, gemmFew2AVX2, gemmFew3AVX2}
 )
 
 // gemmFew computes c = x + add.
@@ -69,12 +70,11 @@ func gemmFew(m int, x term, add []float32, ldadd int, c []float32, ldc int) {
 	if add == nil {
 		add, ldadd = nothing[:], 0
 	}
-	calls := fewAVX512[:]
+	calls := fewAVX512
 	if x.b.isa == isaAVX2 {
-		calls = fewAVX2[:]
+		calls = fewAVX2
 	}
-	call := calls[x.b.N-1]
-	call(uintptr(m), &x.a[0], uintptr(4*x.lda), &x.b.data[0], uintptr(x.b.K), &add[0], uintptr(4*ldadd), &c[0], uintptr(4*ldc))
+	calls[x.b.N-1](uintptr(m), &x.a[0], uintptr(4*x.lda), &x.b.data[0], uintptr(x.b.K), &add[0], uintptr(4*ldadd), &c[0], uintptr(4*ldc))
 }
 
 func gemmTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, accumulate bool) {
