@@ -71,7 +71,7 @@ func gemmTile(v vector, rows, nv int) {
 		ADDQ(Mem{Base: p, Disp: productP}, b)
 	}
 	MOVQ(Mem{Base: p, Disp: productK}, k)
-	multiply(v, rows, nv, k, acc, at, 0, func(b Op, a, s VecVirtual) { VFMADD231PS(b, a, s) }, panels, bases)
+	multiply(v, rows, nv, k, acc, at, product{add: func(b Op, a, s VecVirtual) { VFMADD231PS(b, a, s) }}, panels, bases)
 	// The second product stands behind the first, and a 0 behind it.
 	ADDQ(Imm(productSize), p)
 	CMPQ(Mem{Base: p, Disp: productK}, Imm(0))
@@ -115,9 +115,16 @@ func everyRow(bases []Register, lda Register) func(i, u int) Mem {
 	}
 }
 
-// multiply is the loop over k, of 4 bytes each; add adds a product, with so many
-// registers of its own. It moves panels and bases on.
-func multiply(v vector, rows, nv int, k Register, acc [][]VecVirtual, at func(i, u int) Mem, own int, add func(b Op, a, sum VecVirtual), panels, bases []Register) {
+// product is how a product is added to a sum.
+type product struct {
+	own int // registers that add takes
+	add func(b Op, a, sum VecVirtual)
+	// addTwo, where there is one, adds those of two vectors and spends a and spare.
+	addTwo func(b []VecVirtual, a, spare VecVirtual, sums []VecVirtual)
+}
+
+// multiply is the loop over k, of 4 bytes each. It moves panels and bases on.
+func multiply(v vector, rows, nv int, k Register, acc [][]VecVirtual, at func(i, u int) Mem, p product, panels, bases []Register) {
 	cols := v.lanes * panelVectors
 	bat := func(j, u int) Mem {
 		return Mem{Base: panels[j/panelVectors], Disp: u*4*cols + j%panelVectors*v.bytes()}
@@ -142,13 +149,13 @@ func multiply(v vector, rows, nv int, k Register, acc [][]VecVirtual, at func(i,
 			}
 			for j := range nv {
 				b := Op(bv)
-				if rows*nv+rows+1+own > v.regs {
+				if rows*nv+rows+1+p.own > v.regs {
 					b = bat(j, u)
 				} else {
 					VMOVUPS(bat(j, u), bv)
 				}
 				for i := range rows {
-					add(b, av[i], acc[i][j])
+					p.add(b, av[i], acc[i][j])
 				}
 			}
 		}
@@ -163,8 +170,12 @@ func multiply(v vector, rows, nv int, k Register, acc [][]VecVirtual, at func(i,
 			}
 			for i := range rows {
 				VBROADCASTSS(at(i, u), av[i%2])
+				if p.addTwo != nil {
+					p.addTwo(bv, av[i%2], av[1-i%2], acc[i])
+					continue
+				}
 				for j := range nv {
-					add(bv[j], av[i%2], acc[i][j])
+					p.add(bv[j], av[i%2], acc[i][j])
 				}
 			}
 		}

@@ -122,24 +122,7 @@ func gemmTileWhole(w whole, rows, nv int) {
 		}
 	}
 	MOVQ(of(wholeLanes), k)
-	own := 0
-	if w.name == "MADD" {
-		own = 1
-	}
-	multiply(v, rows, nv, k, acc, at, own, func(b Op, a, s VecVirtual) {
-		switch w.name {
-		case "AVXVNNI":
-			multiplyVEX(b, a, s)
-		case "VNNI":
-			VPDPWSSD(b, a, s)
-		case "VNNI8":
-			VPDPBUSD(b, a, s)
-		default:
-			products := v.reg()
-			VPMADDWD(b, a, products)
-			VPADDD(products, s, s)
-		}
-	}, panels, bases)
+	multiply(v, rows, nv, k, acc, at, w.product(), panels, bases)
 	MOVQ(of(wholeColumn), unit)
 	from(unit, c)
 	for j := range nv {
@@ -178,6 +161,33 @@ func gemmTileWhole(w whole, rows, nv int) {
 	JCS(LabelRef("tile"))
 	VZEROUPPER()
 	RET()
+}
+
+// product adds the products of a lane.
+func (w whole) product() product {
+	switch w.name {
+	case "AVXVNNI":
+		return product{add: multiplyVEX}
+	case "VNNI":
+		return product{add: func(b Op, a, s VecVirtual) { VPDPWSSD(b, a, s) }}
+	case "VNNI8":
+		return product{add: func(b Op, a, s VecVirtual) { VPDPBUSD(b, a, s) }}
+	}
+	return product{
+		own: 1,
+		add: func(b Op, a, s VecVirtual) {
+			products := w.reg()
+			VPMADDWD(b, a, products)
+			VPADDD(products, s, s)
+		},
+		// Both multiply before one adds, or the sums wait.
+		addTwo: func(b []VecVirtual, a, spare VecVirtual, sums []VecVirtual) {
+			VPMADDWD(b[0], a, spare)
+			VPMADDWD(b[1], a, a)
+			VPADDD(spare, sums[0], sums[0])
+			VPADDD(a, sums[1], sums[1])
+		},
+	}
 }
 
 // multiplyVEX is VPDPWSSD without AVX-512, which avo and Go's assembler do not know.
