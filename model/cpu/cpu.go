@@ -46,7 +46,9 @@ type head struct {
 	line              *kernel.Packed // [D, classes]
 }
 
+// direction has joined, or else the two matrices by themselves.
 type direction struct {
+	joined    *kernel.Joined
 	input     *kernel.Packed // [in, 4H]
 	recurrent *kernel.Packed // [H, 4H]
 	bias      []float32
@@ -78,8 +80,11 @@ func New(w *model.Weights) (*Scorer, error) {
 	}
 	in := d
 	pack := func(dir *model.Direction) direction {
+		if joined := kernel.Join(dir.InputWeights, in, dir.RecurrentWeights, h); joined != nil {
+			return direction{joined: joined, bias: dir.Bias}
+		}
 		input, recurrent := kernel.PackTwo(dir.InputWeights, in, dir.RecurrentWeights, h, 4*h, 4*h)
-		return direction{input, recurrent, dir.Bias}
+		return direction{input: input, recurrent: recurrent, bias: dir.Bias}
 	}
 	for i := range w.Layers {
 		s.layers = append(s.layers, layer{pack(&w.Layers[i].Forward), pack(&w.Layers[i].Backward)})

@@ -34,6 +34,9 @@ func (s *Scorer) embed(ctx context.Context, mem *scratch, r lineRun) error {
 			// A row at a time, so that no row's place among others matters.
 			kernel.Tanh(x[l*d:][:d])
 		}
+		if joined := s.layers[0].forward.joined; joined != nil {
+			joined.Round(n, x, d, mem.words[(r.at+done)*joined.Words():], joined.Words())
+		}
 		for _, o := range s.heads {
 			kernel.GemmBias(n, x, d, o.line, s.outputBias[o.first:], mem.own[(r.at+done)*s.k+o.first:], s.k)
 		}

@@ -15,6 +15,8 @@ const (
 	// their pre-activations, 16·H bytes each, are read back from the
 	// second-level cache. It is at least maxGroup.
 	chunkRows = 256
+	// manyLogits is up to how many are added one by one.
+	manyLogits = 8
 	// maxStateBytes bounds the states that go from one layer to the next.
 	maxStateBytes = 32 << 20
 )
@@ -42,7 +44,7 @@ func (s *Scorer) label(ctx context.Context, mem *scratch, windows []window, prob
 	for _, w := range windows {
 		copy(probs[w.out*s.k:], mem.own[w.first*s.k:][:w.len*s.k])
 	}
-	in := rows{data: mem.x, width: s.d}
+	in := rows{data: mem.x, width: s.d, words: mem.words}
 	for i := range windows {
 		mem.inAt[i] = windows[i].first
 	}
@@ -64,6 +66,11 @@ func (s *Scorer) label(ctx context.Context, mem *scratch, windows []window, prob
 				at += w.len
 			}
 			in = out
+			if next := s.layers[l+1].forward.joined; next != nil {
+				mem.between.words = grow(mem.between.words, at*next.Words())
+				in.words = mem.between.words
+				next.Round(at, in.data, in.width, in.words, next.Words())
+			}
 		}
 	}
 	for _, w := range windows {
@@ -74,10 +81,12 @@ func (s *Scorer) label(ctx context.Context, mem *scratch, windows []window, prob
 	return nil
 }
 
-// rows is a matrix of rows of width numbers.
+// rows is a matrix of rows of width numbers, and the same as joined matrices take it,
+// where there are any.
 type rows struct {
 	data  []float32
 	width int
+	words []uint32
 }
 
 // run computes one direction of layer l over windows. Line i of window w is
@@ -97,12 +106,17 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 	h, h4, k := s.h, 4*s.h, s.k
 	width := in.width
 	last := l == len(s.layers)-1
-	fused := dir.input.InSteps()
+	joined, words, stride := dir.joined, 0, 0
+	if joined != nil {
+		words, stride = joined.Words(), joined.Stride()
+	}
+	fused := joined == nil && dir.input.InSteps()
 	cell := mem.cell[:len(windows)*h]
 	clear(cell)
 
 	active := len(windows) // windows that have a step t
 	var before []float32   // states of the step before, [windows, H]; nil before the first
+	behind := 0            // row of mem.rows from which on the states behind the chunk before stand
 	for t := 0; ; {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -122,23 +136,17 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 		if steps == 0 {
 			return nil
 		}
-		// Window by window, whose lines follow each other in memory.
-		for i := range mem.active[0] {
-			line, next := t, 1
-			if backward {
-				line, next = windows[i].len-1-t, -1
+		switch {
+		case joined != nil:
+			for i := range mem.active[0] {
+				copy(mem.rows[i*stride:][words:stride], mem.rows[(behind+i)*stride+words:])
 			}
-			to := i
-			for _, active := range mem.active[:steps] {
-				if i >= active {
-					break
-				}
-				copy(mem.gather[to*width:][:width], in.data[(mem.inAt[i]+line)*width:])
-				to += active
-				line += next
-			}
-		}
-		if !fused {
+			behind = n
+			gather(mem, mem.rows, stride, in.words, words, windows, steps, t, backward)
+		case fused:
+			gather(mem, mem.gather, width, in.data, width, windows, steps, t, backward)
+		default:
+			gather(mem, mem.gather, width, in.data, width, windows, steps, t, backward)
 			kernel.GemmBias(n, mem.gather, width, dir.input, dir.bias, mem.z, h4)
 		}
 
@@ -148,9 +156,12 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 		for step := range steps {
 			active := mem.active[step]
 			z, now := mem.z[at*h4:], mem.states[at*h:]
-			if fused {
+			switch {
+			case joined != nil:
+				joined.Step(active, mem.rows[at*stride:], t+step > 0, dir.bias, mem.z, cell, now, mem.rows[(at+active)*stride:])
+			case fused:
 				kernel.Step(active, mem.gather[at*width:], width, dir.input, before, dir.recurrent, dir.bias, mem.z, cell, now, h)
-			} else {
+			default:
 				if before != nil {
 					kernel.Gemm(active, before, h, dir.recurrent, z, h4, true)
 				}
@@ -178,8 +189,12 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 				}
 				if last {
 					sum := probs[(windows[i].out+line)*k:][:k]
-					for j, v := range mem.logits[at*k:][:len(sum)] {
-						sum[j] += v
+					if logits := mem.logits[at*k:][:k]; k > manyLogits {
+						kernel.AddScaled(sum, logits, 1)
+					} else {
+						for j, v := range logits {
+							sum[j] += v
+						}
 					}
 				} else {
 					copy(out.data[(start+line)*out.width+column:][:h], mem.states[at*h:])
@@ -189,5 +204,26 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 			}
 		}
 		t += steps
+	}
+}
+
+// gather copies the inputs of so many steps from t on to dst, step after step, in rows
+// ldd apart.
+func gather[T float32 | uint32](mem *scratch, dst []T, ldd int, src []T, width int, windows []window, steps, t int, backward bool) {
+	// Window by window, whose lines follow each other in memory.
+	for i := range mem.active[0] {
+		line, next := t, 1
+		if backward {
+			line, next = windows[i].len-1-t, -1
+		}
+		to := i
+		for _, active := range mem.active[:steps] {
+			if i >= active {
+				break
+			}
+			copy(dst[to*ldd:][:width], src[(mem.inAt[i]+line)*width:])
+			to += active
+			line += next
+		}
 	}
 }

@@ -24,22 +24,31 @@ type scratch struct {
 	runs   []lineRun // what the windows hold
 	lines  int       // of the runs together
 	x, own []float32 // of the lines, see embed
+	words  []uint32  // x as joined matrices take it, where there are any
 	layout []float32 // [embedLines, layout] standardised
 
 	inAt   [maxGroup]int
 	active [chunkRows]int // windows of each step of a chunk
 	gather []float32      // [chunkRows, in] inputs
+	rows   []uint32       // instead of gather: rows of joined matrices, and those behind a chunk
 	z      []float32      // [chunkRows, 4H] pre-activations
 	cell   []float32      // [maxGroup, H]
 	logits []float32      // [chunkRows, K]
 	states []float32      // [chunkRows, H]
 
-	between [2][]float32 // [steps, 2H] states between layers
+	between struct {
+		states [2][]float32 // [steps, 2H] between layers
+		words  []uint32     // the same as joined matrices take it
+	}
 }
 
 // fit makes room for the runs. What depends on the Scorer alone is made once.
 func (m *scratch) fit(s *Scorer) {
 	m.x, m.own = grow(m.x, m.lines*s.d), grow(m.own, m.lines*s.k)
+	joined := s.layers[0].forward.joined
+	if joined != nil {
+		m.words = grow(m.words, m.lines*joined.Words())
+	}
 	if m.layout != nil {
 		return
 	}
@@ -48,7 +57,12 @@ func (m *scratch) fit(s *Scorer) {
 	if len(s.layers) > 1 {
 		in = max(in, 2*s.h)
 	}
-	m.gather = make([]float32, chunkRows*in)
+	if joined != nil {
+		stride := max(joined.Stride(), s.layers[len(s.layers)-1].forward.joined.Stride())
+		m.rows = make([]uint32, (chunkRows+maxGroup)*stride)
+	} else {
+		m.gather = make([]float32, chunkRows*in)
+	}
 	m.z = make([]float32, chunkRows*4*s.h)
 	m.cell = make([]float32, maxGroup*s.h)
 	m.states = make([]float32, chunkRows*s.h)
@@ -61,8 +75,9 @@ func (m *scratch) fitStates(i int, windows []window, h int) []float32 {
 	for _, w := range windows {
 		steps += w.len
 	}
-	m.between[i] = grow(m.between[i], steps*2*h)
-	return m.between[i]
+	states := &m.between.states[i]
+	*states = grow(*states, steps*2*h)
+	return *states
 }
 
 // lay finds the runs that the windows of batches hold, and sorts the windows
@@ -112,9 +127,9 @@ func (m *scratch) lay(s *Scorer, batches []*model.Batch, probs []float32) error 
 func (m *scratch) forget() { clear(m.runs) }
 
 // grow is s with n elements of any value, in new memory where s has no room.
-func grow(s []float32, n int) []float32 {
+func grow[T any](s []T, n int) []T {
 	if cap(s) < n {
-		return make([]float32, n+n/8)[:n]
+		return make([]T, n+n/8)[:n]
 	}
 	return s[:n]
 }

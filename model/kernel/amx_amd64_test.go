@@ -57,17 +57,16 @@ func TestSplitRows(t *testing.T) {
 // stepGates is what Step does with z, whose vectors of units go through the gates
 // one by one.
 func stepGates(m int, z, c, h []float32, hidden int) {
-	gates, block, size := gatesCubic, amxWidth, 16
-	switch {
-	case active.whole() && active.float() == isaAVX2:
-		gates, block, size = gatesFractions, 8, 8
-	case active.whole():
-		block = 16
-	}
-	if active == active.float() || active == isaAMX24 || hidden%block != 0 {
+	if active.parts() == 0 || active == isaAMX24 || hidden%amxWidth != 0 {
 		GatesRows(m, z, 4*hidden, c, hidden, h, hidden, hidden)
 		return
 	}
+	gatesOneByOne(m, z, c, h, hidden, 16, gatesCubic)
+}
+
+type gatesCall = func(rows, vectors uintptr, z *float32, ldz, gate uintptr, c, h *float32, ld uintptr)
+
+func gatesOneByOne(m int, z, c, h []float32, hidden, size int, gates gatesCall) {
 	vector := make([]float32, 4*size)
 	for i := range m {
 		for u := i * hidden; u < (i+1)*hidden; u += size {
@@ -93,11 +92,11 @@ func TestGatesFractions(t *testing.T) {
 	if !supported(isaMADD) {
 		t.Skip("this machine has no avx2")
 	}
-	testGates(t, gatesFractions, 8, 2e-6)
+	testGates(t, fractions(t), 8, 2e-6)
 }
 
 // testGates tests gates of so many lanes, whose σ and tanh have that tolerance.
-func testGates(t *testing.T, gates func(rows, vectors uintptr, z *float32, ldz, gate uintptr, c, h *float32, ld uintptr), lanes uintptr, tolerance float64) {
+func testGates(t *testing.T, gates gatesCall, lanes uintptr, tolerance float64) {
 	const width = amxWidth
 	r := rand.New(rand.NewPCG(23, 24))
 	run := func(z, c []float32) (gotC, gotH []float32) {

@@ -111,6 +111,12 @@ func BenchmarkStep(b *testing.B) {
 			}
 			b.Run(fmt.Sprintf("%d/%s", m, weights), func(b *testing.B) {
 				benchISA(b, func(b *testing.B) {
+					if j := Join(w1, k, w2, hidden); j != nil {
+						rows := make([]uint32, 2*m*j.Stride())
+						j.Round(m, x, k, rows, j.Stride())
+						nanoseconds(b, m, "ns/row", func() { j.Step(m, rows, true, bias, z, c, h, rows[m*j.Stride():]) })
+						return
+					}
 					input, recurrent := PackTwo(w1, k, w2, hidden, n, n)
 					nanoseconds(b, m, "ns/row", func() { Step(m, x, k, input, h, recurrent, bias, z, c, h, hidden) })
 				})

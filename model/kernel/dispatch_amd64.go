@@ -88,13 +88,7 @@ func gemmTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32
 // step is Step for m > 0 and K > 0 of x, or false where the matrices have no way of
 // their own or hidden is not in whole blocks.
 func step(m int, x, y term, bias, z, c, h []float32, hidden int) bool {
-	switch {
-	case x.b.inParts():
-		return stepAMX(m, x, y, bias, z, c, h, hidden)
-	case x.b.InSteps():
-		return stepWhole(m, x, y, bias, z, c, h, hidden)
-	}
-	return false
+	return x.b.inParts() && stepAMX(m, x, y, bias, z, c, h, hidden)
 }
 
 func gates(rows int, z []float32, ldz int, c []float32, ldc int, h []float32, ldh, hidden int) {

@@ -129,7 +129,7 @@ func (i isa) depth() int {
 	if i.lane() == 4 {
 		return 1 << 15
 	}
-	return 128
+	return 192
 }
 
 // float is the instruction set of all that is computed in float32.

@@ -30,6 +30,10 @@ func NewPacked(k, n int) *Packed { return newPacked(k, n, active.float(), false)
 // maxFew is the number of columns that fill too little of a vector or a tile.
 const maxFew = 4
 
+// leastWhole is from how many columns on whole numbers win back what it costs to round
+// the rows.
+const leastWhole = 64
+
 func newPacked(k, n int, i isa, few bool) *Packed {
 	if k < 0 || n < 0 {
 		panic("kernel: negative size")
@@ -47,7 +51,7 @@ func newPacked(k, n int, i isa, few bool) *Packed {
 		depths := max(1, (k+i.depth()-1)/i.depth())
 		p.depth = roundUp((k+depths-1)/depths, i.lane())
 		return p
-	case p.InSteps():
+	case p.inParts():
 		return p
 	}
 	p.data = make([]float32, (n+p.width-1)/p.width*k*p.width)
@@ -72,11 +76,15 @@ func (p *Packed) inParts() bool { return p.isa.parts() > 0 && !p.few }
 // InSteps tells that both products of an LSTM's step take less time than the sums
 // of one take on their way to memory and back: Step is faster than a product of
 // many steps' inputs.
-func (p *Packed) InSteps() bool { return (p.isa.whole() || p.inParts()) && !p.few }
+func (p *Packed) InSteps() bool { return p.inParts() }
 
 // Pack copies b, [k, n] with rows ldb apart.
 func Pack(b []float32, k, n, ldb int) *Packed {
-	p := newPacked(k, n, active, true)
+	i := active
+	if i.whole() && n < leastWhole {
+		i = i.float()
+	}
+	p := newPacked(k, n, i, true)
 	p.Repack(b, ldb)
 	return p
 }
@@ -115,7 +123,7 @@ func (p *Packed) Repack(b []float32, ldb int) {
 	case p.inParts():
 		repackParts(p, b, ldb, p.partsOf(b, ldb))
 		return
-	case p.InSteps():
+	case p.isa.whole():
 		repackWhole(p, b, ldb)
 		return
 	case p.few:
@@ -139,7 +147,7 @@ func (p *Packed) Repack(b []float32, ldb int) {
 // RepackTrans copies bᵀ into the memory of p, which NewPacked made; b is
 // [p.N, p.K] with rows ldb apart.
 func (p *Packed) RepackTrans(b []float32, ldb int) {
-	if p.InSteps() || p.few {
+	if p.inParts() || p.isa.whole() || p.few {
 		panic("kernel: RepackTrans of a matrix that NewPacked did not make")
 	}
 	checkMatrix(b, p.N, p.K, ldb)

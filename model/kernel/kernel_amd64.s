@@ -18158,91 +18158,91 @@ done:
 TEXT ·quantiseMADD(SB), NOSPLIT, $0-64
 	MOVQ         rows+0(FP), AX
 	MOVQ         dst+8(FP), CX
-	MOVQ         unit+24(FP), DX
-	MOVQ         src+32(FP), BX
-	MOVQ         k+48(FP), SI
-	MOVQ         SI, R10
-	ANDQ         $0x07, R10
-	SHRQ         $0x03, SI
-	MOVQ         R10, DI
-	LEAQ         tailmask<>+32(SB), R8
-	SHLQ         $0x02, DI
-	SUBQ         DI, R8
-	VMOVUPS      (R8), Y0
-	VPBROADCASTD abs<>+0(SB), Y1
-	MOVSS        most+56(FP), X2
-	MOVSS        least+60(FP), X3
+	MOVQ         src+32(FP), DX
+	MOVQ         k+48(FP), BX
+	MOVQ         BX, R9
+	ANDQ         $0x07, R9
+	SHRQ         $0x03, BX
+	MOVQ         R9, SI
+	LEAQ         tailmask<>+32(SB), DI
+	SHLQ         $0x02, SI
+	SUBQ         SI, DI
+	VMOVUPS      (DI), Y1
+	MOVQ         unit+24(FP), R10
+	VPBROADCASTD abs<>+0(SB), Y2
+	MOVSS        most+56(FP), X3
+	MOVSS        least+60(FP), X4
 
 row:
-	VPXOR Y4, Y4, Y4
+	VPXOR Y0, Y0, Y0
+	MOVQ  DX, DI
+	MOVQ  CX, SI
 	MOVQ  BX, R8
-	MOVQ  CX, DI
-	MOVQ  SI, R9
-	TESTQ R9, R9
+	TESTQ R8, R8
 	JZ    magnitudeTail
 
 magnitude:
-	VMOVUPS (R8), Y5
-	VPAND   Y5, Y1, Y5
-	VPMAXUD Y5, Y4, Y4
-	ADDQ    $0x20, R8
-	ADDQ    $0x10, DI
-	DECQ    R9
+	VMOVUPS (DI), Y5
+	VPAND   Y5, Y2, Y5
+	VPMAXUD Y5, Y0, Y0
+	ADDQ    $0x20, DI
+	ADDQ    $0x10, SI
+	DECQ    R8
 	JNZ     magnitude
 
 magnitudeTail:
-	TESTQ      R10, R10
+	TESTQ      R9, R9
 	JZ         magnitudeDone
-	VMASKMOVPS (R8), Y0, Y5
-	VPAND      Y5, Y1, Y5
-	VPMAXUD    Y5, Y4, Y4
+	VMASKMOVPS (DI), Y1, Y5
+	VPAND      Y5, Y2, Y5
+	VPMAXUD    Y5, Y0, Y0
 
 magnitudeDone:
-	VEXTRACTI128 $0x01, Y4, X5
-	VPMAXUD      X5, X4, X5
-	VPSHUFD      $0x4e, X5, X4
+	VEXTRACTI128 $0x01, Y0, X5
+	VPMAXUD      X5, X0, X5
+	VPSHUFD      $0x4e, X5, X0
+	VPMAXUD      X0, X5, X5
+	VPSHUFD      $0xb1, X5, X0
+	VPMAXUD      X0, X5, X5
 	VPMAXUD      X4, X5, X5
-	VPSHUFD      $0xb1, X5, X4
-	VPMAXUD      X4, X5, X5
-	VPMAXUD      X3, X5, X5
-	VDIVSS       X5, X2, X4
-	VDIVSS       X2, X5, X6
+	VDIVSS       X5, X3, X0
+	VDIVSS       X3, X5, X6
 	VSUBSS       X5, X5, X5
 	VADDSS       X5, X6, X6
-	VMOVSS       X6, (DX)
-	VBROADCASTSS X4, Y5
+	VMOVSS       X6, (R10)
+	VBROADCASTSS X0, Y5
+	MOVQ         DX, DI
+	MOVQ         CX, SI
 	MOVQ         BX, R8
-	MOVQ         CX, DI
-	MOVQ         SI, R9
-	TESTQ        R9, R9
+	TESTQ        R8, R8
 	JZ           wholeTail
 
 whole:
-	VMOVUPS      (R8), Y6
+	VMOVUPS      (DI), Y6
 	VMULPS       Y5, Y6, Y6
 	VCVTPS2DQ    Y6, Y6
-	VEXTRACTI128 $0x01, Y6, X4
-	VPACKSSDW    X4, X6, X4
-	VMOVDQU      X4, (DI)
-	ADDQ         $0x20, R8
-	ADDQ         $0x10, DI
-	DECQ         R9
+	VEXTRACTI128 $0x01, Y6, X0
+	VPACKSSDW    X0, X6, X0
+	VMOVDQU      X0, (SI)
+	ADDQ         $0x20, DI
+	ADDQ         $0x10, SI
+	DECQ         R8
 	JNZ          whole
 
 wholeTail:
-	TESTQ        R10, R10
+	TESTQ        R9, R9
 	JZ           wholeDone
-	VMASKMOVPS   (R8), Y0, Y6
+	VMASKMOVPS   (DI), Y1, Y6
 	VMULPS       Y5, Y6, Y6
 	VCVTPS2DQ    Y6, Y6
-	VEXTRACTI128 $0x01, Y6, X4
-	VPACKSSDW    X4, X6, X4
-	VMOVDQU      X4, (DI)
+	VEXTRACTI128 $0x01, Y6, X0
+	VPACKSSDW    X0, X6, X0
+	VMOVDQU      X0, (SI)
 
 wholeDone:
-	ADDQ $0x04, DX
+	ADDQ $0x04, R10
 	ADDQ ldd+16(FP), CX
-	ADDQ lds+40(FP), BX
+	ADDQ lds+40(FP), DX
 	DECQ AX
 	JNZ  row
 	VZEROUPPER
@@ -18250,6 +18250,61 @@ wholeDone:
 
 DATA abs<>+0(SB)/4, $0x7fffffff
 GLOBL abs<>(SB), RODATA|NOPTR, $4
+
+// func roundMADD(rows uintptr, dst *uint32, ldd uintptr, src *float32, lds uintptr, k uintptr, most float32)
+// Requires: AVX, AVX2, SSE
+TEXT ·roundMADD(SB), NOSPLIT, $0-52
+	MOVQ         rows+0(FP), AX
+	MOVQ         dst+8(FP), CX
+	MOVQ         src+24(FP), DX
+	MOVQ         k+40(FP), BX
+	MOVQ         BX, R9
+	ANDQ         $0x07, R9
+	SHRQ         $0x03, BX
+	MOVQ         R9, SI
+	LEAQ         tailmask<>+32(SB), DI
+	SHLQ         $0x02, SI
+	SUBQ         SI, DI
+	VMOVUPS      (DI), Y1
+	MOVSS        most+48(FP), X0
+	VBROADCASTSS X0, Y2
+
+row:
+	MOVQ  DX, DI
+	MOVQ  CX, SI
+	MOVQ  BX, R8
+	TESTQ R8, R8
+	JZ    wholeTail
+
+whole:
+	VMOVUPS      (DI), Y3
+	VMULPS       Y2, Y3, Y3
+	VCVTPS2DQ    Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X0
+	VPACKSSDW    X0, X3, X0
+	VMOVDQU      X0, (SI)
+	ADDQ         $0x20, DI
+	ADDQ         $0x10, SI
+	DECQ         R8
+	JNZ          whole
+
+wholeTail:
+	TESTQ        R9, R9
+	JZ           wholeDone
+	VMASKMOVPS   (DI), Y1, Y3
+	VMULPS       Y2, Y3, Y3
+	VCVTPS2DQ    Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X0
+	VPACKSSDW    X0, X3, X0
+	VMOVDQU      X0, (SI)
+
+wholeDone:
+	ADDQ ldd+16(FP), CX
+	ADDQ lds+32(FP), DX
+	DECQ AX
+	JNZ  row
+	VZEROUPPER
+	RET
 
 // func gemm1x32VNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
 // Requires: AVX, AVX512F, AVX512VNNI
@@ -22985,89 +23040,140 @@ done:
 TEXT ·quantiseVNNI(SB), NOSPLIT, $0-64
 	MOVQ         rows+0(FP), AX
 	MOVQ         dst+8(FP), CX
-	MOVQ         unit+24(FP), DX
-	MOVQ         src+32(FP), BX
-	MOVQ         k+48(FP), SI
-	MOVQ         SI, R10
-	ANDQ         $0x0f, R10
-	SHRQ         $0x04, SI
-	MOVQ         R10, DI
-	MOVL         $0x00000001, R8
-	SHLXL        DI, R8, R8
-	DECL         R8
-	KMOVW        R8, K1
-	VPBROADCASTD abs<>+0(SB), Z0
-	MOVSS        most+56(FP), X1
-	MOVSS        least+60(FP), X2
+	MOVQ         src+32(FP), DX
+	MOVQ         k+48(FP), BX
+	MOVQ         BX, R9
+	ANDQ         $0x0f, R9
+	SHRQ         $0x04, BX
+	MOVQ         R9, SI
+	MOVL         $0x00000001, DI
+	SHLXL        SI, DI, DI
+	DECL         DI
+	KMOVW        DI, K1
+	MOVQ         unit+24(FP), R10
+	VPBROADCASTD abs<>+0(SB), Z1
+	MOVSS        most+56(FP), X2
+	MOVSS        least+60(FP), X3
 
 row:
-	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	MOVQ   DX, DI
+	MOVQ   CX, SI
 	MOVQ   BX, R8
-	MOVQ   CX, DI
-	MOVQ   SI, R9
-	TESTQ  R9, R9
+	TESTQ  R8, R8
 	JZ     magnitudeTail
 
 magnitude:
-	VMOVUPS (R8), Z4
-	VPANDD  Z4, Z0, Z4
-	VPMAXUD Z4, Z3, Z3
-	ADDQ    $0x40, R8
-	ADDQ    $0x20, DI
-	DECQ    R9
+	VMOVUPS (DI), Z0
+	VPANDD  Z0, Z1, Z0
+	VPMAXUD Z0, Z4, Z4
+	ADDQ    $0x40, DI
+	ADDQ    $0x20, SI
+	DECQ    R8
 	JNZ     magnitude
 
 magnitudeTail:
-	TESTQ     R10, R10
+	TESTQ     R9, R9
 	JZ        magnitudeDone
-	VMOVUPS.Z (R8), K1, Z4
-	VPANDD    Z4, Z0, Z4
-	VPMAXUD   Z4, Z3, Z3
+	VMOVUPS.Z (DI), K1, Z0
+	VPANDD    Z0, Z1, Z0
+	VPMAXUD   Z0, Z4, Z4
 
 magnitudeDone:
-	VEXTRACTI64X4 $0x01, Z3, Y4
-	VPMAXUD       Y4, Y3, Y4
-	VEXTRACTI128  $0x01, Y4, X5
-	VPMAXUD       X5, X4, X5
-	VPSHUFD       $0x4e, X5, X4
-	VPMAXUD       X4, X5, X5
-	VPSHUFD       $0xb1, X5, X4
-	VPMAXUD       X4, X5, X5
-	VPMAXUD       X2, X5, X5
-	VDIVSS        X5, X1, X4
-	VDIVSS        X1, X5, X6
+	VEXTRACTI64X4 $0x01, Z4, Y0
+	VPMAXUD       Y0, Y4, Y0
+	VEXTRACTI128  $0x01, Y0, X5
+	VPMAXUD       X5, X0, X5
+	VPSHUFD       $0x4e, X5, X0
+	VPMAXUD       X0, X5, X5
+	VPSHUFD       $0xb1, X5, X0
+	VPMAXUD       X0, X5, X5
+	VPMAXUD       X3, X5, X5
+	VDIVSS        X5, X2, X0
+	VDIVSS        X2, X5, X6
 	VSUBSS        X5, X5, X5
 	VADDSS        X5, X6, X6
-	VMOVSS        X6, (DX)
-	VBROADCASTSS  X4, Z4
+	VMOVSS        X6, (R10)
+	VBROADCASTSS  X0, Z0
+	MOVQ          DX, DI
+	MOVQ          CX, SI
 	MOVQ          BX, R8
-	MOVQ          CX, DI
-	MOVQ          SI, R9
-	TESTQ         R9, R9
+	TESTQ         R8, R8
 	JZ            wholeTail
 
 whole:
-	VMOVUPS   (R8), Z5
-	VMULPS    Z4, Z5, Z5
+	VMOVUPS   (DI), Z5
+	VMULPS    Z0, Z5, Z5
 	VCVTPS2DQ Z5, Z5
-	VPMOVSDW  Z5, (DI)
-	ADDQ      $0x40, R8
-	ADDQ      $0x20, DI
-	DECQ      R9
+	VPMOVSDW  Z5, (SI)
+	ADDQ      $0x40, DI
+	ADDQ      $0x20, SI
+	DECQ      R8
 	JNZ       whole
 
 wholeTail:
-	TESTQ     R10, R10
+	TESTQ     R9, R9
 	JZ        wholeDone
-	VMOVUPS.Z (R8), K1, Z5
-	VMULPS    Z4, Z5, Z5
+	VMOVUPS.Z (DI), K1, Z5
+	VMULPS    Z0, Z5, Z5
 	VCVTPS2DQ Z5, Z5
-	VPMOVSDW  Z5, (DI)
+	VPMOVSDW  Z5, (SI)
 
 wholeDone:
-	ADDQ $0x04, DX
+	ADDQ $0x04, R10
 	ADDQ ldd+16(FP), CX
-	ADDQ lds+40(FP), BX
+	ADDQ lds+40(FP), DX
+	DECQ AX
+	JNZ  row
+	VZEROUPPER
+	RET
+
+// func roundVNNI(rows uintptr, dst *uint32, ldd uintptr, src *float32, lds uintptr, k uintptr, most float32)
+// Requires: AVX, AVX512F, BMI2, SSE
+TEXT ·roundVNNI(SB), NOSPLIT, $0-52
+	MOVQ         rows+0(FP), AX
+	MOVQ         dst+8(FP), CX
+	MOVQ         src+24(FP), DX
+	MOVQ         k+40(FP), BX
+	MOVQ         BX, R9
+	ANDQ         $0x0f, R9
+	SHRQ         $0x04, BX
+	MOVQ         R9, SI
+	MOVL         $0x00000001, DI
+	SHLXL        SI, DI, DI
+	DECL         DI
+	KMOVW        DI, K1
+	MOVSS        most+48(FP), X0
+	VBROADCASTSS X0, Z0
+
+row:
+	MOVQ  DX, DI
+	MOVQ  CX, SI
+	MOVQ  BX, R8
+	TESTQ R8, R8
+	JZ    wholeTail
+
+whole:
+	VMOVUPS   (DI), Z1
+	VMULPS    Z0, Z1, Z1
+	VCVTPS2DQ Z1, Z1
+	VPMOVSDW  Z1, (SI)
+	ADDQ      $0x40, DI
+	ADDQ      $0x20, SI
+	DECQ      R8
+	JNZ       whole
+
+wholeTail:
+	TESTQ     R9, R9
+	JZ        wholeDone
+	VMOVUPS.Z (DI), K1, Z1
+	VMULPS    Z0, Z1, Z1
+	VCVTPS2DQ Z1, Z1
+	VPMOVSDW  Z1, (SI)
+
+wholeDone:
+	ADDQ ldd+16(FP), CX
+	ADDQ lds+32(FP), DX
 	DECQ AX
 	JNZ  row
 	VZEROUPPER
@@ -28113,91 +28219,91 @@ done:
 TEXT ·quantiseVNNI8(SB), NOSPLIT, $0-64
 	MOVQ         rows+0(FP), AX
 	MOVQ         dst+8(FP), CX
-	MOVQ         unit+24(FP), DX
-	MOVQ         src+32(FP), BX
-	MOVQ         k+48(FP), SI
-	MOVQ         SI, R10
-	ANDQ         $0x0f, R10
-	SHRQ         $0x04, SI
-	MOVQ         R10, DI
-	MOVL         $0x00000001, R8
-	SHLXL        DI, R8, R8
-	DECL         R8
-	KMOVW        R8, K1
-	VPBROADCASTD abs<>+0(SB), Z0
-	MOVSS        most+56(FP), X1
-	MOVSS        least+60(FP), X2
+	MOVQ         src+32(FP), DX
+	MOVQ         k+48(FP), BX
+	MOVQ         BX, R9
+	ANDQ         $0x0f, R9
+	SHRQ         $0x04, BX
+	MOVQ         R9, SI
+	MOVL         $0x00000001, DI
+	SHLXL        SI, DI, DI
+	DECL         DI
+	KMOVW        DI, K1
+	MOVQ         unit+24(FP), R10
+	VPBROADCASTD abs<>+0(SB), Z1
+	MOVSS        most+56(FP), X2
+	MOVSS        least+60(FP), X3
 
 row:
-	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	MOVQ   DX, DI
+	MOVQ   CX, SI
 	MOVQ   BX, R8
-	MOVQ   CX, DI
-	MOVQ   SI, R9
-	TESTQ  R9, R9
+	TESTQ  R8, R8
 	JZ     magnitudeTail
 
 magnitude:
-	VMOVUPS (R8), Z4
-	VPANDD  Z4, Z0, Z4
-	VPMAXUD Z4, Z3, Z3
-	ADDQ    $0x40, R8
-	ADDQ    $0x10, DI
-	DECQ    R9
+	VMOVUPS (DI), Z0
+	VPANDD  Z0, Z1, Z0
+	VPMAXUD Z0, Z4, Z4
+	ADDQ    $0x40, DI
+	ADDQ    $0x10, SI
+	DECQ    R8
 	JNZ     magnitude
 
 magnitudeTail:
-	TESTQ     R10, R10
+	TESTQ     R9, R9
 	JZ        magnitudeDone
-	VMOVUPS.Z (R8), K1, Z4
-	VPANDD    Z4, Z0, Z4
-	VPMAXUD   Z4, Z3, Z3
+	VMOVUPS.Z (DI), K1, Z0
+	VPANDD    Z0, Z1, Z0
+	VPMAXUD   Z0, Z4, Z4
 
 magnitudeDone:
-	VEXTRACTI64X4 $0x01, Z3, Y4
-	VPMAXUD       Y4, Y3, Y4
-	VEXTRACTI128  $0x01, Y4, X5
-	VPMAXUD       X5, X4, X5
-	VPSHUFD       $0x4e, X5, X4
-	VPMAXUD       X4, X5, X5
-	VPSHUFD       $0xb1, X5, X4
-	VPMAXUD       X4, X5, X5
-	VPMAXUD       X2, X5, X5
-	VDIVSS        X5, X1, X4
-	VDIVSS        X1, X5, X6
+	VEXTRACTI64X4 $0x01, Z4, Y0
+	VPMAXUD       Y0, Y4, Y0
+	VEXTRACTI128  $0x01, Y0, X5
+	VPMAXUD       X5, X0, X5
+	VPSHUFD       $0x4e, X5, X0
+	VPMAXUD       X0, X5, X5
+	VPSHUFD       $0xb1, X5, X0
+	VPMAXUD       X0, X5, X5
+	VPMAXUD       X3, X5, X5
+	VDIVSS        X5, X2, X0
+	VDIVSS        X2, X5, X6
 	VSUBSS        X5, X5, X5
 	VADDSS        X5, X6, X6
-	VMOVSS        X6, (DX)
-	VBROADCASTSS  X4, Z4
+	VMOVSS        X6, (R10)
+	VBROADCASTSS  X0, Z0
+	MOVQ          DX, DI
+	MOVQ          CX, SI
 	MOVQ          BX, R8
-	MOVQ          CX, DI
-	MOVQ          SI, R9
-	TESTQ         R9, R9
+	TESTQ         R8, R8
 	JZ            wholeTail
 
 whole:
-	VMOVUPS     (R8), Z5
-	VMULPS      Z4, Z5, Z5
+	VMOVUPS     (DI), Z5
+	VMULPS      Z0, Z5, Z5
 	VCVTPS2DQ   Z5, Z5
 	VPADDD.BCST middle<>+0(SB), Z5, Z5
-	VPMOVDB     Z5, (DI)
-	ADDQ        $0x40, R8
-	ADDQ        $0x10, DI
-	DECQ        R9
+	VPMOVDB     Z5, (SI)
+	ADDQ        $0x40, DI
+	ADDQ        $0x10, SI
+	DECQ        R8
 	JNZ         whole
 
 wholeTail:
-	TESTQ       R10, R10
+	TESTQ       R9, R9
 	JZ          wholeDone
-	VMOVUPS.Z   (R8), K1, Z5
-	VMULPS      Z4, Z5, Z5
+	VMOVUPS.Z   (DI), K1, Z5
+	VMULPS      Z0, Z5, Z5
 	VCVTPS2DQ   Z5, Z5
 	VPADDD.BCST middle<>+0(SB), Z5, Z5
-	VPMOVDB     Z5, (DI)
+	VPMOVDB     Z5, (SI)
 
 wholeDone:
-	ADDQ $0x04, DX
+	ADDQ $0x04, R10
 	ADDQ ldd+16(FP), CX
-	ADDQ lds+40(FP), BX
+	ADDQ lds+40(FP), DX
 	DECQ AX
 	JNZ  row
 	VZEROUPPER
@@ -28205,6 +28311,59 @@ wholeDone:
 
 DATA middle<>+0(SB)/4, $0x00000080
 GLOBL middle<>(SB), RODATA|NOPTR, $4
+
+// func roundVNNI8(rows uintptr, dst *uint32, ldd uintptr, src *float32, lds uintptr, k uintptr, most float32)
+// Requires: AVX, AVX512F, BMI2, SSE
+TEXT ·roundVNNI8(SB), NOSPLIT, $0-52
+	MOVQ         rows+0(FP), AX
+	MOVQ         dst+8(FP), CX
+	MOVQ         src+24(FP), DX
+	MOVQ         k+40(FP), BX
+	MOVQ         BX, R9
+	ANDQ         $0x0f, R9
+	SHRQ         $0x04, BX
+	MOVQ         R9, SI
+	MOVL         $0x00000001, DI
+	SHLXL        SI, DI, DI
+	DECL         DI
+	KMOVW        DI, K1
+	MOVSS        most+48(FP), X0
+	VBROADCASTSS X0, Z0
+
+row:
+	MOVQ  DX, DI
+	MOVQ  CX, SI
+	MOVQ  BX, R8
+	TESTQ R8, R8
+	JZ    wholeTail
+
+whole:
+	VMOVUPS     (DI), Z1
+	VMULPS      Z0, Z1, Z1
+	VCVTPS2DQ   Z1, Z1
+	VPADDD.BCST middle<>+0(SB), Z1, Z1
+	VPMOVDB     Z1, (SI)
+	ADDQ        $0x40, DI
+	ADDQ        $0x10, SI
+	DECQ        R8
+	JNZ         whole
+
+wholeTail:
+	TESTQ       R9, R9
+	JZ          wholeDone
+	VMOVUPS.Z   (DI), K1, Z1
+	VMULPS      Z0, Z1, Z1
+	VCVTPS2DQ   Z1, Z1
+	VPADDD.BCST middle<>+0(SB), Z1, Z1
+	VPMOVDB     Z1, (SI)
+
+wholeDone:
+	ADDQ ldd+16(FP), CX
+	ADDQ lds+32(FP), DX
+	DECQ AX
+	JNZ  row
+	VZEROUPPER
+	RET
 
 // func gemm1x16AVXVNNI(t *struct{c *float32; ldc uintptr; add *float32; ldadd uintptr; panels uintptr; done uintptr; products *struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit *float32; columnUnit *float32; start *int32}})
 // Requires: AVX, AVXVNNI, FMA3
@@ -44890,9 +45049,9 @@ vector:
 	VZEROUPPER
 	RET
 
-// func gatesFractions(rows uintptr, vectors uintptr, z *float32, ldz uintptr, gate uintptr, c *float32, h *float32, ld uintptr)
-// Requires: AVX, FMA3
-TEXT ·gatesFractions(SB), NOSPLIT, $0-64
+// func gatesFractions(rows uintptr, vectors uintptr, z *float32, ldz uintptr, gate uintptr, c *float32, h *float32, ld uintptr, whole *uint32, ldw uintptr, most float32)
+// Requires: AVX, AVX2, FMA3, SSE
+TEXT ·gatesFractions(SB), NOSPLIT, $0-84
 	VBROADCASTSS loTanhFraction<>+0(SB), Y0
 	VBROADCASTSS hiTanhFraction<>+0(SB), Y1
 	VBROADCASTSS half<>+0(SB), Y2
@@ -44905,105 +45064,114 @@ TEXT ·gatesFractions(SB), NOSPLIT, $0-64
 	MOVQ         c+40(FP), SI
 	MOVQ         h+48(FP), DI
 	MOVQ         ld+56(FP), R8
-	LEAQ         (BX)(BX*2), R9
-	ADDQ         CX, R9
-	MOVQ         vectors+8(FP), R10
-	SHLQ         $0x05, R10
+	MOVQ         whole+64(FP), R9
+	MOVSS        most+80(FP), X5
+	VBROADCASTSS X5, Y5
+	LEAQ         (BX)(BX*2), R10
+	ADDQ         CX, R10
+	MOVQ         vectors+8(FP), R11
+	SHLQ         $0x04, R11
 
 row:
-	LEAQ (CX)(BX*1), R12
-	LEAQ (CX)(BX*2), R13
-	XORQ R11, R11
+	LEAQ (CX)(BX*1), R13
+	LEAQ (CX)(BX*2), R14
+	XORQ R12, R12
 
 cells:
-	VMINPS      (CX)(R11*1), Y4, Y5
-	VMAXPS      Y5, Y3, Y5
-	VMULPS      Y5, Y5, Y6
-	VMOVUPS     p7SigmoidFraction<>+0(SB), Y7
-	VMOVUPS     q6SigmoidFraction<>+0(SB), Y8
-	VFMADD213PS p5SigmoidFraction<>+0(SB), Y6, Y7
-	VFMADD213PS q4SigmoidFraction<>+0(SB), Y6, Y8
-	VFMADD213PS p3SigmoidFraction<>+0(SB), Y6, Y7
-	VFMADD213PS q2SigmoidFraction<>+0(SB), Y6, Y8
-	VFMADD213PS p1SigmoidFraction<>+0(SB), Y6, Y7
-	VFMADD213PS q0SigmoidFraction<>+0(SB), Y6, Y8
-	VMULPS      Y5, Y7, Y7
-	VFMADD231PS Y2, Y8, Y7
-	VMINPS      (R13)(R11*1), Y1, Y5
-	VMAXPS      Y5, Y0, Y5
-	VMULPS      Y5, Y5, Y6
-	VMOVUPS     p7TanhFraction<>+0(SB), Y9
-	VMOVUPS     q6TanhFraction<>+0(SB), Y10
-	VFMADD213PS p5TanhFraction<>+0(SB), Y6, Y9
-	VFMADD213PS q4TanhFraction<>+0(SB), Y6, Y10
-	VFMADD213PS p3TanhFraction<>+0(SB), Y6, Y9
-	VFMADD213PS q2TanhFraction<>+0(SB), Y6, Y10
-	VFMADD213PS p1TanhFraction<>+0(SB), Y6, Y9
-	VFMADD213PS q0TanhFraction<>+0(SB), Y6, Y10
-	VMULPS      Y5, Y9, Y9
-	VMULPS      Y7, Y9, Y9
+	VMINPS      (CX)(R12*2), Y4, Y6
+	VMAXPS      Y6, Y3, Y6
+	VMULPS      Y6, Y6, Y7
+	VMOVUPS     p7SigmoidFraction<>+0(SB), Y8
+	VMOVUPS     q6SigmoidFraction<>+0(SB), Y9
+	VFMADD213PS p5SigmoidFraction<>+0(SB), Y7, Y8
+	VFMADD213PS q4SigmoidFraction<>+0(SB), Y7, Y9
+	VFMADD213PS p3SigmoidFraction<>+0(SB), Y7, Y8
+	VFMADD213PS q2SigmoidFraction<>+0(SB), Y7, Y9
+	VFMADD213PS p1SigmoidFraction<>+0(SB), Y7, Y8
+	VFMADD213PS q0SigmoidFraction<>+0(SB), Y7, Y9
+	VMULPS      Y6, Y8, Y8
+	VFMADD231PS Y2, Y9, Y8
+	VMINPS      (R14)(R12*2), Y1, Y6
+	VMAXPS      Y6, Y0, Y6
+	VMULPS      Y6, Y6, Y7
+	VMOVUPS     p7TanhFraction<>+0(SB), Y10
+	VMOVUPS     q6TanhFraction<>+0(SB), Y11
+	VFMADD213PS p5TanhFraction<>+0(SB), Y7, Y10
+	VFMADD213PS q4TanhFraction<>+0(SB), Y7, Y11
+	VFMADD213PS p3TanhFraction<>+0(SB), Y7, Y10
+	VFMADD213PS q2TanhFraction<>+0(SB), Y7, Y11
+	VFMADD213PS p1TanhFraction<>+0(SB), Y7, Y10
+	VFMADD213PS q0TanhFraction<>+0(SB), Y7, Y11
+	VMULPS      Y6, Y10, Y10
 	VMULPS      Y8, Y10, Y10
-	VDIVPS      Y10, Y9, Y9
-	VMINPS      (R12)(R11*1), Y4, Y5
-	VMAXPS      Y5, Y3, Y5
-	VMULPS      Y5, Y5, Y6
-	VMOVUPS     p7SigmoidFraction<>+0(SB), Y7
-	VMOVUPS     q6SigmoidFraction<>+0(SB), Y8
-	VFMADD213PS p5SigmoidFraction<>+0(SB), Y6, Y7
-	VFMADD213PS q4SigmoidFraction<>+0(SB), Y6, Y8
-	VFMADD213PS p3SigmoidFraction<>+0(SB), Y6, Y7
-	VFMADD213PS q2SigmoidFraction<>+0(SB), Y6, Y8
-	VFMADD213PS p1SigmoidFraction<>+0(SB), Y6, Y7
-	VFMADD213PS q0SigmoidFraction<>+0(SB), Y6, Y8
-	VMULPS      Y5, Y7, Y7
-	VFMADD231PS Y2, Y8, Y7
-	VDIVPS      Y8, Y7, Y7
-	VFMADD231PS (SI)(R11*1), Y7, Y9
-	VMOVUPS     Y9, (SI)(R11*1)
-	ADDQ        $0x20, R11
-	CMPQ        R11, R10
+	VMULPS      Y9, Y11, Y11
+	VDIVPS      Y11, Y10, Y10
+	VMINPS      (R13)(R12*2), Y4, Y6
+	VMAXPS      Y6, Y3, Y6
+	VMULPS      Y6, Y6, Y7
+	VMOVUPS     p7SigmoidFraction<>+0(SB), Y8
+	VMOVUPS     q6SigmoidFraction<>+0(SB), Y9
+	VFMADD213PS p5SigmoidFraction<>+0(SB), Y7, Y8
+	VFMADD213PS q4SigmoidFraction<>+0(SB), Y7, Y9
+	VFMADD213PS p3SigmoidFraction<>+0(SB), Y7, Y8
+	VFMADD213PS q2SigmoidFraction<>+0(SB), Y7, Y9
+	VFMADD213PS p1SigmoidFraction<>+0(SB), Y7, Y8
+	VFMADD213PS q0SigmoidFraction<>+0(SB), Y7, Y9
+	VMULPS      Y6, Y8, Y8
+	VFMADD231PS Y2, Y9, Y8
+	VDIVPS      Y9, Y8, Y8
+	VFMADD231PS (SI)(R12*2), Y8, Y10
+	VMOVUPS     Y10, (SI)(R12*2)
+	ADDQ        $0x10, R12
+	CMPQ        R12, R11
 	JCS         cells
-	XORQ        R11, R11
+	XORQ        R12, R12
 
 outputs:
-	VMINPS      (R9)(R11*1), Y4, Y5
-	VMAXPS      Y5, Y3, Y5
-	VMULPS      Y5, Y5, Y6
-	VMOVUPS     p7SigmoidFraction<>+0(SB), Y7
-	VMOVUPS     q6SigmoidFraction<>+0(SB), Y8
-	VFMADD213PS p5SigmoidFraction<>+0(SB), Y6, Y7
-	VFMADD213PS q4SigmoidFraction<>+0(SB), Y6, Y8
-	VFMADD213PS p3SigmoidFraction<>+0(SB), Y6, Y7
-	VFMADD213PS q2SigmoidFraction<>+0(SB), Y6, Y8
-	VFMADD213PS p1SigmoidFraction<>+0(SB), Y6, Y7
-	VFMADD213PS q0SigmoidFraction<>+0(SB), Y6, Y8
-	VMULPS      Y5, Y7, Y7
-	VFMADD231PS Y2, Y8, Y7
-	VMINPS      (SI)(R11*1), Y1, Y5
-	VMAXPS      Y5, Y0, Y5
-	VMULPS      Y5, Y5, Y6
-	VMOVUPS     p7TanhFraction<>+0(SB), Y9
-	VMOVUPS     q6TanhFraction<>+0(SB), Y10
-	VFMADD213PS p5TanhFraction<>+0(SB), Y6, Y9
-	VFMADD213PS q4TanhFraction<>+0(SB), Y6, Y10
-	VFMADD213PS p3TanhFraction<>+0(SB), Y6, Y9
-	VFMADD213PS q2TanhFraction<>+0(SB), Y6, Y10
-	VFMADD213PS p1TanhFraction<>+0(SB), Y6, Y9
-	VFMADD213PS q0TanhFraction<>+0(SB), Y6, Y10
-	VMULPS      Y5, Y9, Y9
-	VMULPS      Y7, Y9, Y9
-	VMULPS      Y8, Y10, Y10
-	VDIVPS      Y10, Y9, Y9
-	VMOVUPS     Y9, (DI)(R11*1)
-	ADDQ        $0x20, R11
-	CMPQ        R11, R10
-	JCS         outputs
-	ADDQ        DX, CX
-	ADDQ        DX, R9
-	ADDQ        R8, SI
-	ADDQ        R8, DI
-	DECQ        AX
-	JNZ         row
+	VMINPS       (R10)(R12*2), Y4, Y6
+	VMAXPS       Y6, Y3, Y6
+	VMULPS       Y6, Y6, Y7
+	VMOVUPS      p7SigmoidFraction<>+0(SB), Y8
+	VMOVUPS      q6SigmoidFraction<>+0(SB), Y9
+	VFMADD213PS  p5SigmoidFraction<>+0(SB), Y7, Y8
+	VFMADD213PS  q4SigmoidFraction<>+0(SB), Y7, Y9
+	VFMADD213PS  p3SigmoidFraction<>+0(SB), Y7, Y8
+	VFMADD213PS  q2SigmoidFraction<>+0(SB), Y7, Y9
+	VFMADD213PS  p1SigmoidFraction<>+0(SB), Y7, Y8
+	VFMADD213PS  q0SigmoidFraction<>+0(SB), Y7, Y9
+	VMULPS       Y6, Y8, Y8
+	VFMADD231PS  Y2, Y9, Y8
+	VMINPS       (SI)(R12*2), Y1, Y6
+	VMAXPS       Y6, Y0, Y6
+	VMULPS       Y6, Y6, Y7
+	VMOVUPS      p7TanhFraction<>+0(SB), Y10
+	VMOVUPS      q6TanhFraction<>+0(SB), Y11
+	VFMADD213PS  p5TanhFraction<>+0(SB), Y7, Y10
+	VFMADD213PS  q4TanhFraction<>+0(SB), Y7, Y11
+	VFMADD213PS  p3TanhFraction<>+0(SB), Y7, Y10
+	VFMADD213PS  q2TanhFraction<>+0(SB), Y7, Y11
+	VFMADD213PS  p1TanhFraction<>+0(SB), Y7, Y10
+	VFMADD213PS  q0TanhFraction<>+0(SB), Y7, Y11
+	VMULPS       Y6, Y10, Y10
+	VMULPS       Y8, Y10, Y10
+	VMULPS       Y9, Y11, Y11
+	VDIVPS       Y11, Y10, Y10
+	VMOVUPS      Y10, (DI)(R12*2)
+	VMULPS       Y5, Y10, Y10
+	VCVTPS2DQ    Y10, Y10
+	VEXTRACTI128 $0x01, Y10, X6
+	VPACKSSDW    X6, X10, X6
+	VMOVDQU      X6, (R9)(R12*1)
+	ADDQ         $0x10, R12
+	CMPQ         R12, R11
+	JCS          outputs
+	ADDQ         DX, CX
+	ADDQ         DX, R10
+	ADDQ         R8, SI
+	ADDQ         R8, DI
+	ADDQ         ldw+72(FP), R9
+	DECQ         AX
+	JNZ          row
 	VZEROUPPER
 	RET
 

@@ -163,9 +163,9 @@ func gemmCase(t *testing.T, r *rand.Rand, m, n, k, off int, spoil func(a, b []fl
 		}
 	}
 	want, tol := product(m, n, k, func(i, l int) float32 { return a[i*lda+l] }, func(l, j int) float32 { return b[l*ldb+j] })
-	whole, parts := active.whole(), active.parts()
+	whole, parts := active.whole() && n >= leastWhole, active.parts()
 	if n <= maxFew {
-		whole, parts = false, 0
+		parts = 0
 	}
 	switch {
 	case whole:

@@ -2017,6 +2017,16 @@ func gemm3x32MADD(t *struct {
 //go:noescape
 func quantiseMADD(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
 
+// roundMADD is
+//
+//	for r < rows, l < k: dst[r,l] = src[r,l]·most, to the nearest whole number, ties to even
+//
+// of 16 bits, as for zeros up to the next multiple of 8 of k, and ldd and lds in bytes. Numbers
+// beyond ±1 and NaNs mean nothing.
+//
+//go:noescape
+func roundMADD(rows uintptr, dst *uint32, ldd uintptr, src *float32, lds uintptr, k uintptr, most float32)
+
 // gemm1x32VNNI is
 //
 //	for i < 1, j < 32·t.panels, 32 at a time:
@@ -2590,6 +2600,16 @@ func gemm3x64VNNI(t *struct {
 //go:noescape
 func quantiseVNNI(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
 
+// roundVNNI is
+//
+//	for r < rows, l < k: dst[r,l] = src[r,l]·most, to the nearest whole number, ties to even
+//
+// of 16 bits, as for zeros up to the next multiple of 16 of k, and ldd and lds in bytes. Numbers
+// beyond ±1 and NaNs mean nothing.
+//
+//go:noescape
+func roundVNNI(rows uintptr, dst *uint32, ldd uintptr, src *float32, lds uintptr, k uintptr, most float32)
+
 // gemm1x32VNNI8 is
 //
 //	for i < 1, j < 32·t.panels, 32 at a time:
@@ -3162,6 +3182,16 @@ func gemm3x64VNNI8(t *struct {
 //
 //go:noescape
 func quantiseVNNI8(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
+
+// roundVNNI8 is
+//
+//	for r < rows, l < k: dst[r,l] = src[r,l]·most, to the nearest whole number, ties to even + 128
+//
+// of 8 bits, as for zeros up to the next multiple of 16 of k, and ldd and lds in bytes. Numbers
+// beyond ±1 and NaNs mean nothing.
+//
+//go:noescape
+func roundVNNI8(rows uintptr, dst *uint32, ldd uintptr, src *float32, lds uintptr, k uintptr, most float32)
 
 // gemm1x16AVXVNNI is
 //
@@ -3830,12 +3860,13 @@ func gatesCubic(rows uintptr, vectors uintptr, z *float32, ldz uintptr, gate uin
 
 // gatesFractions is
 //
-//	for r < rows: Gates(z[r], c[r], h[r], 8·vectors)
+//	for r < rows: Gates(z[r], c[r], h[r], 8·vectors), and whole[r] = h[r] as roundMADD has it
 //
-// within 2e-5 times max(1, |c|) for finite c, with rows of c and h ld bytes apart, those of z ldz and the four of one gate bytes.
+// within 2e-5 times max(1, |c|) for finite c, with rows of c and h ld bytes apart, those of z ldz, the four of one gate bytes,
+// and those of whole ldw.
 //
 //go:noescape
-func gatesFractions(rows uintptr, vectors uintptr, z *float32, ldz uintptr, gate uintptr, c *float32, h *float32, ld uintptr)
+func gatesFractions(rows uintptr, vectors uintptr, z *float32, ldz uintptr, gate uintptr, c *float32, h *float32, ld uintptr, whole *uint32, ldw uintptr, most float32)
 
 // gemmFew1AVX512 is
 //

@@ -96,6 +96,29 @@ func repackWhole(p *Packed, b []float32, ldb int) {
 	}
 }
 
+// wholeRows are rows of whole numbers, lda words apart, and their units.
+type wholeRows struct {
+	a    []uint32
+	lda  int
+	unit []float32
+}
+
+func (r wholeRows) from(i int) wholeRows { return wholeRows{r.a[i*r.lda:], r.lda, r.unit[i:]} }
+
+// wholeTerm is one product of a sum of them, of the first k of each row.
+type wholeTerm struct {
+	rows wholeRows
+	k    int
+	b    *Packed // nil where there is no such term
+}
+
+func (t wholeTerm) from(i int) wholeTerm {
+	if t.b != nil {
+		t.rows = t.rows.from(i)
+	}
+	return t
+}
+
 // wholeBuffer holds rows of two products in whole numbers and their units.
 type wholeBuffer struct {
 	a        [2][]uint32
@@ -117,33 +140,39 @@ func gemmWhole(m int, x, y term, add []float32, ldadd int, c []float32, ldc int)
 	w := wholeBuffers.Get().(*wholeBuffer)
 	for row := 0; row < m; row += chunkRows {
 		rows := min(chunkRows, m-row)
-		w.round(0, x, row, rows)
+		first, second := w.round(0, x, row, rows), wholeTerm{}
 		if y.b != nil {
-			w.round(1, y, row, rows)
+			second = w.round(1, y, row, rows)
 		}
-		most := x.b.isa.tileRows()
-		tiles := (rows + most - 1) / most
-		for i, left := 0, tiles; left > 0; left-- {
-			size := (rows - i) / left
-			w.multiply(x, y, i, size, add[(row+i)*ldadd:], ldadd, c[(row+i)*ldc:], ldc)
-			i += size
-		}
+		inTiles(rows, x.b.isa, func(i, size int) {
+			w.multiply(first.from(i), second.from(i), size, add[(row+i)*ldadd:], ldadd, c[(row+i)*ldc:], ldc)
+		})
 	}
 	wholeBuffers.Put(w)
 }
 
+// inTiles calls f for tiles of about equally many of m rows.
+func inTiles(m int, i isa, f func(first, rows int)) {
+	most := i.tileRows()
+	for first, left := 0, (m+most-1)/most; left > 0; left-- {
+		rows := (m - first) / left
+		f(first, rows)
+		first += rows
+	}
+}
+
 // round rounds rows of the n-th product.
-func (w *wholeBuffer) round(n int, x term, row, rows int) {
+func (w *wholeBuffer) round(n int, x term, row, rows int) wholeTerm {
 	lda := x.b.stride() / x.b.isa.lane()
 	if len(w.a[n]) < rows*lda {
 		w.a[n] = make([]uint32, chunkRows*lda)
 	}
 	quantise(x.b.isa, rows, w.a[n], lda, w.unit[n][:], x.a[row*x.lda:], x.lda, x.b.K)
+	return wholeTerm{wholeRows{w.a[n], lda, w.unit[n][:]}, x.b.K, x.b}
 }
 
-// multiply computes c = x + y + add of as many rows as a tile has, from the i-th
-// rounded one on.
-func (w *wholeBuffer) multiply(x, y term, i, rows int, add []float32, ldadd int, c []float32, ldc int) {
+// multiply computes c = x + y + add of as many rows as a tile has.
+func (w *wholeBuffer) multiply(x, y wholeTerm, rows int, add []float32, ldadd int, c []float32, ldc int) {
 	b := x.b
 	for j := 0; j < b.N; {
 		width := b.width
@@ -151,9 +180,9 @@ func (w *wholeBuffer) multiply(x, y term, i, rows int, add []float32, ldadd int,
 			width = wide
 		}
 		w.products = w.products[:0]
-		w.point(0, x, i, j)
+		w.point(x, j)
 		if y.b != nil {
-			w.point(1, y, i, j)
+			w.point(y, j)
 		}
 		w.products = append(w.products, wholeProduct{})
 		t := wholeTile{ldc: uintptr(4 * ldc), ldadd: uintptr(4 * ldadd), products: &w.products[0]}
@@ -168,17 +197,16 @@ func (w *wholeBuffer) multiply(x, y term, i, rows int, add []float32, ldadd int,
 	}
 }
 
-// point points products at the i-th rounded row of the n-th one and at column j.
-func (w *wholeBuffer) point(n int, x term, i, j int) {
-	b, depth, lane := x.b, x.b.depth, x.b.isa.lane()
-	lda := b.stride() / lane
-	for d, k := 0, 0; k < b.K; d, k = d+1, k+depth {
+// point points products at x's rows and at column j.
+func (w *wholeBuffer) point(x wholeTerm, j int) {
+	b, depth, lane, lda := x.b, x.b.depth, x.b.isa.lane(), x.rows.lda
+	for d, k := 0, 0; k < x.k; d, k = d+1, k+depth {
 		column := d*roundUp(b.N, b.width) + j
 		w.products = append(w.products, wholeProduct{
-			lanes: uintptr(min(depth, b.K-k)+lane-1) / uintptr(lane),
-			a:     &w.a[n][i*lda+k/lane], lda: uintptr(4 * lda),
+			lanes: uintptr(min(depth, x.k-k)+lane-1) / uintptr(lane),
+			a:     &x.rows.a[k/lane], lda: uintptr(4 * lda),
 			b: &b.whole[b.wholeIndex(k, j)], panel: uintptr(4 * b.width * b.lanes()),
-			rowUnit: &w.unit[n][i], columnUnit: &b.unit[column], start: &b.start[column],
+			rowUnit: &x.rows.unit[0], columnUnit: &b.unit[column], start: &b.start[column],
 		})
 	}
 }
@@ -209,34 +237,69 @@ func quantise(i isa, rows int, dst []uint32, ldd int, unit, src []float32, lds, 
 	call(uintptr(rows), &dst[0], uintptr(4*ldd), &unit[0], &src[0], uintptr(4*lds), uintptr(k), float32(i.largest()), wholeLeast)
 }
 
-// stepWhole is Step, as many rows at a time as a tile has, whose pre-activations
-// stay in the nearest cache. It returns false where it cannot.
-func stepWhole(m int, x, y term, bias, z, c, h []float32, hidden int) bool {
-	cubic := x.b.isa >= isaVNNI
-	if cubic && hidden%16 != 0 {
-		return false
+// round rounds rows of src, of numbers within ±1, to whole numbers of one unit.
+func round(i isa, rows int, dst []uint32, ldd int, src []float32, lds, k int) {
+	call := roundMADD
+	switch i {
+	case isaVNNI:
+		call = roundVNNI
+	case isaVNNI8:
+		call = roundVNNI8
 	}
-	most := x.b.isa.tileRows()
-	tiles := (m + most - 1) / most
-	for row, left := 0, tiles; left > 0; left-- {
-		rows := (m - row) / left
-		x, y := x, y
-		x.a = x.a[row*x.lda:]
-		if y.b != nil {
-			y.a = y.a[row*y.lda:]
+	call(uintptr(rows), &dst[0], uintptr(4*ldd), &src[0], uintptr(4*lds), uintptr(k), float32(i.largest()))
+}
+
+// oneUnit is the unit of every row of Joined's, by the bytes of a number.
+var oneUnit [3][maxTileRows]float32
+
+func init() {
+	for bytes, i := range []isa{1: isaVNNI8, 2: isaVNNI} {
+		for row := range oneUnit[bytes] {
+			oneUnit[bytes][row] = 1 / float32(i.largest())
 		}
-		gemmWhole(rows, x, y, bias, 0, z, 4*hidden)
+	}
+}
+
+// step goes as many rows at a time as a tile has, whose pre-activations stay in the
+// nearest cache.
+func (j *Joined) step(m int, rows []uint32, before bool, bias, z, c, h []float32, next []uint32) {
+	b, i, hidden, stride, words := j.b, j.b.isa, j.hidden, j.Stride(), j.Words()
+	k := b.K
+	switch {
+	case before:
+	case i.lane() == 2 && words > 0:
+		k = 2 * words
+	default:
+		zero := uint32(0)
+		if i.lane() == 4 { // sums begin with what all of K is too large
+			zero = 0x80808080
+		}
+		for row := range m {
+			states := rows[row*stride:][words:stride]
+			for w := range states {
+				states[w] = zero
+			}
+		}
+	}
+	x := wholeTerm{wholeRows{rows, stride, oneUnit[4/i.lane()][:]}, k, b}
+	w := wholeBuffers.Get().(*wholeBuffer)
+	inTiles(m, i, func(first, rows int) {
+		tile := x
+		tile.rows.a = x.rows.a[first*stride:]
+		w.multiply(tile, wholeTerm{}, rows, bias, 0, z, 4*hidden)
+		c, h, to := c[first*hidden:], h[first*hidden:], next[first*stride+words:]
 		switch {
-		case cubic:
-			gatesCubic(uintptr(rows), uintptr(hidden/16), &z[0], uintptr(16*hidden), uintptr(4*hidden), &c[row*hidden], &h[row*hidden], uintptr(4*hidden))
-		case hidden%8 == 0:
-			gatesFractions(uintptr(rows), uintptr(hidden/8), &z[0], uintptr(16*hidden), uintptr(4*hidden), &c[row*hidden], &h[row*hidden], uintptr(4*hidden))
+		case i >= isaVNNI && hidden%16 == 0:
+			gatesCubic(uintptr(rows), uintptr(hidden/16), &z[0], uintptr(16*hidden), uintptr(4*hidden), &c[0], &h[0], uintptr(4*hidden))
+		case i < isaVNNI && hidden%8 == 0:
+			gatesFractions(uintptr(rows), uintptr(hidden/8), &z[0], uintptr(16*hidden), uintptr(4*hidden), &c[0], &h[0], uintptr(4*hidden), &to[0], uintptr(4*stride), float32(i.largest()))
+			return
 		default:
-			gates(rows, z, 4*hidden, c[row*hidden:], hidden, h[row*hidden:], hidden, hidden)
+			gates(rows, z, 4*hidden, c, hidden, h, hidden, hidden)
 		}
-		row += rows
-	}
-	return true
+		round(i, rows, to, stride, h, hidden, hidden)
+	})
+	wholeBuffers.Put(w)
 }
 
 // runTileWhole calls the assembly of a tile's size.

@@ -62,6 +62,169 @@ func testQuantise(t *testing.T, isa isa) {
 	}
 }
 
+// fractions is gatesFractions, of whose whole numbers it sees that they are those of h.
+func fractions(t *testing.T) gatesCall {
+	return func(rows, vectors uintptr, z *float32, ldz, gate uintptr, c, h *float32, ld uintptr) {
+		k := int(8 * vectors)
+		ldw := k/2 + 5
+		got, want := slices.Repeat([]uint32{0xbad}, int(rows)*ldw), slices.Repeat([]uint32{0xbad}, int(rows)*ldw)
+		gatesFractions(rows, vectors, z, ldz, gate, c, h, ld, &got[0], uintptr(4*ldw), 1000)
+		roundMADD(rows, &want[0], uintptr(4*ldw), h, ld, uintptr(k), 1000)
+		if !slices.Equal(got, want) {
+			t.Error("other whole numbers than those of h")
+		}
+	}
+}
+
+// Numbers within ±1 become whole numbers of one unit, with zeros behind an odd number of
+// them.
+func TestRound(t *testing.T) {
+	for _, isa := range []isa{isaMADD, isaVNNI, isaVNNI8} {
+		t.Run(isaNames[isa], func(t *testing.T) {
+			if !supported(isa) {
+				t.Skipf("this machine has no %s", isaNames[isa])
+			}
+			r := rand.New(rand.NewPCG(33, 34))
+			for k := 1; k <= 130; k++ {
+				const rows = 3
+				lds, ldd := k+k%7, roundUp(k, 16)
+				x := random(r, (rows-1)*lds+k)
+				copy(x, []float32{1, -1, 0.5 / float32(isa.largest()), 1.5 / float32(isa.largest())}[:min(k, 4)])
+				lanes := ldd / isa.lane()
+				got := slices.Repeat([]uint32{0xbad}, rows*lanes+1)
+				round(isa, rows, got, lanes, guard(x, k%8).x, lds, k)
+				for i := range rows * ldd {
+					want := 0
+					if l := i % ldd; l < k {
+						want = int(math.RoundToEven(float64(x[i/ldd*lds+l] * float32(isa.largest()))))
+					} else if l >= roundUp(k, isa.lane()) {
+						continue
+					}
+					if g := wholeNumber(isa, got, i); g != want {
+						t.Fatalf("k %d: number %d of row %d: got %d, want %d", k, i%ldd, i/ldd, g, want)
+					}
+				}
+				if got[rows*lanes] != 0xbad {
+					t.Fatalf("k %d: wrote behind the rows", k)
+				}
+			}
+		})
+	}
+}
+
+// Steps with joined matrices are those of the whole numbers in the rows, and near those
+// of float32.
+func TestJoined(t *testing.T) {
+	eachISA(t, func(t *testing.T) {
+		if Join(nil, 0, nil, 0) == nil != !active.whole() {
+			t.Fatalf("joined matrices: %v", !active.whole())
+		}
+		if active.whole() {
+			testJoined(t)
+		}
+	})
+}
+
+func testJoined(t *testing.T) {
+	r := rand.New(rand.NewPCG(35, 36))
+	for _, size := range [][2]int{{0, 8}, {1, 1}, {5, 7}, {37, 8}, {64, 16}, {37, 48}, {64, 96}, {100, 100}, {64, 256}} {
+		k, hidden := size[0], size[1]
+		n := 4 * hidden
+		input, recurrent, bias := random(r, k*n), random(r, hidden*n), random(r, n)
+		for _, w := range [][]float32{input, recurrent} {
+			for i := range w {
+				w[i] /= 8
+			}
+		}
+		j := Join(input, k, recurrent, hidden)
+		for _, m := range []int{1, 2, 3, 7, 20, 64} {
+			const steps = 3
+			stride, words := j.Stride(), j.Words()
+			rows := slices.Repeat([]uint32{0x7fff7fff}, (steps+1)*m*stride) // what is not written to must not count
+			room := guard(make([]float32, m*n), 1)
+			cell, state := guard(random(r, m*hidden), 3), guard(make([]float32, m*hidden), 5)
+			wantC, wantH := slices.Clone(cell.x), []float32(nil)
+			at, active := 0, m
+			for step := range steps {
+				x := random(r, active*k)
+				j.Round(active, x, k, rows[at*stride:], stride)
+				from, exactC := rows[at*stride:], slices.Clone(cell.x)
+				j.Step(active, from, step > 0, bias, room.x, cell.x, state.x, rows[(at+active)*stride:])
+				room.check(t, "z")
+				cell.check(t, "c")
+				state.check(t, "h")
+				exactZ, exactH := make([]float32, active*n), make([]float32, active*hidden)
+				for i := range active {
+					for col := range n {
+						exactZ[i*n+col] = bias[col] + float32(exactSum(j, from[i*stride:], col, step > 0))
+					}
+				}
+				joinedGates(t, active, exactZ, exactC, exactH, hidden)
+				wantZ := make([]float32, active*n)
+				for i := range active {
+					for col := range n {
+						sum := float64(bias[col])
+						for l := range k {
+							sum += float64(x[i*k+l]) * float64(input[l*n+col])
+						}
+						for l := range hidden {
+							if step > 0 {
+								sum += float64(wantH[i*hidden+l]) * float64(recurrent[l*n+col])
+							}
+						}
+						wantZ[i*n+col] = float32(sum)
+					}
+				}
+				wantH = make([]float32, active*hidden)
+				gatesGeneric(active, wantZ, n, wantC, hidden, wantH, hidden, hidden)
+				for i, got := range state.x[:active*hidden] {
+					if math.Abs(float64(got-exactH[i])) > 1e-5 {
+						t.Fatalf("%d inputs, %d units, %d rows, step %d: h[%d] is %v, and of the whole numbers %v", k, hidden, active, step, i, got, exactH[i])
+					}
+					if tolerance := map[int]float64{2: 2e-3, 4: 0.1}[isa(j.b.isa).lane()]; math.Abs(float64(got-wantH[i])) > tolerance {
+						t.Fatalf("%d inputs, %d units, %d rows, step %d: h[%d] is %v, in float64 %v", k, hidden, active, step, i, got, wantH[i])
+					}
+					word := wholeNumber(j.b.isa, rows[(at+active+i/hidden)*stride+words:], i%hidden)
+					if want := int(math.RoundToEven(float64(got * float32(j.b.isa.largest())))); word != want {
+						t.Fatalf("state %v is %d in the next row, want %d", got, word, want)
+					}
+				}
+				at += active
+				active -= active / 3
+				wantH = wantH[:active*hidden]
+			}
+		}
+	}
+}
+
+// exactSum is what the numbers of a row and of column col sum to.
+func exactSum(j *Joined, row []uint32, col int, before bool) (z float64) {
+	p := j.b
+	for d, first := 0, 0; first < p.K; d, first = d+1, first+p.depth {
+		var sum int64
+		for l := first; l < min(p.K, first+p.depth); l++ {
+			if l < roundUp(j.input, 16) && l >= j.input || l >= roundUp(j.input, 16) && !before {
+				continue
+			}
+			sum += int64(wholeNumber(p.isa, row, l)) * int64(columnNumber(p, l, col))
+		}
+		z += float64(sum) * float64(p.unit[d*roundUp(p.N, p.width)+col]) / float64(p.isa.largest())
+	}
+	return z
+}
+
+// joinedGates is what Joined does with z, a vector of units after the other.
+func joinedGates(t *testing.T, m int, z, c, h []float32, hidden int) {
+	switch {
+	case active >= isaVNNI && hidden%16 == 0:
+		gatesOneByOne(m, z, c, h, hidden, 16, gatesCubic)
+	case active < isaVNNI && hidden%8 == 0:
+		gatesOneByOne(m, z, c, h, hidden, 8, fractions(t))
+	default:
+		GatesRows(m, z, 4*hidden, c, hidden, h, hidden, hidden)
+	}
+}
+
 // wholeNumber is number i of rows that quantise wrote.
 func wholeNumber(i isa, rows []uint32, at int) int {
 	if i.lane() == 4 {
@@ -91,7 +254,8 @@ func testGemmWhole(t *testing.T) {
 				a, b = slices.Repeat([]float32{-0.7}, m*k), slices.Repeat([]float32{0.3}, k*n)
 			}
 			add, ldc := random(r, m*(n+3)), n+3
-			p, c := Pack(random(r, k*n), k, n, n), guard(slices.Clone(add), 1)
+			p, c := newPacked(k, n, active, false), guard(slices.Clone(add), 1)
+			p.Repack(random(r, k*n), n)
 			p.Repack(b, n) // of the first nothing is left
 			if p.depth%active.lane() != 0 || p.depth > active.depth()+1 {
 				t.Fatalf("depth %d of %d", p.depth, k)

@@ -32,6 +32,7 @@ func main() {
 	for _, w := range []whole{madd, vnni, vnni8} {
 		gemmWhole(w)
 		quantise(w)
+		round(w)
 	}
 	gemmWhole(avxvnni)
 	sumLinesVNNI()

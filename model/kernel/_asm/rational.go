@@ -63,10 +63,11 @@ func (k *fractions) of(x Op) fraction {
 
 // gatesFractions writes the gates beside products of whole numbers with AVX2.
 func gatesFractions() {
-	TEXT("gatesFractions", NOSPLIT, "func(rows, vectors uintptr, z *float32, ldz, gate uintptr, c, h *float32, ld uintptr)")
+	TEXT("gatesFractions", NOSPLIT, "func(rows, vectors uintptr, z *float32, ldz, gate uintptr, c, h *float32, ld uintptr, whole *uint32, ldw uintptr, most float32)")
 	Doc("gatesFractions is", "",
-		"\tfor r < rows: Gates(z[r], c[r], h[r], 8·vectors)", "",
-		"within 2e-5 times max(1, |c|) for finite c, with rows of c and h ld bytes apart, those of z ldz and the four of one gate bytes.")
+		"\tfor r < rows: Gates(z[r], c[r], h[r], 8·vectors), and whole[r] = h[r] as roundMADD has it", "",
+		"within 2e-5 times max(1, |c|) for finite c, with rows of c and h ld bytes apart, those of z ldz, the four of one gate bytes,",
+		"and those of whole ldw.")
 	Pragma("noescape")
 	tanh, half := newFractions("TanhFraction", 1, 1), avx2.broadcast("half", 0.5)
 	odd := newFractions("SigmoidFraction", 0.5, 0.5) // σ less 1/2
@@ -82,18 +83,20 @@ func gatesFractions() {
 		return b.n
 	}
 	rows, z, ldz, gate, c, h, ld := param("rows"), param("z"), param("ldz"), param("gate"), param("c"), param("h"), param("ld")
-	gate3, size, at := GP64(), GP64(), GP64()
+	whole, most := param("whole"), YMM()
+	VBROADCASTSS(Load(Param("most"), XMM()), most)
+	gate3, size, at := GP64(), GP64(), GP64() // at in bytes of whole numbers
 	LEAQ(Mem{Base: gate, Index: gate, Scale: 2}, gate3)
 	ADDQ(z, gate3)
 	MOVQ(slot("vectors"), size)
-	SHLQ(Imm(5), size)
-	of := func(r Register) Mem { return Mem{Base: r, Index: at, Scale: 1} }
+	SHLQ(Imm(4), size)
+	of := func(r Register) Mem { return Mem{Base: r, Index: at, Scale: 2} }
 	// All cells of a row before what needs them, which would wait.
 	each := func(label string, f func()) {
 		XORQ(at, at)
 		Label(label)
 		f()
-		ADDQ(Imm(32), at)
+		ADDQ(Imm(16), at)
 		CMPQ(at, size)
 		JCS(LabelRef(label))
 	}
@@ -108,12 +111,17 @@ func gatesFractions() {
 		VMOVUPS(cell, of(c))
 	})
 	each("outputs", func() {
-		VMOVUPS(product(sigmoid(of(gate3)), tanh.of(of(c))), of(h))
+		x, other := product(sigmoid(of(gate3)), tanh.of(of(c))), XMM()
+		VMOVUPS(x, of(h))
+		VMULPS(most, x, x)
+		VCVTPS2DQ(x, x)
+		packWords(x, other, Mem{Base: whole, Index: at, Scale: 1})
 	})
 	ADDQ(ldz, z)
 	ADDQ(ldz, gate3)
 	ADDQ(ld, c)
 	ADDQ(ld, h)
+	ADDQ(slot("ldw"), whole)
 	DECQ(rows)
 	JNZ(LabelRef("row"))
 	VZEROUPPER()

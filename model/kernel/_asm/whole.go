@@ -224,80 +224,145 @@ func encodeVEX(f *ir.Function) error {
 	return nil
 }
 
-// quantise writes the rounding of rows to whole numbers.
+// rounding goes through rows of float32 that become whole numbers.
+type rounding struct {
+	whole
+	rows, dst, src, vectors Register
+	d, s, n, left           Register
+	tail                    lanes
+	other                   VecVirtual
+}
+
+func newRounding(w whole) *rounding {
+	r := &rounding{whole: w, rows: param("rows"), dst: param("dst"), src: param("src"), vectors: param("k"),
+		d: GP64(), s: GP64(), n: GP64(), left: GP64(), other: XMM()}
+	rest := GP64()
+	MOVQ(r.vectors, r.left)
+	ANDQ(Imm(uint64(w.lanes-1)), r.left)
+	SHRQ(Imm(uint64(map[int]int{16: 4, 8: 3}[w.lanes])), r.vectors)
+	MOVQ(r.left, rest)
+	r.tail = w.vector.tail(rest)
+	return r
+}
+
+// each goes through a row.
+func (r *rounding) each(label string, f func(x VecVirtual)) {
+	MOVQ(r.src, r.s)
+	MOVQ(r.dst, r.d)
+	MOVQ(r.vectors, r.n)
+	TESTQ(r.n, r.n)
+	JZ(LabelRef(label + "Tail"))
+	Label(label)
+	f(lanes{r.vector, nil}.load(Mem{Base: r.s}))
+	ADDQ(Imm(uint64(r.bytes())), r.s)
+	ADDQ(Imm(uint64(r.lanes*r.size)), r.d)
+	DECQ(r.n)
+	JNZ(LabelRef(label))
+	Label(label + "Tail")
+	TESTQ(r.left, r.left)
+	JZ(LabelRef(label + "Done"))
+	f(r.tail.load(Mem{Base: r.s}))
+	Label(label + "Done")
+}
+
+// store writes a row times by.
+func (r *rounding) store(by VecVirtual) {
+	r.each("whole", func(x VecVirtual) {
+		VMULPS(by, x, x)
+		VCVTPS2DQ(x, x)
+		switch r.name {
+		case "VNNI":
+			VPMOVSDW(x, Mem{Base: r.d})
+		case "VNNI8":
+			VPADDD_BCST(global("middle", 128), x, x)
+			VPMOVDB(x, Mem{Base: r.d})
+		default:
+			packWords(x, r.other, Mem{Base: r.d})
+		}
+	})
+}
+
+// packWords writes eight numbers as 16 bits each and spends x and other.
+func packWords(x, other VecVirtual, to Mem) {
+	VEXTRACTI128(Imm(1), x, other)
+	VPACKSSDW(other, x.AsX(), other)
+	VMOVDQU(other, to)
+}
+
+// next goes on with the next row, if there is one.
+func (r *rounding) next() {
+	ADDQ(slot("ldd"), r.dst)
+	ADDQ(slot("lds"), r.src)
+	DECQ(r.rows)
+	JNZ(LabelRef("row"))
+	VZEROUPPER()
+	RET()
+}
+
+// more is what the numbers of rows are too large.
+func (w whole) more() string {
+	if w.size == 1 {
+		return " + 128"
+	}
+	return ""
+}
+
+// round writes the rounding of rows to whole numbers of one unit.
+func round(w whole) {
+	name := "round" + w.name
+	TEXT(name, NOSPLIT, "func(rows uintptr, dst *uint32, ldd uintptr, src *float32, lds, k uintptr, most float32)")
+	Doc(name+" is", "",
+		"\tfor r < rows, l < k: dst[r,l] = src[r,l]·most, to the nearest whole number, ties to even"+w.more(), "",
+		fmt.Sprintf("of %d bits, as for zeros up to the next multiple of %d of k, and ldd and lds in bytes. Numbers", 8*w.size, w.lanes),
+		"beyond ±1 and NaNs mean nothing.")
+	Pragma("noescape")
+	r := newRounding(w)
+	by := w.reg()
+	VBROADCASTSS(Load(Param("most"), XMM()), by)
+	Label("row")
+	r.store(by)
+	r.next()
+}
+
+// quantise writes the rounding of rows to whole numbers of units of their own.
 func quantise(w whole) {
 	v, name := w.vector, "quantise"+w.name
-	more := ""
-	if w.size == 1 {
-		more = " + 128"
-	}
 	TEXT(name, NOSPLIT, "func(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *float32, lds, k uintptr, most, least float32)")
 	Doc(name+" is", "",
 		"\tfor r < rows:",
 		"\t\tm = max(least, |src[r,0]|, …, |src[r,k-1]|); unit[r] = m/most",
-		"\t\tfor l < k: dst[r,l] = src[r,l]·(most/m), to the nearest whole number, ties to even"+more, "",
+		"\t\tfor l < k: dst[r,l] = src[r,l]·(most/m), to the nearest whole number, ties to even"+w.more(), "",
 		fmt.Sprintf("of %d bits, as for zeros up to the next multiple of %d of k, and ldd and lds in bytes. Of a row", 8*w.size, v.lanes),
 		"with an infinity or a NaN the unit is a NaN and the numbers mean nothing.")
 	Pragma("noescape")
-	rows, dst, unit, src, vectors := param("rows"), param("dst"), param("unit"), param("src"), param("k")
-	d, s, n := GP64(), GP64(), GP64()
-	left, rest := GP64(), GP64()
-	MOVQ(vectors, left)
-	ANDQ(Imm(uint64(v.lanes-1)), left)
-	SHRQ(Imm(uint64(map[int]int{16: 4, 8: 3}[v.lanes])), vectors)
-	MOVQ(left, rest)
-	tail := v.tail(rest)
+	r, unit := newRounding(w), param("unit")
 	abs := v.reg()
 	VPBROADCASTD(global("abs", 1<<31-1), abs)
 	most, least := XMM(), XMM()
 	Load(Param("most"), most)
 	Load(Param("least"), least)
 	m := v.reg()
-	and := func(x, to VecVirtual) {
-		if v.lanes == 16 {
-			VPANDD(x, abs, to)
-		} else {
-			VPAND(x, abs, to)
-		}
-	}
-	magnitude := func(l lanes) {
-		x := l.load(Mem{Base: s})
-		and(x, x)
-		VPMAXUD(x, m, m)
-	}
-	// each goes through a row.
-	each := func(label string, f func(l lanes)) {
-		MOVQ(src, s)
-		MOVQ(dst, d)
-		MOVQ(vectors, n)
-		TESTQ(n, n)
-		JZ(LabelRef(label + "Tail"))
-		Label(label)
-		f(lanes{v, nil})
-		ADDQ(Imm(uint64(v.bytes())), s)
-		ADDQ(Imm(uint64(v.lanes*w.size)), d)
-		DECQ(n)
-		JNZ(LabelRef(label))
-		Label(label + "Tail")
-		TESTQ(left, left)
-		JZ(LabelRef(label + "Done"))
-		f(tail)
-		Label(label + "Done")
-	}
 	Label("row")
 	if v.lanes == 16 {
 		VPXORD(m, m, m)
 	} else {
 		VPXOR(m, m, m)
 	}
-	each("magnitude", magnitude)
+	r.each("magnitude", func(x VecVirtual) {
+		if v.lanes == 16 {
+			VPANDD(x, abs, x)
+		} else {
+			VPAND(x, abs, x)
+		}
+		VPMAXUD(x, m, m)
+	})
 	half := m
 	if v.lanes == 16 {
 		half = YMM()
 		VEXTRACTI64X4(Imm(1), m, half)
 		VPMAXUD(half, m.AsY(), half)
 	}
-	quarter, other := XMM(), XMM()
+	quarter, other := XMM(), r.other
 	VEXTRACTI128(Imm(1), half, quarter)
 	VPMAXUD(quarter, half.AsX(), quarter)
 	VPSHUFD(Imm(0x4e), quarter, other)
@@ -314,27 +379,7 @@ func quantise(w whole) {
 	VMOVSS(u, Mem{Base: unit})
 	by := v.reg()
 	VBROADCASTSS(scale, by)
-	each("whole", func(l lanes) {
-		x := l.load(Mem{Base: s})
-		VMULPS(by, x, x)
-		VCVTPS2DQ(x, x)
-		switch w.name {
-		case "VNNI":
-			VPMOVSDW(x, Mem{Base: d})
-		case "VNNI8":
-			VPADDD_BCST(global("middle", 128), x, x)
-			VPMOVDB(x, Mem{Base: d})
-		default:
-			VEXTRACTI128(Imm(1), x, other)
-			VPACKSSDW(other, x.AsX(), other)
-			VMOVDQU(other, Mem{Base: d})
-		}
-	})
+	r.store(by)
 	ADDQ(Imm(4), unit)
-	ADDQ(slot("ldd"), dst)
-	ADDQ(slot("lds"), src)
-	DECQ(rows)
-	JNZ(LabelRef("row"))
-	VZEROUPPER()
-	RET()
+	r.next()
 }

@@ -1,0 +1,71 @@
+package kernel
+
+// Joined is the two matrices of a Step one above the other, where products are of
+// whole numbers: inputs and states are numbers within ±1, so that all have one unit,
+// stand in one row, and are multiplied at once. It serves any number of calls.
+//
+// A row is Stride words: Words of them hold the input, the rest the states of the step
+// before. What is in them is the business of the instruction set that was in use when
+// the matrices were joined.
+type Joined struct {
+	b      *Packed // [Words in numbers + hidden, 4·hidden], zeros between the two
+	input  int
+	hidden int
+}
+
+// Join copies input [k, 4·hidden] and recurrent [hidden, 4·hidden], which have no gaps
+// between their rows. It returns nil where products are not of whole numbers: Step is
+// what there is then.
+func Join(input []float32, k int, recurrent []float32, hidden int) *Joined {
+	if !active.whole() {
+		return nil
+	}
+	n := 4 * hidden
+	checkMatrix(input, k, n, n)
+	checkMatrix(recurrent, hidden, n, n)
+	first := roundUp(k, 16)
+	both := make([]float32, (first+hidden)*n)
+	copy(both, input[:k*n])
+	copy(both[first*n:], recurrent[:hidden*n])
+	b := newPacked(first+hidden, n, active, false)
+	b.Repack(both, n)
+	return &Joined{b: b, input: k, hidden: hidden}
+}
+
+// Words is how many words an input is.
+func (j *Joined) Words() int { return roundUp(j.input, 16) / j.b.isa.lane() }
+
+// Stride is the distance of rows in words.
+func (j *Joined) Stride() int { return j.Words() + roundUp(j.hidden, 16)/j.b.isa.lane() }
+
+// Round writes m inputs to dst, ldd words apart: x is [m, k] in rows ldx apart, of
+// numbers within ±1. What is beyond, or no number, becomes one that means nothing.
+func (j *Joined) Round(m int, x []float32, ldx int, dst []uint32, ldd int) {
+	checkMatrix(x, m, j.input, ldx)
+	checkWords(dst, m, j.Words(), ldd)
+	if m > 0 && j.input > 0 {
+		round(j.b.isa, m, dst, ldd, x, ldx, j.input)
+	}
+}
+
+// Step is package Step of m rows, whose states of the step before count where before
+// says so; where not, the rows' places for them may change. Besides h it writes the states
+// to the rows of next, which come behind rows, as Round would.
+func (j *Joined) Step(m int, rows []uint32, before bool, bias, z, c, h []float32, next []uint32) {
+	n := 4 * j.hidden
+	checkBias(bias, n)
+	checkWords(rows, m, j.Stride(), j.Stride())
+	checkWords(next, m, j.Stride(), j.Stride())
+	checkMatrix(z, m, n, n)
+	checkMatrix(c, m, j.hidden, j.hidden)
+	checkMatrix(h, m, j.hidden, j.hidden)
+	if m > 0 && j.hidden > 0 {
+		j.step(m, rows, before, bias, z, c, h, next)
+	}
+}
+
+func checkWords(s []uint32, rows, cols, ld int) {
+	if rows > 0 && (ld < cols || len(s) < (rows-1)*ld+cols) {
+		panic("kernel: short words")
+	}
+}
