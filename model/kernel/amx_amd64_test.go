@@ -92,7 +92,7 @@ func TestGatesFractions(t *testing.T) {
 	if !supported(isaMADD) {
 		t.Skip("this machine has no avx2")
 	}
-	testGates(t, fractions(t), 8, 2e-6)
+	testGates(t, fractions(t), 8, 1.3e-5)
 }
 
 // testGates tests gates of so many lanes, whose σ and tanh have that tolerance.

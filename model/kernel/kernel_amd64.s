@@ -45081,27 +45081,25 @@ cells:
 	VMINPS      (CX)(R12*2), Y4, Y6
 	VMAXPS      Y6, Y3, Y6
 	VMULPS      Y6, Y6, Y7
-	VMOVUPS     p7SigmoidFraction<>+0(SB), Y8
+	VMOVUPS     p5SigmoidFraction<>+0(SB), Y8
 	VMOVUPS     q6SigmoidFraction<>+0(SB), Y9
-	VFMADD213PS p5SigmoidFraction<>+0(SB), Y7, Y8
 	VFMADD213PS q4SigmoidFraction<>+0(SB), Y7, Y9
-	VFMADD213PS p3SigmoidFraction<>+0(SB), Y7, Y8
 	VFMADD213PS q2SigmoidFraction<>+0(SB), Y7, Y9
-	VFMADD213PS p1SigmoidFraction<>+0(SB), Y7, Y8
+	VFMADD213PS p3SigmoidFraction<>+0(SB), Y7, Y8
 	VFMADD213PS q0SigmoidFraction<>+0(SB), Y7, Y9
+	VFMADD213PS p1SigmoidFraction<>+0(SB), Y7, Y8
 	VMULPS      Y6, Y8, Y8
 	VFMADD231PS Y2, Y9, Y8
 	VMINPS      (R14)(R12*2), Y1, Y6
 	VMAXPS      Y6, Y0, Y6
 	VMULPS      Y6, Y6, Y7
-	VMOVUPS     p7TanhFraction<>+0(SB), Y10
+	VMOVUPS     p5TanhFraction<>+0(SB), Y10
 	VMOVUPS     q6TanhFraction<>+0(SB), Y11
-	VFMADD213PS p5TanhFraction<>+0(SB), Y7, Y10
 	VFMADD213PS q4TanhFraction<>+0(SB), Y7, Y11
-	VFMADD213PS p3TanhFraction<>+0(SB), Y7, Y10
 	VFMADD213PS q2TanhFraction<>+0(SB), Y7, Y11
-	VFMADD213PS p1TanhFraction<>+0(SB), Y7, Y10
+	VFMADD213PS p3TanhFraction<>+0(SB), Y7, Y10
 	VFMADD213PS q0TanhFraction<>+0(SB), Y7, Y11
+	VFMADD213PS p1TanhFraction<>+0(SB), Y7, Y10
 	VMULPS      Y6, Y10, Y10
 	VMULPS      Y8, Y10, Y10
 	VMULPS      Y9, Y11, Y11
@@ -45109,14 +45107,13 @@ cells:
 	VMINPS      (R13)(R12*2), Y4, Y6
 	VMAXPS      Y6, Y3, Y6
 	VMULPS      Y6, Y6, Y7
-	VMOVUPS     p7SigmoidFraction<>+0(SB), Y8
+	VMOVUPS     p5SigmoidFraction<>+0(SB), Y8
 	VMOVUPS     q6SigmoidFraction<>+0(SB), Y9
-	VFMADD213PS p5SigmoidFraction<>+0(SB), Y7, Y8
 	VFMADD213PS q4SigmoidFraction<>+0(SB), Y7, Y9
-	VFMADD213PS p3SigmoidFraction<>+0(SB), Y7, Y8
 	VFMADD213PS q2SigmoidFraction<>+0(SB), Y7, Y9
-	VFMADD213PS p1SigmoidFraction<>+0(SB), Y7, Y8
+	VFMADD213PS p3SigmoidFraction<>+0(SB), Y7, Y8
 	VFMADD213PS q0SigmoidFraction<>+0(SB), Y7, Y9
+	VFMADD213PS p1SigmoidFraction<>+0(SB), Y7, Y8
 	VMULPS      Y6, Y8, Y8
 	VFMADD231PS Y2, Y9, Y8
 	VDIVPS      Y9, Y8, Y8
@@ -45131,27 +45128,25 @@ outputs:
 	VMINPS       (R10)(R12*2), Y4, Y6
 	VMAXPS       Y6, Y3, Y6
 	VMULPS       Y6, Y6, Y7
-	VMOVUPS      p7SigmoidFraction<>+0(SB), Y8
+	VMOVUPS      p5SigmoidFraction<>+0(SB), Y8
 	VMOVUPS      q6SigmoidFraction<>+0(SB), Y9
-	VFMADD213PS  p5SigmoidFraction<>+0(SB), Y7, Y8
 	VFMADD213PS  q4SigmoidFraction<>+0(SB), Y7, Y9
-	VFMADD213PS  p3SigmoidFraction<>+0(SB), Y7, Y8
 	VFMADD213PS  q2SigmoidFraction<>+0(SB), Y7, Y9
-	VFMADD213PS  p1SigmoidFraction<>+0(SB), Y7, Y8
+	VFMADD213PS  p3SigmoidFraction<>+0(SB), Y7, Y8
 	VFMADD213PS  q0SigmoidFraction<>+0(SB), Y7, Y9
+	VFMADD213PS  p1SigmoidFraction<>+0(SB), Y7, Y8
 	VMULPS       Y6, Y8, Y8
 	VFMADD231PS  Y2, Y9, Y8
 	VMINPS       (SI)(R12*2), Y1, Y6
 	VMAXPS       Y6, Y0, Y6
 	VMULPS       Y6, Y6, Y7
-	VMOVUPS      p7TanhFraction<>+0(SB), Y10
+	VMOVUPS      p5TanhFraction<>+0(SB), Y10
 	VMOVUPS      q6TanhFraction<>+0(SB), Y11
-	VFMADD213PS  p5TanhFraction<>+0(SB), Y7, Y10
 	VFMADD213PS  q4TanhFraction<>+0(SB), Y7, Y11
-	VFMADD213PS  p3TanhFraction<>+0(SB), Y7, Y10
 	VFMADD213PS  q2TanhFraction<>+0(SB), Y7, Y11
-	VFMADD213PS  p1TanhFraction<>+0(SB), Y7, Y10
+	VFMADD213PS  p3TanhFraction<>+0(SB), Y7, Y10
 	VFMADD213PS  q0TanhFraction<>+0(SB), Y7, Y11
+	VFMADD213PS  p1TanhFraction<>+0(SB), Y7, Y10
 	VMULPS       Y6, Y10, Y10
 	VMULPS       Y8, Y10, Y10
 	VMULPS       Y9, Y11, Y11
@@ -45175,21 +45170,41 @@ outputs:
 	VZEROUPPER
 	RET
 
-DATA loTanhFraction<>+0(SB)/4, $0xc0e66666
+DATA loTanhFraction<>+0(SB)/4, $0xc0be5604
 GLOBL loTanhFraction<>(SB), RODATA|NOPTR, $4
 
-DATA hiTanhFraction<>+0(SB)/4, $0x40e66666
+DATA hiTanhFraction<>+0(SB)/4, $0x40be5604
 GLOBL hiTanhFraction<>(SB), RODATA|NOPTR, $4
 
-DATA p1TanhFraction<>+0(SB)/4, $0x3f7fffa7
-DATA p1TanhFraction<>+4(SB)/4, $0x3f7fffa7
-DATA p1TanhFraction<>+8(SB)/4, $0x3f7fffa7
-DATA p1TanhFraction<>+12(SB)/4, $0x3f7fffa7
-DATA p1TanhFraction<>+16(SB)/4, $0x3f7fffa7
-DATA p1TanhFraction<>+20(SB)/4, $0x3f7fffa7
-DATA p1TanhFraction<>+24(SB)/4, $0x3f7fffa7
-DATA p1TanhFraction<>+28(SB)/4, $0x3f7fffa7
+DATA p1TanhFraction<>+0(SB)/4, $0x3f7ffdac
+DATA p1TanhFraction<>+4(SB)/4, $0x3f7ffdac
+DATA p1TanhFraction<>+8(SB)/4, $0x3f7ffdac
+DATA p1TanhFraction<>+12(SB)/4, $0x3f7ffdac
+DATA p1TanhFraction<>+16(SB)/4, $0x3f7ffdac
+DATA p1TanhFraction<>+20(SB)/4, $0x3f7ffdac
+DATA p1TanhFraction<>+24(SB)/4, $0x3f7ffdac
+DATA p1TanhFraction<>+28(SB)/4, $0x3f7ffdac
 GLOBL p1TanhFraction<>(SB), RODATA|NOPTR, $32
+
+DATA p3TanhFraction<>+0(SB)/4, $0x3de99c49
+DATA p3TanhFraction<>+4(SB)/4, $0x3de99c49
+DATA p3TanhFraction<>+8(SB)/4, $0x3de99c49
+DATA p3TanhFraction<>+12(SB)/4, $0x3de99c49
+DATA p3TanhFraction<>+16(SB)/4, $0x3de99c49
+DATA p3TanhFraction<>+20(SB)/4, $0x3de99c49
+DATA p3TanhFraction<>+24(SB)/4, $0x3de99c49
+DATA p3TanhFraction<>+28(SB)/4, $0x3de99c49
+GLOBL p3TanhFraction<>(SB), RODATA|NOPTR, $32
+
+DATA p5TanhFraction<>+0(SB)/4, $0x3ac0ba45
+DATA p5TanhFraction<>+4(SB)/4, $0x3ac0ba45
+DATA p5TanhFraction<>+8(SB)/4, $0x3ac0ba45
+DATA p5TanhFraction<>+12(SB)/4, $0x3ac0ba45
+DATA p5TanhFraction<>+16(SB)/4, $0x3ac0ba45
+DATA p5TanhFraction<>+20(SB)/4, $0x3ac0ba45
+DATA p5TanhFraction<>+24(SB)/4, $0x3ac0ba45
+DATA p5TanhFraction<>+28(SB)/4, $0x3ac0ba45
+GLOBL p5TanhFraction<>(SB), RODATA|NOPTR, $32
 
 DATA q0TanhFraction<>+0(SB)/4, $0x3f800000
 DATA q0TanhFraction<>+4(SB)/4, $0x3f800000
@@ -45201,81 +45216,71 @@ DATA q0TanhFraction<>+24(SB)/4, $0x3f800000
 DATA q0TanhFraction<>+28(SB)/4, $0x3f800000
 GLOBL q0TanhFraction<>(SB), RODATA|NOPTR, $32
 
-DATA p3TanhFraction<>+0(SB)/4, $0x3dfb6965
-DATA p3TanhFraction<>+4(SB)/4, $0x3dfb6965
-DATA p3TanhFraction<>+8(SB)/4, $0x3dfb6965
-DATA p3TanhFraction<>+12(SB)/4, $0x3dfb6965
-DATA p3TanhFraction<>+16(SB)/4, $0x3dfb6965
-DATA p3TanhFraction<>+20(SB)/4, $0x3dfb6965
-DATA p3TanhFraction<>+24(SB)/4, $0x3dfb6965
-DATA p3TanhFraction<>+28(SB)/4, $0x3dfb6965
-GLOBL p3TanhFraction<>(SB), RODATA|NOPTR, $32
-
-DATA q2TanhFraction<>+0(SB)/4, $0x3ee982ab
-DATA q2TanhFraction<>+4(SB)/4, $0x3ee982ab
-DATA q2TanhFraction<>+8(SB)/4, $0x3ee982ab
-DATA q2TanhFraction<>+12(SB)/4, $0x3ee982ab
-DATA q2TanhFraction<>+16(SB)/4, $0x3ee982ab
-DATA q2TanhFraction<>+20(SB)/4, $0x3ee982ab
-DATA q2TanhFraction<>+24(SB)/4, $0x3ee982ab
-DATA q2TanhFraction<>+28(SB)/4, $0x3ee982ab
+DATA q2TanhFraction<>+0(SB)/4, $0x3ee50338
+DATA q2TanhFraction<>+4(SB)/4, $0x3ee50338
+DATA q2TanhFraction<>+8(SB)/4, $0x3ee50338
+DATA q2TanhFraction<>+12(SB)/4, $0x3ee50338
+DATA q2TanhFraction<>+16(SB)/4, $0x3ee50338
+DATA q2TanhFraction<>+20(SB)/4, $0x3ee50338
+DATA q2TanhFraction<>+24(SB)/4, $0x3ee50338
+DATA q2TanhFraction<>+28(SB)/4, $0x3ee50338
 GLOBL q2TanhFraction<>(SB), RODATA|NOPTR, $32
 
-DATA p5TanhFraction<>+0(SB)/4, $0x3b13b350
-DATA p5TanhFraction<>+4(SB)/4, $0x3b13b350
-DATA p5TanhFraction<>+8(SB)/4, $0x3b13b350
-DATA p5TanhFraction<>+12(SB)/4, $0x3b13b350
-DATA p5TanhFraction<>+16(SB)/4, $0x3b13b350
-DATA p5TanhFraction<>+20(SB)/4, $0x3b13b350
-DATA p5TanhFraction<>+24(SB)/4, $0x3b13b350
-DATA p5TanhFraction<>+28(SB)/4, $0x3b13b350
-GLOBL p5TanhFraction<>(SB), RODATA|NOPTR, $32
-
-DATA q4TanhFraction<>+0(SB)/4, $0x3cabbb47
-DATA q4TanhFraction<>+4(SB)/4, $0x3cabbb47
-DATA q4TanhFraction<>+8(SB)/4, $0x3cabbb47
-DATA q4TanhFraction<>+12(SB)/4, $0x3cabbb47
-DATA q4TanhFraction<>+16(SB)/4, $0x3cabbb47
-DATA q4TanhFraction<>+20(SB)/4, $0x3cabbb47
-DATA q4TanhFraction<>+24(SB)/4, $0x3cabbb47
-DATA q4TanhFraction<>+28(SB)/4, $0x3cabbb47
+DATA q4TanhFraction<>+0(SB)/4, $0x3c8e05ce
+DATA q4TanhFraction<>+4(SB)/4, $0x3c8e05ce
+DATA q4TanhFraction<>+8(SB)/4, $0x3c8e05ce
+DATA q4TanhFraction<>+12(SB)/4, $0x3c8e05ce
+DATA q4TanhFraction<>+16(SB)/4, $0x3c8e05ce
+DATA q4TanhFraction<>+20(SB)/4, $0x3c8e05ce
+DATA q4TanhFraction<>+24(SB)/4, $0x3c8e05ce
+DATA q4TanhFraction<>+28(SB)/4, $0x3c8e05ce
 GLOBL q4TanhFraction<>(SB), RODATA|NOPTR, $32
 
-DATA p7TanhFraction<>+0(SB)/4, $0x36803976
-DATA p7TanhFraction<>+4(SB)/4, $0x36803976
-DATA p7TanhFraction<>+8(SB)/4, $0x36803976
-DATA p7TanhFraction<>+12(SB)/4, $0x36803976
-DATA p7TanhFraction<>+16(SB)/4, $0x36803976
-DATA p7TanhFraction<>+20(SB)/4, $0x36803976
-DATA p7TanhFraction<>+24(SB)/4, $0x36803976
-DATA p7TanhFraction<>+28(SB)/4, $0x36803976
-GLOBL p7TanhFraction<>(SB), RODATA|NOPTR, $32
-
-DATA q6TanhFraction<>+0(SB)/4, $0x3912a10f
-DATA q6TanhFraction<>+4(SB)/4, $0x3912a10f
-DATA q6TanhFraction<>+8(SB)/4, $0x3912a10f
-DATA q6TanhFraction<>+12(SB)/4, $0x3912a10f
-DATA q6TanhFraction<>+16(SB)/4, $0x3912a10f
-DATA q6TanhFraction<>+20(SB)/4, $0x3912a10f
-DATA q6TanhFraction<>+24(SB)/4, $0x3912a10f
-DATA q6TanhFraction<>+28(SB)/4, $0x3912a10f
+DATA q6TanhFraction<>+0(SB)/4, $0x3860e5a4
+DATA q6TanhFraction<>+4(SB)/4, $0x3860e5a4
+DATA q6TanhFraction<>+8(SB)/4, $0x3860e5a4
+DATA q6TanhFraction<>+12(SB)/4, $0x3860e5a4
+DATA q6TanhFraction<>+16(SB)/4, $0x3860e5a4
+DATA q6TanhFraction<>+20(SB)/4, $0x3860e5a4
+DATA q6TanhFraction<>+24(SB)/4, $0x3860e5a4
+DATA q6TanhFraction<>+28(SB)/4, $0x3860e5a4
 GLOBL q6TanhFraction<>(SB), RODATA|NOPTR, $32
 
-DATA loSigmoidFraction<>+0(SB)/4, $0xc1666666
+DATA loSigmoidFraction<>+0(SB)/4, $0xc13e5604
 GLOBL loSigmoidFraction<>(SB), RODATA|NOPTR, $4
 
-DATA hiSigmoidFraction<>+0(SB)/4, $0x41666666
+DATA hiSigmoidFraction<>+0(SB)/4, $0x413e5604
 GLOBL hiSigmoidFraction<>(SB), RODATA|NOPTR, $4
 
-DATA p1SigmoidFraction<>+0(SB)/4, $0x3e7fffa7
-DATA p1SigmoidFraction<>+4(SB)/4, $0x3e7fffa7
-DATA p1SigmoidFraction<>+8(SB)/4, $0x3e7fffa7
-DATA p1SigmoidFraction<>+12(SB)/4, $0x3e7fffa7
-DATA p1SigmoidFraction<>+16(SB)/4, $0x3e7fffa7
-DATA p1SigmoidFraction<>+20(SB)/4, $0x3e7fffa7
-DATA p1SigmoidFraction<>+24(SB)/4, $0x3e7fffa7
-DATA p1SigmoidFraction<>+28(SB)/4, $0x3e7fffa7
+DATA p1SigmoidFraction<>+0(SB)/4, $0x3e7ffdac
+DATA p1SigmoidFraction<>+4(SB)/4, $0x3e7ffdac
+DATA p1SigmoidFraction<>+8(SB)/4, $0x3e7ffdac
+DATA p1SigmoidFraction<>+12(SB)/4, $0x3e7ffdac
+DATA p1SigmoidFraction<>+16(SB)/4, $0x3e7ffdac
+DATA p1SigmoidFraction<>+20(SB)/4, $0x3e7ffdac
+DATA p1SigmoidFraction<>+24(SB)/4, $0x3e7ffdac
+DATA p1SigmoidFraction<>+28(SB)/4, $0x3e7ffdac
 GLOBL p1SigmoidFraction<>(SB), RODATA|NOPTR, $32
+
+DATA p3SigmoidFraction<>+0(SB)/4, $0x3be99c49
+DATA p3SigmoidFraction<>+4(SB)/4, $0x3be99c49
+DATA p3SigmoidFraction<>+8(SB)/4, $0x3be99c49
+DATA p3SigmoidFraction<>+12(SB)/4, $0x3be99c49
+DATA p3SigmoidFraction<>+16(SB)/4, $0x3be99c49
+DATA p3SigmoidFraction<>+20(SB)/4, $0x3be99c49
+DATA p3SigmoidFraction<>+24(SB)/4, $0x3be99c49
+DATA p3SigmoidFraction<>+28(SB)/4, $0x3be99c49
+GLOBL p3SigmoidFraction<>(SB), RODATA|NOPTR, $32
+
+DATA p5SigmoidFraction<>+0(SB)/4, $0x37c0ba45
+DATA p5SigmoidFraction<>+4(SB)/4, $0x37c0ba45
+DATA p5SigmoidFraction<>+8(SB)/4, $0x37c0ba45
+DATA p5SigmoidFraction<>+12(SB)/4, $0x37c0ba45
+DATA p5SigmoidFraction<>+16(SB)/4, $0x37c0ba45
+DATA p5SigmoidFraction<>+20(SB)/4, $0x37c0ba45
+DATA p5SigmoidFraction<>+24(SB)/4, $0x37c0ba45
+DATA p5SigmoidFraction<>+28(SB)/4, $0x37c0ba45
+GLOBL p5SigmoidFraction<>(SB), RODATA|NOPTR, $32
 
 DATA q0SigmoidFraction<>+0(SB)/4, $0x3f800000
 DATA q0SigmoidFraction<>+4(SB)/4, $0x3f800000
@@ -45287,64 +45292,34 @@ DATA q0SigmoidFraction<>+24(SB)/4, $0x3f800000
 DATA q0SigmoidFraction<>+28(SB)/4, $0x3f800000
 GLOBL q0SigmoidFraction<>(SB), RODATA|NOPTR, $32
 
-DATA p3SigmoidFraction<>+0(SB)/4, $0x3bfb6965
-DATA p3SigmoidFraction<>+4(SB)/4, $0x3bfb6965
-DATA p3SigmoidFraction<>+8(SB)/4, $0x3bfb6965
-DATA p3SigmoidFraction<>+12(SB)/4, $0x3bfb6965
-DATA p3SigmoidFraction<>+16(SB)/4, $0x3bfb6965
-DATA p3SigmoidFraction<>+20(SB)/4, $0x3bfb6965
-DATA p3SigmoidFraction<>+24(SB)/4, $0x3bfb6965
-DATA p3SigmoidFraction<>+28(SB)/4, $0x3bfb6965
-GLOBL p3SigmoidFraction<>(SB), RODATA|NOPTR, $32
-
-DATA q2SigmoidFraction<>+0(SB)/4, $0x3de982ab
-DATA q2SigmoidFraction<>+4(SB)/4, $0x3de982ab
-DATA q2SigmoidFraction<>+8(SB)/4, $0x3de982ab
-DATA q2SigmoidFraction<>+12(SB)/4, $0x3de982ab
-DATA q2SigmoidFraction<>+16(SB)/4, $0x3de982ab
-DATA q2SigmoidFraction<>+20(SB)/4, $0x3de982ab
-DATA q2SigmoidFraction<>+24(SB)/4, $0x3de982ab
-DATA q2SigmoidFraction<>+28(SB)/4, $0x3de982ab
+DATA q2SigmoidFraction<>+0(SB)/4, $0x3de50338
+DATA q2SigmoidFraction<>+4(SB)/4, $0x3de50338
+DATA q2SigmoidFraction<>+8(SB)/4, $0x3de50338
+DATA q2SigmoidFraction<>+12(SB)/4, $0x3de50338
+DATA q2SigmoidFraction<>+16(SB)/4, $0x3de50338
+DATA q2SigmoidFraction<>+20(SB)/4, $0x3de50338
+DATA q2SigmoidFraction<>+24(SB)/4, $0x3de50338
+DATA q2SigmoidFraction<>+28(SB)/4, $0x3de50338
 GLOBL q2SigmoidFraction<>(SB), RODATA|NOPTR, $32
 
-DATA p5SigmoidFraction<>+0(SB)/4, $0x3813b350
-DATA p5SigmoidFraction<>+4(SB)/4, $0x3813b350
-DATA p5SigmoidFraction<>+8(SB)/4, $0x3813b350
-DATA p5SigmoidFraction<>+12(SB)/4, $0x3813b350
-DATA p5SigmoidFraction<>+16(SB)/4, $0x3813b350
-DATA p5SigmoidFraction<>+20(SB)/4, $0x3813b350
-DATA p5SigmoidFraction<>+24(SB)/4, $0x3813b350
-DATA p5SigmoidFraction<>+28(SB)/4, $0x3813b350
-GLOBL p5SigmoidFraction<>(SB), RODATA|NOPTR, $32
-
-DATA q4SigmoidFraction<>+0(SB)/4, $0x3aabbb47
-DATA q4SigmoidFraction<>+4(SB)/4, $0x3aabbb47
-DATA q4SigmoidFraction<>+8(SB)/4, $0x3aabbb47
-DATA q4SigmoidFraction<>+12(SB)/4, $0x3aabbb47
-DATA q4SigmoidFraction<>+16(SB)/4, $0x3aabbb47
-DATA q4SigmoidFraction<>+20(SB)/4, $0x3aabbb47
-DATA q4SigmoidFraction<>+24(SB)/4, $0x3aabbb47
-DATA q4SigmoidFraction<>+28(SB)/4, $0x3aabbb47
+DATA q4SigmoidFraction<>+0(SB)/4, $0x3a8e05ce
+DATA q4SigmoidFraction<>+4(SB)/4, $0x3a8e05ce
+DATA q4SigmoidFraction<>+8(SB)/4, $0x3a8e05ce
+DATA q4SigmoidFraction<>+12(SB)/4, $0x3a8e05ce
+DATA q4SigmoidFraction<>+16(SB)/4, $0x3a8e05ce
+DATA q4SigmoidFraction<>+20(SB)/4, $0x3a8e05ce
+DATA q4SigmoidFraction<>+24(SB)/4, $0x3a8e05ce
+DATA q4SigmoidFraction<>+28(SB)/4, $0x3a8e05ce
 GLOBL q4SigmoidFraction<>(SB), RODATA|NOPTR, $32
 
-DATA p7SigmoidFraction<>+0(SB)/4, $0x32803976
-DATA p7SigmoidFraction<>+4(SB)/4, $0x32803976
-DATA p7SigmoidFraction<>+8(SB)/4, $0x32803976
-DATA p7SigmoidFraction<>+12(SB)/4, $0x32803976
-DATA p7SigmoidFraction<>+16(SB)/4, $0x32803976
-DATA p7SigmoidFraction<>+20(SB)/4, $0x32803976
-DATA p7SigmoidFraction<>+24(SB)/4, $0x32803976
-DATA p7SigmoidFraction<>+28(SB)/4, $0x32803976
-GLOBL p7SigmoidFraction<>(SB), RODATA|NOPTR, $32
-
-DATA q6SigmoidFraction<>+0(SB)/4, $0x3612a10f
-DATA q6SigmoidFraction<>+4(SB)/4, $0x3612a10f
-DATA q6SigmoidFraction<>+8(SB)/4, $0x3612a10f
-DATA q6SigmoidFraction<>+12(SB)/4, $0x3612a10f
-DATA q6SigmoidFraction<>+16(SB)/4, $0x3612a10f
-DATA q6SigmoidFraction<>+20(SB)/4, $0x3612a10f
-DATA q6SigmoidFraction<>+24(SB)/4, $0x3612a10f
-DATA q6SigmoidFraction<>+28(SB)/4, $0x3612a10f
+DATA q6SigmoidFraction<>+0(SB)/4, $0x3560e5a4
+DATA q6SigmoidFraction<>+4(SB)/4, $0x3560e5a4
+DATA q6SigmoidFraction<>+8(SB)/4, $0x3560e5a4
+DATA q6SigmoidFraction<>+12(SB)/4, $0x3560e5a4
+DATA q6SigmoidFraction<>+16(SB)/4, $0x3560e5a4
+DATA q6SigmoidFraction<>+20(SB)/4, $0x3560e5a4
+DATA q6SigmoidFraction<>+24(SB)/4, $0x3560e5a4
+DATA q6SigmoidFraction<>+28(SB)/4, $0x3560e5a4
 GLOBL q6SigmoidFraction<>(SB), RODATA|NOPTR, $32
 
 // func gemmFew1AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)

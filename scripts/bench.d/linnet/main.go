@@ -134,7 +134,7 @@ type server struct {
 	scorer *cpu.Scorer
 	table  *model.Batch // windows of real lines
 	x      *model.Batch // the same without ids
-	none   *model.Batch // x without windows
+	layout *kernel.Packed
 }
 
 func serve(dir, texts string) error {
@@ -151,9 +151,8 @@ func serve(dir, texts string) error {
 	}
 	x := *s.table
 	x.IDs, x.GroupEnd, x.GroupScale = nil, make([]uint32, len(x.GroupEnd)), make([]float32, len(x.GroupEnd))
-	none := x
-	none.Windows = nil
-	s.x, s.none = &x, &none
+	s.x = &x
+	s.layout = kernel.Pack(w.LayoutWeights, w.Config.LayoutSize, d, d)
 	if err := answer(map[string]any{
 		"isa": kernel.ISA(), "go": runtime.Version(), "outputs": w.Config.NumOutputs(),
 		"lines": s.table.NumLines(), "ids_per_line": float64(len(s.table.IDs)) / float64(s.table.NumLines()),
@@ -243,10 +242,21 @@ func (s *server) dump(name string) error {
 	return answer(map[string]string{"dump": name})
 }
 
+// vectors computes the line vectors of x, which has no ids, as model/cpu does.
+func (s *server) vectors(layout, x []float32) {
+	size := s.w.Config.LayoutSize
+	for l := 0; l < windows*steps; l += windows {
+		kernel.StandardiseRows(windows, layout, s.x.Layout[l*size:], s.w.LayoutMean, s.w.LayoutInvStd, 6)
+		kernel.GemmBias(windows, layout, size, s.layout, s.w.LayoutBias, x, d)
+		for i := range windows {
+			kernel.Tanh(x[i*d:][:d])
+		}
+	}
+}
+
 // time answers the seconds a batch takes all callers together: a call's, at its
-// median and its least, by the number of callers. The batch of what x alone
-// takes, which has no windows, is timed in turn with the whole, and its median
-// and least are taken off.
+// median and its least, by the number of callers. Of x, what makes its line vectors is
+// timed in turn with the whole, and its median and least are taken off.
 func (s *server) time(what, callers, seconds string) error {
 	n, err := strconv.Atoi(callers)
 	if err != nil {
@@ -256,11 +266,11 @@ func (s *server) time(what, callers, seconds string) error {
 	if err != nil {
 		return err
 	}
-	batches := []*model.Batch{s.table}
+	b, parts := s.table, 1
 	switch what {
 	case "table":
 	case "x":
-		batches = []*model.Batch{s.x, s.none}
+		b, parts = s.x, 2
 	default:
 		return fmt.Errorf("no such thing to time: %s", what)
 	}
@@ -270,17 +280,21 @@ func (s *server) time(what, callers, seconds string) error {
 	end := time.Now().Add(time.Duration(length * float64(time.Second)))
 	var wg sync.WaitGroup
 	for i := range n {
-		times[i] = make([][]float64, len(batches))
+		times[i] = make([][]float64, parts)
 		wg.Go(func() {
 			probs := make([]float32, windows*steps*s.w.Config.NumOutputs())
+			layout, x := make([]float32, windows*s.w.Config.LayoutSize), make([]float32, windows*d)
 			for first := true; first || time.Now().Before(end); first = false {
-				for j, b := range batches {
-					begin := time.Now()
-					if err := s.scorer.Score(context.Background(), b, probs[:b.NumSteps()*s.w.Config.NumOutputs()]); err != nil {
-						errs[i] = err
-						return
-					}
-					times[i][j] = append(times[i][j], time.Since(begin).Seconds())
+				begin := time.Now()
+				if err := s.scorer.Score(context.Background(), b, probs); err != nil {
+					errs[i] = err
+					return
+				}
+				times[i][0] = append(times[i][0], time.Since(begin).Seconds())
+				if parts > 1 {
+					begin = time.Now()
+					s.vectors(layout, x)
+					times[i][1] = append(times[i][1], time.Since(begin).Seconds())
 				}
 			}
 		})
@@ -290,7 +304,7 @@ func (s *server) time(what, callers, seconds string) error {
 		return err
 	}
 	median, least, calls := 0., 0., 0
-	for j := range batches {
+	for j := range parts {
 		var all []float64
 		for i := range n {
 			all = append(all, times[i][j]...)
