@@ -14,6 +14,8 @@ func (isa) panelWidth() int { return genericWidth }
 
 func (isa) tileRows() int { return 6 }
 
+func (isa) wideRows() int { return 0 }
+
 func gemm(m int, x, y term, add []float32, ldadd int, c []float32, ldc int) {
 	switch x.b.isa {
 	case isaGeneric:

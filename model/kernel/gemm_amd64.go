@@ -10,6 +10,15 @@ func (i isa) tileRows() int {
 	return 6
 }
 
+// wideRows is the largest number of rows of a tile of one and a half panels, 0 where
+// there is none.
+func (i isa) wideRows() int {
+	if i == isaAVX2 {
+		return 4
+	}
+	return 0
+}
+
 // runTile calls the assembly of a tile's size.
 func runTile(t *tile, i isa, rows, cols int) {
 	if i == isaAVX512 {
@@ -117,6 +126,17 @@ func runTile(t *tile, i isa, rows, cols int) {
 			gemm5x8AVX2(t)
 		case 6:
 			gemm6x8AVX2(t)
+		}
+	case 24:
+		switch rows {
+		case 1:
+			gemm1x24AVX2(t)
+		case 2:
+			gemm2x24AVX2(t)
+		case 3:
+			gemm3x24AVX2(t)
+		case 4:
+			gemm4x24AVX2(t)
 		}
 	case 32:
 		if rows == 2 {

@@ -454,6 +454,126 @@ func gemm3x32AVX2(t *struct {
 	end uintptr
 })
 
+// gemm1x24AVX2 is
+//
+//	for i < 1, j < 24:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/16][l,j%16]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
+//
+//go:noescape
+func gemm1x24AVX2(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
+
+// gemm2x24AVX2 is
+//
+//	for i < 2, j < 24:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/16][l,j%16]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
+//
+//go:noescape
+func gemm2x24AVX2(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
+
+// gemm3x24AVX2 is
+//
+//	for i < 3, j < 24:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/16][l,j%16]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
+//
+//go:noescape
+func gemm3x24AVX2(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
+
+// gemm4x24AVX2 is
+//
+//	for i < 4, j < 24:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/16][l,j%16]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
+//
+//go:noescape
+func gemm4x24AVX2(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
+
 // gemmTN1x16AVX2 is
 //
 //	for i < 1, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]

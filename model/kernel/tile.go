@@ -72,6 +72,10 @@ func (g *gemmCall) chunk(row, m int) {
 		if g.y.b != nil {
 			t.second.b = &g.y.b.data[j*g.y.b.K]
 		}
+		if rows := b.isa.wideRows(); rows > 0 && b.N-j == w+w/2 {
+			g.wide(row, m, j, rows)
+			return
+		}
 		cols := panels * w
 		if j+cols > b.N {
 			g.last(row, m, j, tiles)
@@ -88,6 +92,20 @@ func (g *gemmCall) chunk(row, m int) {
 			i += rows
 		}
 		j += cols
+	}
+}
+
+// wide is chunk of the columns from j on, which fill a panel and half of the next, by
+// tiles of up to most rows.
+func (g *gemmCall) wide(row, m, j, most int) {
+	t, cols := &g.t, g.x.b.N-j
+	for i := row; i < row+m; i += most {
+		g.rows(t, i)
+		t.c = &g.c[i*g.ldc+j]
+		if g.add != nil {
+			t.add = &g.add[i*g.ldadd+j]
+		}
+		runTile(t, g.x.b.isa, min(most, row+m-i), cols)
 	}
 }
 

@@ -24,8 +24,9 @@ const (
 )
 
 // gemm writes the tiles of Gemm: of one panel for each number of rows, of half
-// a panel for the last columns, and of several neighbouring panels for the few
-// rows whose accumulators are too few to keep the multipliers busy.
+// a panel for the last columns (with AVX2, whose half panels have too few sums to
+// keep the multipliers busy, also of one and a half), and of several neighbouring
+// panels for the few rows whose accumulators are too few for that.
 func gemm(v vector) {
 	for rows := 1; rows <= v.rows; rows++ {
 		gemmTile(v, rows, panelVectors)
@@ -34,6 +35,11 @@ func gemm(v vector) {
 	gemmTile(v, 1, 4*panelVectors)
 	gemmTile(v, 2, 2*panelVectors)
 	gemmTile(v, 3, 2*panelVectors)
+	if v.lanes == 8 {
+		for rows := 1; rows <= v.rows*panelVectors/3; rows++ {
+			gemmTile(v, rows, 3)
+		}
+	}
 }
 
 // gemmTile writes a tile of nv vectors of columns.
@@ -163,6 +169,9 @@ func multiply(v vector, rows, nv int, k Register, acc [][]VecVirtual, at func(i,
 		av, bv := []VecVirtual{v.reg(), v.reg()}, []VecVirtual{}
 		for range nv {
 			bv = append(bv, v.reg())
+		}
+		if rows*nv+len(av)+nv > v.regs {
+			av[1] = av[0]
 		}
 		step = func(u int) {
 			for j := range nv {
