@@ -132,6 +132,9 @@ func sumLines(dst []float32, ldd int, t *Table, ids []uint32, first uint32, grou
 		}
 		return sumLinesAVX512(&dst[0], uintptr(4*ldd), uintptr(t.d), &t.data[0], &t.scale[0], uintptr(t.rows), &ids[0], uintptr(first), uintptr(len(ids)), &groupEnd[0], &groupScale[0], uintptr(groups), uintptr(lines))
 	case isaAVX2:
+		if t.multiples != nil && t.d%64 == 0 && cpu.X86.HasBMI2 {
+			return sumLinesMADD(&dst[0], uintptr(4*ldd), uintptr(t.d), &t.data[0], &t.multiples[0], t.unit, uintptr(t.rows), &ids[0], uintptr(first), uintptr(len(ids)), &groupEnd[0], &groupScale[0], uintptr(groups), uintptr(lines))
+		}
 		return sumLinesAVX2(&dst[0], uintptr(4*ldd), uintptr(t.d), &t.data[0], &t.scale[0], uintptr(t.rows), &ids[0], uintptr(first), uintptr(len(ids)), &groupEnd[0], &groupScale[0], uintptr(groups), uintptr(lines))
 	}
 	return sumLinesGeneric(dst, ldd, t, ids, first, groupEnd, groupScale, groups, lines)

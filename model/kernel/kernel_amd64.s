@@ -18720,7 +18720,7 @@ done:
 	RET
 
 // func quantiseMADD(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
-// Requires: AVX, AVX2, SSE
+// Requires: AVX, AVX2
 TEXT ·quantiseMADD(SB), NOSPLIT, $0-64
 	MOVQ         rows+0(FP), AX
 	MOVQ         dst+8(FP), CX
@@ -18736,8 +18736,8 @@ TEXT ·quantiseMADD(SB), NOSPLIT, $0-64
 	VMOVUPS      (DI), Y1
 	MOVQ         unit+24(FP), R10
 	VPBROADCASTD abs<>+0(SB), Y2
-	MOVSS        most+56(FP), X3
-	MOVSS        least+60(FP), X4
+	VMOVSS       most+56(FP), X3
+	VMOVSS       least+60(FP), X4
 
 row:
 	VPXOR Y0, Y0, Y0
@@ -18818,7 +18818,7 @@ DATA abs<>+0(SB)/4, $0x7fffffff
 GLOBL abs<>(SB), RODATA|NOPTR, $4
 
 // func roundMADD(rows uintptr, dst *uint32, ldd uintptr, src *float32, lds uintptr, k uintptr, most float32)
-// Requires: AVX, AVX2, SSE
+// Requires: AVX, AVX2
 TEXT ·roundMADD(SB), NOSPLIT, $0-52
 	MOVQ         rows+0(FP), AX
 	MOVQ         dst+8(FP), CX
@@ -18832,8 +18832,7 @@ TEXT ·roundMADD(SB), NOSPLIT, $0-52
 	SHLQ         $0x02, SI
 	SUBQ         SI, DI
 	VMOVUPS      (DI), Y1
-	MOVSS        most+48(FP), X0
-	VBROADCASTSS X0, Y2
+	VBROADCASTSS most+48(FP), Y2
 
 row:
 	MOVQ  DX, DI
@@ -23602,7 +23601,7 @@ done:
 	RET
 
 // func quantiseVNNI(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
-// Requires: AVX, AVX2, AVX512F, BMI2, SSE
+// Requires: AVX, AVX2, AVX512F, BMI2
 TEXT ·quantiseVNNI(SB), NOSPLIT, $0-64
 	MOVQ         rows+0(FP), AX
 	MOVQ         dst+8(FP), CX
@@ -23618,8 +23617,8 @@ TEXT ·quantiseVNNI(SB), NOSPLIT, $0-64
 	KMOVW        DI, K1
 	MOVQ         unit+24(FP), R10
 	VPBROADCASTD abs<>+0(SB), Z1
-	MOVSS        most+56(FP), X2
-	MOVSS        least+60(FP), X3
+	VMOVSS       most+56(FP), X2
+	VMOVSS       least+60(FP), X3
 
 row:
 	VPXORD Z4, Z4, Z4
@@ -23695,7 +23694,7 @@ wholeDone:
 	RET
 
 // func roundVNNI(rows uintptr, dst *uint32, ldd uintptr, src *float32, lds uintptr, k uintptr, most float32)
-// Requires: AVX, AVX512F, BMI2, SSE
+// Requires: AVX, AVX512F, BMI2
 TEXT ·roundVNNI(SB), NOSPLIT, $0-52
 	MOVQ         rows+0(FP), AX
 	MOVQ         dst+8(FP), CX
@@ -23709,8 +23708,7 @@ TEXT ·roundVNNI(SB), NOSPLIT, $0-52
 	SHLXL        SI, DI, DI
 	DECL         DI
 	KMOVW        DI, K1
-	MOVSS        most+48(FP), X0
-	VBROADCASTSS X0, Z0
+	VBROADCASTSS most+48(FP), Z0
 
 row:
 	MOVQ  DX, DI
@@ -28781,7 +28779,7 @@ done:
 	RET
 
 // func quantiseVNNI8(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
-// Requires: AVX, AVX2, AVX512F, BMI2, SSE
+// Requires: AVX, AVX2, AVX512F, BMI2
 TEXT ·quantiseVNNI8(SB), NOSPLIT, $0-64
 	MOVQ         rows+0(FP), AX
 	MOVQ         dst+8(FP), CX
@@ -28797,8 +28795,8 @@ TEXT ·quantiseVNNI8(SB), NOSPLIT, $0-64
 	KMOVW        DI, K1
 	MOVQ         unit+24(FP), R10
 	VPBROADCASTD abs<>+0(SB), Z1
-	MOVSS        most+56(FP), X2
-	MOVSS        least+60(FP), X3
+	VMOVSS       most+56(FP), X2
+	VMOVSS       least+60(FP), X3
 
 row:
 	VPXORD Z4, Z4, Z4
@@ -28879,7 +28877,7 @@ DATA middle<>+0(SB)/4, $0x00000080
 GLOBL middle<>(SB), RODATA|NOPTR, $4
 
 // func roundVNNI8(rows uintptr, dst *uint32, ldd uintptr, src *float32, lds uintptr, k uintptr, most float32)
-// Requires: AVX, AVX512F, BMI2, SSE
+// Requires: AVX, AVX512F, BMI2
 TEXT ·roundVNNI8(SB), NOSPLIT, $0-52
 	MOVQ         rows+0(FP), AX
 	MOVQ         dst+8(FP), CX
@@ -28893,8 +28891,7 @@ TEXT ·roundVNNI8(SB), NOSPLIT, $0-52
 	SHLXL        SI, DI, DI
 	DECL         DI
 	KMOVW        DI, K1
-	MOVSS        most+48(FP), X0
-	VBROADCASTSS X0, Z0
+	VBROADCASTSS most+48(FP), Z0
 
 row:
 	MOVQ  DX, DI
@@ -31674,15 +31671,15 @@ done:
 	RET
 
 // func sumLinesVNNI(dst *float32, ldd uintptr, d uintptr, table *int8, multiples *uint8, unit float32, rows uintptr, ids *uint32, first uintptr, count uintptr, groupEnd *uint32, groupScale *float32, groups uintptr, lines uintptr) (ok bool)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+, SSE
+// Requires: AVX, AVX512BW, AVX512F, AVX512VNNI, BMI2, CMOV, MMX+
 TEXT ·sumLinesVNNI(SB), NOSPLIT, $8-113
-	MOVQ  table+24(FP), AX
-	MOVQ  multiples+32(FP), CX
-	MOVQ  ids+56(FP), DX
-	MOVQ  d+16(FP), BX
-	MOVQ  rows+48(FP), SI
-	MOVSS unit+40(FP), X0
-	SUBQ  $0x44, count+72(FP)
+	MOVQ   table+24(FP), AX
+	MOVQ   multiples+32(FP), CX
+	MOVQ   ids+56(FP), DX
+	MOVQ   d+16(FP), BX
+	MOVQ   rows+48(FP), SI
+	VMOVSS unit+40(FP), X0
+	SUBQ   $0x44, count+72(FP)
 
 line:
 	MOVQ BX, (SP)
@@ -31887,6 +31884,284 @@ next:
 	VMOVUPS    Z5, 128(R8)
 	VADDPS     192(R8), Z7, Z7
 	VMOVUPS    Z7, 192(R8)
+	ADDQ       $0x00000100, dst+0(FP)
+	ADDQ       $0x40, AX
+	SUBQ       $0x40, (SP)
+	JNZ        columns
+	SUBQ       BX, AX
+	MOVQ       DI, first+64(FP)
+	MOVQ       ldd+8(FP), DI
+	ADDQ       DI, dst+0(FP)
+	MOVQ       BX, DI
+	SHLQ       $0x02, DI
+	SUBQ       DI, dst+0(FP)
+	MOVQ       groups+96(FP), DI
+	SHLQ       $0x02, DI
+	ADDQ       DI, groupEnd+80(FP)
+	ADDQ       DI, groupScale+88(FP)
+	DECQ       lines+104(FP)
+	JNZ        line
+	MOVB       $0x01, AL
+	MOVB       AL, ok+112(FP)
+	VZEROUPPER
+	RET
+
+bad:
+	XORB AL, AL
+	MOVB AL, ok+112(FP)
+	VZEROUPPER
+	RET
+
+// func sumLinesMADD(dst *float32, ldd uintptr, d uintptr, table *int8, multiples *uint8, unit float32, rows uintptr, ids *uint32, first uintptr, count uintptr, groupEnd *uint32, groupScale *float32, groups uintptr, lines uintptr) (ok bool)
+// Requires: AVX, AVX2, BMI2, CMOV, MMX+
+TEXT ·sumLinesMADD(SB), NOSPLIT, $264-113
+	MOVQ table+24(FP), AX
+	MOVQ multiples+32(FP), CX
+	MOVQ ids+56(FP), DX
+	MOVQ d+16(FP), BX
+	MOVQ rows+48(FP), SI
+	SUBQ $0x42, count+72(FP)
+
+line:
+	MOVQ BX, (SP)
+
+columns:
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU Y0, 8(SP)
+	VMOVDQU Y0, 40(SP)
+	VMOVDQU Y0, 72(SP)
+	VMOVDQU Y0, 104(SP)
+	VMOVDQU Y0, 136(SP)
+	VMOVDQU Y0, 168(SP)
+	VMOVDQU Y0, 200(SP)
+	VMOVDQU Y0, 232(SP)
+	MOVQ    first+64(FP), DI
+	MOVQ    groupEnd+80(FP), R8
+	MOVQ    groupScale+88(FP), R9
+	MOVQ    groups+96(FP), R10
+
+group:
+	MOVL (R8), R11
+	CMPQ DI, R11
+	JGE  next
+
+some:
+	VPXOR   Y0, Y0, Y0
+	VPXOR   Y1, Y1, Y1
+	VPXOR   Y2, Y2, Y2
+	VPXOR   Y3, Y3, Y3
+	VPXOR   Y4, Y4, Y4
+	VPXOR   Y5, Y5, Y5
+	VPXOR   Y6, Y6, Y6
+	VPXOR   Y7, Y7, Y7
+	LEAQ    65536(DI), R12
+	CMPQ    R12, R11
+	CMOVQGT R11, R12
+	SUBQ    $0x02, R12
+	CMPQ    DI, R12
+	JGE     last
+
+two:
+	CMPQ       DI, count+72(FP)
+	JGT        fetched0
+	MOVL       256(DX)(DI*4), R13
+	IMULQ      BX, R13
+	PREFETCHT0 (AX)(R13*1)
+	MOVL       260(DX)(DI*4), R13
+	IMULQ      BX, R13
+	PREFETCHT0 (AX)(R13*1)
+
+fetched0:
+	MOVL         (DX)(DI*4), R13
+	CMPQ         R13, SI
+	JAE          bad
+	MOVBLZX      (CX)(R13*1), R14
+	IMULQ        BX, R13
+	MOVL         4(DX)(DI*4), R15
+	CMPQ         R15, SI
+	JAE          bad
+	MOVBLZX      (CX)(R15*1), BP
+	IMULQ        BX, R15
+	SHLL         $0x10, BP
+	ORL          BP, R14
+	VMOVD        R14, X8
+	VPBROADCASTD X8, Y8
+	VPMOVSXBW    (AX)(R13*1), Y9
+	VPMOVSXBW    (AX)(R15*1), Y10
+	VPUNPCKLWD   Y10, Y9, Y11
+	VPUNPCKHWD   Y10, Y9, Y9
+	VPMADDWD     Y11, Y8, Y11
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y11, Y0, Y0
+	VPADDD       Y9, Y1, Y1
+	VPMOVSXBW    16(AX)(R13*1), Y9
+	VPMOVSXBW    16(AX)(R15*1), Y10
+	VPUNPCKLWD   Y10, Y9, Y11
+	VPUNPCKHWD   Y10, Y9, Y9
+	VPMADDWD     Y11, Y8, Y11
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y11, Y2, Y2
+	VPADDD       Y9, Y3, Y3
+	VPMOVSXBW    32(AX)(R13*1), Y9
+	VPMOVSXBW    32(AX)(R15*1), Y10
+	VPUNPCKLWD   Y10, Y9, Y11
+	VPUNPCKHWD   Y10, Y9, Y9
+	VPMADDWD     Y11, Y8, Y11
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y11, Y4, Y4
+	VPADDD       Y9, Y5, Y5
+	VPMOVSXBW    48(AX)(R13*1), Y9
+	VPMOVSXBW    48(AX)(R15*1), Y10
+	VPUNPCKLWD   Y10, Y9, Y11
+	VPUNPCKHWD   Y10, Y9, Y9
+	VPMADDWD     Y11, Y8, Y11
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y11, Y6, Y6
+	VPADDD       Y9, Y7, Y7
+	ADDQ         $0x02, DI
+	CMPQ         DI, R12
+	JLT          two
+
+last:
+	INCQ       R12
+	MOVQ       R12, R13
+	SUBQ       DI, R13
+	SHLQ       $0x04, R13
+	ADDQ       $0x10, R13
+	CMPQ       DI, count+72(FP)
+	JGT        fetched1
+	MOVL       256(DX)(DI*4), R14
+	IMULQ      BX, R14
+	PREFETCHT0 (AX)(R14*1)
+	MOVL       260(DX)(DI*4), R14
+	IMULQ      BX, R14
+	PREFETCHT0 (AX)(R14*1)
+
+fetched1:
+	MOVL         (DX)(DI*4), DI
+	CMPQ         DI, SI
+	JAE          bad
+	MOVBLZX      (CX)(DI*1), R14
+	IMULQ        BX, DI
+	MOVL         (DX)(R12*4), R15
+	CMPQ         R15, SI
+	JAE          bad
+	MOVBLZX      (CX)(R15*1), BP
+	IMULQ        BX, R15
+	SHLL         $0x10, BP
+	ORL          BP, R14
+	BZHIL        R13, R14, R14
+	VMOVD        R14, X8
+	VPBROADCASTD X8, Y8
+	VPMOVSXBW    (AX)(DI*1), Y9
+	VPMOVSXBW    (AX)(R15*1), Y10
+	VPUNPCKLWD   Y10, Y9, Y11
+	VPUNPCKHWD   Y10, Y9, Y9
+	VPMADDWD     Y11, Y8, Y11
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y11, Y0, Y0
+	VPADDD       Y9, Y1, Y1
+	VPMOVSXBW    16(AX)(DI*1), Y9
+	VPMOVSXBW    16(AX)(R15*1), Y10
+	VPUNPCKLWD   Y10, Y9, Y11
+	VPUNPCKHWD   Y10, Y9, Y9
+	VPMADDWD     Y11, Y8, Y11
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y11, Y2, Y2
+	VPADDD       Y9, Y3, Y3
+	VPMOVSXBW    32(AX)(DI*1), Y9
+	VPMOVSXBW    32(AX)(R15*1), Y10
+	VPUNPCKLWD   Y10, Y9, Y11
+	VPUNPCKHWD   Y10, Y9, Y9
+	VPMADDWD     Y11, Y8, Y11
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y11, Y4, Y4
+	VPADDD       Y9, Y5, Y5
+	VPMOVSXBW    48(AX)(DI*1), Y9
+	VPMOVSXBW    48(AX)(R15*1), Y10
+	VPUNPCKLWD   Y10, Y9, Y11
+	VPUNPCKHWD   Y10, Y9, Y9
+	VPMADDWD     Y11, Y8, Y11
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y11, Y6, Y6
+	VPADDD       Y9, Y7, Y7
+	LEAQ         1(R12), DI
+	VBROADCASTSS unit+40(FP), Y9
+	VBROADCASTSS (R9), Y8
+	VMULPS       Y9, Y8, Y8
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y0, Y8, Y0
+	VADDPS       8(SP), Y0, Y0
+	VMOVUPS      Y0, 8(SP)
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y1, Y8, Y1
+	VADDPS       40(SP), Y1, Y1
+	VMOVUPS      Y1, 40(SP)
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y2, Y8, Y2
+	VADDPS       72(SP), Y2, Y2
+	VMOVUPS      Y2, 72(SP)
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y3, Y8, Y3
+	VADDPS       104(SP), Y3, Y3
+	VMOVUPS      Y3, 104(SP)
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y4, Y8, Y4
+	VADDPS       136(SP), Y4, Y4
+	VMOVUPS      Y4, 136(SP)
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y5, Y8, Y5
+	VADDPS       168(SP), Y5, Y5
+	VMOVUPS      Y5, 168(SP)
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y6, Y8, Y6
+	VADDPS       200(SP), Y6, Y6
+	VMOVUPS      Y6, 200(SP)
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y7, Y8, Y7
+	VADDPS       232(SP), Y7, Y7
+	VMOVUPS      Y7, 232(SP)
+	CMPQ         DI, R11
+	JLT          some
+
+next:
+	ADDQ       $0x04, R8
+	ADDQ       $0x04, R9
+	DECQ       R10
+	JNZ        group
+	MOVQ       dst+0(FP), R8
+	VMOVUPS    8(SP), Y1
+	VMOVUPS    40(SP), Y0
+	VPERM2F128 $0x20, Y0, Y1, Y2
+	VADDPS     (R8), Y2, Y2
+	VMOVUPS    Y2, (R8)
+	VPERM2F128 $0x31, Y0, Y1, Y2
+	VADDPS     32(R8), Y2, Y2
+	VMOVUPS    Y2, 32(R8)
+	VMOVUPS    72(SP), Y1
+	VMOVUPS    104(SP), Y0
+	VPERM2F128 $0x20, Y0, Y1, Y2
+	VADDPS     64(R8), Y2, Y2
+	VMOVUPS    Y2, 64(R8)
+	VPERM2F128 $0x31, Y0, Y1, Y2
+	VADDPS     96(R8), Y2, Y2
+	VMOVUPS    Y2, 96(R8)
+	VMOVUPS    136(SP), Y1
+	VMOVUPS    168(SP), Y0
+	VPERM2F128 $0x20, Y0, Y1, Y2
+	VADDPS     128(R8), Y2, Y2
+	VMOVUPS    Y2, 128(R8)
+	VPERM2F128 $0x31, Y0, Y1, Y2
+	VADDPS     160(R8), Y2, Y2
+	VMOVUPS    Y2, 160(R8)
+	VMOVUPS    200(SP), Y1
+	VMOVUPS    232(SP), Y0
+	VPERM2F128 $0x20, Y0, Y1, Y2
+	VADDPS     192(R8), Y2, Y2
+	VMOVUPS    Y2, 192(R8)
+	VPERM2F128 $0x31, Y0, Y1, Y2
+	VADDPS     224(R8), Y2, Y2
+	VMOVUPS    Y2, 224(R8)
 	ADDQ       $0x00000100, dst+0(FP)
 	ADDQ       $0x40, AX
 	SUBQ       $0x40, (SP)
@@ -45616,7 +45891,7 @@ vector:
 	RET
 
 // func gatesFractions(rows uintptr, vectors uintptr, z *float32, ldz uintptr, gate uintptr, c *float32, h *float32, ld uintptr, whole *uint32, ldw uintptr, most float32)
-// Requires: AVX, AVX2, FMA3, SSE
+// Requires: AVX, AVX2, FMA3
 TEXT ·gatesFractions(SB), NOSPLIT, $0-84
 	VBROADCASTSS loTanhFraction<>+0(SB), Y0
 	VBROADCASTSS hiTanhFraction<>+0(SB), Y1
@@ -45631,8 +45906,7 @@ TEXT ·gatesFractions(SB), NOSPLIT, $0-84
 	MOVQ         h+48(FP), DI
 	MOVQ         ld+56(FP), R8
 	MOVQ         whole+64(FP), R9
-	MOVSS        most+80(FP), X5
-	VBROADCASTSS X5, Y5
+	VBROADCASTSS most+80(FP), Y5
 	LEAQ         (BX)(BX*2), R10
 	ADDQ         CX, R10
 	MOVQ         vectors+8(FP), R11

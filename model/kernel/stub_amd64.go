@@ -3616,6 +3616,12 @@ func gemm3x32AVXVNNI(t *struct {
 //go:noescape
 func sumLinesVNNI(dst *float32, ldd uintptr, d uintptr, table *int8, multiples *uint8, unit float32, rows uintptr, ids *uint32, first uintptr, count uintptr, groupEnd *uint32, groupScale *float32, groups uintptr, lines uintptr) (ok bool)
 
+// sumLinesMADD is sumLinesWhole of lines ≥ 1 over count ≥ 1 ids, with ldd in bytes and
+// d in whole 64s. It prefetches 64 ids ahead and returns false at an id from rows on.
+//
+//go:noescape
+func sumLinesMADD(dst *float32, ldd uintptr, d uintptr, table *int8, multiples *uint8, unit float32, rows uintptr, ids *uint32, first uintptr, count uintptr, groupEnd *uint32, groupScale *float32, groups uintptr, lines uintptr) (ok bool)
+
 // gemmAMX1x1 is
 //
 //	for p < call.panels, r < call.rowBlocks, i < 32, j < 32:

@@ -10,13 +10,21 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// The sums of VNNI have the bits of their specification.
-func TestSumLinesVNNI(t *testing.T) {
-	if !supported(isaAVX512) || !cpu.X86.HasAVX512VNNI {
-		t.Skip("this machine has no AVX-512 with VNNI")
+// The sums in whole numbers have the bits of their specification.
+func TestSumLinesAsm(t *testing.T) {
+	for _, name := range []string{"avx2", "avx512"} {
+		t.Run(name, func(t *testing.T) {
+			restore, ok := SwitchISA(name)
+			if !ok || name == "avx512" && !cpu.X86.HasAVX512VNNI || !cpu.X86.HasBMI2 {
+				t.Skipf("this machine has no %s with what else it takes, VNNI or BMI2", name)
+			}
+			defer restore()
+			testSumLinesAsm(t)
+		})
 	}
-	restore, _ := SwitchISA("avx512")
-	defer restore()
+}
+
+func testSumLinesAsm(t *testing.T) {
 	r := rand.New(rand.NewPCG(19, 20))
 	for _, d := range []int{64, 128, 192} {
 		for range 100 {

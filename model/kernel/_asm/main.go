@@ -36,6 +36,7 @@ func main() {
 	}
 	gemmWhole(avxvnni)
 	sumLinesVNNI()
+	sumLinesMADD()
 	for parts := 1; parts <= 3; parts++ {
 		amx(parts, parts)
 		splitRows(parts)
@@ -51,8 +52,19 @@ func main() {
 		gemmFew(avx2, n+1)
 	}
 	peakTiles()
-	pass.Compile = pass.Concat(pass.Compile, pass.FunctionPass(inReach), pass.FunctionPass(encodeVEX))
+	pass.Compile = pass.Concat(pass.Compile, pass.FunctionPass(inReach), pass.FunctionPass(noLegacy), pass.FunctionPass(encodeVEX))
 	Generate()
+}
+
+// noLegacy refuses the encodings of SSE, as Load writes them for a number: where the
+// upper half of a register is in use they take some 100 cycles.
+func noLegacy(f *ir.Function) error {
+	for _, i := range f.Instructions() {
+		if i.Opcode == "MOVSS" || i.Opcode == "MOVSD" {
+			return fmt.Errorf("%s: %s, where AVX has V%[2]s", f.Name, i.Opcode)
+		}
+	}
+	return nil
 }
 
 // inReach refuses a function without AVX-512 in a register that only AVX-512

@@ -91,7 +91,7 @@ func gatesFractions() {
 	}
 	rows, z, ldz, gate, c, h, ld := param("rows"), param("z"), param("ldz"), param("gate"), param("c"), param("h"), param("ld")
 	whole, most := param("whole"), YMM()
-	VBROADCASTSS(Load(Param("most"), XMM()), most)
+	VBROADCASTSS(slot("most"), most)
 	gate3, size, at := GP64(), GP64(), GP64() // at in bytes of whole numbers
 	LEAQ(Mem{Base: gate, Index: gate, Scale: 2}, gate3)
 	ADDQ(z, gate3)

@@ -24,7 +24,7 @@ func sumLinesVNNI() {
 	dst, first, lastAhead, columns := slot("dst"), slot("first"), slot("count"), AllocLocal(8)
 	ends, weights, groups := slot("groupEnd"), slot("groupScale"), slot("groups")
 	unit := XMM()
-	Load(Param("unit"), unit)
+	VMOVSS(slot("unit"), unit)
 	var sums, acc, x [4]VecVirtual
 	for i := range 4 {
 		sums[i], acc[i] = ZMM(), ZMM()
