@@ -58,6 +58,9 @@ func ISA() string { return isaNames[active] }
 // AVX512 reports whether the instruction set in use has AVX-512's vectors.
 func AVX512() bool { return active >= isaAVX512 }
 
+// AVX2 reports whether the instruction set in use has AVX2's vectors.
+func AVX2() bool { return active >= isaAVX2 }
+
 // Precision is how products take their operands with the instruction set in
 // use: float32, 16 bits of it, bfloat16, int16 or int8.
 func Precision() string {

@@ -11,11 +11,27 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// vectors reports whether lines are taken apart and hashed with AVX-512: with
-// the parts that processors have since Ice Lake and Zen 4.
-func vectors() bool { return kernel.AVX512() && hasVBMI2 }
+// vectors reports whether lines are taken apart and hashed with AVX-512 or with
+// AVX2.
+func vectors() bool { return kernel.AVX2() && hasVectors }
 
-var hasVBMI2 = cpu.X86.HasAVX512VBMI2
+// avx512 is the one of the two: with the parts of AVX-512 that processors have
+// since Ice Lake and Zen 4. It means nothing without vectors.
+func avx512() bool { return kernel.AVX512() && hasVBMI2 }
+
+var (
+	hasVBMI2 = cpu.X86.HasAVX512VBMI2
+	// All that have AVX2 have the others, but where one is emulated.
+	hasBits    = cpu.X86.HasAVX2 && cpu.X86.HasBMI1 && cpu.X86.HasBMI2 && cpu.X86.HasPOPCNT
+	hasVectors = hasBits && !slowPEXT(signature())
+)
+
+// slowPEXT reports whether PEXT takes up to hundreds of cycles: Zen 1 and 2, and
+// Hygon's of Zen 1. Of these families there are no others' processors.
+func slowPEXT(signature uint32) bool {
+	family := signature>>8&0xf + signature>>20&0xff
+	return family == 0x17 || family == 0x18
+}
 
 // What the assembly takes as given.
 var (
@@ -25,39 +41,88 @@ var (
 	_ = [1]int{}[unsafe.Offsetof(tokens{}.hi)-unsafe.Offsetof(tokens{}.lo)-8*(512+64)]
 	_ = [1]int{}[unsafe.Offsetof(tokens{}.several)-unsafe.Offsetof(tokens{}.lo)-3*8*(512+64)]
 	_ = [1]int{}[unsafe.Offsetof(tokens{}.shapes)-unsafe.Offsetof(tokens{}.several)-(3+7)*8*9]
+	_ = [1]int{}[unsafe.Offsetof(tokens{}.firsts)-unsafe.Offsetof(tokens{}.shapes)-4*16]
 	_ = [1]int{}[unsafe.Sizeof(masks{})-40]
+	_ = [1]int{}[unsafe.Offsetof(counts{}.signs)-7*8]
 	_ = [1]int{}[unsafe.Offsetof(masks{}.cont)-32]
 )
 
 func (l *line) classifyVector(raw []byte) (wide bool) {
-	if len(raw) == 0 {
+	n := len(raw)
+	switch {
+	case n == 0:
 		return false
+	case avx512():
+		return classifyAVX512(&raw[0], uintptr(n), &l.low[0], &l.masks[0].letter) != 0
+	case (n+63)&^63 <= cap(raw):
+		return classifyAVX2(&raw[0], uintptr(n), &l.low[0], &l.masks[0].letter) != 0
 	}
-	return classifyAVX512(&raw[0], uintptr(len(raw)), &l.low[0], &l.masks[0].letter) != 0
+	// Less than 64 bytes are left to read, which may be the last ones of memory.
+	whole := n &^ 63
+	var last [64]byte
+	copy(last[:], raw[whole:])
+	if whole > 0 {
+		wide = classifyAVX2(&raw[0], uintptr(whole), &l.low[0], &l.masks[0].letter) != 0
+	}
+	return classifyAVX2(&last[0], uintptr(n-whole), &l.low[whole], &l.masks[whole>>6].letter) != 0 || wide
 }
 
 func (l *line) splitVector() {
-	l.tokens.n = int(splitAVX512(&l.masks[0].letter, uintptr(l.from), uintptr(l.end), &l.tokens.n))
+	if avx512() {
+		l.tokens.n = int(splitAVX512(&l.masks[0].letter, uintptr(l.from), uintptr(l.end), &l.tokens.n))
+	} else {
+		l.tokens.n = int(splitAVX2(&l.masks[0].letter, uintptr(l.from), uintptr(l.end), &l.tokens.n))
+	}
 }
 
 // lookVector reports whether a token has more than 16 bytes.
 func (l *line) lookVector() bool {
-	return lookAVX512(&l.low[0], &l.tokens.n, uintptr(l.tokens.n), &abbreviations[0]) != 0
+	if avx512() {
+		return lookAVX512(&l.low[0], &l.tokens.n, uintptr(l.tokens.n), &abbreviations[0]) != 0
+	}
+	return lookAVX2(&l.low[0], &l.tokens.n, uintptr(l.tokens.n), &abbreviations[0]) != 0
+}
+
+func (l *line) countVector() {
+	countBMI2(&l.masks[0].letter, uintptr(l.from), uintptr(l.headEnd), &l.tokens.n, uintptr(l.tokens.n), &l.letters)
 }
 
 // sumVector may write 64 keys and more behind words.
 func sumVector(words []uint64, norm uint64, keys *[64]uint64, which, parted uint64, n int, small uint64) ([]uint64, uint64) {
 	end := len(words)
 	words = slices.Grow(words, 64+8)[:end+bits.OnesCount64(small)]
-	norm += sumAVX512(&keys[0], &factors[n], which, parted, &words[:end+1][end], small)
-	return words, norm
+	dst := &words[:end+1][end]
+	if avx512() {
+		return words, norm + sumAVX512(&keys[0], &factors[n], which, parted, dst, small)
+	}
+	return words, norm + sumAVX2(&keys[0], &factors[n], which, parted, dst, small)
 }
 
+// hashVector may write 32 hashes behind the last one.
 func (l *line) hashVector(out []uint32, wordEnd, pairEnd int) (affixEnd int) {
-	n := hashTokensAVX512(&l.low[0], &l.tokens.n, uintptr(l.tokens.n), &out[0], &out[wordEnd], &out[pairEnd])
-	return pairEnd + int(n)
+	t := &l.tokens
+	if avx512() {
+		return pairEnd + int(hashTokensAVX512(&l.low[0], &t.n, uintptr(t.n), &out[0], &out[wordEnd], &out[pairEnd]))
+	}
+	return pairEnd + int(hashTokensAVX2(&l.low[0], &t.n, uintptr(t.n), &out[0], &out[wordEnd], &out[pairEnd]))
+}
+
+// edgesInVectors reports whether edgesVector is faster than the loops in Go.
+func edgesInVectors() bool { return vectors() && !avx512() }
+
+func (l *line) edgesVector(out []uint32) {
+	edgesAVX2(&l.low[0], &l.tokens.n, uintptr(l.tokens.n), &out[0])
 }
 
 func finishVector(hashes []uint32, mask uint32) {
-	finishAVX512(&hashes[0], uintptr(len(hashes)), mask)
+	switch {
+	case avx512():
+		finishAVX512(&hashes[0], uintptr(len(hashes)), mask)
+	case len(hashes) >= 8:
+		finishAVX2(&hashes[0], uintptr(len(hashes)), mask)
+	default:
+		for i, h := range hashes {
+			hashes[i] = finish(h) & mask
+		}
+	}
 }

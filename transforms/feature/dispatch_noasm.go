@@ -10,6 +10,8 @@ func (l *line) classifyVector([]byte) bool { panic(missing) }
 
 func (l *line) splitVector() { panic(missing) }
 
+func (l *line) countVector() { panic(missing) }
+
 func (l *line) lookVector() bool { panic(missing) }
 
 func sumVector([]uint64, uint64, *[64]uint64, uint64, uint64, int, uint64) ([]uint64, uint64) {
@@ -17,5 +19,9 @@ func sumVector([]uint64, uint64, *[64]uint64, uint64, uint64, int, uint64) ([]ui
 }
 
 func (l *line) hashVector([]uint32, int, int) int { panic(missing) }
+
+func edgesInVectors() bool { return false }
+
+func (l *line) edgesVector([]uint32) { panic(missing) }
 
 func finishVector([]uint32, uint32) { panic(missing) }

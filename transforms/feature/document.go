@@ -79,6 +79,9 @@ func gap(text []byte, rows []yedda.Line, i int) (blank int32, feed bool) {
 		}
 	}
 	for end > above.Start && !feed {
+		if c := text[end-1]; ' ' < c && c < utf8.RuneSelf {
+			break // as is most often
+		}
 		r, size := utf8.DecodeLastRune(text[above.Start:end])
 		if r != utf8.RuneError && infoOf(r).class != space {
 			break

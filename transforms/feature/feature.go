@@ -11,13 +11,15 @@
 // makes a number that is not finite. scripts/features.py is an independent
 // implementation that makes the goldens.
 //
-// On processors with AVX-512 of Ice Lake or Zen 4, unless kernel.AVX512 says
-// that it is turned off, assembly finds and hashes the tokens of a line. It
-// equals the Go code beside it bit for bit: classifyAVX512 line.classifyASCII,
-// splitAVX512 the loop of line.split, lookAVX512 that of line.look,
-// hashTokensAVX512 that of line.hashTokens, sumAVX512 sum and finishAVX512
-// finish. They take bytes for characters; mendClasses, uncont and mendAffixes put that right
-// in lines beyond ASCII.
+// On processors with AVX2, but for Zen 1 and 2, whose PEXT is slow, assembly finds
+// and hashes the tokens of a line, and on those with AVX-512 of Ice Lake or Zen 4
+// other assembly does; neither where kernel.AVX2 or kernel.AVX512 says that it is
+// turned off. Both equal the Go code beside them bit for bit: classifyAVX512 and
+// classifyAVX2 line.classifyASCII, splitAVX512 and so on the loop of line.split,
+// look that of line.look, hashTokens that of line.hashTokens, sum sum and finish
+// finish; edgesAVX2 is line.head and line.tail, and countBMI2, of all of these
+// machines, line.countHead. They take bytes for characters; mendClasses, uncont and
+// mendAffixes put that right in lines beyond ASCII.
 package feature
 
 //go:generate go -C _asm run . -out ../feature_amd64.s -stubs ../stub_amd64.go -pkg feature

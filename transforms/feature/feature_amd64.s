@@ -1534,3 +1534,2547 @@ next:
 done:
 	VZEROUPPER
 	RET
+
+// func classifyAVX2(raw *byte, n uintptr, low *byte, m *uint64) (wide uintptr)
+// Requires: AVX, AVX2, BMI, BMI2, CMOV
+TEXT ·classifyAVX2(SB), NOSPLIT, $0-40
+	MOVQ raw+0(FP), AX
+	MOVQ n+8(FP), CX
+	MOVQ low+16(FP), DX
+	MOVQ m+24(FP), BX
+	XORQ SI, SI
+
+next:
+	MOVQ      $0x00000040, R8
+	CMPQ      CX, R8
+	CMOVQLT   CX, R8
+	MOVQ      $-1, DI
+	BZHIQ     R8, DI, DI
+	VMOVDQU   (AX), Y0
+	VPOR      all20202020<>+0(SB), Y0, Y1
+	VPADDB    all5050505<>+0(SB), Y1, Y2
+	VPCMPGTB  all65656565<>+0(SB), Y2, Y2
+	VPADDB    all46464646<>+0(SB), Y0, Y3
+	VPCMPGTB  all75757575<>+0(SB), Y3, Y3
+	VPADDB    all72727272<>+0(SB), Y0, Y4
+	VPCMPGTB  all7a7a7a7a<>+0(SB), Y4, Y4
+	VPADDB    all5f5f5f5f<>+0(SB), Y0, Y1
+	VPCMPGTB  all7a7a7a7a<>+0(SB), Y1, Y1
+	VPOR      Y1, Y4, Y4
+	VPSLLW    $0x02, Y0, Y1
+	VPMOVMSKB Y2, R8
+	VPMOVMSKB Y3, R9
+	VPMOVMSKB Y4, R10
+	VPMOVMSKB Y1, R11
+	VPMOVMSKB Y0, R12
+	VPAND     all20202020<>+0(SB), Y2, Y2
+	VPOR      Y2, Y0, Y0
+	VPAND     allf0f0f0f<>+0(SB), Y3, Y3
+	VPANDN    Y0, Y3, Y0
+	VMOVDQU   Y0, (DX)
+	VMOVDQU   32(AX), Y0
+	VPOR      all20202020<>+0(SB), Y0, Y1
+	VPADDB    all5050505<>+0(SB), Y1, Y2
+	VPCMPGTB  all65656565<>+0(SB), Y2, Y2
+	VPADDB    all46464646<>+0(SB), Y0, Y3
+	VPCMPGTB  all75757575<>+0(SB), Y3, Y3
+	VPADDB    all72727272<>+0(SB), Y0, Y4
+	VPCMPGTB  all7a7a7a7a<>+0(SB), Y4, Y4
+	VPADDB    all5f5f5f5f<>+0(SB), Y0, Y1
+	VPCMPGTB  all7a7a7a7a<>+0(SB), Y1, Y1
+	VPOR      Y1, Y4, Y4
+	VPSLLW    $0x02, Y0, Y1
+	VPMOVMSKB Y2, R13
+	SHLQ      $0x20, R13
+	ORQ       R13, R8
+	VPMOVMSKB Y3, R13
+	SHLQ      $0x20, R13
+	ORQ       R13, R9
+	VPMOVMSKB Y4, R13
+	SHLQ      $0x20, R13
+	ORQ       R13, R10
+	VPMOVMSKB Y1, R13
+	SHLQ      $0x20, R13
+	ORQ       R13, R11
+	VPMOVMSKB Y0, R13
+	SHLQ      $0x20, R13
+	ORQ       R13, R12
+	VPAND     all20202020<>+0(SB), Y2, Y2
+	VPOR      Y2, Y0, Y0
+	VPAND     allf0f0f0f<>+0(SB), Y3, Y3
+	VPANDN    Y0, Y3, Y0
+	VMOVDQU   Y0, 32(DX)
+	ANDQ      DI, R8
+	ANDQ      DI, R9
+	ANDQ      DI, R10
+	ANDQ      DI, R12
+	ANDNQ     R8, R11, R11
+	MOVQ      R8, (BX)
+	MOVQ      R9, 8(BX)
+	MOVQ      R10, 16(BX)
+	MOVQ      R11, 24(BX)
+	MOVQ      R12, 32(BX)
+	ORQ       R12, SI
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000040, DX
+	ADDQ      $0x00000028, BX
+	SUBQ      $0x00000040, CX
+	JG        next
+	MOVQ      SI, wide+32(FP)
+	VZEROUPPER
+	RET
+
+DATA all20202020<>+0(SB)/4, $0x20202020
+DATA all20202020<>+4(SB)/4, $0x20202020
+DATA all20202020<>+8(SB)/4, $0x20202020
+DATA all20202020<>+12(SB)/4, $0x20202020
+DATA all20202020<>+16(SB)/4, $0x20202020
+DATA all20202020<>+20(SB)/4, $0x20202020
+DATA all20202020<>+24(SB)/4, $0x20202020
+DATA all20202020<>+28(SB)/4, $0x20202020
+GLOBL all20202020<>(SB), RODATA|NOPTR, $32
+
+DATA all5050505<>+0(SB)/4, $0x05050505
+DATA all5050505<>+4(SB)/4, $0x05050505
+DATA all5050505<>+8(SB)/4, $0x05050505
+DATA all5050505<>+12(SB)/4, $0x05050505
+DATA all5050505<>+16(SB)/4, $0x05050505
+DATA all5050505<>+20(SB)/4, $0x05050505
+DATA all5050505<>+24(SB)/4, $0x05050505
+DATA all5050505<>+28(SB)/4, $0x05050505
+GLOBL all5050505<>(SB), RODATA|NOPTR, $32
+
+DATA all65656565<>+0(SB)/4, $0x65656565
+DATA all65656565<>+4(SB)/4, $0x65656565
+DATA all65656565<>+8(SB)/4, $0x65656565
+DATA all65656565<>+12(SB)/4, $0x65656565
+DATA all65656565<>+16(SB)/4, $0x65656565
+DATA all65656565<>+20(SB)/4, $0x65656565
+DATA all65656565<>+24(SB)/4, $0x65656565
+DATA all65656565<>+28(SB)/4, $0x65656565
+GLOBL all65656565<>(SB), RODATA|NOPTR, $32
+
+DATA all46464646<>+0(SB)/4, $0x46464646
+DATA all46464646<>+4(SB)/4, $0x46464646
+DATA all46464646<>+8(SB)/4, $0x46464646
+DATA all46464646<>+12(SB)/4, $0x46464646
+DATA all46464646<>+16(SB)/4, $0x46464646
+DATA all46464646<>+20(SB)/4, $0x46464646
+DATA all46464646<>+24(SB)/4, $0x46464646
+DATA all46464646<>+28(SB)/4, $0x46464646
+GLOBL all46464646<>(SB), RODATA|NOPTR, $32
+
+DATA all75757575<>+0(SB)/4, $0x75757575
+DATA all75757575<>+4(SB)/4, $0x75757575
+DATA all75757575<>+8(SB)/4, $0x75757575
+DATA all75757575<>+12(SB)/4, $0x75757575
+DATA all75757575<>+16(SB)/4, $0x75757575
+DATA all75757575<>+20(SB)/4, $0x75757575
+DATA all75757575<>+24(SB)/4, $0x75757575
+DATA all75757575<>+28(SB)/4, $0x75757575
+GLOBL all75757575<>(SB), RODATA|NOPTR, $32
+
+DATA all72727272<>+0(SB)/4, $0x72727272
+DATA all72727272<>+4(SB)/4, $0x72727272
+DATA all72727272<>+8(SB)/4, $0x72727272
+DATA all72727272<>+12(SB)/4, $0x72727272
+DATA all72727272<>+16(SB)/4, $0x72727272
+DATA all72727272<>+20(SB)/4, $0x72727272
+DATA all72727272<>+24(SB)/4, $0x72727272
+DATA all72727272<>+28(SB)/4, $0x72727272
+GLOBL all72727272<>(SB), RODATA|NOPTR, $32
+
+DATA all7a7a7a7a<>+0(SB)/4, $0x7a7a7a7a
+DATA all7a7a7a7a<>+4(SB)/4, $0x7a7a7a7a
+DATA all7a7a7a7a<>+8(SB)/4, $0x7a7a7a7a
+DATA all7a7a7a7a<>+12(SB)/4, $0x7a7a7a7a
+DATA all7a7a7a7a<>+16(SB)/4, $0x7a7a7a7a
+DATA all7a7a7a7a<>+20(SB)/4, $0x7a7a7a7a
+DATA all7a7a7a7a<>+24(SB)/4, $0x7a7a7a7a
+DATA all7a7a7a7a<>+28(SB)/4, $0x7a7a7a7a
+GLOBL all7a7a7a7a<>(SB), RODATA|NOPTR, $32
+
+DATA all5f5f5f5f<>+0(SB)/4, $0x5f5f5f5f
+DATA all5f5f5f5f<>+4(SB)/4, $0x5f5f5f5f
+DATA all5f5f5f5f<>+8(SB)/4, $0x5f5f5f5f
+DATA all5f5f5f5f<>+12(SB)/4, $0x5f5f5f5f
+DATA all5f5f5f5f<>+16(SB)/4, $0x5f5f5f5f
+DATA all5f5f5f5f<>+20(SB)/4, $0x5f5f5f5f
+DATA all5f5f5f5f<>+24(SB)/4, $0x5f5f5f5f
+DATA all5f5f5f5f<>+28(SB)/4, $0x5f5f5f5f
+GLOBL all5f5f5f5f<>(SB), RODATA|NOPTR, $32
+
+DATA allf0f0f0f<>+0(SB)/4, $0x0f0f0f0f
+DATA allf0f0f0f<>+4(SB)/4, $0x0f0f0f0f
+DATA allf0f0f0f<>+8(SB)/4, $0x0f0f0f0f
+DATA allf0f0f0f<>+12(SB)/4, $0x0f0f0f0f
+DATA allf0f0f0f<>+16(SB)/4, $0x0f0f0f0f
+DATA allf0f0f0f<>+20(SB)/4, $0x0f0f0f0f
+DATA allf0f0f0f<>+24(SB)/4, $0x0f0f0f0f
+DATA allf0f0f0f<>+28(SB)/4, $0x0f0f0f0f
+GLOBL allf0f0f0f<>(SB), RODATA|NOPTR, $32
+
+// func splitAVX2(m *uint64, from uintptr, end uintptr, t *int) (n uintptr)
+// Requires: AVX, AVX2, BMI, BMI2, CMOV, POPCNT
+TEXT ·splitAVX2(SB), NOSPLIT, $64-40
+	MOVQ    m+0(FP), AX
+	MOVQ    from+8(FP), CX
+	MOVQ    t+24(FP), DX
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU Y0, 9224(DX)
+	VMOVDQU Y0, 9256(DX)
+	VMOVDQU Y0, 9288(DX)
+	VMOVDQU Y0, 9320(DX)
+	VMOVDQU Y0, 9352(DX)
+	VMOVDQU Y0, 9384(DX)
+	VMOVDQU Y0, 9416(DX)
+	VMOVDQU Y0, 9448(DX)
+	VMOVDQU Y0, 9480(DX)
+	VMOVDQU Y0, 9512(DX)
+	VMOVDQU Y0, 9544(DX)
+	VMOVDQU Y0, 9576(DX)
+	VMOVDQU Y0, 9608(DX)
+	VMOVDQU Y0, 9640(DX)
+	VMOVDQU Y0, 9672(DX)
+	VMOVDQU Y0, 9696(DX)
+	MOVQ    $0x00000000, (SP)
+	MOVQ    $0x00000000, 8(SP)
+	MOVQ    $0x00000000, 16(SP)
+	MOVQ    $0x00000000, 24(SP)
+	MOVQ    $0x00000000, 32(SP)
+	MOVQ    $0x00000000, 40(SP)
+	MOVQ    $0x00000000, 48(SP)
+	MOVQ    $0x00000000, 56(SP)
+	MOVQ    $0x00000001, 32(SP)
+	MOVQ    CX, BX
+	ANDQ    $-64, BX
+	MOVQ    $-1, SI
+	SHLXQ   CX, SI, SI
+	MOVQ    SI, (SP)
+	IMUL3Q  $0x00000005, BX, CX
+	SHRQ    $0x03, CX
+	ADDQ    CX, AX
+	XORQ    CX, CX
+	XORQ    SI, SI
+
+word:
+	MOVQ    (AX), R9
+	MOVQ    16(AX), R10
+	MOVQ    8(SP), R11
+	LEAQ    (R11)(R9*2), R11
+	MOVQ    R9, DI
+	SHRQ    $0x3f, DI
+	MOVQ    DI, 8(SP)
+	MOVQ    8(AX), R8
+	MOVQ    R9, R12
+	ORQ     R8, R12
+	ORQ     R10, R12
+	ORQ     32(AX), R12
+	NOTQ    R12
+	MOVQ    16(SP), DI
+	LEAQ    (DI)(R8*2), DI
+	MOVQ    R8, R13
+	SHRQ    $0x3f, R13
+	MOVQ    R13, 16(SP)
+	ANDNQ   R8, DI, R8
+	ORQ     R8, R12
+	ANDNQ   R9, R11, R8
+	ORQ     R8, R12
+	MOVQ    end+16(FP), R8
+	SUBQ    BX, R8
+	MOVQ    $0x00000040, DI
+	CMPQ    R8, DI
+	CMOVQLT R8, DI
+	MOVQ    $-1, R8
+	BZHIQ   DI, R8, R8
+	ANDQ    (SP), R8
+	MOVQ    $-1, (SP)
+	MOVQ    R12, DI
+	ANDQ    R8, DI
+	ORQ     R10, R12
+	ANDNQ   R8, R10, R8
+	MOVQ    24(SP), R13
+	LEAQ    (R13)(R8*2), R13
+	SHRQ    $0x3f, R8
+	MOVQ    R8, 24(SP)
+	MOVQ    R13, R8
+	ANDQ    R12, R8
+	POPCNTQ DI, R12
+	ADDQ    CX, R12
+	CMPQ    R12, $0x40
+	JG      apart
+	MOVQ    32(SP), R12
+	LEAQ    (R12)(R10*2), R12
+	SHRQ    $0x3f, R10
+	MOVQ    R10, 32(SP)
+	PEXTQ   DI, R12, R10
+	SHLXQ   CX, R10, R10
+	ORQ     R10, 9440(DX)
+	PEXTQ   DI, R9, R10
+	SHLXQ   CX, R10, R10
+	ORQ     R10, 9224(DX)
+	MOVQ    8(AX), R10
+	PEXTQ   DI, R10, R10
+	SHLXQ   CX, R10, R10
+	ORQ     R10, 9296(DX)
+	MOVQ    24(AX), R10
+	PEXTQ   DI, R10, R12
+	SHLXQ   CX, R12, R12
+	ORQ     R12, 9368(DX)
+	MOVQ    R9, R12
+	BTQ     $0x00, 40(SP)
+	ADCQ    R10, R12
+	SETCS   40(SP)
+	MOVQ    R10, R13
+	ANDQ    R12, R13
+	MOVQ    R9, R14
+	BTQ     $0x00, 48(SP)
+	ADCQ    R13, R14
+	SETCS   48(SP)
+	ORQ     32(AX), R10
+	ANDNQ   R9, R10, R10
+	MOVQ    R9, R13
+	BTQ     $0x00, 56(SP)
+	ADCQ    R10, R13
+	SETCS   56(SP)
+	ANDNQ   R11, R9, R11
+	ANDQ    R11, R12
+	ANDQ    R11, R14
+	ANDNQ   R12, R14, R12
+	PEXTQ   R8, R12, R9
+	SHLXQ   SI, R9, R9
+	ORQ     R9, 9512(DX)
+	ANDNQ   R14, R13, R12
+	PEXTQ   R8, R12, R9
+	SHLXQ   SI, R9, R9
+	ORQ     R9, 9584(DX)
+	ANDQ    R14, R13
+	PEXTQ   R8, R13, R9
+	SHLXQ   SI, R9, R9
+	ORQ     R9, 9656(DX)
+	JMP     sorted
+
+apart:
+	MOVQ  32(SP), R12
+	LEAQ  (R12)(R10*2), R12
+	SHRQ  $0x3f, R10
+	MOVQ  R10, 32(SP)
+	PEXTQ DI, R12, R10
+	MOVQ  CX, R12
+	SHRQ  $0x06, R12
+	SHLXQ CX, R10, R13
+	ORQ   R13, 9440(DX)(R12*8)
+	NOTQ  CX
+	SHRQ  $0x01, R10
+	SHRXQ CX, R10, R10
+	NOTQ  CX
+	ORQ   R10, 9448(DX)(R12*8)
+	PEXTQ DI, R9, R10
+	MOVQ  CX, R12
+	SHRQ  $0x06, R12
+	SHLXQ CX, R10, R13
+	ORQ   R13, 9224(DX)(R12*8)
+	NOTQ  CX
+	SHRQ  $0x01, R10
+	SHRXQ CX, R10, R10
+	NOTQ  CX
+	ORQ   R10, 9232(DX)(R12*8)
+	MOVQ  8(AX), R10
+	PEXTQ DI, R10, R10
+	MOVQ  CX, R12
+	SHRQ  $0x06, R12
+	SHLXQ CX, R10, R13
+	ORQ   R13, 9296(DX)(R12*8)
+	NOTQ  CX
+	SHRQ  $0x01, R10
+	SHRXQ CX, R10, R10
+	NOTQ  CX
+	ORQ   R10, 9304(DX)(R12*8)
+	MOVQ  24(AX), R10
+	PEXTQ DI, R10, R12
+	MOVQ  CX, R13
+	SHRQ  $0x06, R13
+	SHLXQ CX, R12, R14
+	ORQ   R14, 9368(DX)(R13*8)
+	NOTQ  CX
+	SHRQ  $0x01, R12
+	SHRXQ CX, R12, R12
+	NOTQ  CX
+	ORQ   R12, 9376(DX)(R13*8)
+	MOVQ  R9, R12
+	BTQ   $0x00, 40(SP)
+	ADCQ  R10, R12
+	SETCS 40(SP)
+	MOVQ  R10, R13
+	ANDQ  R12, R13
+	MOVQ  R9, R14
+	BTQ   $0x00, 48(SP)
+	ADCQ  R13, R14
+	SETCS 48(SP)
+	ORQ   32(AX), R10
+	ANDNQ R9, R10, R10
+	MOVQ  R9, R13
+	BTQ   $0x00, 56(SP)
+	ADCQ  R10, R13
+	SETCS 56(SP)
+	ANDNQ R11, R9, R11
+	ANDQ  R11, R12
+	ANDQ  R11, R14
+	ANDNQ R12, R14, R12
+	PEXTQ R8, R12, R9
+	MOVQ  SI, R10
+	SHRQ  $0x06, R10
+	SHLXQ SI, R9, R11
+	ORQ   R11, 9512(DX)(R10*8)
+	NOTQ  SI
+	SHRQ  $0x01, R9
+	SHRXQ SI, R9, R9
+	NOTQ  SI
+	ORQ   R9, 9520(DX)(R10*8)
+	ANDNQ R14, R13, R12
+	PEXTQ R8, R12, R9
+	MOVQ  SI, R10
+	SHRQ  $0x06, R10
+	SHLXQ SI, R9, R11
+	ORQ   R11, 9584(DX)(R10*8)
+	NOTQ  SI
+	SHRQ  $0x01, R9
+	SHRXQ SI, R9, R9
+	NOTQ  SI
+	ORQ   R9, 9592(DX)(R10*8)
+	ANDQ  R14, R13
+	PEXTQ R8, R13, R9
+	MOVQ  SI, R10
+	SHRQ  $0x06, R10
+	SHLXQ SI, R9, R11
+	ORQ   R11, 9656(DX)(R10*8)
+	NOTQ  SI
+	SHRQ  $0x01, R9
+	SHRXQ SI, R9, R9
+	NOTQ  SI
+	ORQ   R9, 9664(DX)(R10*8)
+
+sorted:
+	POPCNTQ DI, R9
+	LEAQ    8(DX)(CX*4), R10
+	ADDQ    R9, CX
+
+begun:
+	TZCNTQ  DI, R11
+	ADDL    BX, R11
+	MOVL    R11, (R10)
+	BLSRQ   DI, DI
+	TZCNTQ  DI, R11
+	ADDL    BX, R11
+	MOVL    R11, 4(R10)
+	BLSRQ   DI, DI
+	TZCNTQ  DI, R11
+	ADDL    BX, R11
+	MOVL    R11, 8(R10)
+	BLSRQ   DI, DI
+	TZCNTQ  DI, R11
+	ADDL    BX, R11
+	MOVL    R11, 12(R10)
+	BLSRQ   DI, DI
+	TZCNTQ  DI, R11
+	ADDL    BX, R11
+	MOVL    R11, 16(R10)
+	BLSRQ   DI, DI
+	TZCNTQ  DI, R11
+	ADDL    BX, R11
+	MOVL    R11, 20(R10)
+	BLSRQ   DI, DI
+	TZCNTQ  DI, R11
+	ADDL    BX, R11
+	MOVL    R11, 24(R10)
+	BLSRQ   DI, DI
+	TZCNTQ  DI, R11
+	ADDL    BX, R11
+	MOVL    R11, 28(R10)
+	BLSRQ   DI, DI
+	ADDQ    $0x00000020, R10
+	SUBQ    $0x00000008, R9
+	JG      begun
+	POPCNTQ R8, DI
+	LEAQ    2312(DX)(SI*4), R9
+	ADDQ    DI, SI
+
+ended:
+	TZCNTQ R8, R10
+	ADDL   BX, R10
+	MOVL   R10, (R9)
+	BLSRQ  R8, R8
+	TZCNTQ R8, R10
+	ADDL   BX, R10
+	MOVL   R10, 4(R9)
+	BLSRQ  R8, R8
+	TZCNTQ R8, R10
+	ADDL   BX, R10
+	MOVL   R10, 8(R9)
+	BLSRQ  R8, R8
+	TZCNTQ R8, R10
+	ADDL   BX, R10
+	MOVL   R10, 12(R9)
+	BLSRQ  R8, R8
+	TZCNTQ R8, R10
+	ADDL   BX, R10
+	MOVL   R10, 16(R9)
+	BLSRQ  R8, R8
+	TZCNTQ R8, R10
+	ADDL   BX, R10
+	MOVL   R10, 20(R9)
+	BLSRQ  R8, R8
+	TZCNTQ R8, R10
+	ADDL   BX, R10
+	MOVL   R10, 24(R9)
+	BLSRQ  R8, R8
+	TZCNTQ R8, R10
+	ADDL   BX, R10
+	MOVL   R10, 28(R9)
+	BLSRQ  R8, R8
+	ADDQ   $0x00000020, R9
+	SUBQ   $0x00000008, DI
+	JG     ended
+	ADDQ   $0x00000028, AX
+	ADDQ   $0x00000040, BX
+	CMPQ   BX, end+16(FP)
+	JLE    word
+	XORQ   AX, AX
+	XORQ   BX, BX
+
+runes:
+	CMPQ         AX, CX
+	JGE          done
+	VMOVDQU      8(DX)(AX*4), Y0
+	VMOVDQU      2312(DX)(AX*4), Y1
+	VPSUBD       Y0, Y1, Y1
+	VMOVDQU      Y1, 6920(DX)(AX*4)
+	VPMINSD      all4<>+0(SB), Y1, Y2
+	VPBROADCASTD 9296(DX)(BX*1), Y3
+	VPAND        bits<>+0(SB), Y3, Y3
+	VPCMPEQD     bits<>+0(SB), Y3, Y3
+	VBLENDVPS    Y3, Y2, Y1, Y1
+	VPADDD       Y0, Y1, Y1
+	VMOVDQU      Y1, 4616(DX)(AX*4)
+	ADDQ         $0x01, BX
+	ADDQ         $0x08, AX
+	JMP          runes
+
+done:
+	MOVQ CX, n+32(FP)
+	VZEROUPPER
+	RET
+
+DATA all4<>+0(SB)/4, $0x00000004
+DATA all4<>+4(SB)/4, $0x00000004
+DATA all4<>+8(SB)/4, $0x00000004
+DATA all4<>+12(SB)/4, $0x00000004
+DATA all4<>+16(SB)/4, $0x00000004
+DATA all4<>+20(SB)/4, $0x00000004
+DATA all4<>+24(SB)/4, $0x00000004
+DATA all4<>+28(SB)/4, $0x00000004
+GLOBL all4<>(SB), RODATA|NOPTR, $32
+
+DATA bits<>+0(SB)/4, $0x00000001
+DATA bits<>+4(SB)/4, $0x00000002
+DATA bits<>+8(SB)/4, $0x00000004
+DATA bits<>+12(SB)/4, $0x00000008
+DATA bits<>+16(SB)/4, $0x00000010
+DATA bits<>+20(SB)/4, $0x00000020
+DATA bits<>+24(SB)/4, $0x00000040
+DATA bits<>+28(SB)/4, $0x00000080
+GLOBL bits<>(SB), RODATA|NOPTR, $32
+
+// func countBMI2(m *uint64, from uintptr, end uintptr, t *int, n uintptr, counts *int)
+// Requires: BMI, BMI2, CMOV, POPCNT
+TEXT ·countBMI2(SB), NOSPLIT, $0-48
+	MOVQ   m+0(FP), AX
+	MOVQ   from+8(FP), CX
+	MOVQ   end+16(FP), DX
+	MOVQ   t+24(FP), BX
+	MOVQ   n+32(FP), SI
+	MOVQ   counts+40(FP), DI
+	MOVQ   $-1, R8
+	SHLXQ  CX, R8, R8
+	ANDQ   $-64, CX
+	SUBQ   CX, DX
+	IMUL3Q $0x00000005, CX, CX
+	SHRQ   $0x03, CX
+	ADDQ   CX, AX
+	XORQ   CX, CX
+	XORQ   R9, R9
+	XORQ   R10, R10
+	XORQ   R11, R11
+	XORQ   R12, R12
+
+bytes:
+	MOVQ    $0x00000040, R14
+	CMPQ    DX, R14
+	CMOVQLT DX, R14
+	MOVQ    $-1, R13
+	BZHIQ   R14, R13, R13
+	ANDQ    R8, R13
+	MOVQ    $-1, R8
+	MOVQ    32(AX), R15
+	MOVQ    R13, R14
+	ANDQ    (AX), R14
+	ANDNQ   R14, R15, R14
+	POPCNTQ R14, R14
+	ADDQ    R14, CX
+	MOVQ    R13, R14
+	ANDQ    24(AX), R14
+	POPCNTQ R14, R14
+	ADDQ    R14, R9
+	MOVQ    R13, R14
+	ANDQ    8(AX), R14
+	POPCNTQ R14, R14
+	ADDQ    R14, R10
+	MOVQ    R13, R14
+	ANDQ    16(AX), R14
+	POPCNTQ R14, R14
+	ADDQ    R14, R11
+	MOVQ    R13, R14
+	ANDQ    32(AX), R14
+	POPCNTQ R14, R14
+	ADDQ    R14, R12
+	ADDQ    $0x00000028, AX
+	SUBQ    $0x00000040, DX
+	JG      bytes
+	MOVQ    CX, (DI)
+	MOVQ    R9, 8(DI)
+	MOVQ    R10, 16(DI)
+	MOVQ    R11, 24(DI)
+	MOVQ    R12, 32(DI)
+	XORQ    AX, AX
+	XORQ    CX, CX
+	XORQ    DX, DX
+	XORQ    R8, R8
+	XORQ    R9, R9
+	XORQ    R10, R10
+	XORQ    R11, R11
+	XORQ    R12, R12
+
+tokens:
+	MOVQ    9440(BX), R14
+	POPCNTQ R14, R13
+	ADDQ    R13, AX
+	ANDQ    9368(BX), R14
+	POPCNTQ R14, R14
+	ADDQ    R14, CX
+	MOVQ    $0x00000040, R14
+	CMPQ    SI, R14
+	CMOVQLT SI, R14
+	MOVQ    $-1, R13
+	BZHIQ   R14, R13, R13
+	MOVQ    R13, R14
+	ANDQ    23848(BX), R14
+	POPCNTQ R14, R14
+	ADDQ    R14, DX
+	MOVQ    R13, R14
+	ANDQ    23920(BX), R14
+	POPCNTQ R14, R14
+	ADDQ    R14, R8
+	MOVQ    R13, R14
+	ANDQ    23992(BX), R14
+	POPCNTQ R14, R14
+	ADDQ    R14, R9
+	MOVQ    R13, R14
+	ANDQ    24064(BX), R14
+	POPCNTQ R14, R14
+	ADDQ    R14, R10
+	MOVQ    R13, R14
+	ANDQ    24136(BX), R14
+	POPCNTQ R14, R14
+	ADDQ    R14, R11
+	MOVQ    R13, R14
+	ANDQ    24208(BX), R14
+	POPCNTQ R14, R14
+	ADDQ    R14, R12
+	ADDQ    $0x08, BX
+	SUBQ    $0x00000040, SI
+	JG      tokens
+	MOVQ    AX, 40(DI)
+	MOVQ    CX, 48(DI)
+	MOVQ    DX, 64(DI)
+	MOVQ    R8, 72(DI)
+	MOVQ    R9, 80(DI)
+	MOVQ    R10, 88(DI)
+	MOVQ    R11, 96(DI)
+	MOVQ    R12, 104(DI)
+	RET
+
+// func lookAVX2(low *byte, t *int, n uintptr, abbreviations *uint64) (long uint64)
+// Requires: AVX, AVX2
+TEXT ·lookAVX2(SB), NOSPLIT, $32-40
+	MOVQ    low+0(FP), AX
+	MOVQ    t+8(FP), CX
+	MOVQ    abbreviations+24(FP), DX
+	VMOVDQU (DX), Y0
+	VSHUFPS $0x88, 32(DX), Y0, Y0
+	VPERMQ  $0xd8, Y0, Y0
+	VMOVDQU 64(DX), Y1
+	VSHUFPS $0x88, 96(DX), Y1, Y1
+	VPERMQ  $0xd8, Y1, Y1
+	XORQ    DX, DX
+	XORQ    BX, BX
+	MOVQ    n+16(FP), SI
+	VPXOR   Y2, Y2, Y2
+
+look:
+	MOVQ         SI, DI
+	SUBQ         DX, DI
+	VMOVD        DI, X3
+	VPBROADCASTD X3, Y3
+	VPCMPGTD     countsFrom0<>+0(SB), Y3, Y3
+	VPAND        8(CX)(DX*4), Y3, Y4
+	VPAND        4616(CX)(DX*4), Y3, Y3
+	VPSUBD       Y4, Y3, Y3
+	VMOVDQU      Y4, (SP)
+	VPMAXSD      Y3, Y2, Y2
+	VMOVDQU      6920(CX)(DX*4), Y4
+	VPCMPEQD     all4<>+0(SB), Y4, Y5
+	VMOVMSKPS    Y5, DI
+	MOVB         DI, 23704(CX)(BX*1)
+	VPCMPGTD     all1<>+0(SB), Y4, Y5
+	VMOVMSKPS    Y5, DI
+	MOVB         DI, 23560(CX)(BX*1)
+	VPMINSD      all10<>+0(SB), Y3, Y3
+	VPSLLD       $0x03, Y3, Y3
+	VMOVDQU      all80<>+0(SB), Y4
+	VPSUBD       Y3, Y4, Y4
+	VMOVDQU      all40<>+0(SB), Y5
+	VPSUBUSW     Y3, Y5, Y3
+	MOVL         (SP), DI
+	MOVL         16(SP), R8
+	VMOVDQU      (AX)(DI*1), X6
+	VINSERTI128  $0x01, (AX)(R8*1), Y6, Y6
+	MOVL         4(SP), DI
+	MOVL         20(SP), R8
+	VMOVDQU      (AX)(DI*1), X7
+	VINSERTI128  $0x01, (AX)(R8*1), Y7, Y7
+	MOVL         8(SP), DI
+	MOVL         24(SP), R8
+	VMOVDQU      (AX)(DI*1), X8
+	VINSERTI128  $0x01, (AX)(R8*1), Y8, Y8
+	MOVL         12(SP), DI
+	MOVL         28(SP), R8
+	VMOVDQU      (AX)(DI*1), X9
+	VINSERTI128  $0x01, (AX)(R8*1), Y9, Y9
+	VPCMPEQD     Y5, Y5, Y5
+	VPXOR        Y10, Y10, Y10
+	VPUNPCKLDQ   Y10, Y3, Y11
+	VPSRLVQ      Y11, Y5, Y11
+	VPUNPCKLQDQ  Y7, Y6, Y10
+	VPAND        Y11, Y10, Y10
+	VPXOR        Y11, Y11, Y11
+	VPUNPCKLDQ   Y11, Y4, Y12
+	VPSRLVQ      Y12, Y5, Y12
+	VPUNPCKHQDQ  Y7, Y6, Y11
+	VPAND        Y12, Y11, Y11
+	VPXOR        Y12, Y12, Y12
+	VPUNPCKHDQ   Y12, Y3, Y12
+	VPSRLVQ      Y12, Y5, Y12
+	VPUNPCKLQDQ  Y9, Y8, Y3
+	VPAND        Y12, Y3, Y3
+	VPXOR        Y12, Y12, Y12
+	VPUNPCKHDQ   Y12, Y4, Y4
+	VPSRLVQ      Y4, Y5, Y4
+	VPUNPCKHQDQ  Y9, Y8, Y5
+	VPAND        Y4, Y5, Y5
+	VSHUFPS      $0x88, Y3, Y10, Y4
+	VMOVUPS      Y4, 9736(CX)(DX*8)
+	VSHUFPS      $0x88, Y5, Y11, Y12
+	VMOVUPS      Y12, 14344(CX)(DX*8)
+	VSHUFPS      $0xdd, Y3, Y10, Y12
+	VMOVUPS      Y12, 9768(CX)(DX*8)
+	VSHUFPS      $0xdd, Y5, Y11, Y13
+	VMOVUPS      Y13, 14376(CX)(DX*8)
+	VPMULUDQ     key0<>+0(SB), Y10, Y13
+	VPMULLD      key0Crossed<>+0(SB), Y10, Y10
+	VPSLLQ       $0x20, Y10, Y14
+	VPADDD       Y14, Y10, Y10
+	VPXOR        Y14, Y14, Y14
+	VPBLENDD     $0xaa, Y10, Y14, Y10
+	VPADDD       Y10, Y13, Y13
+	VPMULUDQ     key1<>+0(SB), Y11, Y10
+	VPMULLD      key1Crossed<>+0(SB), Y11, Y11
+	VPSLLQ       $0x20, Y11, Y14
+	VPADDD       Y14, Y11, Y11
+	VPXOR        Y14, Y14, Y14
+	VPBLENDD     $0xaa, Y11, Y14, Y11
+	VPADDD       Y11, Y10, Y10
+	VPSRLQ       $0x20, Y13, Y11
+	VPXOR        Y13, Y11, Y11
+	VPSHUFD      $0xb1, Y10, Y10
+	VPXOR        Y10, Y11, Y11
+	VPOR         one64<>+0(SB), Y11, Y11
+	VPBROADCASTQ 9296(CX)(BX*1), Y10
+	VPAND        bits64of0<>+0(SB), Y10, Y10
+	VPCMPEQQ     bits64of0<>+0(SB), Y10, Y10
+	VMOVDQU      digitsKey<>+0(SB), Y14
+	VBLENDVPD    Y10, Y14, Y11, Y11
+	VMOVDQU      X11, 18952(CX)(DX*8)
+	VEXTRACTI128 $0x01, Y11, 18984(CX)(DX*8)
+	VPMULUDQ     key0<>+0(SB), Y3, Y10
+	VPMULLD      key0Crossed<>+0(SB), Y3, Y3
+	VPSLLQ       $0x20, Y3, Y11
+	VPADDD       Y11, Y3, Y3
+	VPXOR        Y11, Y11, Y11
+	VPBLENDD     $0xaa, Y3, Y11, Y3
+	VPADDD       Y3, Y10, Y10
+	VPMULUDQ     key1<>+0(SB), Y5, Y3
+	VPMULLD      key1Crossed<>+0(SB), Y5, Y5
+	VPSLLQ       $0x20, Y5, Y11
+	VPADDD       Y11, Y5, Y5
+	VPXOR        Y11, Y11, Y11
+	VPBLENDD     $0xaa, Y5, Y11, Y5
+	VPADDD       Y5, Y3, Y3
+	VPSRLQ       $0x20, Y10, Y5
+	VPXOR        Y10, Y5, Y5
+	VPSHUFD      $0xb1, Y3, Y3
+	VPXOR        Y3, Y5, Y5
+	VPOR         one64<>+0(SB), Y5, Y5
+	VPBROADCASTQ 9296(CX)(BX*1), Y3
+	VPAND        bits64of1<>+0(SB), Y3, Y3
+	VPCMPEQQ     bits64of1<>+0(SB), Y3, Y3
+	VMOVDQU      digitsKey<>+0(SB), Y11
+	VBLENDVPD    Y3, Y11, Y5, Y5
+	VMOVDQU      X5, 18968(CX)(DX*8)
+	VEXTRACTI128 $0x01, Y5, 19000(CX)(DX*8)
+	VSHUFPS      $0xdd, Y10, Y13, Y3
+	VPSRLD       $0x1c, Y3, Y5
+	VPERMD       Y0, Y5, Y10
+	VPERMD       Y1, Y5, Y5
+	VBLENDVPS    Y3, Y5, Y10, Y10
+	VPCMPEQD     Y4, Y10, Y10
+	VPXOR        Y3, Y3, Y3
+	VPCMPEQD     Y3, Y12, Y5
+	VPAND        Y5, Y10, Y10
+	VMOVMSKPS    Y10, DI
+	MOVB         DI, 23632(CX)(BX*1)
+	VPCMPEQD     all2c<>+0(SB), Y4, Y3
+	VMOVMSKPS    Y3, DI
+	MOVB         DI, 23848(CX)(BX*1)
+	VPCMPEQD     all2e<>+0(SB), Y4, Y3
+	VMOVMSKPS    Y3, DI
+	MOVB         DI, 23920(CX)(BX*1)
+	VPCMPEQD     all3b<>+0(SB), Y4, Y3
+	VMOVMSKPS    Y3, DI
+	MOVB         DI, 23992(CX)(BX*1)
+	VPCMPEQD     all28<>+0(SB), Y4, Y3
+	VMOVMSKPS    Y3, DI
+	MOVB         DI, 24064(CX)(BX*1)
+	VPCMPEQD     all3d<>+0(SB), Y4, Y3
+	VPCMPEQD     all26<>+0(SB), Y4, Y5
+	VPOR         Y5, Y3, Y3
+	VPCMPEQD     alla189e2<>+0(SB), Y4, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVMSKPS    Y3, DI
+	MOVB         DI, 24136(CX)(BX*1)
+	VPCMPEQD     all5f<>+0(SB), Y4, Y3
+	VMOVMSKPS    Y3, DI
+	MOVB         DI, 24208(CX)(BX*1)
+	ADDQ         $0x01, BX
+	ADDQ         $0x08, DX
+	CMPQ         DX, SI
+	JLT          look
+	VMOVDQU      9736(CX), Y0
+	VPAND        allff<>+0(SB), Y0, Y0
+	VPBROADCASTD 9296(CX), Y1
+	VPAND        bits<>+0(SB), Y1, Y1
+	VPCMPEQD     bits<>+0(SB), Y1, Y1
+	VMOVDQU      all64<>+0(SB), Y3
+	VBLENDVPS    Y1, Y3, Y0, Y0
+	VPBROADCASTD 9296(CX), Y1
+	VPAND        bits<>+0(SB), Y1, Y1
+	VPCMPEQD     bits<>+0(SB), Y1, Y1
+	VMOVDQU      6920(CX), Y3
+	VPCMPGTD     all3<>+0(SB), Y3, Y3
+	VPAND        Y3, Y1, Y1
+	VMOVDQU      all44<>+0(SB), Y3
+	VBLENDVPS    Y1, Y3, Y0, Y0
+	VPBROADCASTD 9224(CX), Y1
+	VPAND        bits<>+0(SB), Y1, Y1
+	VPCMPEQD     bits<>+0(SB), Y1, Y1
+	VMOVDQU      all78<>+0(SB), Y3
+	VBLENDVPS    Y1, Y3, Y0, Y0
+	VPBROADCASTD 9512(CX), Y1
+	VPAND        bits<>+0(SB), Y1, Y1
+	VPCMPEQD     bits<>+0(SB), Y1, Y1
+	VMOVDQU      all43<>+0(SB), Y3
+	VBLENDVPS    Y1, Y3, Y0, Y0
+	VPBROADCASTD 9584(CX), Y1
+	VPAND        bits<>+0(SB), Y1, Y1
+	VPCMPEQD     bits<>+0(SB), Y1, Y1
+	VMOVDQU      all58<>+0(SB), Y3
+	VBLENDVPS    Y1, Y3, Y0, Y0
+	VPBROADCASTD 9656(CX), Y1
+	VPAND        bits<>+0(SB), Y1, Y1
+	VPCMPEQD     bits<>+0(SB), Y1, Y1
+	VMOVDQU      all4d<>+0(SB), Y3
+	VBLENDVPS    Y1, Y3, Y0, Y0
+	VMOVDQU      Y0, 24280(CX)
+	VPCMPGTD     all10<>+0(SB), Y2, Y2
+	VMOVMSKPS    Y2, AX
+	MOVQ         AX, long+32(FP)
+	VZEROUPPER
+	RET
+
+DATA countsFrom0<>+0(SB)/4, $0x00000000
+DATA countsFrom0<>+4(SB)/4, $0x00000001
+DATA countsFrom0<>+8(SB)/4, $0x00000002
+DATA countsFrom0<>+12(SB)/4, $0x00000003
+DATA countsFrom0<>+16(SB)/4, $0x00000004
+DATA countsFrom0<>+20(SB)/4, $0x00000005
+DATA countsFrom0<>+24(SB)/4, $0x00000006
+DATA countsFrom0<>+28(SB)/4, $0x00000007
+GLOBL countsFrom0<>(SB), RODATA|NOPTR, $32
+
+DATA all1<>+0(SB)/4, $0x00000001
+DATA all1<>+4(SB)/4, $0x00000001
+DATA all1<>+8(SB)/4, $0x00000001
+DATA all1<>+12(SB)/4, $0x00000001
+DATA all1<>+16(SB)/4, $0x00000001
+DATA all1<>+20(SB)/4, $0x00000001
+DATA all1<>+24(SB)/4, $0x00000001
+DATA all1<>+28(SB)/4, $0x00000001
+GLOBL all1<>(SB), RODATA|NOPTR, $32
+
+DATA all10<>+0(SB)/4, $0x00000010
+DATA all10<>+4(SB)/4, $0x00000010
+DATA all10<>+8(SB)/4, $0x00000010
+DATA all10<>+12(SB)/4, $0x00000010
+DATA all10<>+16(SB)/4, $0x00000010
+DATA all10<>+20(SB)/4, $0x00000010
+DATA all10<>+24(SB)/4, $0x00000010
+DATA all10<>+28(SB)/4, $0x00000010
+GLOBL all10<>(SB), RODATA|NOPTR, $32
+
+DATA all80<>+0(SB)/4, $0x00000080
+DATA all80<>+4(SB)/4, $0x00000080
+DATA all80<>+8(SB)/4, $0x00000080
+DATA all80<>+12(SB)/4, $0x00000080
+DATA all80<>+16(SB)/4, $0x00000080
+DATA all80<>+20(SB)/4, $0x00000080
+DATA all80<>+24(SB)/4, $0x00000080
+DATA all80<>+28(SB)/4, $0x00000080
+GLOBL all80<>(SB), RODATA|NOPTR, $32
+
+DATA all40<>+0(SB)/4, $0x00000040
+DATA all40<>+4(SB)/4, $0x00000040
+DATA all40<>+8(SB)/4, $0x00000040
+DATA all40<>+12(SB)/4, $0x00000040
+DATA all40<>+16(SB)/4, $0x00000040
+DATA all40<>+20(SB)/4, $0x00000040
+DATA all40<>+24(SB)/4, $0x00000040
+DATA all40<>+28(SB)/4, $0x00000040
+GLOBL all40<>(SB), RODATA|NOPTR, $32
+
+DATA key0<>+0(SB)/4, $0xba00b9cd
+DATA key0<>+4(SB)/4, $0x00000000
+DATA key0<>+8(SB)/4, $0xba00b9cd
+DATA key0<>+12(SB)/4, $0x00000000
+DATA key0<>+16(SB)/4, $0xba00b9cd
+DATA key0<>+20(SB)/4, $0x00000000
+DATA key0<>+24(SB)/4, $0xba00b9cd
+DATA key0<>+28(SB)/4, $0x00000000
+GLOBL key0<>(SB), RODATA|NOPTR, $32
+
+DATA key0Crossed<>+0(SB)/4, $0x9e79a397
+DATA key0Crossed<>+4(SB)/4, $0xba00b9cd
+DATA key0Crossed<>+8(SB)/4, $0x9e79a397
+DATA key0Crossed<>+12(SB)/4, $0xba00b9cd
+DATA key0Crossed<>+16(SB)/4, $0x9e79a397
+DATA key0Crossed<>+20(SB)/4, $0xba00b9cd
+DATA key0Crossed<>+24(SB)/4, $0x9e79a397
+DATA key0Crossed<>+28(SB)/4, $0xba00b9cd
+GLOBL key0Crossed<>(SB), RODATA|NOPTR, $32
+
+DATA key1<>+0(SB)/4, $0xa0b428db
+DATA key1<>+4(SB)/4, $0x00000000
+DATA key1<>+8(SB)/4, $0xa0b428db
+DATA key1<>+12(SB)/4, $0x00000000
+DATA key1<>+16(SB)/4, $0xa0b428db
+DATA key1<>+20(SB)/4, $0x00000000
+DATA key1<>+24(SB)/4, $0xa0b428db
+DATA key1<>+28(SB)/4, $0x00000000
+GLOBL key1<>(SB), RODATA|NOPTR, $32
+
+DATA key1Crossed<>+0(SB)/4, $0xe7037ed1
+DATA key1Crossed<>+4(SB)/4, $0xa0b428db
+DATA key1Crossed<>+8(SB)/4, $0xe7037ed1
+DATA key1Crossed<>+12(SB)/4, $0xa0b428db
+DATA key1Crossed<>+16(SB)/4, $0xe7037ed1
+DATA key1Crossed<>+20(SB)/4, $0xa0b428db
+DATA key1Crossed<>+24(SB)/4, $0xe7037ed1
+DATA key1Crossed<>+28(SB)/4, $0xa0b428db
+GLOBL key1Crossed<>(SB), RODATA|NOPTR, $32
+
+DATA one64<>+0(SB)/4, $0x00000001
+DATA one64<>+4(SB)/4, $0x00000000
+DATA one64<>+8(SB)/4, $0x00000001
+DATA one64<>+12(SB)/4, $0x00000000
+DATA one64<>+16(SB)/4, $0x00000001
+DATA one64<>+20(SB)/4, $0x00000000
+DATA one64<>+24(SB)/4, $0x00000001
+DATA one64<>+28(SB)/4, $0x00000000
+GLOBL one64<>(SB), RODATA|NOPTR, $32
+
+DATA bits64of0<>+0(SB)/4, $0x00000001
+DATA bits64of0<>+4(SB)/4, $0x00000000
+DATA bits64of0<>+8(SB)/4, $0x00000002
+DATA bits64of0<>+12(SB)/4, $0x00000000
+DATA bits64of0<>+16(SB)/4, $0x00000010
+DATA bits64of0<>+20(SB)/4, $0x00000000
+DATA bits64of0<>+24(SB)/4, $0x00000020
+DATA bits64of0<>+28(SB)/4, $0x00000000
+GLOBL bits64of0<>(SB), RODATA|NOPTR, $32
+
+DATA digitsKey<>+0(SB)/4, $0x9c88c6e3
+DATA digitsKey<>+4(SB)/4, $0x8ebc6af0
+DATA digitsKey<>+8(SB)/4, $0x9c88c6e3
+DATA digitsKey<>+12(SB)/4, $0x8ebc6af0
+DATA digitsKey<>+16(SB)/4, $0x9c88c6e3
+DATA digitsKey<>+20(SB)/4, $0x8ebc6af0
+DATA digitsKey<>+24(SB)/4, $0x9c88c6e3
+DATA digitsKey<>+28(SB)/4, $0x8ebc6af0
+GLOBL digitsKey<>(SB), RODATA|NOPTR, $32
+
+DATA bits64of1<>+0(SB)/4, $0x00000004
+DATA bits64of1<>+4(SB)/4, $0x00000000
+DATA bits64of1<>+8(SB)/4, $0x00000008
+DATA bits64of1<>+12(SB)/4, $0x00000000
+DATA bits64of1<>+16(SB)/4, $0x00000040
+DATA bits64of1<>+20(SB)/4, $0x00000000
+DATA bits64of1<>+24(SB)/4, $0x00000080
+DATA bits64of1<>+28(SB)/4, $0x00000000
+GLOBL bits64of1<>(SB), RODATA|NOPTR, $32
+
+DATA all2c<>+0(SB)/4, $0x0000002c
+DATA all2c<>+4(SB)/4, $0x0000002c
+DATA all2c<>+8(SB)/4, $0x0000002c
+DATA all2c<>+12(SB)/4, $0x0000002c
+DATA all2c<>+16(SB)/4, $0x0000002c
+DATA all2c<>+20(SB)/4, $0x0000002c
+DATA all2c<>+24(SB)/4, $0x0000002c
+DATA all2c<>+28(SB)/4, $0x0000002c
+GLOBL all2c<>(SB), RODATA|NOPTR, $32
+
+DATA all2e<>+0(SB)/4, $0x0000002e
+DATA all2e<>+4(SB)/4, $0x0000002e
+DATA all2e<>+8(SB)/4, $0x0000002e
+DATA all2e<>+12(SB)/4, $0x0000002e
+DATA all2e<>+16(SB)/4, $0x0000002e
+DATA all2e<>+20(SB)/4, $0x0000002e
+DATA all2e<>+24(SB)/4, $0x0000002e
+DATA all2e<>+28(SB)/4, $0x0000002e
+GLOBL all2e<>(SB), RODATA|NOPTR, $32
+
+DATA all3b<>+0(SB)/4, $0x0000003b
+DATA all3b<>+4(SB)/4, $0x0000003b
+DATA all3b<>+8(SB)/4, $0x0000003b
+DATA all3b<>+12(SB)/4, $0x0000003b
+DATA all3b<>+16(SB)/4, $0x0000003b
+DATA all3b<>+20(SB)/4, $0x0000003b
+DATA all3b<>+24(SB)/4, $0x0000003b
+DATA all3b<>+28(SB)/4, $0x0000003b
+GLOBL all3b<>(SB), RODATA|NOPTR, $32
+
+DATA all28<>+0(SB)/4, $0x00000028
+DATA all28<>+4(SB)/4, $0x00000028
+DATA all28<>+8(SB)/4, $0x00000028
+DATA all28<>+12(SB)/4, $0x00000028
+DATA all28<>+16(SB)/4, $0x00000028
+DATA all28<>+20(SB)/4, $0x00000028
+DATA all28<>+24(SB)/4, $0x00000028
+DATA all28<>+28(SB)/4, $0x00000028
+GLOBL all28<>(SB), RODATA|NOPTR, $32
+
+DATA all3d<>+0(SB)/4, $0x0000003d
+DATA all3d<>+4(SB)/4, $0x0000003d
+DATA all3d<>+8(SB)/4, $0x0000003d
+DATA all3d<>+12(SB)/4, $0x0000003d
+DATA all3d<>+16(SB)/4, $0x0000003d
+DATA all3d<>+20(SB)/4, $0x0000003d
+DATA all3d<>+24(SB)/4, $0x0000003d
+DATA all3d<>+28(SB)/4, $0x0000003d
+GLOBL all3d<>(SB), RODATA|NOPTR, $32
+
+DATA all26<>+0(SB)/4, $0x00000026
+DATA all26<>+4(SB)/4, $0x00000026
+DATA all26<>+8(SB)/4, $0x00000026
+DATA all26<>+12(SB)/4, $0x00000026
+DATA all26<>+16(SB)/4, $0x00000026
+DATA all26<>+20(SB)/4, $0x00000026
+DATA all26<>+24(SB)/4, $0x00000026
+DATA all26<>+28(SB)/4, $0x00000026
+GLOBL all26<>(SB), RODATA|NOPTR, $32
+
+DATA alla189e2<>+0(SB)/4, $0x00a189e2
+DATA alla189e2<>+4(SB)/4, $0x00a189e2
+DATA alla189e2<>+8(SB)/4, $0x00a189e2
+DATA alla189e2<>+12(SB)/4, $0x00a189e2
+DATA alla189e2<>+16(SB)/4, $0x00a189e2
+DATA alla189e2<>+20(SB)/4, $0x00a189e2
+DATA alla189e2<>+24(SB)/4, $0x00a189e2
+DATA alla189e2<>+28(SB)/4, $0x00a189e2
+GLOBL alla189e2<>(SB), RODATA|NOPTR, $32
+
+DATA all5f<>+0(SB)/4, $0x0000005f
+DATA all5f<>+4(SB)/4, $0x0000005f
+DATA all5f<>+8(SB)/4, $0x0000005f
+DATA all5f<>+12(SB)/4, $0x0000005f
+DATA all5f<>+16(SB)/4, $0x0000005f
+DATA all5f<>+20(SB)/4, $0x0000005f
+DATA all5f<>+24(SB)/4, $0x0000005f
+DATA all5f<>+28(SB)/4, $0x0000005f
+GLOBL all5f<>(SB), RODATA|NOPTR, $32
+
+DATA allff<>+0(SB)/4, $0x000000ff
+DATA allff<>+4(SB)/4, $0x000000ff
+DATA allff<>+8(SB)/4, $0x000000ff
+DATA allff<>+12(SB)/4, $0x000000ff
+DATA allff<>+16(SB)/4, $0x000000ff
+DATA allff<>+20(SB)/4, $0x000000ff
+DATA allff<>+24(SB)/4, $0x000000ff
+DATA allff<>+28(SB)/4, $0x000000ff
+GLOBL allff<>(SB), RODATA|NOPTR, $32
+
+DATA all64<>+0(SB)/4, $0x00000064
+DATA all64<>+4(SB)/4, $0x00000064
+DATA all64<>+8(SB)/4, $0x00000064
+DATA all64<>+12(SB)/4, $0x00000064
+DATA all64<>+16(SB)/4, $0x00000064
+DATA all64<>+20(SB)/4, $0x00000064
+DATA all64<>+24(SB)/4, $0x00000064
+DATA all64<>+28(SB)/4, $0x00000064
+GLOBL all64<>(SB), RODATA|NOPTR, $32
+
+DATA all3<>+0(SB)/4, $0x00000003
+DATA all3<>+4(SB)/4, $0x00000003
+DATA all3<>+8(SB)/4, $0x00000003
+DATA all3<>+12(SB)/4, $0x00000003
+DATA all3<>+16(SB)/4, $0x00000003
+DATA all3<>+20(SB)/4, $0x00000003
+DATA all3<>+24(SB)/4, $0x00000003
+DATA all3<>+28(SB)/4, $0x00000003
+GLOBL all3<>(SB), RODATA|NOPTR, $32
+
+DATA all44<>+0(SB)/4, $0x00000044
+DATA all44<>+4(SB)/4, $0x00000044
+DATA all44<>+8(SB)/4, $0x00000044
+DATA all44<>+12(SB)/4, $0x00000044
+DATA all44<>+16(SB)/4, $0x00000044
+DATA all44<>+20(SB)/4, $0x00000044
+DATA all44<>+24(SB)/4, $0x00000044
+DATA all44<>+28(SB)/4, $0x00000044
+GLOBL all44<>(SB), RODATA|NOPTR, $32
+
+DATA all78<>+0(SB)/4, $0x00000078
+DATA all78<>+4(SB)/4, $0x00000078
+DATA all78<>+8(SB)/4, $0x00000078
+DATA all78<>+12(SB)/4, $0x00000078
+DATA all78<>+16(SB)/4, $0x00000078
+DATA all78<>+20(SB)/4, $0x00000078
+DATA all78<>+24(SB)/4, $0x00000078
+DATA all78<>+28(SB)/4, $0x00000078
+GLOBL all78<>(SB), RODATA|NOPTR, $32
+
+DATA all43<>+0(SB)/4, $0x00000043
+DATA all43<>+4(SB)/4, $0x00000043
+DATA all43<>+8(SB)/4, $0x00000043
+DATA all43<>+12(SB)/4, $0x00000043
+DATA all43<>+16(SB)/4, $0x00000043
+DATA all43<>+20(SB)/4, $0x00000043
+DATA all43<>+24(SB)/4, $0x00000043
+DATA all43<>+28(SB)/4, $0x00000043
+GLOBL all43<>(SB), RODATA|NOPTR, $32
+
+DATA all58<>+0(SB)/4, $0x00000058
+DATA all58<>+4(SB)/4, $0x00000058
+DATA all58<>+8(SB)/4, $0x00000058
+DATA all58<>+12(SB)/4, $0x00000058
+DATA all58<>+16(SB)/4, $0x00000058
+DATA all58<>+20(SB)/4, $0x00000058
+DATA all58<>+24(SB)/4, $0x00000058
+DATA all58<>+28(SB)/4, $0x00000058
+GLOBL all58<>(SB), RODATA|NOPTR, $32
+
+DATA all4d<>+0(SB)/4, $0x0000004d
+DATA all4d<>+4(SB)/4, $0x0000004d
+DATA all4d<>+8(SB)/4, $0x0000004d
+DATA all4d<>+12(SB)/4, $0x0000004d
+DATA all4d<>+16(SB)/4, $0x0000004d
+DATA all4d<>+20(SB)/4, $0x0000004d
+DATA all4d<>+24(SB)/4, $0x0000004d
+DATA all4d<>+28(SB)/4, $0x0000004d
+GLOBL all4d<>(SB), RODATA|NOPTR, $32
+
+// func sumAVX2(keys *uint64, factors *uint64, which uint64, parted uint64, dst *uint64, words uint64) (sum uint64)
+// Requires: BMI, BMI2, POPCNT
+TEXT ·sumAVX2(SB), NOSPLIT, $0-56
+	MOVQ  keys+0(FP), AX
+	MOVQ  factors+8(FP), CX
+	MOVQ  which+16(FP), DX
+	MOVQ  parted+24(FP), BX
+	MOVQ  dst+32(FP), SI
+	MOVQ  words+40(FP), DI
+	XORQ  R8, R8
+	TESTQ DX, DX
+	JEQ   words
+
+sum:
+	TZCNTQ DX, R9
+	SHRXQ  R9, BX, R10
+	ANDL   $0x01, R10
+	ADDQ   (AX)(R9*8), R10
+	IMULQ  (CX), R10
+	ADDQ   R10, R8
+	ADDQ   $0x08, CX
+	BLSRQ  DX, DX
+	JNE    sum
+
+words:
+	POPCNTQ DI, CX
+
+more:
+	TZCNTQ DI, R9
+	MOVQ   (AX)(R9*8), R10
+	MOVQ   R10, (SI)
+	BLSRQ  DI, DI
+	TZCNTQ DI, R9
+	MOVQ   (AX)(R9*8), R10
+	MOVQ   R10, 8(SI)
+	BLSRQ  DI, DI
+	TZCNTQ DI, R9
+	MOVQ   (AX)(R9*8), R10
+	MOVQ   R10, 16(SI)
+	BLSRQ  DI, DI
+	TZCNTQ DI, R9
+	MOVQ   (AX)(R9*8), R10
+	MOVQ   R10, 24(SI)
+	BLSRQ  DI, DI
+	TZCNTQ DI, R9
+	MOVQ   (AX)(R9*8), R10
+	MOVQ   R10, 32(SI)
+	BLSRQ  DI, DI
+	TZCNTQ DI, R9
+	MOVQ   (AX)(R9*8), R10
+	MOVQ   R10, 40(SI)
+	BLSRQ  DI, DI
+	TZCNTQ DI, R9
+	MOVQ   (AX)(R9*8), R10
+	MOVQ   R10, 48(SI)
+	BLSRQ  DI, DI
+	TZCNTQ DI, R9
+	MOVQ   (AX)(R9*8), R10
+	MOVQ   R10, 56(SI)
+	BLSRQ  DI, DI
+	ADDQ   $0x00000040, SI
+	SUBQ   $0x08, CX
+	JG     more
+	MOVQ   R8, sum+48(FP)
+	RET
+
+// func hashTokensAVX2(low *byte, t *int, n uintptr, words *uint32, pairs *uint32, affixes *uint32) (numAffixes uintptr)
+// Requires: AVX, AVX2, BMI, POPCNT
+TEXT ·hashTokensAVX2(SB), NOSPLIT, $128-56
+	MOVQ    low+0(FP), AX
+	MOVQ    t+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU all1000193<>+0(SB), Y0
+	MOVQ    words+24(FP), DI
+	LEAQ    order<>+0(SB), R8
+	XORQ    BX, BX
+	XORQ    SI, SI
+
+words:
+	VMOVDQU      all811c9dc4<>+0(SB), Y1
+	VMOVDQU      all811c9dc4<>+0(SB), Y2
+	VMOVDQU      all811c9dc7<>+0(SB), Y3
+	VMOVDQU      all811c9dc7<>+0(SB), Y4
+	MOVQ         DX, R9
+	SUBQ         BX, R9
+	VMOVD        R9, X6
+	VPBROADCASTD X6, Y6
+	VPCMPGTD     countsFrom0<>+0(SB), Y6, Y7
+	VMOVDQU      4616(CX)(BX*4), Y5
+	VPSUBD       8(CX)(BX*4), Y5, Y5
+	VPAND        Y7, Y5, Y5
+	VPCMPGTD     countsFrom8<>+0(SB), Y6, Y7
+	VMOVDQU      4648(CX)(BX*4), Y6
+	VPSUBD       40(CX)(BX*4), Y6, Y6
+	VPAND        Y7, Y6, Y6
+	VPMAXSD      Y5, Y6, Y7
+	VMOVDQU      allc<>+0(SB), Y9
+	VMOVDQU      9736(CX)(BX*8), Y10
+	VMOVDQU      9800(CX)(BX*8), Y11
+	VPSHUFB      byteOf0<>+0(SB), Y10, Y12
+	VPXOR        Y12, Y1, Y1
+	VPMULLD      Y0, Y1, Y1
+	VPXOR        Y12, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPSHUFB      byteOf0<>+0(SB), Y11, Y12
+	VPXOR        Y12, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPXOR        Y12, Y4, Y4
+	VPMULLD      Y0, Y4, Y4
+	VPSHUFB      byteOf1<>+0(SB), Y10, Y12
+	VPXOR        Y12, Y1, Y1
+	VPMULLD      Y0, Y1, Y1
+	VPXOR        Y12, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPSHUFB      byteOf1<>+0(SB), Y11, Y12
+	VPXOR        Y12, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPXOR        Y12, Y4, Y4
+	VPMULLD      Y0, Y4, Y4
+	VPSHUFB      byteOf2<>+0(SB), Y10, Y12
+	VPXOR        Y12, Y1, Y1
+	VPMULLD      Y0, Y1, Y1
+	VPXOR        Y12, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPSHUFB      byteOf2<>+0(SB), Y11, Y12
+	VPXOR        Y12, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPXOR        Y12, Y4, Y4
+	VPMULLD      Y0, Y4, Y4
+	VPSHUFB      byteOf3<>+0(SB), Y10, Y10
+	VPXOR        Y10, Y1, Y1
+	VPMULLD      Y0, Y1, Y1
+	VPXOR        Y10, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPSHUFB      byteOf3<>+0(SB), Y11, Y10
+	VPXOR        Y10, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPXOR        Y10, Y4, Y4
+	VPMULLD      Y0, Y4, Y4
+	VMOVDQU      9768(CX)(BX*8), Y10
+	VMOVDQU      9832(CX)(BX*8), Y11
+	VPSHUFB      byteOf0<>+0(SB), Y10, Y12
+	VPXOR        Y12, Y1, Y1
+	VPMULLD      Y0, Y1, Y1
+	VPXOR        Y12, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPSHUFB      byteOf0<>+0(SB), Y11, Y12
+	VPXOR        Y12, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPXOR        Y12, Y4, Y4
+	VPMULLD      Y0, Y4, Y4
+	VPSHUFB      byteOf1<>+0(SB), Y10, Y12
+	VPXOR        Y12, Y1, Y1
+	VPMULLD      Y0, Y1, Y1
+	VPXOR        Y12, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPSHUFB      byteOf1<>+0(SB), Y11, Y12
+	VPXOR        Y12, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPXOR        Y12, Y4, Y4
+	VPMULLD      Y0, Y4, Y4
+	VPSHUFB      byteOf2<>+0(SB), Y10, Y12
+	VPXOR        Y12, Y1, Y1
+	VPMULLD      Y0, Y1, Y1
+	VPXOR        Y12, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPSHUFB      byteOf2<>+0(SB), Y11, Y12
+	VPXOR        Y12, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPXOR        Y12, Y4, Y4
+	VPMULLD      Y0, Y4, Y4
+	VPSHUFB      byteOf3<>+0(SB), Y10, Y10
+	VPXOR        Y10, Y1, Y1
+	VPMULLD      Y0, Y1, Y1
+	VPXOR        Y10, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPSHUFB      byteOf3<>+0(SB), Y11, Y10
+	VPXOR        Y10, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPXOR        Y10, Y4, Y4
+	VPMULLD      Y0, Y4, Y4
+	VMOVDQU      14344(CX)(BX*8), Y10
+	VMOVDQU      14408(CX)(BX*8), Y11
+	VPSHUFB      byteOf0<>+0(SB), Y10, Y12
+	VPXOR        Y12, Y1, Y1
+	VPMULLD      Y0, Y1, Y1
+	VPXOR        Y12, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPSHUFB      byteOf0<>+0(SB), Y11, Y12
+	VPXOR        Y12, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPXOR        Y12, Y4, Y4
+	VPMULLD      Y0, Y4, Y4
+	VPSHUFB      byteOf1<>+0(SB), Y10, Y12
+	VPXOR        Y12, Y1, Y1
+	VPMULLD      Y0, Y1, Y1
+	VPXOR        Y12, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPSHUFB      byteOf1<>+0(SB), Y11, Y12
+	VPXOR        Y12, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPXOR        Y12, Y4, Y4
+	VPMULLD      Y0, Y4, Y4
+	VPSHUFB      byteOf2<>+0(SB), Y10, Y12
+	VPXOR        Y12, Y1, Y1
+	VPMULLD      Y0, Y1, Y1
+	VPXOR        Y12, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPSHUFB      byteOf2<>+0(SB), Y11, Y12
+	VPXOR        Y12, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPXOR        Y12, Y4, Y4
+	VPMULLD      Y0, Y4, Y4
+	VPSHUFB      byteOf3<>+0(SB), Y10, Y10
+	VPXOR        Y10, Y1, Y1
+	VPMULLD      Y0, Y1, Y1
+	VPXOR        Y10, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPSHUFB      byteOf3<>+0(SB), Y11, Y10
+	VPXOR        Y10, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPXOR        Y10, Y4, Y4
+	VPMULLD      Y0, Y4, Y4
+	VPCMPGTD     allc<>+0(SB), Y7, Y10
+	VMOVMSKPS    Y10, R9
+	TESTL        R9, R9
+	JEQ          ownlast
+	VMOVDQU      all10<>+0(SB), Y9
+	VMOVDQU      14376(CX)(BX*8), Y10
+	VMOVDQU      14440(CX)(BX*8), Y11
+	VPSHUFB      byteOf0<>+0(SB), Y10, Y12
+	VPXOR        Y12, Y1, Y1
+	VPMULLD      Y0, Y1, Y1
+	VPXOR        Y12, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPSHUFB      byteOf0<>+0(SB), Y11, Y12
+	VPXOR        Y12, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPXOR        Y12, Y4, Y4
+	VPMULLD      Y0, Y4, Y4
+	VPSHUFB      byteOf1<>+0(SB), Y10, Y12
+	VPXOR        Y12, Y1, Y1
+	VPMULLD      Y0, Y1, Y1
+	VPXOR        Y12, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPSHUFB      byteOf1<>+0(SB), Y11, Y12
+	VPXOR        Y12, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPXOR        Y12, Y4, Y4
+	VPMULLD      Y0, Y4, Y4
+	VPSHUFB      byteOf2<>+0(SB), Y10, Y12
+	VPXOR        Y12, Y1, Y1
+	VPMULLD      Y0, Y1, Y1
+	VPXOR        Y12, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPSHUFB      byteOf2<>+0(SB), Y11, Y12
+	VPXOR        Y12, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPXOR        Y12, Y4, Y4
+	VPMULLD      Y0, Y4, Y4
+	VPSHUFB      byteOf3<>+0(SB), Y10, Y10
+	VPXOR        Y10, Y1, Y1
+	VPMULLD      Y0, Y1, Y1
+	VPXOR        Y10, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPSHUFB      byteOf3<>+0(SB), Y11, Y10
+	VPXOR        Y10, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPXOR        Y10, Y4, Y4
+	VPMULLD      Y0, Y4, Y4
+
+ownlast:
+	VMOVDQU   inverse0<>+0(SB), Y10
+	VMOVDQU   inverse8<>+0(SB), Y11
+	VPSUBD    Y5, Y9, Y12
+	VPXOR     Y13, Y13, Y13
+	VPMAXSD   Y13, Y12, Y12
+	VPERMD    Y10, Y12, Y13
+	VPERMD    Y11, Y12, Y14
+	VPSLLD    $0x1c, Y12, Y12
+	VBLENDVPS Y12, Y14, Y13, Y13
+	VPMULLD   Y13, Y1, Y1
+	VPMULLD   Y13, Y3, Y3
+	VPSUBD    Y6, Y9, Y9
+	VPXOR     Y12, Y12, Y12
+	VPMAXSD   Y12, Y9, Y9
+	VPERMD    Y10, Y9, Y10
+	VPERMD    Y11, Y9, Y11
+	VPSLLD    $0x1c, Y9, Y9
+	VBLENDVPS Y9, Y11, Y10, Y10
+	VPMULLD   Y10, Y2, Y2
+	VPMULLD   Y10, Y4, Y4
+	VPCMPGTD  all10<>+0(SB), Y7, Y7
+	VMOVMSKPS Y7, R9
+	TESTL     R9, R9
+	JEQ       owndone
+	VPCMPGTD  all10<>+0(SB), Y5, Y5
+	VMOVMSKPS Y5, R9
+	VPCMPGTD  all10<>+0(SB), Y6, Y5
+	VMOVMSKPS Y5, R10
+	SHLL      $0x08, R10
+	ORL       R10, R9
+	VMOVDQU   Y1, (SP)
+	VMOVDQU   Y2, 32(SP)
+	VMOVDQU   Y3, 64(SP)
+	VMOVDQU   Y4, 96(SP)
+	LEAQ      (SP), R10
+
+ownlane:
+	TZCNTQ  R9, R11
+	MOVQ    BX, R14
+	ADDQ    R11, R14
+	MOVLQSX 8(CX)(R14*4), R12
+	MOVLQSX 4616(CX)(R14*4), R13
+	ADDQ    $0x10, R12
+	MOVL    (R10)(R11*4), R15
+	MOVL    64(R10)(R11*4), BP
+
+ownbyte:
+	MOVBLZX (AX)(R12*1), R14
+	XORL    R14, R15
+	IMUL3L  $0x01000193, R15, R15
+	XORL    R14, BP
+	IMUL3L  $0x01000193, BP, BP
+	ADDQ    $0x01, R12
+	CMPQ    R12, R13
+	JLT     ownbyte
+	MOVL    R15, (R10)(R11*4)
+	MOVL    BP, 64(R10)(R11*4)
+	BLSRQ   R9, R9
+	JNE     ownlane
+	VMOVDQU (SP), Y1
+	VMOVDQU 32(SP), Y2
+	VMOVDQU 64(SP), Y3
+	VMOVDQU 96(SP), Y4
+
+owndone:
+	MOVWLZX      9512(CX)(SI*1), R9
+	ORW          9584(CX)(SI*1), R9
+	ORW          9656(CX)(SI*1), R9
+	SHLQ         $0x05, R9
+	VPXOR        all1<>+0(SB), Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VMOVDQU      Y3, 24344(CX)(BX*4)
+	VPXOR        all43<>+0(SB), Y1, Y3
+	VPBROADCASTD 9584(CX)(SI*1), Y5
+	VPAND        bits<>+0(SB), Y5, Y5
+	VPCMPEQD     bits<>+0(SB), Y5, Y5
+	VPAND        all1b<>+0(SB), Y5, Y5
+	VPXOR        Y5, Y3, Y3
+	VPBROADCASTD 9656(CX)(SI*1), Y5
+	VPAND        bits<>+0(SB), Y5, Y5
+	VPCMPEQD     bits<>+0(SB), Y5, Y5
+	VPAND        alle<>+0(SB), Y5, Y5
+	VPXOR        Y5, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPUNPCKHDQ   Y1, Y3, Y5
+	VPUNPCKLDQ   Y1, Y3, Y3
+	VPERM2I128   $0x20, Y5, Y3, Y1
+	MOVL         R9, R10
+	ANDL         $0x000001e0, R10
+	VMOVDQU      (R8)(R10*1), Y6
+	VPERMD       Y1, Y6, Y1
+	VMOVDQU      Y1, (DI)
+	POPCNTL      R10, R10
+	LEAQ         16(DI)(R10*4), DI
+	SHRL         $0x04, R9
+	VPERM2I128   $0x31, Y5, Y3, Y1
+	MOVL         R9, R10
+	ANDL         $0x000001e0, R10
+	VMOVDQU      (R8)(R10*1), Y3
+	VPERMD       Y1, Y3, Y1
+	VMOVDQU      Y1, (DI)
+	POPCNTL      R10, R10
+	LEAQ         16(DI)(R10*4), DI
+	SHRL         $0x04, R9
+	VPXOR        all1<>+0(SB), Y4, Y1
+	VPMULLD      Y0, Y1, Y1
+	VMOVDQU      Y1, 24376(CX)(BX*4)
+	VPXOR        all43<>+0(SB), Y2, Y1
+	VPBROADCASTD 9585(CX)(SI*1), Y3
+	VPAND        bits<>+0(SB), Y3, Y3
+	VPCMPEQD     bits<>+0(SB), Y3, Y3
+	VPAND        all1b<>+0(SB), Y3, Y3
+	VPXOR        Y3, Y1, Y1
+	VPBROADCASTD 9657(CX)(SI*1), Y3
+	VPAND        bits<>+0(SB), Y3, Y3
+	VPCMPEQD     bits<>+0(SB), Y3, Y3
+	VPAND        alle<>+0(SB), Y3, Y3
+	VPXOR        Y3, Y1, Y1
+	VPMULLD      Y0, Y1, Y1
+	VPUNPCKHDQ   Y2, Y1, Y3
+	VPUNPCKLDQ   Y2, Y1, Y1
+	VPERM2I128   $0x20, Y3, Y1, Y2
+	MOVL         R9, R10
+	ANDL         $0x000001e0, R10
+	VMOVDQU      (R8)(R10*1), Y4
+	VPERMD       Y2, Y4, Y2
+	VMOVDQU      Y2, (DI)
+	POPCNTL      R10, R10
+	LEAQ         16(DI)(R10*4), DI
+	SHRL         $0x04, R9
+	VPERM2I128   $0x31, Y3, Y1, Y1
+	MOVL         R9, R10
+	ANDL         $0x000001e0, R10
+	VMOVDQU      (R8)(R10*1), Y2
+	VPERMD       Y1, Y2, Y1
+	VMOVDQU      Y1, (DI)
+	POPCNTL      R10, R10
+	LEAQ         16(DI)(R10*4), DI
+	SHRL         $0x04, R9
+	ADDQ         $0x02, SI
+	ADDQ         $0x10, BX
+	CMPQ         BX, DX
+	JLT          words
+	MOVQ         pairs+32(FP), SI
+	VPXOR        Y1, Y1, Y1
+	MOVL         -4(SI), DI
+	XORQ         BX, BX
+
+pairs:
+	VMOVDQU      24344(CX)(BX*4), Y3
+	VPERM2I128   $0x21, Y3, Y1, Y1
+	VPALIGNR     $0x0c, Y1, Y3, Y2
+	VMOVDQA      Y3, Y1
+	VMOVDQU      24376(CX)(BX*4), Y4
+	VPERM2I128   $0x21, Y4, Y1, Y1
+	VPALIGNR     $0x0c, Y1, Y4, Y3
+	VMOVDQA      Y4, Y1
+	MOVQ         DX, R8
+	SUBQ         BX, R8
+	VMOVD        R8, X5
+	VPBROADCASTD X5, Y5
+	VPCMPGTD     countsFrom0<>+0(SB), Y5, Y6
+	VMOVDQU      4616(CX)(BX*4), Y4
+	VPSUBD       8(CX)(BX*4), Y4, Y4
+	VPAND        Y6, Y4, Y4
+	VPCMPGTD     countsFrom8<>+0(SB), Y5, Y6
+	VMOVDQU      4648(CX)(BX*4), Y5
+	VPSUBD       40(CX)(BX*4), Y5, Y5
+	VPAND        Y6, Y5, Y5
+	VPMAXSD      Y4, Y5, Y6
+	VMOVDQU      allc<>+0(SB), Y7
+	VMOVDQU      9736(CX)(BX*8), Y9
+	VMOVDQU      9800(CX)(BX*8), Y10
+	VPSHUFB      byteOf0<>+0(SB), Y9, Y11
+	VPXOR        Y11, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPSHUFB      byteOf0<>+0(SB), Y10, Y11
+	VPXOR        Y11, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPSHUFB      byteOf1<>+0(SB), Y9, Y11
+	VPXOR        Y11, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPSHUFB      byteOf1<>+0(SB), Y10, Y11
+	VPXOR        Y11, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPSHUFB      byteOf2<>+0(SB), Y9, Y11
+	VPXOR        Y11, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPSHUFB      byteOf2<>+0(SB), Y10, Y11
+	VPXOR        Y11, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPSHUFB      byteOf3<>+0(SB), Y9, Y9
+	VPXOR        Y9, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPSHUFB      byteOf3<>+0(SB), Y10, Y9
+	VPXOR        Y9, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VMOVDQU      9768(CX)(BX*8), Y9
+	VMOVDQU      9832(CX)(BX*8), Y10
+	VPSHUFB      byteOf0<>+0(SB), Y9, Y11
+	VPXOR        Y11, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPSHUFB      byteOf0<>+0(SB), Y10, Y11
+	VPXOR        Y11, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPSHUFB      byteOf1<>+0(SB), Y9, Y11
+	VPXOR        Y11, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPSHUFB      byteOf1<>+0(SB), Y10, Y11
+	VPXOR        Y11, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPSHUFB      byteOf2<>+0(SB), Y9, Y11
+	VPXOR        Y11, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPSHUFB      byteOf2<>+0(SB), Y10, Y11
+	VPXOR        Y11, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPSHUFB      byteOf3<>+0(SB), Y9, Y9
+	VPXOR        Y9, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPSHUFB      byteOf3<>+0(SB), Y10, Y9
+	VPXOR        Y9, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VMOVDQU      14344(CX)(BX*8), Y9
+	VMOVDQU      14408(CX)(BX*8), Y10
+	VPSHUFB      byteOf0<>+0(SB), Y9, Y11
+	VPXOR        Y11, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPSHUFB      byteOf0<>+0(SB), Y10, Y11
+	VPXOR        Y11, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPSHUFB      byteOf1<>+0(SB), Y9, Y11
+	VPXOR        Y11, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPSHUFB      byteOf1<>+0(SB), Y10, Y11
+	VPXOR        Y11, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPSHUFB      byteOf2<>+0(SB), Y9, Y11
+	VPXOR        Y11, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPSHUFB      byteOf2<>+0(SB), Y10, Y11
+	VPXOR        Y11, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPSHUFB      byteOf3<>+0(SB), Y9, Y9
+	VPXOR        Y9, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPSHUFB      byteOf3<>+0(SB), Y10, Y9
+	VPXOR        Y9, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPCMPGTD     allc<>+0(SB), Y6, Y9
+	VMOVMSKPS    Y9, R8
+	TESTL        R8, R8
+	JEQ          pairlast
+	VMOVDQU      all10<>+0(SB), Y7
+	VMOVDQU      14376(CX)(BX*8), Y9
+	VMOVDQU      14440(CX)(BX*8), Y10
+	VPSHUFB      byteOf0<>+0(SB), Y9, Y11
+	VPXOR        Y11, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPSHUFB      byteOf0<>+0(SB), Y10, Y11
+	VPXOR        Y11, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPSHUFB      byteOf1<>+0(SB), Y9, Y11
+	VPXOR        Y11, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPSHUFB      byteOf1<>+0(SB), Y10, Y11
+	VPXOR        Y11, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPSHUFB      byteOf2<>+0(SB), Y9, Y11
+	VPXOR        Y11, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPSHUFB      byteOf2<>+0(SB), Y10, Y11
+	VPXOR        Y11, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPSHUFB      byteOf3<>+0(SB), Y9, Y9
+	VPXOR        Y9, Y2, Y2
+	VPMULLD      Y0, Y2, Y2
+	VPSHUFB      byteOf3<>+0(SB), Y10, Y9
+	VPXOR        Y9, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+
+pairlast:
+	VMOVDQU   inverse0<>+0(SB), Y9
+	VMOVDQU   inverse8<>+0(SB), Y10
+	VPSUBD    Y4, Y7, Y11
+	VPXOR     Y12, Y12, Y12
+	VPMAXSD   Y12, Y11, Y11
+	VPERMD    Y9, Y11, Y12
+	VPERMD    Y10, Y11, Y13
+	VPSLLD    $0x1c, Y11, Y11
+	VBLENDVPS Y11, Y13, Y12, Y12
+	VPMULLD   Y12, Y2, Y2
+	VPSUBD    Y5, Y7, Y7
+	VPXOR     Y11, Y11, Y11
+	VPMAXSD   Y11, Y7, Y7
+	VPERMD    Y9, Y7, Y9
+	VPERMD    Y10, Y7, Y10
+	VPSLLD    $0x1c, Y7, Y7
+	VBLENDVPS Y7, Y10, Y9, Y9
+	VPMULLD   Y9, Y3, Y3
+	VPCMPGTD  all10<>+0(SB), Y6, Y6
+	VMOVMSKPS Y6, R8
+	TESTL     R8, R8
+	JEQ       pairdone
+	VPCMPGTD  all10<>+0(SB), Y4, Y4
+	VMOVMSKPS Y4, R8
+	VPCMPGTD  all10<>+0(SB), Y5, Y4
+	VMOVMSKPS Y4, R9
+	SHLL      $0x08, R9
+	ORL       R9, R8
+	VMOVDQU   Y2, (SP)
+	VMOVDQU   Y3, 32(SP)
+	LEAQ      (SP), R9
+
+pairlane:
+	TZCNTQ  R8, R10
+	MOVQ    BX, R13
+	ADDQ    R10, R13
+	MOVLQSX 8(CX)(R13*4), R11
+	MOVLQSX 4616(CX)(R13*4), R12
+	ADDQ    $0x10, R11
+	MOVL    (R9)(R10*4), R14
+
+pairbyte:
+	MOVBLZX (AX)(R11*1), R13
+	XORL    R13, R14
+	IMUL3L  $0x01000193, R14, R14
+	ADDQ    $0x01, R11
+	CMPQ    R11, R12
+	JLT     pairbyte
+	MOVL    R14, (R9)(R10*4)
+	BLSRQ   R8, R8
+	JNE     pairlane
+	VMOVDQU (SP), Y2
+	VMOVDQU 32(SP), Y3
+
+pairdone:
+	VMOVDQU Y2, -4(SI)(BX*4)
+	VMOVDQU Y3, 28(SI)(BX*4)
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     pairs
+	MOVL    DI, -4(SI)
+	MOVQ    affixes+40(FP), DI
+	XORQ    BX, BX
+	XORQ    SI, SI
+
+affixes:
+	MOVLQSX      2312(CX)(BX*4), R8
+	VMOVD        -4(AX)(R8*1), X8
+	MOVLQSX      2316(CX)(BX*4), R8
+	VPINSRD      $0x01, -4(AX)(R8*1), X8, X8
+	MOVLQSX      2320(CX)(BX*4), R8
+	VPINSRD      $0x02, -4(AX)(R8*1), X8, X8
+	MOVLQSX      2324(CX)(BX*4), R8
+	VPINSRD      $0x03, -4(AX)(R8*1), X8, X8
+	MOVLQSX      2328(CX)(BX*4), R8
+	VMOVD        -4(AX)(R8*1), X1
+	MOVLQSX      2332(CX)(BX*4), R8
+	VPINSRD      $0x01, -4(AX)(R8*1), X1, X1
+	MOVLQSX      2336(CX)(BX*4), R8
+	VPINSRD      $0x02, -4(AX)(R8*1), X1, X1
+	MOVLQSX      2340(CX)(BX*4), R8
+	VPINSRD      $0x03, -4(AX)(R8*1), X1, X1
+	VINSERTI128  $0x01, X1, Y8, Y1
+	VMOVDQU      6920(CX)(BX*4), Y2
+	VPCMPGTD     all4<>+0(SB), Y2, Y3
+	VPADDD       Y3, Y3, Y3
+	VPCMPGTD     all2<>+0(SB), Y2, Y4
+	VPADDD       Y4, Y3, Y3
+	VPCMPGTD     all3<>+0(SB), Y2, Y4
+	VPADDD       Y4, Y3, Y3
+	VPBROADCASTD 9224(CX)(SI*1), Y2
+	VPAND        bits<>+0(SB), Y2, Y2
+	VPCMPEQD     bits<>+0(SB), Y2, Y2
+	VPAND        Y2, Y3, Y3
+	VPSLLD       $0x02, Y3, Y3
+	VPXOR        Y2, Y2, Y2
+	VPSUBD       Y3, Y2, Y2
+	VMOVDQU      Y2, (SP)
+	VMOVDQU      9736(CX)(BX*8), Y2
+	VMOVDQU      all811c9cc7<>+0(SB), Y3
+	VMOVDQU      all811c9cc6<>+0(SB), Y4
+	VMOVDQU      all811c9cc1<>+0(SB), Y5
+	VMOVDQU      all811c9fc5<>+0(SB), Y6
+	VPSHUFB      byteOf0<>+0(SB), Y2, Y7
+	VPXOR        Y7, Y6, Y6
+	VPMULLD      Y0, Y6, Y6
+	VPSHUFB      byteOf0<>+0(SB), Y1, Y7
+	VPXOR        Y7, Y5, Y5
+	VPMULLD      Y0, Y5, Y5
+	VPSHUFB      byteOf1<>+0(SB), Y2, Y7
+	VPXOR        Y7, Y6, Y6
+	VPMULLD      Y0, Y6, Y6
+	VPSHUFB      byteOf1<>+0(SB), Y1, Y7
+	VPXOR        Y7, Y5, Y5
+	VPMULLD      Y0, Y5, Y5
+	VPXOR        Y7, Y4, Y4
+	VPMULLD      Y0, Y4, Y4
+	VPSHUFB      byteOf2<>+0(SB), Y2, Y7
+	VPXOR        Y7, Y6, Y6
+	VPMULLD      Y0, Y6, Y6
+	VPSHUFB      byteOf2<>+0(SB), Y1, Y7
+	VPXOR        Y7, Y5, Y5
+	VPMULLD      Y0, Y5, Y5
+	VPXOR        Y7, Y4, Y4
+	VPMULLD      Y0, Y4, Y4
+	VPXOR        Y7, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPSHUFB      byteOf3<>+0(SB), Y2, Y2
+	VPXOR        Y2, Y6, Y6
+	VPMULLD      Y0, Y6, Y6
+	VPSHUFB      byteOf3<>+0(SB), Y1, Y1
+	VPXOR        Y1, Y5, Y5
+	VPMULLD      Y0, Y5, Y5
+	VPXOR        Y1, Y4, Y4
+	VPMULLD      Y0, Y4, Y4
+	VPXOR        Y1, Y3, Y3
+	VPMULLD      Y0, Y3, Y3
+	VPUNPCKLDQ   Y4, Y3, Y1
+	VPUNPCKLDQ   Y6, Y5, Y2
+	VPUNPCKLQDQ  Y2, Y1, Y7
+	VPUNPCKHQDQ  Y2, Y1, Y1
+	VPUNPCKHDQ   Y4, Y3, Y2
+	VPUNPCKHDQ   Y6, Y5, Y3
+	VPUNPCKLQDQ  Y3, Y2, Y4
+	VPUNPCKHQDQ  Y3, Y2, Y2
+	VMOVDQU      X7, (DI)
+	MOVL         (SP), R8
+	ADDQ         R8, DI
+	VMOVDQU      X1, (DI)
+	MOVL         4(SP), R8
+	ADDQ         R8, DI
+	VMOVDQU      X4, (DI)
+	MOVL         8(SP), R8
+	ADDQ         R8, DI
+	VMOVDQU      X2, (DI)
+	MOVL         12(SP), R8
+	ADDQ         R8, DI
+	VEXTRACTI128 $0x01, Y7, (DI)
+	MOVL         16(SP), R8
+	ADDQ         R8, DI
+	VEXTRACTI128 $0x01, Y1, (DI)
+	MOVL         20(SP), R8
+	ADDQ         R8, DI
+	VEXTRACTI128 $0x01, Y4, (DI)
+	MOVL         24(SP), R8
+	ADDQ         R8, DI
+	VEXTRACTI128 $0x01, Y2, (DI)
+	MOVL         28(SP), R8
+	ADDQ         R8, DI
+	ADDQ         $0x01, SI
+	ADDQ         $0x08, BX
+	CMPQ         BX, DX
+	JLT          affixes
+	SUBQ         affixes+40(FP), DI
+	SHRQ         $0x02, DI
+	MOVQ         DI, numAffixes+48(FP)
+	VZEROUPPER
+	RET
+
+DATA all1000193<>+0(SB)/4, $0x01000193
+DATA all1000193<>+4(SB)/4, $0x01000193
+DATA all1000193<>+8(SB)/4, $0x01000193
+DATA all1000193<>+12(SB)/4, $0x01000193
+DATA all1000193<>+16(SB)/4, $0x01000193
+DATA all1000193<>+20(SB)/4, $0x01000193
+DATA all1000193<>+24(SB)/4, $0x01000193
+DATA all1000193<>+28(SB)/4, $0x01000193
+GLOBL all1000193<>(SB), RODATA|NOPTR, $32
+
+DATA order<>+0(SB)/4, $0x00000001
+DATA order<>+4(SB)/4, $0x00000003
+DATA order<>+8(SB)/4, $0x00000005
+DATA order<>+12(SB)/4, $0x00000007
+DATA order<>+16(SB)/4, $0x00000000
+DATA order<>+20(SB)/4, $0x00000000
+DATA order<>+24(SB)/4, $0x00000000
+DATA order<>+28(SB)/4, $0x00000000
+DATA order<>+32(SB)/4, $0x00000000
+DATA order<>+36(SB)/4, $0x00000001
+DATA order<>+40(SB)/4, $0x00000003
+DATA order<>+44(SB)/4, $0x00000005
+DATA order<>+48(SB)/4, $0x00000007
+DATA order<>+52(SB)/4, $0x00000000
+DATA order<>+56(SB)/4, $0x00000000
+DATA order<>+60(SB)/4, $0x00000000
+DATA order<>+64(SB)/4, $0x00000001
+DATA order<>+68(SB)/4, $0x00000002
+DATA order<>+72(SB)/4, $0x00000003
+DATA order<>+76(SB)/4, $0x00000005
+DATA order<>+80(SB)/4, $0x00000007
+DATA order<>+84(SB)/4, $0x00000000
+DATA order<>+88(SB)/4, $0x00000000
+DATA order<>+92(SB)/4, $0x00000000
+DATA order<>+96(SB)/4, $0x00000000
+DATA order<>+100(SB)/4, $0x00000001
+DATA order<>+104(SB)/4, $0x00000002
+DATA order<>+108(SB)/4, $0x00000003
+DATA order<>+112(SB)/4, $0x00000005
+DATA order<>+116(SB)/4, $0x00000007
+DATA order<>+120(SB)/4, $0x00000000
+DATA order<>+124(SB)/4, $0x00000000
+DATA order<>+128(SB)/4, $0x00000001
+DATA order<>+132(SB)/4, $0x00000003
+DATA order<>+136(SB)/4, $0x00000004
+DATA order<>+140(SB)/4, $0x00000005
+DATA order<>+144(SB)/4, $0x00000007
+DATA order<>+148(SB)/4, $0x00000000
+DATA order<>+152(SB)/4, $0x00000000
+DATA order<>+156(SB)/4, $0x00000000
+DATA order<>+160(SB)/4, $0x00000000
+DATA order<>+164(SB)/4, $0x00000001
+DATA order<>+168(SB)/4, $0x00000003
+DATA order<>+172(SB)/4, $0x00000004
+DATA order<>+176(SB)/4, $0x00000005
+DATA order<>+180(SB)/4, $0x00000007
+DATA order<>+184(SB)/4, $0x00000000
+DATA order<>+188(SB)/4, $0x00000000
+DATA order<>+192(SB)/4, $0x00000001
+DATA order<>+196(SB)/4, $0x00000002
+DATA order<>+200(SB)/4, $0x00000003
+DATA order<>+204(SB)/4, $0x00000004
+DATA order<>+208(SB)/4, $0x00000005
+DATA order<>+212(SB)/4, $0x00000007
+DATA order<>+216(SB)/4, $0x00000000
+DATA order<>+220(SB)/4, $0x00000000
+DATA order<>+224(SB)/4, $0x00000000
+DATA order<>+228(SB)/4, $0x00000001
+DATA order<>+232(SB)/4, $0x00000002
+DATA order<>+236(SB)/4, $0x00000003
+DATA order<>+240(SB)/4, $0x00000004
+DATA order<>+244(SB)/4, $0x00000005
+DATA order<>+248(SB)/4, $0x00000007
+DATA order<>+252(SB)/4, $0x00000000
+DATA order<>+256(SB)/4, $0x00000001
+DATA order<>+260(SB)/4, $0x00000003
+DATA order<>+264(SB)/4, $0x00000005
+DATA order<>+268(SB)/4, $0x00000006
+DATA order<>+272(SB)/4, $0x00000007
+DATA order<>+276(SB)/4, $0x00000000
+DATA order<>+280(SB)/4, $0x00000000
+DATA order<>+284(SB)/4, $0x00000000
+DATA order<>+288(SB)/4, $0x00000000
+DATA order<>+292(SB)/4, $0x00000001
+DATA order<>+296(SB)/4, $0x00000003
+DATA order<>+300(SB)/4, $0x00000005
+DATA order<>+304(SB)/4, $0x00000006
+DATA order<>+308(SB)/4, $0x00000007
+DATA order<>+312(SB)/4, $0x00000000
+DATA order<>+316(SB)/4, $0x00000000
+DATA order<>+320(SB)/4, $0x00000001
+DATA order<>+324(SB)/4, $0x00000002
+DATA order<>+328(SB)/4, $0x00000003
+DATA order<>+332(SB)/4, $0x00000005
+DATA order<>+336(SB)/4, $0x00000006
+DATA order<>+340(SB)/4, $0x00000007
+DATA order<>+344(SB)/4, $0x00000000
+DATA order<>+348(SB)/4, $0x00000000
+DATA order<>+352(SB)/4, $0x00000000
+DATA order<>+356(SB)/4, $0x00000001
+DATA order<>+360(SB)/4, $0x00000002
+DATA order<>+364(SB)/4, $0x00000003
+DATA order<>+368(SB)/4, $0x00000005
+DATA order<>+372(SB)/4, $0x00000006
+DATA order<>+376(SB)/4, $0x00000007
+DATA order<>+380(SB)/4, $0x00000000
+DATA order<>+384(SB)/4, $0x00000001
+DATA order<>+388(SB)/4, $0x00000003
+DATA order<>+392(SB)/4, $0x00000004
+DATA order<>+396(SB)/4, $0x00000005
+DATA order<>+400(SB)/4, $0x00000006
+DATA order<>+404(SB)/4, $0x00000007
+DATA order<>+408(SB)/4, $0x00000000
+DATA order<>+412(SB)/4, $0x00000000
+DATA order<>+416(SB)/4, $0x00000000
+DATA order<>+420(SB)/4, $0x00000001
+DATA order<>+424(SB)/4, $0x00000003
+DATA order<>+428(SB)/4, $0x00000004
+DATA order<>+432(SB)/4, $0x00000005
+DATA order<>+436(SB)/4, $0x00000006
+DATA order<>+440(SB)/4, $0x00000007
+DATA order<>+444(SB)/4, $0x00000000
+DATA order<>+448(SB)/4, $0x00000001
+DATA order<>+452(SB)/4, $0x00000002
+DATA order<>+456(SB)/4, $0x00000003
+DATA order<>+460(SB)/4, $0x00000004
+DATA order<>+464(SB)/4, $0x00000005
+DATA order<>+468(SB)/4, $0x00000006
+DATA order<>+472(SB)/4, $0x00000007
+DATA order<>+476(SB)/4, $0x00000000
+DATA order<>+480(SB)/4, $0x00000000
+DATA order<>+484(SB)/4, $0x00000001
+DATA order<>+488(SB)/4, $0x00000002
+DATA order<>+492(SB)/4, $0x00000003
+DATA order<>+496(SB)/4, $0x00000004
+DATA order<>+500(SB)/4, $0x00000005
+DATA order<>+504(SB)/4, $0x00000006
+DATA order<>+508(SB)/4, $0x00000007
+GLOBL order<>(SB), RODATA|NOPTR, $512
+
+DATA all811c9dc4<>+0(SB)/4, $0x811c9dc4
+DATA all811c9dc4<>+4(SB)/4, $0x811c9dc4
+DATA all811c9dc4<>+8(SB)/4, $0x811c9dc4
+DATA all811c9dc4<>+12(SB)/4, $0x811c9dc4
+DATA all811c9dc4<>+16(SB)/4, $0x811c9dc4
+DATA all811c9dc4<>+20(SB)/4, $0x811c9dc4
+DATA all811c9dc4<>+24(SB)/4, $0x811c9dc4
+DATA all811c9dc4<>+28(SB)/4, $0x811c9dc4
+GLOBL all811c9dc4<>(SB), RODATA|NOPTR, $32
+
+DATA all811c9dc7<>+0(SB)/4, $0x811c9dc7
+DATA all811c9dc7<>+4(SB)/4, $0x811c9dc7
+DATA all811c9dc7<>+8(SB)/4, $0x811c9dc7
+DATA all811c9dc7<>+12(SB)/4, $0x811c9dc7
+DATA all811c9dc7<>+16(SB)/4, $0x811c9dc7
+DATA all811c9dc7<>+20(SB)/4, $0x811c9dc7
+DATA all811c9dc7<>+24(SB)/4, $0x811c9dc7
+DATA all811c9dc7<>+28(SB)/4, $0x811c9dc7
+GLOBL all811c9dc7<>(SB), RODATA|NOPTR, $32
+
+DATA countsFrom8<>+0(SB)/4, $0x00000008
+DATA countsFrom8<>+4(SB)/4, $0x00000009
+DATA countsFrom8<>+8(SB)/4, $0x0000000a
+DATA countsFrom8<>+12(SB)/4, $0x0000000b
+DATA countsFrom8<>+16(SB)/4, $0x0000000c
+DATA countsFrom8<>+20(SB)/4, $0x0000000d
+DATA countsFrom8<>+24(SB)/4, $0x0000000e
+DATA countsFrom8<>+28(SB)/4, $0x0000000f
+GLOBL countsFrom8<>(SB), RODATA|NOPTR, $32
+
+DATA allc<>+0(SB)/4, $0x0000000c
+DATA allc<>+4(SB)/4, $0x0000000c
+DATA allc<>+8(SB)/4, $0x0000000c
+DATA allc<>+12(SB)/4, $0x0000000c
+DATA allc<>+16(SB)/4, $0x0000000c
+DATA allc<>+20(SB)/4, $0x0000000c
+DATA allc<>+24(SB)/4, $0x0000000c
+DATA allc<>+28(SB)/4, $0x0000000c
+GLOBL allc<>(SB), RODATA|NOPTR, $32
+
+DATA byteOf0<>+0(SB)/4, $0x80808000
+DATA byteOf0<>+4(SB)/4, $0x80808004
+DATA byteOf0<>+8(SB)/4, $0x80808008
+DATA byteOf0<>+12(SB)/4, $0x8080800c
+DATA byteOf0<>+16(SB)/4, $0x80808000
+DATA byteOf0<>+20(SB)/4, $0x80808004
+DATA byteOf0<>+24(SB)/4, $0x80808008
+DATA byteOf0<>+28(SB)/4, $0x8080800c
+GLOBL byteOf0<>(SB), RODATA|NOPTR, $32
+
+DATA byteOf1<>+0(SB)/4, $0x80808001
+DATA byteOf1<>+4(SB)/4, $0x80808005
+DATA byteOf1<>+8(SB)/4, $0x80808009
+DATA byteOf1<>+12(SB)/4, $0x8080800d
+DATA byteOf1<>+16(SB)/4, $0x80808001
+DATA byteOf1<>+20(SB)/4, $0x80808005
+DATA byteOf1<>+24(SB)/4, $0x80808009
+DATA byteOf1<>+28(SB)/4, $0x8080800d
+GLOBL byteOf1<>(SB), RODATA|NOPTR, $32
+
+DATA byteOf2<>+0(SB)/4, $0x80808002
+DATA byteOf2<>+4(SB)/4, $0x80808006
+DATA byteOf2<>+8(SB)/4, $0x8080800a
+DATA byteOf2<>+12(SB)/4, $0x8080800e
+DATA byteOf2<>+16(SB)/4, $0x80808002
+DATA byteOf2<>+20(SB)/4, $0x80808006
+DATA byteOf2<>+24(SB)/4, $0x8080800a
+DATA byteOf2<>+28(SB)/4, $0x8080800e
+GLOBL byteOf2<>(SB), RODATA|NOPTR, $32
+
+DATA byteOf3<>+0(SB)/4, $0x80808003
+DATA byteOf3<>+4(SB)/4, $0x80808007
+DATA byteOf3<>+8(SB)/4, $0x8080800b
+DATA byteOf3<>+12(SB)/4, $0x8080800f
+DATA byteOf3<>+16(SB)/4, $0x80808003
+DATA byteOf3<>+20(SB)/4, $0x80808007
+DATA byteOf3<>+24(SB)/4, $0x8080800b
+DATA byteOf3<>+28(SB)/4, $0x8080800f
+GLOBL byteOf3<>(SB), RODATA|NOPTR, $32
+
+DATA inverse0<>+0(SB)/4, $0x00000001
+DATA inverse0<>+4(SB)/4, $0x359c449b
+DATA inverse0<>+8(SB)/4, $0xdd4ab5d9
+DATA inverse0<>+12(SB)/4, $0x91c5be63
+DATA inverse0<>+16(SB)/4, $0x4ca091f1
+DATA inverse0<>+20(SB)/4, $0xdfd860eb
+DATA inverse0<>+24(SB)/4, $0xb7f51a49
+DATA inverse0<>+28(SB)/4, $0x9dde4e33
+GLOBL inverse0<>(SB), RODATA|NOPTR, $32
+
+DATA inverse8<>+0(SB)/4, $0xd872e4e1
+DATA inverse8<>+4(SB)/4, $0xa078583b
+DATA inverse8<>+8(SB)/4, $0x1b4117b9
+DATA inverse8<>+12(SB)/4, $0x8c728103
+DATA inverse8<>+16(SB)/4, $0xb06ce8d1
+DATA inverse8<>+20(SB)/4, $0xe4247a8b
+DATA inverse8<>+24(SB)/4, $0x46571e29
+DATA inverse8<>+28(SB)/4, $0x98be26d3
+GLOBL inverse8<>(SB), RODATA|NOPTR, $32
+
+DATA all1b<>+0(SB)/4, $0x0000001b
+DATA all1b<>+4(SB)/4, $0x0000001b
+DATA all1b<>+8(SB)/4, $0x0000001b
+DATA all1b<>+12(SB)/4, $0x0000001b
+DATA all1b<>+16(SB)/4, $0x0000001b
+DATA all1b<>+20(SB)/4, $0x0000001b
+DATA all1b<>+24(SB)/4, $0x0000001b
+DATA all1b<>+28(SB)/4, $0x0000001b
+GLOBL all1b<>(SB), RODATA|NOPTR, $32
+
+DATA alle<>+0(SB)/4, $0x0000000e
+DATA alle<>+4(SB)/4, $0x0000000e
+DATA alle<>+8(SB)/4, $0x0000000e
+DATA alle<>+12(SB)/4, $0x0000000e
+DATA alle<>+16(SB)/4, $0x0000000e
+DATA alle<>+20(SB)/4, $0x0000000e
+DATA alle<>+24(SB)/4, $0x0000000e
+DATA alle<>+28(SB)/4, $0x0000000e
+GLOBL alle<>(SB), RODATA|NOPTR, $32
+
+DATA all2<>+0(SB)/4, $0x00000002
+DATA all2<>+4(SB)/4, $0x00000002
+DATA all2<>+8(SB)/4, $0x00000002
+DATA all2<>+12(SB)/4, $0x00000002
+DATA all2<>+16(SB)/4, $0x00000002
+DATA all2<>+20(SB)/4, $0x00000002
+DATA all2<>+24(SB)/4, $0x00000002
+DATA all2<>+28(SB)/4, $0x00000002
+GLOBL all2<>(SB), RODATA|NOPTR, $32
+
+DATA all811c9cc7<>+0(SB)/4, $0x811c9cc7
+DATA all811c9cc7<>+4(SB)/4, $0x811c9cc7
+DATA all811c9cc7<>+8(SB)/4, $0x811c9cc7
+DATA all811c9cc7<>+12(SB)/4, $0x811c9cc7
+DATA all811c9cc7<>+16(SB)/4, $0x811c9cc7
+DATA all811c9cc7<>+20(SB)/4, $0x811c9cc7
+DATA all811c9cc7<>+24(SB)/4, $0x811c9cc7
+DATA all811c9cc7<>+28(SB)/4, $0x811c9cc7
+GLOBL all811c9cc7<>(SB), RODATA|NOPTR, $32
+
+DATA all811c9cc6<>+0(SB)/4, $0x811c9cc6
+DATA all811c9cc6<>+4(SB)/4, $0x811c9cc6
+DATA all811c9cc6<>+8(SB)/4, $0x811c9cc6
+DATA all811c9cc6<>+12(SB)/4, $0x811c9cc6
+DATA all811c9cc6<>+16(SB)/4, $0x811c9cc6
+DATA all811c9cc6<>+20(SB)/4, $0x811c9cc6
+DATA all811c9cc6<>+24(SB)/4, $0x811c9cc6
+DATA all811c9cc6<>+28(SB)/4, $0x811c9cc6
+GLOBL all811c9cc6<>(SB), RODATA|NOPTR, $32
+
+DATA all811c9cc1<>+0(SB)/4, $0x811c9cc1
+DATA all811c9cc1<>+4(SB)/4, $0x811c9cc1
+DATA all811c9cc1<>+8(SB)/4, $0x811c9cc1
+DATA all811c9cc1<>+12(SB)/4, $0x811c9cc1
+DATA all811c9cc1<>+16(SB)/4, $0x811c9cc1
+DATA all811c9cc1<>+20(SB)/4, $0x811c9cc1
+DATA all811c9cc1<>+24(SB)/4, $0x811c9cc1
+DATA all811c9cc1<>+28(SB)/4, $0x811c9cc1
+GLOBL all811c9cc1<>(SB), RODATA|NOPTR, $32
+
+DATA all811c9fc5<>+0(SB)/4, $0x811c9fc5
+DATA all811c9fc5<>+4(SB)/4, $0x811c9fc5
+DATA all811c9fc5<>+8(SB)/4, $0x811c9fc5
+DATA all811c9fc5<>+12(SB)/4, $0x811c9fc5
+DATA all811c9fc5<>+16(SB)/4, $0x811c9fc5
+DATA all811c9fc5<>+20(SB)/4, $0x811c9fc5
+DATA all811c9fc5<>+24(SB)/4, $0x811c9fc5
+DATA all811c9fc5<>+28(SB)/4, $0x811c9fc5
+GLOBL all811c9fc5<>(SB), RODATA|NOPTR, $32
+
+// func edgesAVX2(low *byte, t *int, n uintptr, out *uint32)
+// Requires: AVX, AVX2, CMOV
+TEXT ·edgesAVX2(SB), NOSPLIT, $48-32
+	MOVQ        low+0(FP), AX
+	MOVQ        t+8(FP), CX
+	MOVQ        n+16(FP), DX
+	MOVQ        out+24(FP), BX
+	MOVLQSX     8(CX), SI
+	MOVLQSX     4(CX)(DX*4), DI
+	MOVLQSX     (CX)(DX*4), R8
+	MOVLQSX     4616(CX), R9
+	SUBQ        SI, R9
+	MOVLQSX     4620(CX), R10
+	SUBQ        SI, R10
+	MOVLQSX     4624(CX), R11
+	SUBQ        SI, R11
+	MOVLQSX     4612(CX)(DX*4), R12
+	SUBQ        DI, R12
+	MOVLQSX     4612(CX)(DX*4), CX
+	SUBQ        R8, CX
+	VMOVD       R10, X0
+	VINSERTI128 $0x01, X0, Y0, Y0
+	VMOVD       R9, X1
+	VMOVD       R11, X2
+	VPUNPCKLQDQ X2, X1, X2
+	VINSERTI128 $0x00, X2, Y0, Y0
+	VMOVD       R12, X1
+	VMOVD       CX, X2
+	VPUNPCKLQDQ X2, X1, X1
+	MOVQ        R11, DX
+	CMPQ        CX, DX
+	CMOVQGT     CX, DX
+	VMOVDQU     headSeeds<>+0(SB), Y2
+	VMOVDQU     lastSeeds<>+0(SB), X3
+	VMOVDQU     all1000193<>+0(SB), Y4
+	ADDQ        AX, SI
+	ADDQ        AX, DI
+	ADDQ        AX, R8
+	XORQ        AX, AX
+
+four:
+	VPBROADCASTD (SI)(AX*1), Y5
+	VMOVD        (DI)(AX*1), X6
+	VPINSRD      $0x02, (R8)(AX*1), X6, X6
+	VPSHUFB      edgeByte0<>+0(SB), Y5, Y7
+	VPCMPGTD     all0<>+0(SB), Y0, Y8
+	VPAND        Y8, Y7, Y7
+	VPXOR        Y7, Y2, Y2
+	VPMULUDQ     Y4, Y2, Y2
+	VPSHUFB      edgeByte0<>+0(SB), X6, X7
+	VPCMPGTD     all0<>+0(SB), X1, X8
+	VPAND        X8, X7, X7
+	VPXOR        X7, X3, X3
+	VPMULUDQ     X4, X3, X3
+	VPSHUFB      edgeByte1<>+0(SB), Y5, Y7
+	VPCMPGTD     all1<>+0(SB), Y0, Y8
+	VPAND        Y8, Y7, Y7
+	VPXOR        Y7, Y2, Y2
+	VPMULUDQ     Y4, Y2, Y2
+	VPSHUFB      edgeByte1<>+0(SB), X6, X7
+	VPCMPGTD     all1<>+0(SB), X1, X8
+	VPAND        X8, X7, X7
+	VPXOR        X7, X3, X3
+	VPMULUDQ     X4, X3, X3
+	VPSHUFB      edgeByte2<>+0(SB), Y5, Y7
+	VPCMPGTD     all2<>+0(SB), Y0, Y8
+	VPAND        Y8, Y7, Y7
+	VPXOR        Y7, Y2, Y2
+	VPMULUDQ     Y4, Y2, Y2
+	VPSHUFB      edgeByte2<>+0(SB), X6, X7
+	VPCMPGTD     all2<>+0(SB), X1, X8
+	VPAND        X8, X7, X7
+	VPXOR        X7, X3, X3
+	VPMULUDQ     X4, X3, X3
+	VPSHUFB      edgeByte3<>+0(SB), Y5, Y5
+	VPCMPGTD     all3<>+0(SB), Y0, Y7
+	VPAND        Y7, Y5, Y5
+	VPXOR        Y5, Y2, Y2
+	VPMULUDQ     Y4, Y2, Y2
+	VPSHUFB      edgeByte3<>+0(SB), X6, X5
+	VPCMPGTD     all3<>+0(SB), X1, X6
+	VPAND        X6, X5, X5
+	VPXOR        X5, X3, X3
+	VPMULUDQ     X4, X3, X3
+	VPSUBD       all4<>+0(SB), Y0, Y0
+	VPSUBD       all4<>+0(SB), X1, X1
+	ADDQ         $0x04, AX
+	CMPQ         AX, DX
+	JLT          four
+	VMOVDQU      Y2, (SP)
+	VMOVDQU      X3, 32(SP)
+	LEAQ         inverses<>+0(SB), DX
+	MOVQ         AX, SI
+	SUBQ         R9, SI
+	MOVL         (SP), DI
+	IMULL        (DX)(SI*4), DI
+	MOVL         DI, (BX)
+	MOVQ         AX, SI
+	SUBQ         R10, SI
+	MOVL         16(SP), DI
+	IMULL        (DX)(SI*4), DI
+	MOVL         DI, 8(BX)
+	MOVQ         AX, SI
+	SUBQ         R11, SI
+	MOVL         8(SP), DI
+	IMULL        (DX)(SI*4), DI
+	MOVL         DI, 16(BX)
+	MOVQ         AX, SI
+	SUBQ         R12, SI
+	MOVL         32(SP), DI
+	IMULL        (DX)(SI*4), DI
+	MOVL         DI, 4(BX)
+	SUBQ         CX, AX
+	MOVL         40(SP), CX
+	IMULL        (DX)(AX*4), CX
+	MOVL         CX, 12(BX)
+	VZEROUPPER
+	RET
+
+DATA headSeeds<>+0(SB)/4, $0x811c99c4
+DATA headSeeds<>+4(SB)/4, $0x00000000
+DATA headSeeds<>+8(SB)/4, $0x811c99c0
+DATA headSeeds<>+12(SB)/4, $0x00000000
+DATA headSeeds<>+16(SB)/4, $0x811c99c6
+DATA headSeeds<>+20(SB)/4, $0x00000000
+DATA headSeeds<>+24(SB)/4, $0x00000000
+DATA headSeeds<>+28(SB)/4, $0x00000000
+GLOBL headSeeds<>(SB), RODATA|NOPTR, $32
+
+DATA lastSeeds<>+0(SB)/4, $0x811c99c7
+DATA lastSeeds<>+4(SB)/4, $0x00000000
+DATA lastSeeds<>+8(SB)/4, $0x811c99c1
+DATA lastSeeds<>+12(SB)/4, $0x00000000
+DATA lastSeeds<>+16(SB)/4, $0x811c99c7
+DATA lastSeeds<>+20(SB)/4, $0x00000000
+DATA lastSeeds<>+24(SB)/4, $0x811c99c1
+DATA lastSeeds<>+28(SB)/4, $0x00000000
+GLOBL lastSeeds<>(SB), RODATA|NOPTR, $32
+
+DATA edgeByte0<>+0(SB)/4, $0x80808000
+DATA edgeByte0<>+4(SB)/4, $0x80808080
+DATA edgeByte0<>+8(SB)/4, $0x80808008
+DATA edgeByte0<>+12(SB)/4, $0x80808080
+DATA edgeByte0<>+16(SB)/4, $0x80808000
+DATA edgeByte0<>+20(SB)/4, $0x80808080
+DATA edgeByte0<>+24(SB)/4, $0x80808008
+DATA edgeByte0<>+28(SB)/4, $0x80808080
+GLOBL edgeByte0<>(SB), RODATA|NOPTR, $32
+
+DATA all0<>+0(SB)/4, $0x00000000
+DATA all0<>+4(SB)/4, $0x00000000
+DATA all0<>+8(SB)/4, $0x00000000
+DATA all0<>+12(SB)/4, $0x00000000
+DATA all0<>+16(SB)/4, $0x00000000
+DATA all0<>+20(SB)/4, $0x00000000
+DATA all0<>+24(SB)/4, $0x00000000
+DATA all0<>+28(SB)/4, $0x00000000
+GLOBL all0<>(SB), RODATA|NOPTR, $32
+
+DATA edgeByte1<>+0(SB)/4, $0x80808001
+DATA edgeByte1<>+4(SB)/4, $0x80808080
+DATA edgeByte1<>+8(SB)/4, $0x80808009
+DATA edgeByte1<>+12(SB)/4, $0x80808080
+DATA edgeByte1<>+16(SB)/4, $0x80808001
+DATA edgeByte1<>+20(SB)/4, $0x80808080
+DATA edgeByte1<>+24(SB)/4, $0x80808009
+DATA edgeByte1<>+28(SB)/4, $0x80808080
+GLOBL edgeByte1<>(SB), RODATA|NOPTR, $32
+
+DATA edgeByte2<>+0(SB)/4, $0x80808002
+DATA edgeByte2<>+4(SB)/4, $0x80808080
+DATA edgeByte2<>+8(SB)/4, $0x8080800a
+DATA edgeByte2<>+12(SB)/4, $0x80808080
+DATA edgeByte2<>+16(SB)/4, $0x80808002
+DATA edgeByte2<>+20(SB)/4, $0x80808080
+DATA edgeByte2<>+24(SB)/4, $0x8080800a
+DATA edgeByte2<>+28(SB)/4, $0x80808080
+GLOBL edgeByte2<>(SB), RODATA|NOPTR, $32
+
+DATA edgeByte3<>+0(SB)/4, $0x80808003
+DATA edgeByte3<>+4(SB)/4, $0x80808080
+DATA edgeByte3<>+8(SB)/4, $0x8080800b
+DATA edgeByte3<>+12(SB)/4, $0x80808080
+DATA edgeByte3<>+16(SB)/4, $0x80808003
+DATA edgeByte3<>+20(SB)/4, $0x80808080
+DATA edgeByte3<>+24(SB)/4, $0x8080800b
+DATA edgeByte3<>+28(SB)/4, $0x80808080
+GLOBL edgeByte3<>(SB), RODATA|NOPTR, $32
+
+DATA inverses<>+0(SB)/4, $0x00000001
+DATA inverses<>+4(SB)/4, $0x359c449b
+DATA inverses<>+8(SB)/4, $0xdd4ab5d9
+DATA inverses<>+12(SB)/4, $0x91c5be63
+DATA inverses<>+16(SB)/4, $0x4ca091f1
+DATA inverses<>+20(SB)/4, $0xdfd860eb
+DATA inverses<>+24(SB)/4, $0xb7f51a49
+DATA inverses<>+28(SB)/4, $0x9dde4e33
+DATA inverses<>+32(SB)/4, $0xd872e4e1
+DATA inverses<>+36(SB)/4, $0xa078583b
+DATA inverses<>+40(SB)/4, $0x1b4117b9
+DATA inverses<>+44(SB)/4, $0x8c728103
+DATA inverses<>+48(SB)/4, $0xb06ce8d1
+DATA inverses<>+52(SB)/4, $0xe4247a8b
+DATA inverses<>+56(SB)/4, $0x46571e29
+DATA inverses<>+60(SB)/4, $0x98be26d3
+DATA inverses<>+64(SB)/4, $0x55058dc1
+DATA inverses<>+68(SB)/4, $0x4aa017db
+DATA inverses<>+72(SB)/4, $0x95b89d99
+DATA inverses<>+76(SB)/4, $0x66e00fa3
+DATA inverses<>+80(SB)/4, $0x1424c3b1
+DATA inverses<>+84(SB)/4, $0xdb19802b
+DATA inverses<>+88(SB)/4, $0x6fb00609
+DATA inverses<>+92(SB)/4, $0xebaa0b73
+DATA inverses<>+96(SB)/4, $0xa4137aa1
+DATA inverses<>+100(SB)/4, $0x937a037b
+DATA inverses<>+104(SB)/4, $0x49c0c779
+DATA inverses<>+108(SB)/4, $0x7770ea43
+DATA inverses<>+112(SB)/4, $0xef6ba291
+DATA inverses<>+116(SB)/4, $0xa2b5f1cb
+DATA inverses<>+120(SB)/4, $0x371751e9
+DATA inverses<>+124(SB)/4, $0xb3dc7c13
+DATA inverses<>+128(SB)/4, $0x02082b81
+DATA inverses<>+132(SB)/4, $0x9e1c9b1b
+DATA inverses<>+136(SB)/4, $0x6ff91559
+DATA inverses<>+140(SB)/4, $0x64b790e3
+DATA inverses<>+144(SB)/4, $0x06f50571
+DATA inverses<>+148(SB)/4, $0x01a84f6b
+DATA inverses<>+152(SB)/4, $0x423481c9
+DATA inverses<>+156(SB)/4, $0xbbbff8b3
+DATA inverses<>+160(SB)/4, $0x475f2061
+DATA inverses<>+164(SB)/4, $0x4b4e5ebb
+DATA inverses<>+168(SB)/4, $0xda910739
+DATA inverses<>+172(SB)/4, $0x0f768383
+DATA inverses<>+176(SB)/4, $0x1a846c51
+DATA inverses<>+180(SB)/4, $0x014f190b
+DATA inverses<>+184(SB)/4, $0x573f15a9
+DATA inverses<>+188(SB)/4, $0xc4ef0153
+DATA inverses<>+192(SB)/4, $0xb6a3d941
+DATA inverses<>+196(SB)/4, $0xf385ce5b
+DATA inverses<>+200(SB)/4, $0x93481d19
+DATA inverses<>+204(SB)/4, $0x3ca04223
+DATA inverses<>+208(SB)/4, $0xd2ed5731
+DATA inverses<>+212(SB)/4, $0x07b8ceab
+DATA inverses<>+216(SB)/4, $0x1afe8d89
+DATA inverses<>+220(SB)/4, $0x923415f3
+DATA inverses<>+224(SB)/4, $0x0a71d621
+DATA inverses<>+228(SB)/4, $0xe0e969fb
+DATA inverses<>+232(SB)/4, $0xb96dd6f9
+DATA inverses<>+236(SB)/4, $0xff574cc3
+DATA inverses<>+240(SB)/4, $0xf0134611
+DATA inverses<>+244(SB)/4, $0xb1a3f04b
+DATA inverses<>+248(SB)/4, $0x0eca6969
+DATA inverses<>+252(SB)/4, $0xb189b693
+DATA inverses<>+256(SB)/4, $0xc3749701
+GLOBL inverses<>(SB), RODATA|NOPTR, $260
+
+// func finishAVX2(hashes *uint32, n uintptr, mask uint32)
+// Requires: AVX, AVX2
+TEXT ·finishAVX2(SB), NOSPLIT, $0-20
+	MOVQ         hashes+0(FP), AX
+	MOVQ         n+8(FP), CX
+	MOVL         mask+16(FP), DX
+	VMOVD        DX, X0
+	VPBROADCASTD X0, Y0
+	VMOVDQU      all85ebca6b<>+0(SB), Y1
+	VMOVDQU      allc2b2ae35<>+0(SB), Y2
+	LEAQ         -32(AX)(CX*4), CX
+	VMOVDQU      (CX), Y3
+	VPSRLD       $0x10, Y3, Y4
+	VPXOR        Y4, Y3, Y3
+	VPMULLD      Y1, Y3, Y3
+	VPSRLD       $0x0d, Y3, Y4
+	VPXOR        Y4, Y3, Y3
+	VPMULLD      Y2, Y3, Y3
+	VPSRLD       $0x10, Y3, Y4
+	VPXOR        Y4, Y3, Y3
+	VPAND        Y0, Y3, Y3
+
+next:
+	VMOVDQU (AX), Y4
+	VPSRLD  $0x10, Y4, Y5
+	VPXOR   Y5, Y4, Y4
+	VPMULLD Y1, Y4, Y4
+	VPSRLD  $0x0d, Y4, Y5
+	VPXOR   Y5, Y4, Y4
+	VPMULLD Y2, Y4, Y4
+	VPSRLD  $0x10, Y4, Y5
+	VPXOR   Y5, Y4, Y4
+	VPAND   Y0, Y4, Y4
+	VMOVDQU Y4, (AX)
+	ADDQ    $0x20, AX
+	CMPQ    AX, CX
+	JLT     next
+	VMOVDQU Y3, (CX)
+	VZEROUPPER
+	RET
+
+DATA all85ebca6b<>+0(SB)/4, $0x85ebca6b
+DATA all85ebca6b<>+4(SB)/4, $0x85ebca6b
+DATA all85ebca6b<>+8(SB)/4, $0x85ebca6b
+DATA all85ebca6b<>+12(SB)/4, $0x85ebca6b
+DATA all85ebca6b<>+16(SB)/4, $0x85ebca6b
+DATA all85ebca6b<>+20(SB)/4, $0x85ebca6b
+DATA all85ebca6b<>+24(SB)/4, $0x85ebca6b
+DATA all85ebca6b<>+28(SB)/4, $0x85ebca6b
+GLOBL all85ebca6b<>(SB), RODATA|NOPTR, $32
+
+DATA allc2b2ae35<>+0(SB)/4, $0xc2b2ae35
+DATA allc2b2ae35<>+4(SB)/4, $0xc2b2ae35
+DATA allc2b2ae35<>+8(SB)/4, $0xc2b2ae35
+DATA allc2b2ae35<>+12(SB)/4, $0xc2b2ae35
+DATA allc2b2ae35<>+16(SB)/4, $0xc2b2ae35
+DATA allc2b2ae35<>+20(SB)/4, $0xc2b2ae35
+DATA allc2b2ae35<>+24(SB)/4, $0xc2b2ae35
+DATA allc2b2ae35<>+28(SB)/4, $0xc2b2ae35
+GLOBL allc2b2ae35<>(SB), RODATA|NOPTR, $32
+
+// func signature() (eax uint32)
+// Requires: CPUID
+TEXT ·signature(SB), NOSPLIT, $0-4
+	MOVL $0x00000001, AX
+	XORL CX, CX
+	CPUID
+	MOVL AX, eax+0(FP)
+	RET

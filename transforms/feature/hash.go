@@ -248,6 +248,11 @@ func (l *line) edges(out []uint32, n int) int {
 	shapes := min(last+1, shapedTokens)
 	l.shapes(out[n : n+shapes])
 	n += shapes
+	if last > 1 && edgesInVectors() && l.follows(1) && l.follows(2) && l.follows(last) &&
+		t.hashed[2]-t.at[0] <= maxHead && t.hashed[last]-t.at[last-1] <= maxHead {
+		l.edgesVector(out[n : n+5])
+		return n + 5
+	}
 	one, two, three := l.head(min(last, 2))
 	final, finalTwo := l.tail(last)
 	out[n], out[n+1] = one, final

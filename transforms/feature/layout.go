@@ -107,9 +107,9 @@ func (l *line) numbers(m *marks, o []float32) {
 	o[capitalShare] = float32(l.uppers) / float32(max(1, l.letters)) * 2
 	o[otherShare] = float32(l.others) / n * 4
 	o[capitalWords] = float32(l.capitalised) / float32(max(1, l.words))
-	o[commas] = float32(m.signs[comma]) / 4
-	o[stops] = float32(m.signs[fullStop]) / 4
-	o[semicolons] = float32(m.signs[semicolon]) / 2
+	o[commas] = float32(l.signs[comma]) / 4
+	o[stops] = float32(l.signs[fullStop]) / 4
+	o[semicolons] = float32(l.signs[semicolon]) / 2
 	if t := &l.tokens; t.n > 0 {
 		switch {
 		case t.upper[0]&1 != 0:
@@ -145,7 +145,7 @@ func (l *line) numbers(m *marks, o []float32) {
 	o[hasYear] = flag(m.year)
 	o[hasMeasure] = flag(m.measure)
 	o[hasAuthor] = flag(m.author)
-	o[hasParen] = flag(m.signs[paren] > 0)
+	o[hasParen] = flag(l.signs[paren] > 0)
 	o[allCapitals] = flag(l.letters > 2 && 5*l.uppers > 4*l.letters)
 	o[wordCount] = float32(min(l.words, 20)) / 10
 }

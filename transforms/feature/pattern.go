@@ -27,9 +27,6 @@ type marks struct {
 	norm uint64
 	// first is the key of the word that ^\W*\d*\W*([A-Z][a-z]+) finds, or 0.
 	first uint64
-
-	// signs counts single characters by signOf.
-	signs [7]int32
 }
 
 // Characters that are counted.
@@ -105,9 +102,6 @@ func (l *line) find(m *marks, words, genera []uint64) ([]uint64, []uint64) {
 		others := until(base, t.n) &^ (letters | digits)
 		small := letters &^ (t.title[w] | t.capitals[w] | t.mixed[w])
 
-		for i := 1; i < len(m.signs); i++ {
-			m.signs[i] += int32(bits.OnesCount64(t.signs[i][w] & others))
-		}
 		scores := t.signs[underscore][w] & others
 
 		parted := t.spaced[w] | others<<1 | beforeOther
@@ -159,7 +153,7 @@ func (l *line) find(m *marks, words, genera []uint64) ([]uint64, []uint64) {
 			}
 		}
 	}
-	m.author = m.author || m.signs[authorSign] > 0
+	m.author = m.author || l.signs[authorSign] > 0
 	if normLength > 2 {
 		m.norm = norm | 1
 	}

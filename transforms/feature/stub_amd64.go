@@ -46,3 +46,58 @@ func hashTokensAVX512(low *byte, t *int, n uintptr, words *uint32, pairs *uint32
 //
 //go:noescape
 func finishAVX512(hashes *uint32, n uintptr, mask uint32)
+
+// classifyAVX2 is classifyAVX512 for n ≥ 1 bytes. It reads 64 bytes of raw at a
+// time.
+//
+//go:noescape
+func classifyAVX2(raw *byte, n uintptr, low *byte, m *uint64) (wide uintptr)
+
+// splitAVX2 writes the tokens between from and end, at most 512 bytes from
+// the line's begin, and returns their number. It takes the bytes of a token for
+// its characters.
+//
+// A sum of the letters' bits and some bits among them carries out of every run of
+// letters that has one of those, to the bit behind the run.
+//
+//go:noescape
+func splitAVX2(m *uint64, from uintptr, end uintptr, t *int) (n uintptr)
+
+// countBMI2 writes the counts of the bytes between from and end and of t's n
+// tokens, at least one, as line.countHead does.
+//
+//go:noescape
+func countBMI2(m *uint64, from uintptr, end uintptr, t *int, n uintptr, counts *int)
+
+// lookAVX2 is lookAVX512, but for lo and hi: of 8 tokens lo has the first 4 bytes
+// of each and then the next 4 of each, and hi those behind them.
+//
+//go:noescape
+func lookAVX2(low *byte, t *int, n uintptr, abbreviations *uint64) (long uint64)
+
+// sumAVX2 is sumAVX512. It reads 8 keys and writes as many at a time.
+//
+//go:noescape
+func sumAVX2(keys *uint64, factors *uint64, which uint64, parted uint64, dst *uint64, words uint64) (sum uint64)
+
+// hashTokensAVX2 is hashTokensAVX512, but that the groups must follow each other
+// and that it may write 32 hashes behind the last one. It reads the four bytes before
+// the ends of up to 8 tokens behind the last one, too.
+//
+//go:noescape
+func hashTokensAVX2(low *byte, t *int, n uintptr, words *uint32, pairs *uint32, affixes *uint32) (numAffixes uintptr)
+
+// edgesAVX2 writes the hashes of the first token, the last, the first two, the last
+// two and the first three of n ≥ 3 tokens that follow each other there, as line.head
+// and line.tail do, of at most 64 bytes. It reads up to 64 bytes from the begin of each on.
+//
+//go:noescape
+func edgesAVX2(low *byte, t *int, n uintptr, out *uint32)
+
+// finishAVX2 is finishAVX512 for n ≥ 8.
+//
+//go:noescape
+func finishAVX2(hashes *uint32, n uintptr, mask uint32)
+
+// signature is what CPUID says of the processor's family and model.
+func signature() (eax uint32)

@@ -20,7 +20,8 @@ const maxBytes = 1 << 30
 
 // tokens are the tokens of a line. Offsets are bytes in line.low. A bitset has
 // a bit a token, those behind the last one 0. Assembly writes up to 64 numbers
-// of an array, and two words of a bitset, at a time.
+// of an array, and two words of a bitset, at a time. Numbers behind those of the last
+// token are of an earlier line, or at most 64 above the line's end: within low, too.
 type tokens struct {
 	n       int
 	at, end [maxTokens + 64]int32
@@ -37,7 +38,8 @@ type tokens struct {
 	_ uint64 // behind the last bitset
 
 	// What line.look writes. Of each token the first 8 bytes of what is hashed
-	// and the 8 behind them, zeros behind its end: of vectors alone.
+	// and the 8 behind them, zeros behind its end: of vectors alone, AVX2's in an order
+	// of their own.
 	lo, hi [maxTokens + 64]uint64
 	keys   [maxTokens + 64]uint64 // of letters, and digitsKey of digits
 	// Bits that other classes have are nothing: a word with more than one
@@ -46,6 +48,8 @@ type tokens struct {
 	signs                [7]bitset // tokens of class other, by signOf but for 0
 	// What shape has of the first tokens, of class other their first byte.
 	shapes [16]uint32
+	// The pairs' hashes as far as their first token, separator included: of AVX2 alone.
+	firsts [maxTokens + 64]uint32
 }
 
 // bitset has a word more than the tokens need, for what looks at the next.
@@ -80,6 +84,14 @@ type masks struct {
 	cont                 uint64 // all but the first byte of a character
 }
 
+// counts are of the head of a line. Assembly writes them.
+type counts struct {
+	letters, uppers, digits, spaces int    // characters
+	conts                           int    // bytes that are not the first of a character
+	words, capitalised              int    // parts between white space; those beginning with a capital
+	signs                           [7]int // by signOf
+}
+
 // line is a line taken apart. Its memory is used again for the next one.
 type line struct {
 	// low is the line in lower case, with 0 for every digit and one ASCII
@@ -100,8 +112,8 @@ type line struct {
 	from, end int // of the trimmed line in low
 	headEnd   int // end of the last token
 
-	letters, uppers, digits, others, spaces int // characters of the head
-	words, capitalised                      int // parts between white space; those beginning with a capital
+	counts
+	others int // the other characters of the head
 
 	buf []byte // behind orig where that is not the line itself
 	// What the first token's and the first two tokens' hash is behind each byte.
@@ -115,8 +127,8 @@ func (l *line) read(raw []byte) {
 	l.trim(n)
 	l.margin(raw)
 	l.split()
-	l.count()
 	l.look()
+	l.count()
 }
 
 const (
@@ -496,20 +508,41 @@ func (l *line) across(at int, class uint8) (end, uppers, conts int) {
 	}
 }
 
-// count counts characters: of the line, and by class of its head; and words.
+// count counts characters: of the line, and by class of its head; words and signs.
 func (l *line) count() {
-	l.words, l.capitalised = 0, 0
-	for w := range (l.tokens.n + 63) / 64 {
-		spaced := l.tokens.spaced[w]
-		l.words += bits.OnesCount64(spaced)
-		l.capitalised += bits.OnesCount64(spaced & l.tokens.upper[w])
-	}
-	l.length = l.end - l.from
-	l.letters, l.uppers, l.digits, l.others, l.spaces = 0, 0, 0, 0, 0
+	l.length, l.others = l.end-l.from, 0
 	if l.end == l.from {
+		l.counts = counts{}
 		return
 	}
-	conts := 0
+	if vectors() {
+		l.countVector()
+	} else {
+		l.countHead()
+	}
+	conts := l.conts
+	l.others = l.headEnd - l.from - conts - l.letters - l.digits - l.spaces
+	for base := l.headEnd &^ 63; l.headEnd < l.end && base < l.end; base += 64 {
+		in := until(base, l.end)
+		if base < l.headEnd {
+			in &^= until(base, l.headEnd)
+		}
+		conts += bits.OnesCount64(l.masks[base>>6].cont & in)
+	}
+	l.length -= conts
+}
+
+// countHead writes l.counts.
+func (l *line) countHead() {
+	l.counts = counts{}
+	t := &l.tokens
+	for w := range (t.n + 63) / 64 {
+		l.words += bits.OnesCount64(t.spaced[w])
+		l.capitalised += bits.OnesCount64(t.spaced[w] & t.upper[w])
+		for i := 1; i < len(l.signs); i++ {
+			l.signs[i] += bits.OnesCount64(t.signs[i][w])
+		}
+	}
 	for base := l.from &^ 63; base < l.headEnd; base += 64 {
 		m := &l.masks[base>>6]
 		in := until(base, l.headEnd)
@@ -520,17 +553,8 @@ func (l *line) count() {
 		l.uppers += bits.OnesCount64(m.upper & in)
 		l.digits += bits.OnesCount64(m.digit & in)
 		l.spaces += bits.OnesCount64(m.space & in)
-		conts += bits.OnesCount64(m.cont & in)
+		l.conts += bits.OnesCount64(m.cont & in)
 	}
-	l.others = l.headEnd - l.from - conts - l.letters - l.digits - l.spaces
-	for base := l.headEnd &^ 63; base < l.end; base += 64 {
-		in := until(base, l.end)
-		if base < l.headEnd {
-			in &^= until(base, l.headEnd)
-		}
-		conts += bits.OnesCount64(l.masks[base>>6].cont & in)
-	}
-	l.length -= conts
 }
 
 // capital reports whether the letter at offset at was a capital.

@@ -18,6 +18,12 @@ const (
 	suffix3Seed = fnvBasis ^ 0x103
 	suffix4Seed = fnvBasis ^ 0x104
 	prefixSeed  = fnvBasis ^ 0x200
+
+	firstSeed      = fnvBasis ^ 0x401
+	lastSeed       = fnvBasis ^ 0x402
+	firstTwoSeed   = fnvBasis ^ 0x403
+	lastTwoSeed    = fnvBasis ^ 0x404
+	firstThreeSeed = fnvBasis ^ 0x405
 )
 
 // fnv is what hashes of FNV-1a need: two vectors of 8 hashes each, in the low
@@ -30,18 +36,11 @@ type fnv struct {
 }
 
 func newFNV() *fnv {
-	var count, power [16]uint32
-	inverse := uint32(1)
-	for range 32 { // Newton's steps, more than enough
-		inverse *= 2 - fnvPrime*inverse
-	}
+	var count [16]uint32
 	for i := range count {
-		count[i], power[i] = uint32(i), 1
-		if i > 0 {
-			power[i] = power[i-1] * inverse
-		}
+		count[i] = uint32(i)
 	}
-	f := &fnv{prime: every(fnvPrime), inverse: words("inverse", power[:]...), counts: words("counts", count[:]...)}
+	f := &fnv{prime: every(fnvPrime), inverse: words("inverse", inverses(16)...), counts: words("counts", count[:]...)}
 	for i := range f.byteOf {
 		f.byteOf[i] = ZMM()
 		VBROADCASTI32X4(words(fmt.Sprintf("byte%dOf8", i), 0x80808000|uint32(i), 0x80808080, 0x80808000|uint32(8+i), 0x80808080), f.byteOf[i])

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
@@ -207,5 +209,228 @@ func sum() {
 	VMOVQ(total.AsX(), n)
 	Store(n, ReturnIndex(0))
 	VZEROUPPER()
+	RET()
+}
+
+// lookAVX2 takes 8 tokens at a time.
+func lookAVX2() {
+	TEXT("lookAVX2", NOSPLIT, "func(low *byte, t *int, n uintptr, abbreviations *uint64) (long uint64)")
+	Doc("lookAVX2 is lookAVX512, but for lo and hi: of 8 tokens lo has the first 4 bytes",
+		"of each and then the next 4 of each, and hi those behind them.")
+	Pragma("noescape")
+	low, t := param("low"), param("t")
+	n := slot("n")
+	var table [2]VecVirtual // low halves of the abbreviations, which have no more
+	{
+		p := param("abbreviations")
+		for i := range table {
+			y := load(Mem{Base: p, Disp: 64 * i})
+			VSHUFPS(Imm(0x88), Mem{Base: p, Disp: 64*i + 32}, y, y)
+			VPERMQ(Imm(0xd8), y, y)
+			table[i] = y
+		}
+	}
+	local := AllocLocal(32)
+	k, octet, count := zero64(), zero64(), GP64()
+	MOVQ(n, count)
+	longest := zeroY()
+
+	Label("look")
+	left := GP64()
+	MOVQ(count, left)
+	SUBQ(k, left)
+	size, runes, loBits, hiBits := YMM(), YMM(), YMM(), YMM()
+	{
+		valid, at := YMM(), YMM()
+		VMOVD(left.As32(), valid.AsX())
+		VPBROADCASTD(valid.AsX(), valid)
+		VPCMPGTD(countsFrom(0), valid, valid)
+		VPAND(Mem{Base: t, Index: k, Scale: 4, Disp: offAt}, valid, at)
+		VPAND(Mem{Base: t, Index: k, Scale: 4, Disp: offHashed}, valid, size)
+		VPSUBD(at, size, size)
+		VMOVDQU(at, local)
+	}
+	VPMAXSD(size, longest, longest)
+	// put writes the highest bits of y's lanes.
+	put := func(y VecVirtual, off int) {
+		r := GP32()
+		VMOVMSKPS(y, r)
+		MOVB(r.As8(), Mem{Base: t, Index: octet, Scale: 1, Disp: off})
+	}
+	{
+		y := YMM()
+		VMOVDQU(Mem{Base: t, Index: k, Scale: 4, Disp: offRunes}, runes)
+		VPCMPEQD(lanesOf(4), runes, y)
+		put(y, offFour)
+		VPCMPGTD(lanesOf(1), runes, y)
+		put(y, offSeveral)
+	}
+	// How many bits of lo and of hi are too many. A shift by 64 or more gives 0.
+	VPMINSD(lanesOf(16), size, size)
+	VPSLLD(Imm(3), size, size)
+	VPSUBD(size, load(lanesOf(128)), hiBits)
+	VPSUBUSW(size, load(lanesOf(64)), loBits)
+
+	// Words of 16 bytes, token i beside token i+4.
+	var word [4]VecVirtual
+	for i := range word {
+		a, b := GP64(), GP64()
+		MOVL(local.Offset(4*i), a.As32())
+		MOVL(local.Offset(4*i+16), b.As32())
+		word[i] = YMM()
+		VMOVDQU(Mem{Base: low, Index: a, Scale: 1}, word[i].AsX())
+		VINSERTI128(Imm(1), Mem{Base: low, Index: b, Scale: 1}, word[i], word[i])
+	}
+	// Their halves, of tokens 0, 1, 4, 5 and of 2, 3, 6, 7.
+	var lo, hi [2]VecVirtual
+	ones := YMM()
+	VPCMPEQD(ones, ones, ones)
+	for i := range lo {
+		for j, half := range []*VecVirtual{&lo[i], &hi[i]} {
+			y, shift := YMM(), YMM()
+			tooMany := []VecVirtual{loBits, hiBits}[j]
+			if i == 0 {
+				VPUNPCKLDQ(zeroY(), tooMany, shift)
+			} else {
+				VPUNPCKHDQ(zeroY(), tooMany, shift)
+			}
+			VPSRLVQ(shift, ones, shift)
+			if j == 0 {
+				VPUNPCKLQDQ(word[2*i+1], word[2*i], y)
+			} else {
+				VPUNPCKHQDQ(word[2*i+1], word[2*i], y)
+			}
+			VPAND(shift, y, y)
+			*half = y
+		}
+	}
+	var w [2]VecVirtual
+	for i := range w {
+		w[i] = YMM()
+		x := YMM()
+		VSHUFPS(Imm(uint64(0x88+0x55*i)), lo[1], lo[0], w[i])
+		VMOVUPS(w[i], Mem{Base: t, Index: k, Scale: 8, Disp: offLo + 32*i})
+		VSHUFPS(Imm(uint64(0x88+0x55*i)), hi[1], hi[0], x)
+		VMOVUPS(x, Mem{Base: t, Index: k, Scale: 8, Disp: offHi + 32*i})
+	}
+	// times multiplies x by key.
+	times := func(x VecVirtual, name string, key uint64) VecVirtual {
+		a, b, c := YMM(), YMM(), YMM()
+		VPMULUDQ(constant(name, uint32(key), 0), x, a)
+		VPMULLD(constant(name+"Crossed", uint32(key>>32), uint32(key)), x, b)
+		VPSLLQ(Imm(32), b, c)
+		VPADDD(c, b, b)
+		VPBLENDD(Imm(0xaa), b, zeroY(), b)
+		VPADDD(b, a, a)
+		return a
+	}
+	var product [2]VecVirtual
+	for i := range lo {
+		a, b, x := times(lo[i], "key0", key0), times(hi[i], "key1", key1), YMM()
+		product[i] = a
+		VPSRLQ(Imm(32), a, x)
+		VPXOR(a, x, x)
+		VPSHUFD(Imm(0xb1), b, b)
+		VPXOR(b, x, x)
+		VPOR(constant("one64", 1, 0), x, x)
+		digit, bits := YMM(), constant(fmt.Sprintf("bits64of%d", i), 1<<(2*i), 0, 2<<(2*i), 0, 16<<(2*i), 0, 32<<(2*i), 0)
+		VPBROADCASTQ(Mem{Base: t, Index: octet, Scale: 1, Disp: offDigit}, digit)
+		VPAND(bits, digit, digit)
+		VPCMPEQQ(bits, digit, digit)
+		y := load(constant("digitsKey", digitsKey&0xffffffff, digitsKey>>32))
+		VBLENDVPD(digit, y, x, x)
+		VMOVDQU(x.AsX(), Mem{Base: t, Index: k, Scale: 8, Disp: offKeys + 16*i})
+		VEXTRACTI128(Imm(1), x, Mem{Base: t, Index: k, Scale: 8, Disp: offKeys + 16*i + 32})
+	}
+	// Whether it is in the table.
+	{
+		high, index, x, y := YMM(), YMM(), YMM(), YMM()
+		VSHUFPS(Imm(0xdd), product[1], product[0], high)
+		VPSRLD(Imm(28), high, index)
+		VPERMD(table[0], index, x)
+		VPERMD(table[1], index, y)
+		VBLENDVPS(high, y, x, x)
+		VPCMPEQD(w[0], x, x)
+		VPCMPEQD(zeroY(), w[1], y)
+		VPAND(y, x, x)
+		put(x, offKnown)
+	}
+	for i, class := range [][]uint32{{','}, {'.'}, {';'}, {'('}, {'=', '&', 0xa189e2}, {'_'}} {
+		x := YMM()
+		for j, sign := range class {
+			if j == 0 {
+				VPCMPEQD(lanesOf(sign), w[0], x)
+				continue
+			}
+			y := YMM()
+			VPCMPEQD(lanesOf(sign), w[0], y)
+			VPOR(y, x, x)
+		}
+		put(x, offSigns+bitsetSize*(i+1))
+	}
+	ADDQ(Imm(1), octet)
+	ADDQ(Imm(8), k)
+	CMPQ(k, count)
+	JLT(LabelRef("look"))
+
+	// Shapes.
+	{
+		x := YMM()
+		VPAND(lanesOf(0xff), load(Mem{Base: t, Disp: offLo}), x)
+		for i, off := range []int{offDigit, offDigit, offLetter, offTitle, offCapitals, offMixed} {
+			is := spread(Mem{Base: t, Disp: off})
+			if i == 1 {
+				y := YMM()
+				VMOVDQU(Mem{Base: t, Disp: offRunes}, y)
+				VPCMPGTD(lanesOf(3), y, y)
+				VPAND(y, is, is)
+			}
+			y := load(lanesOf(uint32("dDxCXM"[i])))
+			VBLENDVPS(is, y, x, x)
+		}
+		VMOVDQU(x, Mem{Base: t, Disp: offShapes})
+	}
+	long := GP64()
+	VPCMPGTD(lanesOf(16), longest, longest)
+	VMOVMSKPS(longest, long.As32())
+	Store(long, ReturnIndex(0))
+	VZEROUPPER()
+	RET()
+}
+
+// sumAVX2 takes one key at a time.
+func sumAVX2() {
+	TEXT("sumAVX2", NOSPLIT, "func(keys, factors *uint64, which, parted uint64, dst *uint64, words uint64) (sum uint64)")
+	Doc("sumAVX2 is sumAVX512. It reads 8 keys and writes as many at a time.")
+	Pragma("noescape")
+	keys, factors, which, parted := param("keys"), param("factors"), param("which"), param("parted")
+	dst, words := param("dst"), param("words")
+	total := zero64()
+	p, x, n := GP64(), GP64(), GP64()
+	TESTQ(which, which)
+	JEQ(LabelRef("words"))
+	Label("sum")
+	TZCNTQ(which, p)
+	SHRXQ(p, parted, x)
+	ANDL(Imm(1), x.As32())
+	ADDQ(Mem{Base: keys, Index: p, Scale: 8}, x)
+	IMULQ(Mem{Base: factors}, x)
+	ADDQ(x, total)
+	ADDQ(Imm(8), factors)
+	BLSRQ(which, which)
+	JNE(LabelRef("sum"))
+	Label("words")
+	POPCNTQ(words, n)
+	Label("more")
+	for i := range 8 {
+		TZCNTQ(words, p)
+		MOVQ(Mem{Base: keys, Index: p, Scale: 8}, x)
+		MOVQ(x, Mem{Base: dst, Disp: 8 * i})
+		BLSRQ(words, words)
+	}
+	ADDQ(U32(64), dst)
+	SUBQ(Imm(8), n)
+	JG(LabelRef("more"))
+	Store(total, ReturnIndex(0))
 	RET()
 }

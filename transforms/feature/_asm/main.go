@@ -3,8 +3,13 @@
 package main
 
 import (
+	"fmt"
+	"strings"
+
 	. "github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/ir"
 	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/pass"
 	. "github.com/mmcloughlin/avo/reg"
 )
 
@@ -34,6 +39,7 @@ const (
 	offFour    = offKnown + bitsetSize
 	offSigns   = offFour + bitsetSize
 	offShapes  = offSigns + 7*bitsetSize
+	offFirsts  = offShapes + 4*16
 
 	offMaskLetter = 0
 	offMaskDigit  = 8
@@ -53,12 +59,42 @@ func main() {
 	ConstraintExpr("amd64")
 	ConstraintExpr("!noasm")
 	classify()
-	split()
+	split(true)
 	look()
 	sum()
 	hashTokens()
 	finish()
+	classifyAVX2()
+	split(false)
+	count()
+	lookAVX2()
+	sumAVX2()
+	hashTokensAVX2()
+	edgesAVX2()
+	finishAVX2()
+	signature()
+	pass.Compile = pass.Concat(pass.Compile, pass.FunctionPass(inReach))
 	Generate()
+}
+
+// inReach refuses a function that is not of AVX-512 by its name and has an
+// instruction of it, or a register: the allocator takes one when the others are in
+// use.
+func inReach(f *ir.Function) error {
+	if strings.HasSuffix(f.Name, "AVX512") {
+		return nil
+	}
+	if isa := strings.Join(f.ISA, " "); strings.Contains(isa, "AVX512") {
+		return fmt.Errorf("%s: takes %s", f.Name, isa)
+	}
+	for _, i := range f.Instructions() {
+		for _, r := range i.Registers() {
+			if p, ok := r.(VecPhysical); ok && p.PhysicalIndex() > 15 {
+				return fmt.Errorf("%s: %s in %s, of AVX-512", f.Name, i.Opcode, p.Asm())
+			}
+		}
+	}
+	return nil
 }
 
 // param reads a parameter into a new register.
