@@ -11,11 +11,13 @@
 //
 // madd, of AVX2, avxvnni, of AVX-VNNI, and vnni, of AVX-512, multiply whole numbers of 16 bits, twice as many at
 // once as there are float32s: each row of the left operand in multiples of 1/8,191 of its largest number, each
-// column of the right one, 128 of K at a time, in multiples of about 1/262,000 of the
+// column of the right one, 192 of K at a time, in multiples of about 1/262,000 of the
 // sum of its magnitudes, with sums that are exact. vnni8 multiplies numbers of 8 bits, four
 // times as many, rows and columns in multiples of 1/127 of their largest, and is never chosen
-// unasked. In Step of vnni and vnni8, hidden sizes in whole 16s, tanh and σ are the cubics
-// below; of madd and avxvnni, in whole 8s, fractions that are off by 1.5e-6. Matrices that change, as in training, stay in float32.
+// unasked. Steps of an LSTM are those of Joined there, whose rows hold multiples of 1/8,191 or 1/127; with vnni
+// and vnni8, hidden sizes in whole 16s, tanh and σ are the cubics below; with madd and avxvnni, in
+// whole 8s, fractions that are off by 8.5e-6. Matrices of fewer than 64 columns and those that change, as in
+// training, stay in float32.
 //
 // The last three multiply on matrix tiles, which take bfloat16, numbers of 8
 // bits. amx24 splits a float32 into three of them, which hold all its bits, and
@@ -37,7 +39,8 @@
 //     of Gemm or Gates has the same bits whatever the number of rows and
 //     wherever it stands among them. Other instruction sets agree within
 //     rounding, and so do, in SumLines of a Table with multiples, processors with
-//     AVX-512 that have VNNI and those that do not.
+//     AVX-512 that have VNNI and those that do not, and those with AVX2 that have BMI2
+//     and those that do not.
 //   - Any size from 0 up works; none needs to be a multiple of anything.
 //   - Nothing is allocated, except by what packs, and nothing started:
 //     a call runs on the calling goroutine. Calls may run at the same time
@@ -45,7 +48,7 @@
 //   - A slice too short for its size panics with a constant string before
 //     anything is written. Slices of one call must not overlap unless its
 //     comment says so.
-//   - A NaN stays a NaN; in products of parts or of whole numbers an infinity may become one. Gates take σ of what is beyond ±29 as σ(±29), 3e-13
+//   - A NaN stays a NaN, but not in what Joined rounds; in products of parts or of whole numbers an infinity may become one. Gates take σ of what is beyond ±29 as σ(±29), 3e-13
 //     from its limit.
 package kernel
 

@@ -888,6 +888,7 @@ func TestNothingAllocates(t *testing.T) {
 		in32, rec32 := Pack(make([]float32, k*128), k, 128, 128), Pack(make([]float32, 32*128), 32, 128, 128)
 		z, c128, h := make([]float32, m*128), make([]float32, m*128), make([]float32, m*32)
 		dst, table, ids := make([]float32, 64), NewTable(make([]int8, 64*10), make([]float32, 10), 64), []uint32{1, 2, 3}
+		joined, words := Join(make([]float32, k*128), k, make([]float32, 32*128), 32), make([]uint32, 2*m*32)
 		run := func() {
 			Gemm(m, a, k, p, c, n, true)
 			GemmTN(k, k, m, a, k, a, k, c, k, false)
@@ -897,6 +898,10 @@ func TestNothingAllocates(t *testing.T) {
 			SoftmaxRows(m, c, n, n)
 			Tanh(c)
 			StandardiseRows(2, c, c, c[:51], c, 6)
+			if joined != nil {
+				joined.Round(m, a, k, words, joined.Stride())
+				joined.Step(m, words, false, c128, z, c128, h, words[m*joined.Stride():])
+			}
 			SumLines(dst, 64, table, ids, 0, ids[2:], c, 1)
 		}
 		allocs := testing.AllocsPerRun(10, run)

@@ -197,6 +197,41 @@ func testJoined(t *testing.T) {
 	}
 }
 
+// What is too short panics, whichever it is.
+func TestJoinedPanics(t *testing.T) {
+	eachISA(t, func(t *testing.T) {
+		const k, hidden, m = 5, 8, 3
+		if !active.whole() {
+			return
+		}
+		x := make([]float32, m*4*hidden)
+		j := Join(make([]float32, k*4*hidden), k, make([]float32, hidden*4*hidden), hidden)
+		words := make([]uint32, m*j.Stride())
+		for name, f := range map[string]func(){
+			"input":     func() { Join(x, k, make([]float32, hidden*4*hidden), hidden) },
+			"recurrent": func() { Join(make([]float32, k*4*hidden), k, x, hidden) },
+			"x":         func() { j.Round(m, x[:m*k-1], k, words, j.Stride()) },
+			"dst":       func() { j.Round(m, x, k, words[:2*j.Stride()+j.Words()-1], j.Stride()) },
+			"ldd":       func() { j.Round(m, x, k, words, j.Words()-1) },
+			"rows":      func() { j.Step(m, words[1:], true, x, x, x, x, words) },
+			"next":      func() { j.Step(m, words, true, x, x, x, x, words[1:]) },
+			"bias":      func() { j.Step(m, words, true, x[:4*hidden-1], x, x, x, words) },
+			"z":         func() { j.Step(m, words, true, x, x[1:], x, x, words) },
+			"c":         func() { j.Step(m, words, true, x, x, x[:m*hidden-1], x, words) },
+			"h":         func() { j.Step(m, words, true, x, x, x, x[:m*hidden-1], words) },
+		} {
+			func() {
+				defer func() {
+					if s, ok := recover().(string); !ok || len(s) < 8 || s[:8] != "kernel: " {
+						t.Errorf("%s: got %v, want a panic that begins with kernel:", name, s)
+					}
+				}()
+				f()
+			}()
+		}
+	})
+}
+
 // exactSum is what the numbers of a row and of column col sum to.
 func exactSum(j *Joined, row []uint32, col int, before bool) (z float64) {
 	p := j.b
