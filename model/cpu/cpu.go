@@ -99,7 +99,8 @@ func (s *Scorer) Close() error { return nil }
 
 // Score implements model.Scorer. It looks at ctx every few hundred lines and
 // returns its error, in which case probs is half written. Its memory is
-// 4·(D+K) bytes for each line that a window holds, 24 bytes for each window, at
+// 4·(D+K) bytes for each line that a window holds, up to half as much again where
+// products are of whole numbers, 24 bytes for each window, at
 // most maxStateBytes between layers (none for one layer) and some hundred kB. An
 // id outside the table panics.
 func (s *Scorer) Score(ctx context.Context, b *model.Batch, probs []float32) error {

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -73,7 +74,9 @@ func TestBatchErrors(t *testing.T) {
 
 // TestScoreAll scores windows over several batches, some of which overlap or
 // come in no order, and compares every bit with those of windows alone.
-func TestScoreAll(t *testing.T) {
+func TestScoreAll(t *testing.T) { eachISA(t, testScoreAll) }
+
+func testScoreAll(t *testing.T) {
 	c := modeltest.Config(500, 16, 6, 24, 1, 3, 5)
 	s, err := New(modeltest.Weights(c, 1))
 	if err != nil {
@@ -119,9 +122,53 @@ func TestScoreAll(t *testing.T) {
 	}
 }
 
-// TestStateMemory holds groupSize to its bound on the states between layers.
+// A NaN between layers, which products of whole numbers would lose, is one in the
+// probabilities of its window, and of no other.
+func TestNaNBetweenLayers(t *testing.T) {
+	eachISA(t, func(t *testing.T) {
+		c := modeltest.Config(50, 20, 4, 24, 2, 3, 0)
+		s, err := New(modeltest.Weights(c, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// A bias that no file may have: what is not finite comes of sums, by chance.
+		s.layers[0].forward.bias = slices.Clone(s.layers[0].forward.bias)
+		s.layers[0].forward.bias[2*24] = float32(math.NaN())
+		b := modeltest.Batch(c, 1, 12, []model.ContextWindow{{Len: 7}, {First: 7, Len: 5}})
+		probs := make([]float32, b.NumSteps()*c.NumOutputs())
+		if err := s.Score(context.Background(), b, probs); err != nil {
+			t.Fatal(err)
+		}
+		for i, p := range probs {
+			if p == p {
+				t.Fatalf("probability %d is %v", i, p)
+			}
+		}
+		x := make([]float32, 30)
+		x[29] = float32(math.NaN())
+		if !hasNaN(x) || hasNaN(x[:29]) {
+			t.Error("hasNaN is wrong")
+		}
+	})
+}
+
+// TestStateMemory holds groupSize to its bound on the states between layers, and what
+// is rounded of them.
 func TestStateMemory(t *testing.T) {
-	s := &Scorer{h: 96, layers: make([]layer, 2)}
+	eachISA(t, func(t *testing.T) {
+		s, err := New(modeltest.Weights(modeltest.Config(50, 16, 4, 96, 3, 3, 0), 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		testStateMemory(t, s)
+	})
+}
+
+func testStateMemory(t *testing.T, s *Scorer) {
+	words := 0
+	if joined := s.layers[2].forward.joined; joined != nil {
+		words = joined.Words()
+	}
 	windows := make([]window, 1000)
 	for i := range windows {
 		windows[i].len = 2000 - i
@@ -135,7 +182,7 @@ func TestStateMemory(t *testing.T) {
 		for _, w := range windows[:n] {
 			steps += w.len
 		}
-		if bytes := 2 * 8 * s.h * steps; bytes > maxStateBytes {
+		if bytes := (2*8*s.h + 4*words) * steps; bytes > maxStateBytes {
 			t.Fatalf("%d windows of %d steps: %d bytes of states", n, steps, bytes)
 		}
 		windows = windows[n:]
@@ -145,7 +192,9 @@ func TestStateMemory(t *testing.T) {
 	}
 }
 
-func TestNoAllocation(t *testing.T) {
+func TestNoAllocation(t *testing.T) { eachISA(t, testNoAllocation) }
+
+func testNoAllocation(t *testing.T) {
 	c := modeltest.Config(500, 16, 6, 24, 2, 3, 5)
 	s, err := New(modeltest.Weights(c, 1))
 	if err != nil {
@@ -160,5 +209,16 @@ func TestNoAllocation(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(100, score); n >= 1 && !raceEnabled {
 		t.Errorf("%v allocations a call", n)
+	}
+}
+
+// eachISA runs f for every instruction set that this machine has.
+func eachISA(t *testing.T, f func(t *testing.T)) {
+	for _, name := range kernel.ISAs() {
+		t.Run(name, func(t *testing.T) {
+			restore, _ := kernel.SwitchISA(name)
+			defer restore()
+			f(t)
+		})
 	}
 }

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"context"
+	"math"
 
 	"github.com/linnet-ml/linnet/model/kernel"
 )
@@ -11,9 +12,10 @@ const (
 	// rows for a product to reach its speed, few enough for their states
 	// (4·H bytes each) to stay in the first-level cache.
 	maxGroup = 64
-	// chunkRows is how many rows (windows × steps) are projected at once;
-	// their pre-activations, 16·H bytes each, are read back from the
-	// second-level cache. It is at least maxGroup.
+	// chunkRows is how many rows (windows × steps) are gathered at once, and
+	// projected where steps do not do that themselves: then their pre-activations,
+	// 16·H bytes each, are read back from the second-level cache. It is at least
+	// maxGroup.
 	chunkRows = 256
 	// manyLogits is up to how many are added one by one.
 	manyLogits = 8
@@ -29,7 +31,11 @@ func (s *Scorer) groupSize(windows []window) int {
 	if len(s.layers) == 1 {
 		return n
 	}
-	room := maxStateBytes / (2 * 8 * s.h) // steps
+	step := 2 * 8 * s.h // bytes
+	if joined := s.layers[1].forward.joined; joined != nil {
+		step += 4 * joined.Words()
+	}
+	room := maxStateBytes / step
 	for i, w := range windows[:n] {
 		if room -= w.len; room < 0 {
 			return max(1, i)
@@ -48,6 +54,7 @@ func (s *Scorer) label(ctx context.Context, mem *scratch, windows []window, prob
 	for i := range windows {
 		mem.inAt[i] = windows[i].first
 	}
+	clear(mem.spoilt[:])
 	for l := range s.layers {
 		out := rows{width: 2 * s.h}
 		last := l == len(s.layers)-1
@@ -67,18 +74,35 @@ func (s *Scorer) label(ctx context.Context, mem *scratch, windows []window, prob
 			}
 			in = out
 			if next := s.layers[l+1].forward.joined; next != nil {
+				for i, w := range windows {
+					mem.spoilt[i] = mem.spoilt[i] || hasNaN(in.data[mem.inAt[i]*in.width:][:w.len*in.width])
+				}
 				mem.between.words = grow(mem.between.words, at*next.Words())
 				in.words = mem.between.words
 				next.Round(at, in.data, in.width, in.words, next.Words())
 			}
 		}
 	}
-	for _, w := range windows {
+	for i, w := range windows {
 		for _, o := range s.heads {
 			kernel.SoftmaxRows(w.len, probs[w.out*s.k+o.first:], s.k, o.classes)
 		}
+		if mem.spoilt[i] {
+			for j := range probs[w.out*s.k:][:w.len*s.k] {
+				probs[w.out*s.k+j] = float32(math.NaN())
+			}
+		}
 	}
 	return nil
+}
+
+func hasNaN(x []float32) bool {
+	for _, v := range x {
+		if v != v {
+			return true
+		}
+	}
+	return false
 }
 
 // rows is a matrix of rows of width numbers, and the same as joined matrices take it,

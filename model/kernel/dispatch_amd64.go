@@ -47,7 +47,10 @@ func gemm(m int, x, y term, add []float32, ldadd int, c []float32, ldc int) {
 	case x.b.inParts():
 		gemmAMXRows(m, x, y, add, ldadd, c, ldc)
 	case x.b.isa.whole():
-		gemmWhole(m, x, y, add, ldadd, c, ldc)
+		gemmWhole(m, x, add, ldadd, c, ldc)
+		if y.b != nil {
+			gemmWhole(m, y, c, ldc, c, ldc)
+		}
 	default:
 		gemmAsm(m, x, y, add, ldadd, c, ldc)
 	}

@@ -2,7 +2,8 @@
 // with packed matrices, LSTM gates, sums of table rows, tanh and softmax, all
 // over row-major float32 slices.
 //
-// Each has a portable form (generic.go), which is the specification, and
+// Each has a portable form (generic.go), which is the specification (of Joined's steps
+// Step's, within what rounding changes), and
 // versions for instruction sets of x86 and, of what takes most of labelling's time,
 // for arm64's NEON, chosen once at start: the best that the machine has, or the best up to
 // the one that the environment variable LINNET_ISA names (generic, neon, bfmmla, avx2,

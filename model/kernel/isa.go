@@ -14,10 +14,10 @@ const (
 	isaNEON        // of arm64
 	isaBFMMLA      // products of two parts of 8 bits; all else as NEON
 	isaAVX2
-	isaMADD    // products of whole numbers of 16 bits; all else as AVX2
+	isaMADD    // products of whole numbers of 16 bits; gates of Joined as precise; all else as AVX2
 	isaAVXVNNI // the same, by one instruction
 	isaAVX512
-	isaVNNI  // products of whole numbers of 16 bits; gates in Step as precise; all else as AVX-512
+	isaVNNI  // products of whole numbers of 16 bits; gates of Joined as precise; all else as AVX-512
 	isaVNNI8 // of 8 bits; by name only
 	isaAMX24 // products on matrix tiles, of numbers in three parts of 8 bits; all else as AVX-512
 	isaAMX   // of two parts; gates in Step as the tiles are

@@ -73,9 +73,9 @@ func (p *Packed) stride() int { return (p.K + 15) &^ 15 }
 // inParts tells that p's numbers stand as parts of bfloat16.
 func (p *Packed) inParts() bool { return p.isa.parts() > 0 && !p.few }
 
-// InSteps tells that both products of an LSTM's step take less time than the sums
-// of one take on their way to memory and back: Step is faster than a product of
-// many steps' inputs.
+// InSteps tells that both products of an LSTM's step, of parts of bfloat16, take less time
+// than the sums of one take on their way to memory and back: Step is faster than a
+// product of many steps' inputs.
 func (p *Packed) InSteps() bool { return p.inParts() }
 
 // Pack copies b, [k, n] with rows ldb apart.
@@ -265,7 +265,7 @@ func GatesRows(rows int, z []float32, ldz int, c []float32, ldc int, h []float32
 	}
 }
 
-// Step is a step of an LSTM for m rows: Gates of x·input + before·recurrent +
+// Step is a step of an LSTM for m rows, of which Joined has a faster one where products are of whole numbers: Gates of x·input + before·recurrent +
 // bias, with x [m, input.K], before and h [m, hidden] and c [m, hidden] in rows
 // ldx and hidden apart, the matrices packed by PackTwo. before may be nil, which is zero, or share memory with
 // h. z [m, 4·hidden] is room for the pre-activations.

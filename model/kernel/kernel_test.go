@@ -348,8 +348,11 @@ func TestGemmRowsAreIndependent(t *testing.T) {
 func TestRepackReplacesAll(t *testing.T) {
 	eachISA(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(7, 8))
-		const k, n = 5, 37
+		const k, n = 5, 70
 		p, b := Pack(random(r, k*n), k, n, n), random(r, k*n)
+		if active.whole() && p.whole == nil {
+			t.Error("not in whole numbers")
+		}
 		if allocs := testing.AllocsPerRun(10, func() { p.Repack(b, n) }); allocs != 0 {
 			t.Errorf("Repack allocates %v times", allocs)
 		}
@@ -358,7 +361,7 @@ func TestRepackReplacesAll(t *testing.T) {
 		}
 		p = NewPacked(k, n)
 		p.Repack(b, n)
-		if p.InSteps() {
+		if p.isa != active.float() {
 			t.Error("a matrix that changes is packed in another precision")
 		}
 		a, got := random(r, 3*k), make([]float32, 3*n)

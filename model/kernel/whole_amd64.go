@@ -10,8 +10,9 @@ import (
 // Products of whole numbers of 16 bits: one instruction multiplies two a lane where a
 // multiply-add of float32 does one (AVX-512's VNNI), or two instructions do that take
 // less time than two multiply-adds (AVX2). A row of a is rounded to multiples of its
-// own unit, a column of b to multiples of its own, and what is summed is exact, in 32
-// bits that cannot overflow: both give the same bits.
+// own unit, or all rows of Joined to multiples of one, a column of b to multiples of its
+// own, and what is summed is exact, in 32 bits that cannot overflow: both give the same
+// bits.
 //
 // Of 8 bits one instruction multiplies four a lane, those of a from 0 to 255: they
 // are 128 too large, and sums begin with as much less.
@@ -103,34 +104,18 @@ type wholeRows struct {
 	unit []float32
 }
 
-func (r wholeRows) from(i int) wholeRows { return wholeRows{r.a[i*r.lda:], r.lda, r.unit[i:]} }
-
-// wholeTerm is one product of a sum of them, of the first k of each row.
-type wholeTerm struct {
-	rows wholeRows
-	k    int
-	b    *Packed // nil where there is no such term
-}
-
-func (t wholeTerm) from(i int) wholeTerm {
-	if t.b != nil {
-		t.rows = t.rows.from(i)
-	}
-	return t
-}
-
-// wholeBuffer holds rows of two products in whole numbers and their units.
+// wholeBuffer holds rows in whole numbers, their units, and products for the assembly.
 type wholeBuffer struct {
-	a        [2][]uint32
-	unit     [2][chunkRows]float32
+	a        []uint32
+	unit     [chunkRows]float32
 	products []wholeProduct
 }
 
 var wholeBuffers = sync.Pool{New: func() any { return new(wholeBuffer) }}
 
-// gemmWhole is gemmGeneric with operands rounded to whole numbers; add is added
-// first.
-func gemmWhole(m int, x, y term, add []float32, ldadd int, c []float32, ldc int) {
+// gemmWhole computes c = x + add with operands rounded to whole numbers; add is added
+// first and may be c.
+func gemmWhole(m int, x term, add []float32, ldadd int, c []float32, ldc int) {
 	if add == nil {
 		add, ldadd = c, ldc
 		for i := range m {
@@ -140,12 +125,10 @@ func gemmWhole(m int, x, y term, add []float32, ldadd int, c []float32, ldc int)
 	w := wholeBuffers.Get().(*wholeBuffer)
 	for row := 0; row < m; row += chunkRows {
 		rows := min(chunkRows, m-row)
-		first, second := w.round(0, x, row, rows), wholeTerm{}
-		if y.b != nil {
-			second = w.round(1, y, row, rows)
-		}
+		a := w.round(x, row, rows)
 		inTiles(rows, x.b.isa, func(i, size int) {
-			w.multiply(first.from(i), second.from(i), size, add[(row+i)*ldadd:], ldadd, c[(row+i)*ldc:], ldc)
+			tile := wholeRows{a.a[i*a.lda:], a.lda, a.unit[i:]}
+			w.multiply(tile, x.b.K, x.b, size, add[(row+i)*ldadd:], ldadd, c[(row+i)*ldc:], ldc)
 		})
 	}
 	wholeBuffers.Put(w)
@@ -161,30 +144,25 @@ func inTiles(m int, i isa, f func(first, rows int)) {
 	}
 }
 
-// round rounds rows of the n-th product.
-func (w *wholeBuffer) round(n int, x term, row, rows int) wholeTerm {
+// round rounds rows of x.
+func (w *wholeBuffer) round(x term, row, rows int) wholeRows {
 	lda := x.b.stride() / x.b.isa.lane()
-	if len(w.a[n]) < rows*lda {
-		w.a[n] = make([]uint32, chunkRows*lda)
+	if len(w.a) < rows*lda {
+		w.a = make([]uint32, chunkRows*lda)
 	}
-	quantise(x.b.isa, rows, w.a[n], lda, w.unit[n][:], x.a[row*x.lda:], x.lda, x.b.K)
-	return wholeTerm{wholeRows{w.a[n], lda, w.unit[n][:]}, x.b.K, x.b}
+	quantise(x.b.isa, rows, w.a, lda, w.unit[:], x.a[row*x.lda:], x.lda, x.b.K)
+	return wholeRows{w.a, lda, w.unit[:]}
 }
 
-// multiply computes c = x + y + add of as many rows as a tile has.
-func (w *wholeBuffer) multiply(x, y wholeTerm, rows int, add []float32, ldadd int, c []float32, ldc int) {
-	b := x.b
+// multiply computes c = a·b + add of as many rows as a tile has, and of the first k
+// numbers of each.
+func (w *wholeBuffer) multiply(a wholeRows, k int, b *Packed, rows int, add []float32, ldadd int, c []float32, ldc int) {
 	for j := 0; j < b.N; {
 		width := b.width
 		if wide := width * manyPanels(rows); j+wide <= b.N {
 			width = wide
 		}
-		w.products = w.products[:0]
-		w.point(x, j)
-		if y.b != nil {
-			w.point(y, j)
-		}
-		w.products = append(w.products, wholeProduct{})
+		w.point(a, k, b, j)
 		t := wholeTile{ldc: uintptr(4 * ldc), ldadd: uintptr(4 * ldadd), products: &w.products[0]}
 		count := (b.N - j) / width
 		if count == 0 {
@@ -197,18 +175,20 @@ func (w *wholeBuffer) multiply(x, y wholeTerm, rows int, add []float32, ldadd in
 	}
 }
 
-// point points products at x's rows and at column j.
-func (w *wholeBuffer) point(x wholeTerm, j int) {
-	b, depth, lane, lda := x.b, x.b.depth, x.b.isa.lane(), x.rows.lda
-	for d, k := 0, 0; k < x.k; d, k = d+1, k+depth {
+// point points products, one a depth of K, at a's rows and at column j.
+func (w *wholeBuffer) point(a wholeRows, k int, b *Packed, j int) {
+	depth, lane := b.depth, b.isa.lane()
+	w.products = w.products[:0]
+	for d, first := 0, 0; first < k; d, first = d+1, first+depth {
 		column := d*roundUp(b.N, b.width) + j
 		w.products = append(w.products, wholeProduct{
-			lanes: uintptr(min(depth, x.k-k)+lane-1) / uintptr(lane),
-			a:     &x.rows.a[k/lane], lda: uintptr(4 * lda),
-			b: &b.whole[b.wholeIndex(k, j)], panel: uintptr(4 * b.width * b.lanes()),
-			rowUnit: &x.rows.unit[0], columnUnit: &b.unit[column], start: &b.start[column],
+			lanes: uintptr(min(depth, k-first)+lane-1) / uintptr(lane),
+			a:     &a.a[first/lane], lda: uintptr(4 * a.lda),
+			b: &b.whole[b.wholeIndex(first, j)], panel: uintptr(4 * b.width * b.lanes()),
+			rowUnit: &a.unit[0], columnUnit: &b.unit[column], start: &b.start[column],
 		})
 	}
+	w.products = append(w.products, wholeProduct{})
 }
 
 // last is multiply of columns that do not fill a panel.
@@ -281,23 +261,22 @@ func (j *Joined) step(m int, rows []uint32, before bool, bias, z, c, h []float32
 			}
 		}
 	}
-	x := wholeTerm{wholeRows{rows, stride, oneUnit[4/i.lane()][:]}, k, b}
+	unit := oneUnit[4/i.lane()][:]
 	w := wholeBuffers.Get().(*wholeBuffer)
-	inTiles(m, i, func(first, rows int) {
-		tile := x
-		tile.rows.a = x.rows.a[first*stride:]
-		w.multiply(tile, wholeTerm{}, rows, bias, 0, z, 4*hidden)
+	inTiles(m, i, func(first, size int) {
+		tile := wholeRows{rows[first*stride:], stride, unit}
+		w.multiply(tile, k, b, size, bias, 0, z, 4*hidden)
 		c, h, to := c[first*hidden:], h[first*hidden:], next[first*stride+words:]
 		switch {
 		case i >= isaVNNI && hidden%16 == 0:
-			gatesCubic(uintptr(rows), uintptr(hidden/16), &z[0], uintptr(16*hidden), uintptr(4*hidden), &c[0], &h[0], uintptr(4*hidden))
+			gatesCubic(uintptr(size), uintptr(hidden/16), &z[0], uintptr(16*hidden), uintptr(4*hidden), &c[0], &h[0], uintptr(4*hidden))
 		case i < isaVNNI && hidden%8 == 0:
-			gatesFractions(uintptr(rows), uintptr(hidden/8), &z[0], uintptr(16*hidden), uintptr(4*hidden), &c[0], &h[0], uintptr(4*hidden), &to[0], uintptr(4*stride), float32(i.largest()))
+			gatesFractions(uintptr(size), uintptr(hidden/8), &z[0], uintptr(16*hidden), uintptr(4*hidden), &c[0], &h[0], uintptr(4*hidden), &to[0], uintptr(4*stride), float32(i.largest()))
 			return
 		default:
-			gates(rows, z, 4*hidden, c, hidden, h, hidden, hidden)
+			gates(size, z, 4*hidden, c, hidden, h, hidden, hidden)
 		}
-		round(i, rows, to, stride, h, hidden, hidden)
+		round(i, size, to, stride, h, hidden, hidden)
 	})
 	wholeBuffers.Put(w)
 }

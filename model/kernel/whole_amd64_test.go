@@ -127,7 +127,7 @@ func TestJoined(t *testing.T) {
 
 func testJoined(t *testing.T) {
 	r := rand.New(rand.NewPCG(35, 36))
-	for _, size := range [][2]int{{0, 8}, {1, 1}, {5, 7}, {37, 8}, {64, 16}, {37, 48}, {64, 96}, {100, 100}, {64, 256}} {
+	for _, size := range [][2]int{{0, 8}, {1, 1}, {5, 7}, {37, 8}, {64, 16}, {37, 48}, {64, 96}, {100, 100}, {150, 72}, {64, 256}} {
 		k, hidden := size[0], size[1]
 		n := 4 * hidden
 		input, recurrent, bias := random(r, k*n), random(r, hidden*n), random(r, n)

@@ -242,11 +242,14 @@ func (s *server) dump(name string) error {
 	return answer(map[string]string{"dump": name})
 }
 
+// clip is where model/cpu cuts a standardised layout number.
+const clip = 6
+
 // vectors computes the line vectors of x, which has no ids, as model/cpu does.
 func (s *server) vectors(layout, x []float32) {
 	size := s.w.Config.LayoutSize
 	for l := 0; l < windows*steps; l += windows {
-		kernel.StandardiseRows(windows, layout, s.x.Layout[l*size:], s.w.LayoutMean, s.w.LayoutInvStd, 6)
+		kernel.StandardiseRows(windows, layout, s.x.Layout[l*size:], s.w.LayoutMean, s.w.LayoutInvStd, clip)
 		kernel.GemmBias(windows, layout, size, s.layout, s.w.LayoutBias, x, d)
 		for i := range windows {
 			kernel.Tanh(x[i*d:][:d])
@@ -275,7 +278,7 @@ func (s *server) time(what, callers, seconds string) error {
 		return fmt.Errorf("no such thing to time: %s", what)
 	}
 	runtime.GOMAXPROCS(n)
-	times := make([][][]float64, n) // of a caller, batch and call
+	times := make([][][]float64, n) // of a caller, part and call
 	errs := make([]error, n)
 	end := time.Now().Add(time.Duration(length * float64(time.Second)))
 	var wg sync.WaitGroup
