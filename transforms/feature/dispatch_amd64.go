@@ -45,6 +45,8 @@ var (
 	_ = [1]int{}[unsafe.Sizeof(masks{})-40]
 	_ = [1]int{}[unsafe.Offsetof(counts{}.signs)-7*8]
 	_ = [1]int{}[unsafe.Offsetof(masks{}.cont)-32]
+	_ = [1]int{}[maxHead-64]
+	_ = [9]int{}[shapedTokens]
 )
 
 func (l *line) classifyVector(raw []byte) (wide bool) {
@@ -98,7 +100,8 @@ func sumVector(words []uint64, norm uint64, keys *[64]uint64, which, parted uint
 	return words, norm + sumAVX2(&keys[0], &factors[n], which, parted, dst, small)
 }
 
-// hashVector may write 32 hashes behind the last one.
+// hashVector may write 19 hashes behind the last one: behind the words 19, behind the
+// pairs 15, behind the affixes 4, all of which maxIDs has room for.
 func (l *line) hashVector(out []uint32, wordEnd, pairEnd int) (affixEnd int) {
 	t := &l.tokens
 	if avx512() {

@@ -13,8 +13,8 @@
 //
 // On processors with AVX2, but for Zen 1 and 2, whose PEXT is slow, assembly finds
 // and hashes the tokens of a line, and on those with AVX-512 of Ice Lake or Zen 4
-// other assembly does; neither where kernel.AVX2 or kernel.AVX512 says that it is
-// turned off. Both equal the Go code beside them bit for bit: classifyAVX512 and
+// other assembly does: AVX2's where kernel.AVX512 says that AVX-512 is turned off, none
+// where kernel.AVX2 says that of AVX2. Both equal the Go code beside them bit for bit: classifyAVX512 and
 // classifyAVX2 line.classifyASCII, splitAVX512 and so on the loop of line.split,
 // look that of line.look, hashTokens that of line.hashTokens, sum sum and finish
 // finish; edgesAVX2 is line.head and line.tail, and countBMI2, of all of these

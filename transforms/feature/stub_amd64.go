@@ -75,13 +75,13 @@ func countBMI2(m *uint64, from uintptr, end uintptr, t *int, n uintptr, counts *
 //go:noescape
 func lookAVX2(low *byte, t *int, n uintptr, abbreviations *uint64) (long uint64)
 
-// sumAVX2 is sumAVX512. It reads 8 keys and writes as many at a time.
+// sumAVX2 is sumAVX512. It writes 8 keys at a time and may read one behind the 64.
 //
 //go:noescape
 func sumAVX2(keys *uint64, factors *uint64, which uint64, parted uint64, dst *uint64, words uint64) (sum uint64)
 
 // hashTokensAVX2 is hashTokensAVX512, but that the groups must follow each other
-// and that it may write 32 hashes behind the last one. It reads the four bytes before
+// and that it may write 19 hashes behind the last one. It reads the four bytes before
 // the ends of up to 8 tokens behind the last one, too.
 //
 //go:noescape

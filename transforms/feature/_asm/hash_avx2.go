@@ -156,7 +156,7 @@ func (f *walker) walk(name string, k Register, hashes ...pair) {
 func hashTokensAVX2() {
 	TEXT("hashTokensAVX2", NOSPLIT, "func(low *byte, t *int, n uintptr, words, pairs, affixes *uint32) (numAffixes uintptr)")
 	Doc("hashTokensAVX2 is hashTokensAVX512, but that the groups must follow each other",
-		"and that it may write 32 hashes behind the last one. It reads the four bytes before",
+		"and that it may write 19 hashes behind the last one. It reads the four bytes before",
 		"the ends of up to 8 tokens behind the last one, too.")
 	Pragma("noescape")
 	f := &walker{low: param("low"), t: param("t"), n: param("n")}

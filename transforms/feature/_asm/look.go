@@ -401,7 +401,7 @@ func lookAVX2() {
 // sumAVX2 takes one key at a time.
 func sumAVX2() {
 	TEXT("sumAVX2", NOSPLIT, "func(keys, factors *uint64, which, parted uint64, dst *uint64, words uint64) (sum uint64)")
-	Doc("sumAVX2 is sumAVX512. It reads 8 keys and writes as many at a time.")
+	Doc("sumAVX2 is sumAVX512. It writes 8 keys at a time and may read one behind the 64.")
 	Pragma("noescape")
 	keys, factors, which, parted := param("keys"), param("factors"), param("which"), param("parted")
 	dst, words := param("dst"), param("words")
