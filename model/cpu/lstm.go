@@ -88,8 +88,9 @@ func (s *Scorer) label(ctx context.Context, mem *scratch, windows []window, prob
 			kernel.SoftmaxRows(w.len, probs[w.out*s.k+o.first:], s.k, o.classes)
 		}
 		if mem.spoilt[i] {
-			for j := range probs[w.out*s.k:][:w.len*s.k] {
-				probs[w.out*s.k+j] = float32(math.NaN())
+			own := probs[w.out*s.k:][:w.len*s.k]
+			for j := range own {
+				own[j] = float32(math.NaN())
 			}
 		}
 	}
@@ -160,18 +161,17 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 		if steps == 0 {
 			return nil
 		}
-		switch {
-		case joined != nil:
+		if joined != nil {
 			for i := range mem.active[0] {
 				copy(mem.rows[i*stride:][words:stride], mem.rows[(behind+i)*stride+words:])
 			}
 			behind = n
 			gather(mem, mem.rows, stride, in.words, words, windows, steps, t, backward)
-		case fused:
+		} else {
 			gather(mem, mem.gather, width, in.data, width, windows, steps, t, backward)
-		default:
-			gather(mem, mem.gather, width, in.data, width, windows, steps, t, backward)
-			kernel.GemmBias(n, mem.gather, width, dir.input, dir.bias, mem.z, h4)
+			if !fused {
+				kernel.GemmBias(n, mem.gather, width, dir.input, dir.bias, mem.z, h4)
+			}
 		}
 
 		// The recurrence. The chunk's first states may overwrite those of the

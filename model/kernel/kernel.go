@@ -265,10 +265,11 @@ func GatesRows(rows int, z []float32, ldz int, c []float32, ldc int, h []float32
 	}
 }
 
-// Step is a step of an LSTM for m rows, of which Joined has a faster one where products are of whole numbers: Gates of x·input + before·recurrent +
+// Step is a step of an LSTM for m rows: Gates of x·input + before·recurrent +
 // bias, with x [m, input.K], before and h [m, hidden] and c [m, hidden] in rows
-// ldx and hidden apart, the matrices packed by PackTwo. before may be nil, which is zero, or share memory with
-// h. z [m, 4·hidden] is room for the pre-activations.
+// ldx and hidden apart, the matrices packed by PackTwo. before may be nil, which
+// is zero, or share memory with h. z [m, 4·hidden] is room for the pre-activations.
+// Where products are of whole numbers Joined has a faster one.
 func Step(m int, x []float32, ldx int, input *Packed, before []float32, recurrent *Packed, bias, z, c, h []float32, hidden int) {
 	if input.N != 4*hidden || recurrent.N != 4*hidden || recurrent.K != hidden || !input.matches(recurrent) {
 		panic("kernel: Step of matrices that do not match")

@@ -31711,7 +31711,7 @@ some:
 	CMPQ    DI, R12
 	JGE     last
 
-four:
+rows:
 	CMPQ       DI, count+72(FP)
 	JGT        fetched1
 	MOVL       256(DX)(DI*4), R13
@@ -31770,7 +31770,7 @@ fetched1:
 	VPDPBUSD     Z9, Z13, Z8
 	ADDQ         $0x04, DI
 	CMPQ         DI, R12
-	JLT          four
+	JLT          rows
 
 last:
 	ADDQ       $0x03, R12
@@ -31961,7 +31961,7 @@ some:
 	CMPQ    DI, R12
 	JGE     last
 
-two:
+rows:
 	CMPQ       DI, count+72(FP)
 	JGT        fetched0
 	MOVL       256(DX)(DI*4), R13
@@ -32020,10 +32020,10 @@ fetched0:
 	VPADDD       Y9, Y7, Y7
 	ADDQ         $0x02, DI
 	CMPQ         DI, R12
-	JLT          two
+	JLT          rows
 
 last:
-	INCQ       R12
+	ADDQ       $0x01, R12
 	MOVQ       R12, R13
 	SUBQ       DI, R13
 	SHLQ       $0x04, R13

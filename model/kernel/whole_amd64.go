@@ -125,7 +125,7 @@ func gemmWhole(m int, x term, add []float32, ldadd int, c []float32, ldc int) {
 	w := wholeBuffers.Get().(*wholeBuffer)
 	for row := 0; row < m; row += chunkRows {
 		rows := min(chunkRows, m-row)
-		a := w.round(x, row, rows)
+		a := w.quantise(x, row, rows)
 		inTiles(rows, x.b.isa, func(i, size int) {
 			tile := wholeRows{a.a[i*a.lda:], a.lda, a.unit[i:]}
 			w.multiply(tile, x.b.K, x.b, size, add[(row+i)*ldadd:], ldadd, c[(row+i)*ldc:], ldc)
@@ -144,8 +144,8 @@ func inTiles(m int, i isa, f func(first, rows int)) {
 	}
 }
 
-// round rounds rows of x.
-func (w *wholeBuffer) round(x term, row, rows int) wholeRows {
+// quantise rounds rows of x to units of their own.
+func (w *wholeBuffer) quantise(x term, row, rows int) wholeRows {
 	lda := x.b.stride() / x.b.isa.lane()
 	if len(w.a) < rows*lda {
 		w.a = make([]uint32, chunkRows*lda)

@@ -22,8 +22,8 @@ func sumLinesMADD() {
 	dst, first, lastAhead := slot("dst"), slot("first"), slot("count")
 	local := AllocLocal(8 + 256)
 	columns, sum := local, func(i int) Mem { return local.Offset(8 + 32*i) }
-	ends, weights, groups := slot("groupEnd"), slot("groupScale"), slot("groups")
-	pos, e, s, g, end, stop := GP64(), GP64(), GP64(), GP64(), GP64(), GP64()
+	p := newGroupPlace()
+	pos, stop := p.pos, p.stop
 	var acc [8]VecVirtual
 	for i := range acc {
 		acc[i] = YMM()
@@ -90,56 +90,31 @@ func sumLinesMADD() {
 			VMOVDQU(zero, sum(i))
 		}
 	}
-	MOVQ(first, pos)
-	MOVQ(ends, e)
-	MOVQ(weights, s)
-	MOVQ(groups, g)
-	Label("group")
-	MOVL(Mem{Base: e}, end.As32())
-	CMPQ(pos, end)
-	JGE(LabelRef("next"))
-	Label("some")
-	for _, r := range acc {
-		VPXOR(r, r, r)
-	}
-	LEAQ(Mem{Base: pos, Disp: atOnce}, stop)
-	CMPQ(stop, end)
-	CMOVQGT(end, stop)
-	SUBQ(Imm(2), stop)
-	CMPQ(pos, stop)
-	JGE(LabelRef("last"))
-	Label("two")
-	two(nil, nil)
-	ADDQ(Imm(2), pos)
-	CMPQ(pos, stop)
-	JLT(LabelRef("two"))
-	Label("last") // one or two
-	INCQ(stop)
-	bits := GP64()
-	MOVQ(stop, bits)
-	SUBQ(pos, bits)
-	SHLQ(Imm(4), bits)
-	ADDQ(Imm(16), bits)
-	two(stop, bits.As32())
-	LEAQ(Mem{Base: stop, Disp: 1}, pos)
-	weight := YMM()
-	unit := YMM()
-	VBROADCASTSS(slot("unit"), unit)
-	VBROADCASTSS(Mem{Base: s}, weight)
-	VMULPS(unit, weight, weight)
-	for i, a := range acc {
-		VCVTDQ2PS(a, a)
-		VMULPS(a, weight, a)
-		VADDPS(sum(i), a, a)
-		VMOVUPS(a, sum(i))
-	}
-	CMPQ(pos, end)
-	JLT(LabelRef("some"))
-	Label("next")
-	ADDQ(Imm(4), e)
-	ADDQ(Imm(4), s)
-	DECQ(g)
-	JNZ(LabelRef("group"))
+	wholeGroups(2, first, p, func() {
+		for _, r := range acc {
+			VPXOR(r, r, r)
+		}
+	}, func() {
+		two(nil, nil)
+	}, func() {
+		bits := GP64()
+		MOVQ(stop, bits)
+		SUBQ(pos, bits)
+		SHLQ(Imm(4), bits)
+		ADDQ(Imm(16), bits)
+		two(stop, bits.As32())
+	}, func(scale Mem) {
+		weight, unit := YMM(), YMM()
+		VBROADCASTSS(slot("unit"), unit)
+		VBROADCASTSS(scale, weight)
+		VMULPS(unit, weight, weight)
+		for i, a := range acc {
+			VCVTDQ2PS(a, a)
+			VMULPS(a, weight, a)
+			VADDPS(sum(i), a, a)
+			VMOVUPS(a, sum(i))
+		}
+	})
 	// Of 16 columns one vector has the first and the third four, one the others.
 	out := GP64()
 	MOVQ(dst, out)
@@ -154,17 +129,5 @@ func sumLinesMADD() {
 			VMOVUPS(x, to)
 		}
 	}
-	ADDQ(U32(256), dst)
-	ADDQ(Imm(64), tab)
-	SUBQ(Imm(64), columns)
-	JNZ(LabelRef("columns"))
-	SUBQ(d, tab)
-	MOVQ(pos, first)
-	step := GP64()
-	MOVQ(slot("ldd"), step)
-	ADDQ(step, dst)
-	MOVQ(d, step)
-	SHLQ(Imm(2), step)
-	SUBQ(step, dst)
-	nextLine(step)
+	nextColumns(dst, tab, d, columns, first, pos)
 }

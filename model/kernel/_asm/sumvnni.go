@@ -8,8 +8,6 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-const atOnce = 1 << 16 // ids whose sum an int32 holds
-
 // sumLinesVNNI writes SumLines of a Table with multiples. Rows go four at a
 // time: their bytes are interleaved, so that a lane of 32 bits has the four of
 // one column, which one instruction multiplies and adds. The last one to four
@@ -22,14 +20,14 @@ func sumLinesVNNI() {
 	tab, multiples, ids, d, rows := param("table"), param("multiples"), param("ids"), param("d"), param("rows")
 	// The rest stays on the stack: there are too few registers.
 	dst, first, lastAhead, columns := slot("dst"), slot("first"), slot("count"), AllocLocal(8)
-	ends, weights, groups := slot("groupEnd"), slot("groupScale"), slot("groups")
 	unit := XMM()
 	VMOVSS(slot("unit"), unit)
 	var sums, acc, x [4]VecVirtual
 	for i := range 4 {
 		sums[i], acc[i] = ZMM(), ZMM()
 	}
-	pos, e, s, g, end, stop := GP64(), GP64(), GP64(), GP64(), GP64(), GP64()
+	p := newGroupPlace()
+	pos, stop := p.pos, p.stop
 	weight := ZMM()
 
 	// four adds four rows, whose ids id gives; with bits, as many as that is
@@ -92,63 +90,39 @@ func sumLinesVNNI() {
 	for _, r := range sums {
 		VPXORD(r, r, r)
 	}
-	MOVQ(first, pos)
-	MOVQ(ends, e)
-	MOVQ(weights, s)
-	MOVQ(groups, g)
-	Label("group")
-	MOVL(Mem{Base: e}, end.As32())
-	CMPQ(pos, end)
-	JGE(LabelRef("next"))
-	Label("some")
-	for _, r := range acc {
-		VPXORD(r, r, r)
-	}
-	LEAQ(Mem{Base: pos, Disp: atOnce}, stop)
-	CMPQ(stop, end)
-	CMOVQGT(end, stop)
-	SUBQ(Imm(4), stop)
-	CMPQ(pos, stop)
-	JGE(LabelRef("last"))
-	Label("four")
-	four(func(i int, r Register) {
-		MOVL(Mem{Base: ids, Index: pos, Scale: 4, Disp: 4 * i}, r.(GP).As32())
-	}, nil)
-	ADDQ(Imm(4), pos)
-	CMPQ(pos, stop)
-	JLT(LabelRef("four"))
-	Label("last")
-	ADDQ(Imm(3), stop)
-	left, bits := GP64(), GP64()
-	MOVQ(stop, left)
-	SUBQ(pos, left)
-	SHLQ(Imm(3), left)
-	LEAQ(Mem{Base: left, Disp: 8}, bits)
-	four(func(i int, r Register) {
-		if i == 0 {
-			MOVL(Mem{Base: ids, Index: pos, Scale: 4}, r.(GP).As32())
-			return
+	wholeGroups(4, first, p, func() {
+		for _, r := range acc {
+			VPXORD(r, r, r)
 		}
-		LEAQ(Mem{Base: pos, Disp: i}, r)
-		CMPQ(r, stop)
-		CMOVQGT(stop, r)
-		MOVL(Mem{Base: ids, Index: r, Scale: 4}, r.(GP).As32())
-	}, bits.As32())
-	LEAQ(Mem{Base: stop, Disp: 1}, pos)
-	VMULSS(Mem{Base: s}, unit, weight.AsX())
-	VBROADCASTSS(weight.AsX(), weight)
-	for i, a := range acc {
-		VCVTDQ2PS(a, a)
-		VMULPS(a, weight, a)
-		VADDPS(a, sums[i], sums[i])
-	}
-	CMPQ(pos, end)
-	JLT(LabelRef("some"))
-	Label("next")
-	ADDQ(Imm(4), e)
-	ADDQ(Imm(4), s)
-	DECQ(g)
-	JNZ(LabelRef("group"))
+	}, func() {
+		four(func(i int, r Register) {
+			MOVL(Mem{Base: ids, Index: pos, Scale: 4, Disp: 4 * i}, r.(GP).As32())
+		}, nil)
+	}, func() {
+		left, bits := GP64(), GP64()
+		MOVQ(stop, left)
+		SUBQ(pos, left)
+		SHLQ(Imm(3), left)
+		LEAQ(Mem{Base: left, Disp: 8}, bits)
+		four(func(i int, r Register) {
+			if i == 0 {
+				MOVL(Mem{Base: ids, Index: pos, Scale: 4}, r.(GP).As32())
+				return
+			}
+			LEAQ(Mem{Base: pos, Disp: i}, r)
+			CMPQ(r, stop)
+			CMOVQGT(stop, r)
+			MOVL(Mem{Base: ids, Index: r, Scale: 4}, r.(GP).As32())
+		}, bits.As32())
+	}, func(scale Mem) {
+		VMULSS(scale, unit, weight.AsX())
+		VBROADCASTSS(weight.AsX(), weight)
+		for i, a := range acc {
+			VCVTDQ2PS(a, a)
+			VMULPS(a, weight, a)
+			VADDPS(a, sums[i], sums[i])
+		}
+	})
 	// Lane of 128 bits L of sums[i] has columns 16·L+4·i to 16·L+4·i+3.
 	transpose(sums[:])
 	out := GP64()
@@ -157,19 +131,7 @@ func sumLinesVNNI() {
 		VADDPS(Mem{Base: out, Disp: 64 * i}, r, r)
 		VMOVUPS(r, Mem{Base: out, Disp: 64 * i})
 	}
-	ADDQ(U32(256), dst)
-	ADDQ(Imm(64), tab)
-	SUBQ(Imm(64), columns)
-	JNZ(LabelRef("columns"))
-	SUBQ(d, tab)
-	MOVQ(pos, first)
-	step := GP64()
-	MOVQ(slot("ldd"), step)
-	ADDQ(step, dst)
-	MOVQ(d, step)
-	SHLQ(Imm(2), step)
-	SUBQ(step, dst)
-	nextLine(step)
+	nextColumns(dst, tab, d, columns, first, pos)
 }
 
 // transpose turns a matrix of 4 by 4 lanes of 128 bits.

@@ -1,0 +1,79 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+)
+
+// What the sums of a Table with multiples share, whichever instructions add them.
+
+const atOnce = 1 << 16 // ids whose sum an int32 holds
+
+// groupPlace is where a sum of whole numbers is among the ids of a line.
+type groupPlace struct {
+	pos        GPVirtual // of the next id
+	ends, s, g GPVirtual // where the group's end and scale are, and how many groups are left
+	end        GPVirtual // of the group's ids
+	stop       GPVirtual // of the sum's: less n among whole ns, then the last of them
+}
+
+func newGroupPlace() groupPlace {
+	return groupPlace{pos: GP64(), ends: GP64(), s: GP64(), g: GP64(), end: GP64(), stop: GP64()}
+}
+
+// wholeGroups writes the loop over the groups of a line, whose rows go n at a time and
+// whose ids begin at first. begin clears a sum, some adds the n rows from p.pos on, last
+// the one to n up to p.stop, and finish adds a sum times the group's scale to the line.
+func wholeGroups(n int, first Op, p groupPlace, begin, some, last func(), finish func(scale Mem)) {
+	MOVQ(first, p.pos)
+	MOVQ(slot("groupEnd"), p.ends)
+	MOVQ(slot("groupScale"), p.s)
+	MOVQ(slot("groups"), p.g)
+	Label("group")
+	MOVL(Mem{Base: p.ends}, p.end.As32())
+	CMPQ(p.pos, p.end)
+	JGE(LabelRef("next"))
+	Label("some")
+	begin()
+	LEAQ(Mem{Base: p.pos, Disp: atOnce}, p.stop)
+	CMPQ(p.stop, p.end)
+	CMOVQGT(p.end, p.stop)
+	SUBQ(Imm(uint64(n)), p.stop)
+	CMPQ(p.pos, p.stop)
+	JGE(LabelRef("last"))
+	Label("rows")
+	some()
+	ADDQ(Imm(uint64(n)), p.pos)
+	CMPQ(p.pos, p.stop)
+	JLT(LabelRef("rows"))
+	Label("last")
+	ADDQ(Imm(uint64(n-1)), p.stop)
+	last()
+	LEAQ(Mem{Base: p.stop, Disp: 1}, p.pos)
+	finish(Mem{Base: p.s})
+	CMPQ(p.pos, p.end)
+	JLT(LabelRef("some"))
+	Label("next")
+	ADDQ(Imm(4), p.ends)
+	ADDQ(Imm(4), p.s)
+	DECQ(p.g)
+	JNZ(LabelRef("group"))
+}
+
+// nextColumns ends the loop over 64 columns at a time, and that over lines.
+func nextColumns(dst Op, tab, d Register, columns, first Op, pos Register) {
+	ADDQ(U32(256), dst)
+	ADDQ(Imm(64), tab)
+	SUBQ(Imm(64), columns)
+	JNZ(LabelRef("columns"))
+	SUBQ(d, tab)
+	MOVQ(pos, first)
+	step := GP64()
+	MOVQ(slot("ldd"), step)
+	ADDQ(step, dst)
+	MOVQ(d, step)
+	SHLQ(Imm(2), step)
+	SUBQ(step, dst)
+	nextLine(step)
+}
