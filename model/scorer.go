@@ -3,6 +3,7 @@ package model
 import (
 	"context"
 	"errors"
+	"iter"
 )
 
 // ErrOutOfMemory is what a Scorer returns when its device has no room for the
@@ -31,4 +32,12 @@ type MultiScorer interface {
 	// other: probs is [sum of their NumSteps, K]. The Batches may share memory,
 	// and lines that no window holds cost nothing.
 	ScoreAll(ctx context.Context, batches []*Batch, probs []float32) error
+}
+
+// StreamScorer is a MultiScorer that looks at one Batch at a time.
+type StreamScorer interface {
+	MultiScorer
+	// ScoreSeq is ScoreAll of batches that are made while it runs: when it asks for
+	// the next one, it is done with the one before, whose memory may be used again.
+	ScoreSeq(ctx context.Context, batches iter.Seq[*Batch], probs []float32) error
 }

@@ -37,11 +37,12 @@ type Document struct {
 // document, the size and the version, and makes the features again.
 //
 // A long document has no Features but a Survey, from which Predict makes those
-// of a few windows at a time: all of them would take several times the text.
+// of a few windows at a time: all of them would take several times the text. Of an
+// Example with neither, Predict makes them from the document.
 type Example struct {
 	Document
 	InputSize int             // rows of the embedding table that the features are for
-	Features  *model.Batch    // a line a row, without windows
+	Features  *model.Batch    // a line a row, without windows; or nil
 	Survey    *feature.Survey // in their place
 }
 

@@ -2,6 +2,7 @@ package transforms
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -15,7 +16,8 @@ import (
 )
 
 // Featurize is PCollection<Document> to PCollection<Example>: the features of
-// every row, for a model with Options.InputSize rows in its table. It rejects
+// every row, for a model with Options.InputSize rows in its table; with
+// Options.Deferred, Predict makes them. It rejects
 // a document whose Rows are no lines of its text, one behind the other, that can
 // be read.
 func Featurize(s beam.Scope, opts Options, docs beam.PCollection) (examples, rejected beam.PCollection) {
@@ -56,7 +58,7 @@ func (f *featurizeFn) ProcessElement(ctx context.Context, t beam.EventTime, d Do
 		reject(t, *d.reject("featurize", err))
 		return nil
 	}
-	return f.stage.push(ctx, t, d, featureBytes(&d), f.emitter(emit), reject)
+	return f.stage.push(ctx, t, d, featureBytes(&d, f.deferred(&d)), f.emitter(emit), reject)
 }
 
 func (f *featurizeFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, Example), reject func(beam.EventTime, Rejection)) error {
@@ -69,8 +71,22 @@ func (f *featurizeFn) emitter(emit func(beam.EventTime, Example)) func(beam.Even
 
 func (f *featurizeFn) featurize(_ context.Context, d Document) (*Example, *Rejection, error) {
 	e := &Example{Document: d, InputSize: f.inputSize}
-	e.featurize(workers(len(d.Rows)))
+	switch {
+	case f.deferred(&d):
+	case f.Options.Deferred:
+		e.survey(workers(len(d.Rows)))
+	default:
+		e.featurize(workers(len(d.Rows)))
+	}
 	return e, nil, nil
+}
+
+// deferredLines bounds a document that goes to one batch whole, with its features:
+// 15 MB of them. Journals' volumes have up to 30,000 lines.
+const deferredLines = 2 * batchLines
+
+func (f *featurizeFn) deferred(d *Document) bool {
+	return f.Options.Deferred && len(d.Rows) <= deferredLines
 }
 
 // tableSize says whether a table may have n rows, 0 for those of the bundled model.
@@ -85,20 +101,34 @@ func (e *Example) featurize(workers int) {
 	if len(e.Rows) < surveyed {
 		e.Features = feature.Extract(e.Text, e.Rows, e.InputSize, workers)
 	} else {
-		e.Survey = feature.NewSurvey(e.Text, e.Rows, e.InputSize, workers)
+		e.survey(workers)
 	}
 }
 
-// numLines is the number of rows that there are features of, -1 without any.
-func (e *Example) numLines() int {
+func (e *Example) survey(workers int) {
+	e.Survey = feature.NewSurvey(e.Text, e.Rows, e.InputSize, workers)
+}
+
+// checkFeatures tells of features that are not those of the rows, one line each. Of
+// an Example without any it checks the document that they will be made of.
+func (e *Example) checkFeatures() error {
+	lines := len(e.Rows)
 	switch {
 	case e.Features != nil:
-		return e.Features.NumLines()
+		lines = e.Features.NumLines()
 	case e.Survey != nil:
-		return e.Survey.NumLines()
+		lines = e.Survey.NumLines()
+	default:
+		return e.Document.check()
 	}
-	return -1
+	if lines != len(e.Rows) {
+		return errors.New("it has not one line of features a row; Featurize makes them")
+	}
+	return nil
 }
+
+// size is about what e and its results take while it waits, in bytes.
+func (e *Example) size() int64 { return featureBytes(&e.Document, e.Features == nil) }
 
 // workers are the goroutines that share a document of so many rows: all cores
 // where it is long, as those behind it will wait for it, and otherwise those
@@ -113,10 +143,11 @@ func workers(rows int) int {
 }
 
 // featureBytes is about what a document and its features take: ids four bytes
-// each, some 60 of them a line, and the layout numbers; or its Survey.
-func featureBytes(d *Document) int64 {
+// each, some 60 of them a line, and the layout numbers; or its Survey; or, where they
+// are deferred, its rows and results.
+func featureBytes(d *Document, deferred bool) int64 {
 	row := 4*60 + 8*model.Groups + 4*feature.LayoutSize
-	if len(d.Rows) >= surveyed {
+	if deferred || len(d.Rows) >= surveyed {
 		row = 100
 	}
 	return int64(len(d.Text) + len(d.Rows)*row)

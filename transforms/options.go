@@ -34,8 +34,14 @@ type Options struct {
 	// InFlight bounds the bytes of documents and their features that Predict
 	// holds in a process, and those that the others hold, which is less; 0
 	// stands for 24 MiB a core and at least 64 MiB: with half of that, cores
-	// waited for the oldest document a quarter of the time.
+	// waited for the oldest document a quarter of the time. With Deferred it stands
+	// for a third, since what waits has no features.
 	InFlight int64
+	// Deferred leaves the features of all but the longest documents to Predict, which
+	// makes them for one document of a batch after the other, where it uses them. On
+	// a processor that is sooner done and takes less memory; with GPUs, features are
+	// better made while these compute (Featurize).
+	Deferred bool
 	// MemoryLimit, where not 0, becomes Go's memory limit of every worker, in
 	// bytes (Read).
 	MemoryLimit int64
@@ -129,7 +135,11 @@ func (o *Options) inFlight() int64 {
 	if o.InFlight > 0 {
 		return o.InFlight
 	}
-	return max(64, 24*int64(runtime.GOMAXPROCS(0))) << 20
+	n := max(64, 24*int64(runtime.GOMAXPROCS(0))) << 20
+	if o.Deferred {
+		n /= 3
+	}
+	return n
 }
 
 func (o *Options) maxDocumentBytes() int64 {

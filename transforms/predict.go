@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"runtime"
 	"slices"
 	"strings"
@@ -24,6 +25,7 @@ import (
 	"github.com/linnet-ml/linnet/transforms/feature"
 	"github.com/linnet-ml/linnet/transforms/inference"
 	"github.com/linnet-ml/linnet/transforms/store"
+	"github.com/linnet-ml/linnet/transforms/yedda"
 )
 
 // Predict is PCollection<Example> to PCollection<Labelled>: a label on every
@@ -84,15 +86,15 @@ func (f *predictFn) ProcessElement(ctx context.Context, t beam.EventTime, e Exam
 	if e.InputSize != f.model.Config.InputSize {
 		return f.progress.fail("predict", fmt.Errorf("features are for a table of %d rows, the model's has %d; give Featurize the model's InputSize", e.InputSize, f.model.Config.InputSize))
 	}
-	if e.numLines() != len(e.Rows) {
-		reject(t, *e.reject("predict", errors.New("it has not one line of features a row; Featurize makes them")))
+	if err := e.checkFeatures(); err != nil {
+		reject(t, *e.reject("predict", err))
 		return nil
 	}
 	if r := f.fits(&e.Document); r != nil {
 		reject(t, *r)
 		return nil
 	}
-	return f.progress.fail("predict", f.queue.Push(ctx, job[Document]{t, e.Document}, f.items(&e), featureBytes(&e.Document), f.emitter(ctx, emit)))
+	return f.progress.fail("predict", f.queue.Push(ctx, job[Document]{t, e.Document}, f.items(&e), e.size(), f.emitter(ctx, emit)))
 }
 
 func (f *predictFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, Labelled), reject func(beam.EventTime, Rejection)) error {
@@ -166,8 +168,10 @@ func (f *predictFn) windows(n int) []model.ContextWindow {
 
 // items are the windows of an example, for the engine.
 func (f *predictFn) items(e *Example) (items []windowItem) {
-	for _, w := range f.windows(len(e.Rows)) {
-		items = append(items, windowItem{e.Features, e.Survey, w})
+	windows := f.windows(len(e.Rows))
+	src := newSource(e, len(windows))
+	for _, w := range windows {
+		items = append(items, windowItem{src, w})
 	}
 	return items
 }
@@ -357,6 +361,7 @@ func (m *Model) engine(ctx context.Context, o *Options) (*inference.Engine[windo
 		return inference.NewEngine(scorerHandler{m, o.Verbosity}, inference.Options{
 			MaxBatchSize:   size,
 			MaxBatchWeight: lines,
+			WholeWeight:    deferredLines,
 			BucketWeights:  []int64{32, 64, 128, 256, 512, 1024},
 			SpreadWeight:   spread,
 			Concurrency:    lanes,
@@ -375,9 +380,49 @@ const batchLines = 16 << 10
 
 // windowItem is one window of a document.
 type windowItem struct {
+	source *source
+	window model.ContextWindow
+}
+
+// source is where the features of a document's windows come from: they are there,
+// or there is a Survey, or neither, and they are made when they are needed.
+type source struct {
 	features *model.Batch
-	survey   *feature.Survey // where features is nil
-	window   model.ContextWindow
+	survey   *feature.Survey
+
+	text      []byte
+	rows      []yedda.Line
+	inputSize int
+	windows   int // of the document
+	once      sync.Once
+}
+
+// newSource is that of e, which has so many windows. It does not hold e.
+func newSource(e *Example, windows int) *source {
+	return &source{features: e.Features, survey: e.Survey, text: e.Text, rows: e.Rows, inputSize: e.InputSize, windows: windows}
+}
+
+// batch is the features of windows, one of them where there is a Survey; what is
+// made for this batch alone is in memory.
+func (s *source) batch(windows []model.ContextWindow, memory *model.Batch) *model.Batch {
+	switch {
+	case s.survey != nil:
+		w := &windows[0]
+		s.survey.ExtractTo(memory, w.First, w.Len)
+		w.First = 0
+	case s.features == nil && len(windows) == s.windows:
+		feature.ExtractTo(memory, s.text, s.rows, s.inputSize, 1)
+	default: // several batches may have a part of it
+		s.once.Do(func() {
+			if s.features == nil {
+				s.features = feature.Extract(s.text, s.rows, s.inputSize, workers(len(s.rows)))
+			}
+		})
+		shared := *s.features
+		memory = &shared
+	}
+	memory.Windows = windows
+	return memory
 }
 
 // scored are a window's probabilities, [window.Len, K], and where they come
@@ -395,14 +440,15 @@ type scorerHandler struct {
 
 // scoring is the memory of one batch.
 type scoring struct {
-	windows []model.ContextWindow
-	parts   []model.Batch  // one a document, over its own features
-	batches []*model.Batch // the parts
-	probs   []float32
+	windows  []model.ContextWindow
+	features model.Batch    // of one document after the other
+	batches  []*model.Batch // or of all
+	probs    []float32
 }
 
-// scoringTime is the time of this process's batches, in ns.
-var scoringTime atomic.Int64
+// featuring is the time that this process made features while it scored, in ns,
+// and scoringTime that of its batches without.
+var featuring, scoringTime atomic.Int64
 
 var scorings = sync.Pool{New: func() any { return new(scoring) }}
 
@@ -417,13 +463,14 @@ func (h scorerHandler) Run(ctx context.Context, items []windowItem) ([]scored, e
 		s.probs = make([]float32, steps*k)
 	}
 	probs := s.probs[:steps*k]
-	begin := time.Now()
-	onGPU, err := s.score(ctx, h.model, extracted(items), probs)
+	begin, features := time.Now(), time.Duration(0)
+	onGPU, err := s.score(ctx, h.model, items, probs, &features)
 	if err != nil {
 		return nil, err
 	}
 	took := time.Since(begin)
-	scoringTime.Add(int64(took))
+	featuring.Add(int64(features))
+	scoringTime.Add(int64(took - features))
 	logf(ctx, h.verbosity, 3, "batch of %s, %s in %v", english.Plural(len(items), "window", ""), english.Plural(steps, "line", ""), took.Round(time.Microsecond))
 	outs := make([]scored, len(items))
 	for i, it := range items {
@@ -434,47 +481,44 @@ func (h scorerHandler) Run(ctx context.Context, items []windowItem) ([]scored, e
 	return outs, nil
 }
 
-// extracted are the items with the features of their windows, made here for
-// documents that were surveyed.
-func extracted(items []windowItem) []windowItem {
-	made := items
-	for i, it := range items {
-		if it.features != nil {
-			continue
-		}
-		if &made[0] == &items[0] {
-			made = slices.Clone(items)
-		}
-		made[i] = windowItem{features: it.survey.Extract(it.window.First, it.window.Len), window: model.ContextWindow{Len: it.window.Len}}
-	}
-	return made
-}
-
-// score scores the items, and says whether a GPU did.
-func (s *scoring) score(ctx context.Context, m *Model, items []windowItem, probs []float32) (onGPU bool, err error) {
-	s.windows, s.parts, s.batches = s.windows[:0], s.parts[:0], s.batches[:0]
+// score scores the items, and says whether a GPU did, and how long it took to make
+// features.
+func (s *scoring) score(ctx context.Context, m *Model, items []windowItem, probs []float32, features *time.Duration) (onGPU bool, err error) {
+	s.windows = s.windows[:0]
 	for _, it := range items {
 		s.windows = append(s.windows, it.window)
 	}
-	for i := 0; i < len(items); {
-		first := i
-		for i < len(items) && items[i].features == items[first].features {
-			i++
-		}
-		part := *items[first].features
-		part.Windows = s.windows[first:i]
-		s.parts = append(s.parts, part)
+	if stream, ok := m.scorer.(model.StreamScorer); ok {
+		own := func() *model.Batch { return &s.features }
+		return m.gpu, stream.ScoreSeq(ctx, s.each(items, own, features), probs)
 	}
-	for i := range s.parts {
-		s.batches = append(s.batches, &s.parts[i])
-	}
-	defer clear(s.parts) // or the pool would keep the documents
+	s.batches = slices.AppendSeq(s.batches[:0], s.each(items, func() *model.Batch { return new(model.Batch) }, features))
+	defer clear(s.batches) // or the pool would keep the documents
 	if either, ok := m.scorer.(interface {
 		ScoreOn(context.Context, []*model.Batch, []float32) (bool, error)
 	}); ok {
 		return either.ScoreOn(ctx, s.batches, probs)
 	}
 	return m.gpu, m.scorer.ScoreAll(ctx, s.batches, probs)
+}
+
+// each makes the features of the items, those of one document together, in memory,
+// and adds the time to took.
+func (s *scoring) each(items []windowItem, memory func() *model.Batch, took *time.Duration) iter.Seq[*model.Batch] {
+	return func(yield func(*model.Batch) bool) {
+		for first, end := 0, 0; first < len(items); first = end {
+			src := items[first].source
+			for end = first + 1; src.survey == nil && end < len(items) && items[end].source == src; {
+				end++
+			}
+			begin := time.Now()
+			b := src.batch(s.windows[first:end], memory())
+			*took += time.Since(begin)
+			if !yield(b) {
+				return
+			}
+		}
+	}
 }
 
 func (h scorerHandler) Weight(it windowItem) int64 { return int64(it.window.Len) }

@@ -56,8 +56,9 @@ func TestTogether(t *testing.T) {
 		{{First: 0, Len: 20}, {First: 10, Len: 20}, {First: 35, Len: 5}}, {{First: 3, Len: 30}}, {{First: 30, Len: 10}, {First: 0, Len: 8}},
 	} {
 		e := exampleOf("x", manyLines(i+1, 40), m.Config.InputSize)
+		src := newSource(&e, len(ws))
 		for _, w := range ws {
-			items = append(items, windowItem{e.Features, e.Survey, w})
+			items = append(items, windowItem{src, w})
 		}
 	}
 	h := scorerHandler{model: m}
@@ -93,18 +94,20 @@ func predictAll(t *testing.T, run func(func(beam.Scope)) beam.PipelineResult, op
 	return out, res
 }
 
-// TestSurveyed compares documents whose features are made window by window with
-// the same ones whose features are there, and their coder with them.
-func TestSurveyed(t *testing.T) {
+// TestLateFeatures compares documents whose features are made when they are scored,
+// from a Survey, for a batch alone or for several, and on a Scorer that wants all of a
+// batch at once, with the same ones whose features are there, and their coder with them.
+func TestLateFeatures(t *testing.T) {
 	defer func(n int) { surveyed = n }(surveyed)
 	uri := testModel(t)
 	opts := Options{ModelURI: Path(uri), WindowSize: 50, PredictionStride: 30}
-	var whole, long []Example
-	for i, n := range []int{1, 60, 2500} {
+	var whole, long, none []Example
+	for i, n := range []int{1, 60, 2500, 30, 0, 200} {
 		e := exampleOf(fmt.Sprintf("%d.txt", i), manyLines(i+1, n), 256)
 		whole = append(whole, e)
 		e.Features = nil
-		surveyed = 1
+		none = append(none, e)
+		surveyed = 0
 		e.featurize(2)
 		if e.Survey == nil {
 			t.Fatal("no Survey")
@@ -114,10 +117,40 @@ func TestSurveyed(t *testing.T) {
 	onBoth(t, func(t *testing.T, run func(func(beam.Scope)) beam.PipelineResult) {
 		surveyed = 1 << 16
 		want, _ := predictAll(t, run, opts, whole)
-		surveyed = 1
+		surveyed = 0
 		got, _ := predictAll(t, run, opts, long)
-		equal(t, "labelled", got, want)
+		equal(t, "labelled by surveys", got, want)
+		surveyed = 1 << 16
+		for _, size := range []int{0, 3} { // of documents in one batch and in many
+			opts.PredictionBatchSize = size
+			got, _ = predictAll(t, run, opts, none)
+			equal(t, "labelled without features", got, want)
+		}
 	})
+	m, err := LoadModel(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &predictFn{Options: opts, model: m}
+	items := func(examples []Example) (items []windowItem) {
+		for i := range examples {
+			items = append(items, p.items(&examples[i])...)
+		}
+		return items
+	}
+	want, err := scorerHandler{model: m}.Run(t.Context(), items(whole))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := *m
+	all.scorer = &recorder{MultiScorer: m.scorer}
+	for name, examples := range map[string][]Example{"surveys": long, "no features": none} {
+		got, err := scorerHandler{model: &all}.Run(t.Context(), items(examples))
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "all at once, "+name, got, want)
+	}
 }
 
 // TestPredict compares Predict with the model's own probabilities.
@@ -479,7 +512,9 @@ func TestPredictByHand(t *testing.T) {
 	more.Features = exampleOf("", "a\nb\nc\n", 256).Features
 	fewer.Features = exampleOf("", "a\n", 256).Features
 	none.Features = nil
-	for _, e := range []Example{more, fewer, none, right} {
+	wild := none
+	wild.Name, wild.Rows = []byte("wild"), []yedda.Line{{Start: 0, End: 9}}
+	for _, e := range []Example{more, fewer, none, wild, right} {
 		if err := f.ProcessElement(t.Context(), 0, e, emit, reject); err != nil {
 			t.Fatal(err)
 		}
@@ -487,9 +522,9 @@ func TestPredictByHand(t *testing.T) {
 	if err := f.FinishBundle(t.Context(), emit, reject); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "labelled", labelled, map[string]bool{"right": true})
-	for _, name := range []string{"more", "fewer", "none"} {
-		if !strings.Contains(rejected[name], "not one line of features a row") {
+	equal(t, "labelled", labelled, map[string]bool{"none": true, "right": true})
+	for name, want := range map[string]string{"more": "not one line of features a row", "fewer": "not one line of features a row", "wild": "row 1 is from byte 0 to 9, of 2 bytes"} {
+		if !strings.Contains(rejected[name], want) {
 			t.Errorf("%s is rejected with %q", name, rejected[name])
 		}
 	}

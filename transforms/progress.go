@@ -85,13 +85,17 @@ func (p *Progress) stage(name string) *stageProgress {
 }
 
 // Spent is how long the read, featurize, predict or write stage worked or waited
-// in this process, all goroutines together. That of predict is of the whole
-// process, whose runs share batches.
+// in this process, all goroutines together. That of predict, and of features that are
+// made for a batch, is of the whole process, whose runs share batches.
 func (p *Progress) Spent(stage string) time.Duration {
-	if stage == "predict" {
-		return time.Duration(scoringTime.Load())
+	spent := p.stage(stage).spent.Load()
+	switch stage {
+	case "featurize":
+		spent += featuring.Load()
+	case "predict":
+		spent = scoringTime.Load()
 	}
-	return time.Duration(p.stage(stage).spent.Load())
+	return time.Duration(spent)
 }
 
 // fail keeps err, which fails a bundle, marks it so that a launcher in another

@@ -150,8 +150,9 @@ func newStages(b *testing.B) *stages {
 		s.features = append(s.features, f)
 		windows := s.predict.windows(len(s.docs[i].Rows))
 		s.outs = append(s.outs, make([][]float32, len(windows)))
+		src := &source{features: f}
 		for j, w := range windows {
-			it := windowItem{features: f, window: w}
+			it := windowItem{src, w}
 			items = append(items, it)
 			s.place[it] = [2]int{i, j}
 		}

@@ -507,7 +507,7 @@ func TestByHand(t *testing.T) {
 	for _, e := range gather[Example]("examples") {
 		good = append(good, string(e.Name))
 		equal(t, string(e.Name)+": rows", e.Rows, yedda.Rows(e.Text))
-		equal(t, string(e.Name)+": lines", e.numLines(), len(e.Rows))
+		equal(t, string(e.Name)+": lines", e.Features.NumLines(), len(e.Rows))
 	}
 	check("featurize", good, gather[Rejection]("not featurized"), len(docs))
 	good = nil

@@ -108,12 +108,10 @@ func BenchmarkParts(b *testing.B) {
 	}
 	batch := benchBatch(c, lines)
 	batch.Windows = []model.ContextWindow{{Len: lines}}
-	probs := make([]float32, lines*s.k)
-	mem := new(scratch)
-	if err := mem.lay(s, []*model.Batch{batch}, probs); err != nil {
+	mem := s.begin()
+	if err := mem.lay(s, batch); err != nil {
 		b.Fatal(err)
 	}
-	mem.fit(s)
 	run := func(name string, f func()) {
 		b.Run(fmt.Sprintf("%s/%s", name, kernel.ISA()), func(b *testing.B) {
 			for b.Loop() {
@@ -133,7 +131,8 @@ func BenchmarkParts(b *testing.B) {
 		}
 	})
 	run("check", func() {
-		if err := mem.lay(s, []*model.Batch{batch}, probs); err != nil {
+		mem.forget()
+		if err := mem.lay(s, batch); err != nil {
 			b.Fatal(err)
 		}
 	})

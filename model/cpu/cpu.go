@@ -10,13 +10,14 @@ package cpu
 
 import (
 	"context"
+	"iter"
 	"sync"
 
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/kernel"
 )
 
-// Scorer implements model.MultiScorer. It shares the table and the biases of the
+// Scorer implements model.StreamScorer. It shares the table and the biases of the
 // Weights it was made from, which must not change while it is used, and holds
 // the matrices packed.
 type Scorer struct {
@@ -99,8 +100,8 @@ func (s *Scorer) Close() error { return nil }
 
 // Score implements model.Scorer. It looks at ctx every few hundred lines and
 // returns its error, in which case probs is half written. Its memory is
-// 4·(D+K) bytes for each line that a window holds, up to half as much again where
-// products are of whole numbers, 24 bytes for each window, at
+// 4·(D+K) bytes for each line that a window holds, 2·D+4·K where products are of
+// whole numbers of 16 bits, 24 bytes for each window, at
 // most maxStateBytes between layers (none for one layer) and some hundred kB. An
 // id outside the table panics.
 func (s *Scorer) Score(ctx context.Context, b *model.Batch, probs []float32) error {
@@ -109,17 +110,58 @@ func (s *Scorer) Score(ctx context.Context, b *model.Batch, probs []float32) err
 
 // ScoreAll implements model.MultiScorer, as Score does model.Scorer.
 func (s *Scorer) ScoreAll(ctx context.Context, batches []*model.Batch, probs []float32) error {
+	mem := s.begin()
+	defer s.end(mem)
+	for _, b := range batches {
+		if err := s.take(ctx, mem, b); err != nil {
+			return err
+		}
+	}
+	return s.finish(ctx, mem, probs)
+}
+
+// ScoreSeq implements model.StreamScorer, as ScoreAll does model.MultiScorer.
+func (s *Scorer) ScoreSeq(ctx context.Context, batches iter.Seq[*model.Batch], probs []float32) error {
+	mem := s.begin()
+	defer s.end(mem)
+	for b := range batches {
+		if err := s.take(ctx, mem, b); err != nil {
+			return err
+		}
+	}
+	return s.finish(ctx, mem, probs)
+}
+
+// begin is the memory of a call, for take of each Batch, finish and end.
+func (s *Scorer) begin() *scratch {
 	mem := s.scratch.Get().(*scratch)
-	defer s.scratch.Put(mem)
-	defer mem.forget()
-	if err := mem.lay(s, batches, probs); err != nil {
+	mem.fit(s)
+	return mem
+}
+
+func (s *Scorer) end(mem *scratch) {
+	mem.forget()
+	s.scratch.Put(mem)
+}
+
+// take turns the lines that the windows of b hold into line vectors; b is not
+// looked at again.
+func (s *Scorer) take(ctx context.Context, mem *scratch, b *model.Batch) error {
+	if err := mem.lay(s, b); err != nil {
 		return err
 	}
-	mem.fit(s)
 	for _, r := range mem.runs {
 		if err := s.embed(ctx, mem, r); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// finish labels the windows of all that was taken.
+func (s *Scorer) finish(ctx context.Context, mem *scratch, probs []float32) error {
+	if err := mem.sort(s, probs); err != nil {
+		return err
 	}
 	for first := 0; first < len(mem.order); {
 		n := s.groupSize(mem.order[first:])

@@ -115,6 +115,29 @@ func testScoreAll(t *testing.T) {
 			t.Fatalf("probability %d: got %v, want %v", i, got[i], want[i])
 		}
 	}
+	// One behind the other in one memory, which is spoilt when it is given back.
+	memory := new(model.Batch)
+	seq := func(yield func(*model.Batch) bool) {
+		for _, b := range batches {
+			memory.Reset()
+			memory.AppendLines(b, 0, b.NumLines())
+			memory.Windows = append(memory.Windows, b.Windows...)
+			if !yield(memory) {
+				return
+			}
+			clear(memory.IDs)
+			clear(memory.Layout)
+			clear(memory.GroupScale)
+			clear(memory.Windows)
+		}
+	}
+	clear(got)
+	if err := s.ScoreSeq(context.Background(), seq, got); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(got, want) {
+		t.Error("batches that are made one after the other have other probabilities")
+	}
 	batches[3].GroupEnd = slices.Clone(batches[3].GroupEnd)
 	batches[3].GroupEnd[69*model.Groups] = 1 << 20
 	if err := s.ScoreAll(context.Background(), batches, got); err == nil || !strings.HasPrefix(err.Error(), "cpu: batch: line 69:") {

@@ -13,8 +13,9 @@ const embedLines = 64
 // clip is where a standardised layout number is cut.
 const clip = 6
 
-// embed computes x of the lines of r into their rows of mem.x, [lines, D], and
-// what each line by itself adds to the logits into those of mem.own, [lines, K].
+// embed computes x of the lines of r, [lines, D], into their rows of mem.words
+// where joined matrices take it, otherwise of mem.x, and what each line by itself
+// adds to the logits into those of mem.own, [lines, K].
 func (s *Scorer) embed(ctx context.Context, mem *scratch, r lineRun) error {
 	b, d := r.batch, s.d
 	id := b.FirstID(r.first) // of the next group
@@ -25,7 +26,10 @@ func (s *Scorer) embed(ctx context.Context, mem *scratch, r lineRun) error {
 		n := min(embedLines, r.len-done)
 		first := r.first + done
 		kernel.StandardiseRows(n, mem.layout, b.Layout[first*s.layout:], s.layoutMean, s.layoutInvStd, clip)
-		x := mem.x[(r.at+done)*d:]
+		joined, x := s.layers[0].forward.joined, mem.x
+		if joined == nil {
+			x = x[(r.at+done)*d:]
+		}
 		kernel.GemmBias(n, mem.layout, s.layout, s.layoutWeights, s.layoutBias, x, d)
 		groups := b.GroupEnd[first*model.Groups : (first+n)*model.Groups]
 		kernel.SumLines(x, d, s.table, b.IDs, id, groups, b.GroupScale[first*model.Groups:], model.Groups)
@@ -34,7 +38,7 @@ func (s *Scorer) embed(ctx context.Context, mem *scratch, r lineRun) error {
 			// A row at a time, so that no row's place among others matters.
 			kernel.Tanh(x[l*d:][:d])
 		}
-		if joined := s.layers[0].forward.joined; joined != nil {
+		if joined != nil {
 			joined.Round(n, x, d, mem.words[(r.at+done)*joined.Words():], joined.Words())
 		}
 		for _, o := range s.heads {

@@ -21,10 +21,11 @@ type lineRun struct {
 // scratch is the memory of one Score call.
 type scratch struct {
 	order  []window  // from the longest
-	runs   []lineRun // what the windows hold
-	lines  int       // of the runs together
+	runs   []lineRun // what the windows of a Batch hold
+	lines  int       // of all runs together
+	steps  int       // of all windows together
 	x, own []float32 // of the lines, see embed
-	words  []uint32  // x as joined matrices take it, where there are any
+	words  []uint32  // x as joined matrices take it, where there are any; then mem.x is of embedLines
 	layout []float32 // [embedLines, layout] standardised
 
 	inAt   [maxGroup]int
@@ -43,13 +44,8 @@ type scratch struct {
 	}
 }
 
-// fit makes room for the runs. What depends on the Scorer alone is made once.
+// fit makes, once, what depends on the Scorer alone.
 func (m *scratch) fit(s *Scorer) {
-	m.x, m.own = grow(m.x, m.lines*s.d), grow(m.own, m.lines*s.k)
-	joined := s.layers[0].forward.joined
-	if joined != nil {
-		m.words = grow(m.words, m.lines*joined.Words())
-	}
 	if m.layout != nil {
 		return
 	}
@@ -58,7 +54,8 @@ func (m *scratch) fit(s *Scorer) {
 	if len(s.layers) > 1 {
 		in = max(in, 2*s.h)
 	}
-	if joined != nil {
+	if joined := s.layers[0].forward.joined; joined != nil {
+		m.x = make([]float32, embedLines*s.d)
 		stride := max(joined.Stride(), s.layers[len(s.layers)-1].forward.joined.Stride())
 		m.rows = make([]uint32, (chunkRows+maxGroup)*stride)
 	} else {
@@ -81,42 +78,49 @@ func (m *scratch) fitStates(i int, windows []window, h int) []float32 {
 	return *states
 }
 
-// lay finds the runs that the windows of batches hold, and sorts the windows
-// from the longest; those of one length stay in order, empty ones stay out.
-// Windows that overlap and follow each other share their lines.
-func (m *scratch) lay(s *Scorer, batches []*model.Batch, probs []float32) error {
-	m.order, m.runs, m.lines = m.order[:0], m.runs[:0], 0
-	out := 0
-	for _, b := range batches {
-		if err := b.Check(s.layout); err != nil {
-			return fmt.Errorf("cpu: %w", err)
-		}
-		first, end := 0, -1 // of the batch's last run
-		for _, w := range b.Windows {
-			if w.Len == 0 {
-				continue
-			}
-			if w.First < first || w.First > end {
-				first, end = w.First, w.First
-				m.runs = append(m.runs, lineRun{b, first, 0, m.lines})
-			}
-			run := &m.runs[len(m.runs)-1]
-			if more := w.First + w.Len - end; more > 0 {
-				end += more
-				run.len += more
-				m.lines += more
-			}
-			m.order = append(m.order, window{run.at + w.First - first, w.Len, out})
-			out += w.Len
-		}
+// lay finds the runs that the windows of b hold, and makes room for their lines.
+// Empty windows stay out; those that overlap and follow each other share their lines.
+func (m *scratch) lay(s *Scorer, b *model.Batch) error {
+	if err := b.Check(s.layout); err != nil {
+		return fmt.Errorf("cpu: %w", err)
 	}
-	if len(probs) != out*s.k {
-		return fmt.Errorf("cpu: batch: room for %d probabilities; %d steps need %d", len(probs), out, out*s.k)
+	m.runs = m.runs[:0]
+	first, end := 0, -1 // of the last run
+	for _, w := range b.Windows {
+		if w.Len == 0 {
+			continue
+		}
+		if w.First < first || w.First > end {
+			first, end = w.First, w.First
+			m.runs = append(m.runs, lineRun{b, first, 0, m.lines})
+		}
+		run := &m.runs[len(m.runs)-1]
+		if more := w.First + w.Len - end; more > 0 {
+			end += more
+			run.len += more
+			m.lines += more
+		}
+		m.order = append(m.order, window{run.at + w.First - first, w.Len, m.steps})
+		m.steps += w.Len
 	}
 	for _, r := range m.runs {
 		if err := checkIDs(r); err != nil {
 			return err
 		}
+	}
+	m.own = keep(m.own, m.lines*s.k)
+	if joined := s.layers[0].forward.joined; joined != nil {
+		m.words = keep(m.words, m.lines*joined.Words())
+	} else {
+		m.x = keep(m.x, m.lines*s.d)
+	}
+	return nil
+}
+
+// sort sorts the windows from the longest; those of one length stay in order.
+func (m *scratch) sort(s *Scorer, probs []float32) error {
+	if len(probs) != m.steps*s.k {
+		return fmt.Errorf("cpu: batch: room for %d probabilities; %d steps need %d", len(probs), m.steps, m.steps*s.k)
 	}
 	slices.SortFunc(m.order, func(a, b window) int {
 		return cmp.Or(b.len-a.len, a.out-b.out)
@@ -124,8 +128,14 @@ func (m *scratch) lay(s *Scorer, batches []*model.Batch, probs []float32) error 
 	return nil
 }
 
-// forget lets the batches go.
-func (m *scratch) forget() { clear(m.runs) }
+// forget lets the last batch go, and all windows.
+func (m *scratch) forget() {
+	clear(m.runs)
+	m.order, m.lines, m.steps = m.order[:0], 0, 0
+}
+
+// keep is s with n elements, the first of them those of s.
+func keep[T any](s []T, n int) []T { return slices.Grow(s[:min(len(s), n)], max(0, n-len(s)))[:n] }
 
 // grow is s with n elements of any value, in new memory where s has no room.
 func grow[T any](s []T, n int) []T {

@@ -128,7 +128,7 @@ func (o *options) evaluate(ctx context.Context) error {
 	opts := transforms.Options{
 		Run: fmt.Sprintf("evaluate-%d-%d", os.Getpid(), begin.UnixNano()), Verbosity: o.verbosity,
 		Base: transforms.Path(set.Base), Annotated: true, MaxDocumentBytes: int64(o.maxDocumentBytes),
-		Device: o.device, LabelSet: o.labelSet,
+		Device: o.device, Deferred: o.device == "cpu", LabelSet: o.labelSet,
 		WindowSize: o.windowSize, PredictionStride: o.stride, PredictionBatchSize: o.batchSize,
 	}
 	score := scoreFn{Run: opts.Run, Config: model.DefaultConfig(), LabelSet: o.labelSet}

@@ -86,8 +86,9 @@ func BenchmarkStage(b *testing.B) {
 	}
 	var all []work
 	for i, text := range texts {
-		e := new(extractor)
-		all = append(all, work{e, e.extract(text, rows[i], 1<<16, 1)})
+		e, batch := new(extractor), new(model.Batch)
+		e.extract(batch, text, rows[i], 1<<16, 1)
+		all = append(all, work{e, batch})
 	}
 	each := func(f func(i int, w work, p *part)) func() {
 		return func() {
@@ -127,7 +128,4 @@ func BenchmarkStage(b *testing.B) {
 	}))
 	run("small", each(func(_ int, w work, p *part) { w.e.doc.countSmall(p) }))
 	run("document", each(func(i int, w work, p *part) { w.e.doc.numbers(w.batch.Layout, 0, len(rows[i])) }))
-	run("join", each(func(_ int, w work, _ *part) {
-		w.e.join(w.batch)
-	}))
 }

@@ -25,7 +25,6 @@ package feature
 //go:generate go -C _asm run . -out ../feature_amd64.s -stubs ../stub_amd64.go -pkg feature
 
 import (
-	"slices"
 	"sync"
 
 	"github.com/linnet-ml/linnet/model"
@@ -43,15 +42,21 @@ const (
 // workers goroutines share a long document. Extract is safe for concurrent
 // use and keeps nothing of its arguments.
 func Extract(text []byte, rows []yedda.Line, inputSize, workers int) *model.Batch {
+	b := new(model.Batch)
+	ExtractTo(b, text, rows, inputSize, workers)
+	return b
+}
+
+// ExtractTo is Extract into the memory of b, whatever b holds.
+func ExtractTo(b *model.Batch, text []byte, rows []yedda.Line, inputSize, workers int) {
 	if inputSize < 1 || int64(inputSize) > 1<<32-1 {
 		panic("feature: input size out of range")
 	}
 	e := pool.Get().(*extractor)
-	b := e.extract(text, rows, inputSize, min(workers, len(rows)/minPart))
+	e.extract(b, text, rows, inputSize, min(workers, len(rows)/minPart))
 	if e.size() <= maxPooled {
 		pool.Put(e)
 	}
-	return b
 }
 
 // extractor is the memory that Extract works in.
@@ -62,15 +67,15 @@ type extractor struct {
 
 var pool = sync.Pool{New: func() any { return new(extractor) }}
 
-func (e *extractor) extract(text []byte, rows []yedda.Line, inputSize, workers int) *model.Batch {
+func (e *extractor) extract(b *model.Batch, text []byte, rows []yedda.Line, inputSize, workers int) {
 	n := len(rows)
-	b := new(model.Batch)
+	b.Reset()
 	if n == 0 {
-		return b
+		return
 	}
-	b.GroupEnd = make([]uint32, n*model.Groups)
-	b.GroupScale = make([]float32, n*model.Groups)
-	b.Layout = make([]float32, n*LayoutSize)
+	b.GroupEnd = grow(b.GroupEnd, n*model.Groups)
+	b.GroupScale = grow(b.GroupScale, n*model.Groups)
+	b.Layout = zeros(b.Layout, n*LayoutSize)
 
 	e.doc.rows = grow(e.doc.rows, n)
 	for len(e.spare) < max(1, workers) {
@@ -78,18 +83,29 @@ func (e *extractor) extract(text []byte, rows []yedda.Line, inputSize, workers i
 	}
 	e.doc.divide(rows, e.spare[:max(1, workers)])
 	parts := e.doc.parts
+	if len(parts) == 1 {
+		parts[0].ids = grow(b.IDs, n*idsPerLine)
+	}
 	each(parts, func(p *part) { p.read(text, rows, e.doc.rows, b, uint32(inputSize)) })
 	e.doc.count(e.doc.room())
 	each(parts, func(p *part) { e.doc.countSmall(p) })
 	each(parts, func(p *part) { e.doc.numbers(b.Layout[p.first*LayoutSize:], p.first, p.end) })
 	e.join(b)
-	return b
 }
 
 func grow[T any](s []T, n int) []T {
 	if cap(s) < n {
 		return make([]T, n)
 	}
+	return s[:n]
+}
+
+// zeros is grow with nothing but zeros.
+func zeros(s []float32, n int) []float32 {
+	if cap(s) < n {
+		return make([]float32, n)
+	}
+	clear(s[:n])
 	return s[:n]
 }
 
@@ -172,14 +188,14 @@ func (p *part) read(text []byte, rows []yedda.Line, facts []row, b *model.Batch,
 // join puts the ids of the parts together.
 func (e *extractor) join(b *model.Batch) {
 	if len(e.doc.parts) == 1 {
-		b.IDs = slices.Clone(e.doc.parts[0].ids)
+		b.IDs, e.doc.parts[0].ids = e.doc.parts[0].ids, nil
 		return
 	}
 	n := 0
 	for _, p := range e.doc.parts {
 		n += len(p.ids)
 	}
-	b.IDs = make([]uint32, n)
+	b.IDs = grow(b.IDs, n)
 	at := 0
 	for _, p := range e.doc.parts {
 		copy(b.IDs[at:], p.ids)

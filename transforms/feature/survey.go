@@ -49,15 +49,15 @@ func (s *Survey) NumLines() int { return len(s.rows) }
 
 var lines = sync.Pool{New: func() any { return new(line) }}
 
-// Extract returns the features of rows [first, first+n), just as Extract of the
-// whole document has them. It is safe for concurrent use.
-func (s *Survey) Extract(first, n int) *model.Batch {
-	b := &model.Batch{
-		GroupEnd:   make([]uint32, 0, n*model.Groups),
-		GroupScale: make([]float32, 0, n*model.Groups),
-		Layout:     make([]float32, n*LayoutSize),
-		IDs:        make([]uint32, 0, n*idsPerLine),
-	}
+// ExtractTo makes the features of rows [first, first+n), just as Extract of the
+// whole document has them, in the memory of b, whatever b holds. It is safe for
+// concurrent use.
+func (s *Survey) ExtractTo(b *model.Batch, first, n int) {
+	b.Reset()
+	b.GroupEnd = grow(b.GroupEnd, n*model.Groups)[:0]
+	b.GroupScale = grow(b.GroupScale, n*model.Groups)[:0]
+	b.Layout = zeros(b.Layout, n*LayoutSize)
+	b.IDs = grow(b.IDs, n*idsPerLine)[:0]
 	l := lines.Get().(*line)
 	defer lines.Put(l)
 	var m marks
@@ -71,7 +71,6 @@ func (s *Survey) Extract(first, n int) *model.Batch {
 	}
 	l.orig = nil // it is part of the text
 	s.doc.numbers(b.Layout, first, first+n)
-	return b
 }
 
 // idsPerLine is about how many ids a line has.

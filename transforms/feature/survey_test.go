@@ -30,10 +30,13 @@ func TestSurvey(t *testing.T) {
 			n := r.IntN(len(rows) - first + 1)
 			want := new(model.Batch)
 			want.AppendLines(whole, first, n)
-			got := s.Extract(first, n)
+			got := new(model.Batch)
+			s.ExtractTo(got, first, n)
 			same(t, got, want, fmt.Sprintf("seed %d, rows %d to %d of %d", seed, first, first+n, len(rows)))
 		}
-		same(t, s.Extract(0, len(rows)), whole, "all rows")
+		got := new(model.Batch)
+		s.ExtractTo(got, 0, len(rows))
+		same(t, got, whole, "all rows")
 	}
 	if n := NewSurvey(nil, nil, 10, 4).NumLines(); n != 0 {
 		t.Errorf("no text has %d lines", n)

@@ -113,15 +113,22 @@ func (e *Engine[I, O]) submit(items []I, size int64) *group[O] {
 	if len(items) == 0 {
 		close(g.done)
 	}
-	weights := make([]int64, len(items))
+	var weight int64
+	ws := make([]waiting[I, O], len(items))
 	for i, item := range items {
-		weights[i] = max(e.handler.Weight(item), 0)
+		ws[i] = waiting[I, O]{item, i, max(e.handler.Weight(item), 0), g}
+		weight += ws[i].weight
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	idle := len(items) > 0 && e.running+len(e.ready) == 0 && pipe.Busy() == 0
-	for i, item := range items {
-		e.add(waiting[I, O]{item, i, weights[i], g}, !idle)
+	step := 1
+	if weight <= e.options.WholeWeight && len(items) <= e.maxSize {
+		step = len(items)
+	}
+	for len(ws) > 0 {
+		e.add(ws[:step], !idle)
+		ws = ws[step:]
 	}
 	if e.closed || idle {
 		e.formAll()
@@ -130,16 +137,20 @@ func (e *Engine[I, O]) submit(items []I, size int64) *group[O] {
 	return g
 }
 
-// add puts an item into its bucket and, where form is set, moves a full batch
-// on.
-func (e *Engine[I, O]) add(w waiting[I, O], form bool) {
-	n, _ := slices.BinarySearch(e.options.BucketWeights, w.weight)
+// add puts items that stay together into the bucket of the first and, where form is
+// set, moves a full batch on.
+func (e *Engine[I, O]) add(ws []waiting[I, O], form bool) {
+	var weight int64
+	for _, w := range ws {
+		weight += w.weight
+	}
+	n, _ := slices.BinarySearch(e.options.BucketWeights, ws[0].weight)
 	b := &e.buckets[n]
-	if form && e.maxWeight > 0 && len(b.items) > 0 && b.weight+w.weight > e.maxWeight {
+	if form && len(b.items) > 0 && (len(b.items)+len(ws) > e.maxSize || e.maxWeight > 0 && b.weight+weight > e.maxWeight) {
 		e.form(b)
 	}
-	b.items = append(b.items, w)
-	b.weight += w.weight
+	b.items = append(b.items, ws...)
+	b.weight += weight
 	if form && (len(b.items) >= e.maxSize || (e.maxWeight > 0 && b.weight >= e.maxWeight)) {
 		e.form(b)
 	}

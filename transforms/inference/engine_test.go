@@ -233,6 +233,49 @@ func TestBatchesFill(t *testing.T) {
 	}
 }
 
+// TestWhole shows that a group stays together up to WholeWeight, even above
+// MaxBatchWeight, and is parted beyond it or where it is more than a batch.
+func TestWhole(t *testing.T) {
+	for name, test := range map[string]struct {
+		whole int64
+		size  int
+		want  [][]int64
+	}{
+		"parted":    {0, 100, [][]int64{{9, 8, 7}, {6, 9, 8}, {7, 6}, {20, 1}, {15}}},
+		"whole":     {36, 100, [][]int64{{9, 8, 7, 6}, {9, 8, 7, 6}, {20, 1, 15}}},
+		"too heavy": {32, 100, [][]int64{{9, 8, 7, 6}, {9, 8, 7, 6}, {20, 1}, {15}}},
+		"too many":  {36, 3, [][]int64{{9, 8, 7}, {6, 9, 8}, {7, 6}, {20, 1, 15}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			release := holdPool()
+			defer release()
+			h := &fake{}
+			e := NewEngine(h, Options{MaxBatchSize: test.size, MaxBatchWeight: 25, WholeWeight: test.whole, MaxInFlight: 1000})
+			defer e.Close()
+			q := NewQueue[[]int64](e)
+			s := sink{t: t}
+			for _, group := range [][]int64{{9, 8, 7, 6}, {9, 8, 7, 6}, {20, 1, 15}} {
+				if err := q.Push(t.Context(), group, group, 1, s.emit); err != nil {
+					t.Fatal(err)
+				}
+			}
+			e.mu.Lock()
+			e.formAll() // what is left
+			e.start()
+			e.mu.Unlock()
+			release()
+			if err := q.Drain(t.Context(), s.emit); err != nil {
+				t.Fatal(err)
+			}
+			slices.SortFunc(h.batches, func(a, b []int64) int { return slices.Compare(a, b) })
+			slices.SortFunc(test.want, func(a, b []int64) int { return slices.Compare(a, b) })
+			if fmt.Sprint(h.batches) != fmt.Sprint(test.want) {
+				t.Errorf("batches %v, want %v", h.batches, test.want)
+			}
+		})
+	}
+}
+
 // TestSpread shows that what comes while nothing runs is shared among the
 // cores, in batches of some weight.
 func TestSpread(t *testing.T) {

@@ -59,8 +59,12 @@ type Options struct {
 	// MaxBatchSize is the number of items that fill a batch; 0 is 1.
 	MaxBatchSize int
 	// MaxBatchWeight is the weight that a batch does not exceed, except with a
-	// single item; 0 is no bound.
+	// single item, or a single group by WholeWeight; 0 is no bound.
 	MaxBatchWeight int64
+	// WholeWeight lets the items of one Push that weigh no more together, and are no more
+	// than MaxBatchSize, go to one batch: that of the first of them by BucketWeights. They are
+	// parted where cores or a queue wait for them. 0 parts items anywhere.
+	WholeWeight int64
 	// BucketWeights are bounds, rising, that part items by weight (up to the
 	// first bound, up to the second, …, above all): a batch that starts when it
 	// is full has items of one bucket. What waits for long is batched
