@@ -77,14 +77,24 @@ func (d *Document) check() error {
 	if len(d.Rows) == 0 {
 		d.Rows = yedda.Rows(d.Text)
 	}
+	if err := d.checkBounds(); err != nil {
+		return err
+	}
+	for i, r := range d.Rows {
+		line := d.Text[r.Start:r.End]
+		if r.Start > 0 && d.Text[r.Start-1] != '\n' || r.End < len(d.Text) && d.Text[r.End] != '\n' || bytes.IndexByte(line, '\n') >= 0 || yedda.Blank(line) {
+			return fmt.Errorf("row %d, from byte %d to %d, is no line that can be read; take yedda.Rows of its text", i+1, r.Start, r.End)
+		}
+	}
+	return nil
+}
+
+// checkBounds tells of rows that are not in the text one behind the other.
+func (d *Document) checkBounds() error {
 	end := 0
 	for i, r := range d.Rows {
 		if r.Start < end || r.End < r.Start || r.End > len(d.Text) {
 			return fmt.Errorf("row %d is from byte %d to %d, of %d bytes and behind byte %d; take yedda.Rows of its text", i+1, r.Start, r.End, len(d.Text), end)
-		}
-		line := d.Text[r.Start:r.End]
-		if r.Start > 0 && d.Text[r.Start-1] != '\n' || r.End < len(d.Text) && d.Text[r.End] != '\n' || bytes.IndexByte(line, '\n') >= 0 || yedda.Blank(line) {
-			return fmt.Errorf("row %d, from byte %d to %d, is no line that can be read; take yedda.Rows of its text", i+1, r.Start, r.End)
 		}
 		end = r.End
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/linnet-ml/linnet/model/bundled"
 	"github.com/linnet-ml/linnet/transforms/feature"
 	"github.com/linnet-ml/linnet/transforms/internal/pipe"
+	"github.com/linnet-ml/linnet/transforms/yedda"
 )
 
 // Featurize is PCollection<Document> to PCollection<Example>: the features of
@@ -110,7 +111,7 @@ func (e *Example) survey(workers int) {
 }
 
 // checkFeatures tells of features that are not those of the rows, one line each. Of
-// an Example without any it checks the document that they will be made of.
+// an Example without any it looks whether they can be made, and makes missing rows.
 func (e *Example) checkFeatures() error {
 	lines := len(e.Rows)
 	switch {
@@ -119,7 +120,10 @@ func (e *Example) checkFeatures() error {
 	case e.Survey != nil:
 		lines = e.Survey.NumLines()
 	default:
-		return e.Document.check()
+		if len(e.Rows) == 0 {
+			e.Rows = yedda.Rows(e.Text)
+		}
+		return e.checkBounds()
 	}
 	if lines != len(e.Rows) {
 		return errors.New("it has not one line of features a row; Featurize makes them")

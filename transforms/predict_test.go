@@ -505,7 +505,7 @@ func TestPredictByHand(t *testing.T) {
 		t.Fatal(err)
 	}
 	labelled, rejected := map[string]bool{}, map[string]string{}
-	emit := func(_ beam.EventTime, l Labelled) { labelled[string(l.Name)] = true }
+	emit := func(_ beam.EventTime, l Labelled) { labelled[string(l.Name)] = l.check() == nil }
 	reject := func(_ beam.EventTime, r Rejection) { rejected[string(r.Name)] = r.Reason }
 	f.StartBundle(emit, reject)
 	more, fewer, none, right := exampleOf("more", "a\nb\n", 256), exampleOf("fewer", "a\nb\n", 256), exampleOf("none", "a\n", 256), exampleOf("right", "a\nb\n", 256)
@@ -514,7 +514,8 @@ func TestPredictByHand(t *testing.T) {
 	none.Features = nil
 	wild := none
 	wild.Name, wild.Rows = []byte("wild"), []yedda.Line{{Start: 0, End: 9}}
-	for _, e := range []Example{more, fewer, none, wild, right} {
+	bare := Example{Document: Document{Name: []byte("bare"), Text: right.Text}, InputSize: 256}
+	for _, e := range []Example{more, fewer, none, wild, bare, right} {
 		if err := f.ProcessElement(t.Context(), 0, e, emit, reject); err != nil {
 			t.Fatal(err)
 		}
@@ -522,7 +523,7 @@ func TestPredictByHand(t *testing.T) {
 	if err := f.FinishBundle(t.Context(), emit, reject); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "labelled", labelled, map[string]bool{"none": true, "right": true})
+	equal(t, "labelled", labelled, map[string]bool{"none": true, "bare": true, "right": true})
 	for name, want := range map[string]string{"more": "not one line of features a row", "fewer": "not one line of features a row", "wild": "row 1 is from byte 0 to 9, of 2 bytes"} {
 		if !strings.Contains(rejected[name], want) {
 			t.Errorf("%s is rejected with %q", name, rejected[name])
