@@ -128,7 +128,7 @@ func (o *options) evaluate(ctx context.Context) error {
 	opts := transforms.Options{
 		Run: fmt.Sprintf("evaluate-%d-%d", os.Getpid(), begin.UnixNano()), Verbosity: o.verbosity,
 		Base: transforms.Path(set.Base), Annotated: true, MaxDocumentBytes: int64(o.maxDocumentBytes),
-		Device: o.device, Deferred: o.device == "cpu", LabelSet: o.labelSet,
+		Device: o.device, LabelSet: o.labelSet,
 		WindowSize: o.windowSize, PredictionStride: o.stride, PredictionBatchSize: o.batchSize,
 	}
 	score := scoreFn{Run: opts.Run, Config: model.DefaultConfig(), LabelSet: o.labelSet}
@@ -222,6 +222,7 @@ func (o *options) loadModel(ctx context.Context, opts *transforms.Options) (*tra
 		fmt.Fprintf(os.Stderr, "linnet: %s\n", m.Reason)
 	}
 	opts.ModelHash, opts.InputSize = m.Hash, m.Config.InputSize
+	opts.Deferred = o.device == "cpu" || m.Reason != ""
 	return m, nil
 }
 

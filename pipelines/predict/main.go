@@ -325,7 +325,7 @@ func (o *options) transformOptions(ctx context.Context) (opts transforms.Options
 	opts = transforms.Options{
 		Verbosity: o.verbosity, MemoryLimit: int64(o.memoryLimit), Output: transforms.Path(output),
 		MaxDocumentBytes: int64(o.maxDocumentBytes), Force: o.force, RetryRejected: o.retryRejected,
-		ModelURI: transforms.Path(modelURI), Device: o.device, Deferred: o.device == "cpu", LabelSet: o.labelSet,
+		ModelURI: transforms.Path(modelURI), Device: o.device, LabelSet: o.labelSet,
 		WorkersPerGPU: o.workersPerGPU, GPUMemory: int64(o.gpuMemoryLimit), Precision: o.precision, Hybrid: o.hybrid, GPUTimeout: o.gpuTimeout,
 		WindowSize: o.windowSize, PredictionStride: o.stride, PredictionBatchSize: o.batchSize,
 		Formats: o.formats, Probabilities: o.probabilities, MaxRejected: o.maxRejected,
@@ -356,6 +356,7 @@ func (o *options) loadModel(ctx context.Context, opts *transforms.Options) (*tra
 		fmt.Fprintf(os.Stderr, "linnet: %s\n", m.Reason)
 	}
 	opts.ModelHash, opts.InputSize, opts.Versions = m.Hash, m.Config.InputSize, m.Device
+	opts.Deferred = o.device == "cpu" || m.Reason != ""
 	opts.Settings = o.settings(m.Config)
 	return m, nil
 }
