@@ -37,7 +37,8 @@ type MultiScorer interface {
 // StreamScorer is a MultiScorer that looks at one Batch at a time.
 type StreamScorer interface {
 	MultiScorer
-	// ScoreSeq is ScoreAll of batches that are made while it runs: when it asks for
-	// the next one, it is done with the one before, whose memory may be used again.
+	// ScoreSeq is ScoreAll of batches that are made while it runs: it ranges over them
+	// once, and when it asks for the next one it is done with the one before, whose
+	// memory may be used again.
 	ScoreSeq(ctx context.Context, batches iter.Seq[*Batch], probs []float32) error
 }

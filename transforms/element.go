@@ -170,7 +170,7 @@ func decodeExample(b []byte) (Example, error) {
 	if e.InputSize == 0 || !tableSize(e.InputSize) {
 		return e, fmt.Errorf("transforms: an Example has features for a table of %d rows; Featurize makes them", e.InputSize)
 	}
-	e.featurize(runtime.GOMAXPROCS(0))
+	e.featurize(false, runtime.GOMAXPROCS(0))
 	return e, nil
 }
 

@@ -18,7 +18,7 @@ import (
 
 // Featurize is PCollection<Document> to PCollection<Example>: the features of
 // every row, for a model with Options.InputSize rows in its table; with
-// Options.Deferred, Predict makes them. It rejects
+// Options.Deferred, Predict makes them, and a long document is surveyed. It rejects
 // a document whose Rows are no lines of its text, one behind the other, that can
 // be read.
 func Featurize(s beam.Scope, opts Options, docs beam.PCollection) (examples, rejected beam.PCollection) {
@@ -59,7 +59,7 @@ func (f *featurizeFn) ProcessElement(ctx context.Context, t beam.EventTime, d Do
 		reject(t, *d.reject("featurize", err))
 		return nil
 	}
-	return f.stage.push(ctx, t, d, featureBytes(&d, f.deferred(&d)), f.emitter(emit), reject)
+	return f.stage.push(ctx, t, d, featureBytes(&d, f.Options.Deferred), f.emitter(emit), reject)
 }
 
 func (f *featurizeFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, Example), reject func(beam.EventTime, Rejection)) error {
@@ -72,46 +72,34 @@ func (f *featurizeFn) emitter(emit func(beam.EventTime, Example)) func(beam.Even
 
 func (f *featurizeFn) featurize(_ context.Context, d Document) (*Example, *Rejection, error) {
 	e := &Example{Document: d, InputSize: f.inputSize}
-	switch {
-	case f.deferred(&d):
-	case f.Options.Deferred:
-		e.survey(workers(len(d.Rows)))
-	default:
-		e.featurize(workers(len(d.Rows)))
-	}
+	e.featurize(f.Options.Deferred, workers(len(d.Rows)))
 	return e, nil, nil
-}
-
-// deferredLines bounds a document that goes to one batch whole, with its features:
-// 15 MB of them. Journals' volumes have up to 30,000 lines.
-const deferredLines = 2 * batchLines
-
-func (f *featurizeFn) deferred(d *Document) bool {
-	return f.Options.Deferred && len(d.Rows) <= deferredLines
 }
 
 // tableSize says whether a table may have n rows, 0 for those of the bundled model.
 func tableSize(n int) bool { return n >= 0 && int64(n) <= math.MaxUint32 }
 
-// surveyed is the number of rows from which on a document is surveyed: its
-// features would take 30 MB. It is a variable for tests.
-var surveyed = 1 << 16
+// surveyed is the number of rows from which on a document is surveyed, as its
+// features would take 30 MB; deferredLines is up to how many features may be left to
+// Predict, which then makes 15 MB of them at once. Journals' volumes have up to 30,000
+// rows. They are variables for tests.
+var surveyed, deferredLines = 1 << 16, 2 * batchLines
 
-// featurize makes the features of the document, or its Survey.
-func (e *Example) featurize(workers int) {
-	if len(e.Rows) < surveyed {
+// featurize makes the features of the document, or its Survey, or leaves them to
+// Predict.
+func (e *Example) featurize(deferred bool, workers int) {
+	switch rows := len(e.Rows); {
+	case deferred && rows <= deferredLines:
+	case deferred || rows >= surveyed:
+		e.Survey = feature.NewSurvey(e.Text, e.Rows, e.InputSize, workers)
+	default:
 		e.Features = feature.Extract(e.Text, e.Rows, e.InputSize, workers)
-	} else {
-		e.survey(workers)
 	}
 }
 
-func (e *Example) survey(workers int) {
-	e.Survey = feature.NewSurvey(e.Text, e.Rows, e.InputSize, workers)
-}
-
 // checkFeatures tells of features that are not those of the rows, one line each. Of
-// an Example without any it looks whether they can be made, and makes missing rows.
+// an Example without any it looks whether they can be made, makes missing rows, and
+// surveys a long document.
 func (e *Example) checkFeatures() error {
 	lines := len(e.Rows)
 	switch {
@@ -120,10 +108,14 @@ func (e *Example) checkFeatures() error {
 	case e.Survey != nil:
 		lines = e.Survey.NumLines()
 	default:
-		if len(e.Rows) == 0 {
+		if lines == 0 {
 			e.Rows = yedda.Rows(e.Text)
 		}
-		return e.checkBounds()
+		if err := e.checkBounds(); err != nil {
+			return err
+		}
+		e.featurize(true, workers(len(e.Rows)))
+		return nil
 	}
 	if lines != len(e.Rows) {
 		return errors.New("it has not one line of features a row; Featurize makes them")
@@ -148,7 +140,7 @@ func workers(rows int) int {
 
 // featureBytes is about what a document and its features take: ids four bytes
 // each, some 60 of them a line, and the layout numbers; or its Survey; or, where they
-// are deferred, its rows and results.
+// are deferred or surveyed for that, its rows and results.
 func featureBytes(d *Document, deferred bool) int64 {
 	row := 4*60 + 8*model.Groups + 4*feature.LayoutSize
 	if deferred || len(d.Rows) >= surveyed {

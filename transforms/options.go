@@ -34,8 +34,8 @@ type Options struct {
 	// InFlight bounds the bytes of documents and their features that Predict
 	// holds in a process, and those that the others hold, which is less; 0
 	// stands for 24 MiB a core and at least 64 MiB: with half of that, cores
-	// waited for the oldest document a quarter of the time. With Deferred it stands
-	// for a third, since what waits has no features.
+	// waited for the oldest document a quarter of the time. With Deferred, Predict
+	// takes a third of that, since what waits has no features.
 	InFlight int64
 	// Deferred leaves the features of all but the longest documents to Predict, which
 	// makes them for one document of a batch after the other, where it uses them. On
@@ -135,11 +135,15 @@ func (o *Options) inFlight() int64 {
 	if o.InFlight > 0 {
 		return o.InFlight
 	}
-	n := max(64, 24*int64(runtime.GOMAXPROCS(0))) << 20
-	if o.Deferred {
-		n /= 3
+	return max(64, 24*int64(runtime.GOMAXPROCS(0))) << 20
+}
+
+// inPredict is inFlight of Predict.
+func (o *Options) inPredict() int64 {
+	if o.Deferred && o.InFlight <= 0 {
+		return o.inFlight() / 3
 	}
-	return n
+	return o.inFlight()
 }
 
 func (o *Options) maxDocumentBytes() int64 {

@@ -94,7 +94,7 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 		}
 		trying := time.Now()
 		e := Example{Document: *d, InputSize: m.Config.InputSize}
-		e.featurize(1)
+		e.featurize(opts.Deferred, 1)
 		if _, e := (scorerHandler{model: m}).Run(ctx, predict.items(&e)); e != nil {
 			err = e
 		}

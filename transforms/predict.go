@@ -341,7 +341,7 @@ func (o *Options) loadWeights(ctx context.Context) (*model.Weights, error) {
 
 // engine batches windows for the model.
 func (m *Model) engine(ctx context.Context, o *Options) (*inference.Engine[windowItem, scored], error) {
-	size, lines, spread, lanes := o.PredictionBatchSize, int64(batchLines), int64(model.LongWindow), 0
+	size, lines, whole, spread, lanes := o.PredictionBatchSize, int64(batchLines), int64(deferredLines), int64(model.LongWindow), 0
 	if size <= 0 {
 		size = m.Config.WindowsPerBatch()
 		if m.gpu {
@@ -349,31 +349,31 @@ func (m *Model) engine(ctx context.Context, o *Options) (*inference.Engine[windo
 		}
 	}
 	if m.gpu {
-		lines, spread = 4*batchLines, 0
+		lines, whole, spread = 4*batchLines, 0, 0
 		// The cores' number, too, for the CPU when the GPUs are lost.
 		lanes = max((backend.Lanes+1)*len(m.gpus.devices), runtime.GOMAXPROCS(0))
 		if o.Hybrid {
 			lanes = (backend.Lanes+1)*len(m.gpus.devices) + runtime.GOMAXPROCS(0)
 		}
 	}
-	key := fmt.Sprintf("%d %d %s", size, o.inFlight(), m.key)
+	key := fmt.Sprintf("%d %d %s", size, o.inPredict(), m.key)
 	return engines.Get(ctx, key, func(context.Context) (*inference.Engine[windowItem, scored], error) {
 		return inference.NewEngine(scorerHandler{m, o.Verbosity}, inference.Options{
 			MaxBatchSize:   size,
 			MaxBatchWeight: lines,
-			WholeWeight:    deferredLines,
+			WholeWeight:    whole,
 			BucketWeights:  []int64{32, 64, 128, 256, 512, 1024},
 			SpreadWeight:   spread,
 			Concurrency:    lanes,
 			Waits:          m.gpu,
-			MaxInFlight:    o.inFlight(),
+			MaxInFlight:    o.inPredict(),
 			ModelBytes:     m.bytes,
 			LoadTime:       m.loading,
 		}), nil
 	})
 }
 
-// batchLines bounds a batch. Matrix tiles want many windows at once; still larger
+// batchLines bounds a batch of more than one document. Matrix tiles want many windows at once; still larger
 // batches are no faster on a processor, and leave cores without work where few
 // documents are in flight. A GPU takes four times that.
 const batchLines = 16 << 10
@@ -407,10 +407,9 @@ func newSource(e *Example, windows int) *source {
 func (s *source) batch(windows []model.ContextWindow, memory *model.Batch) *model.Batch {
 	switch {
 	case s.survey != nil:
-		w := &windows[0]
-		s.survey.ExtractTo(memory, w.First, w.Len)
-		w.First = 0
-	case s.features == nil && len(windows) == s.windows:
+		s.survey.ExtractTo(memory, windows[0].First, windows[0].Len)
+		windows = []model.ContextWindow{{Len: windows[0].Len}}
+	case len(windows) == s.windows && s.features == nil: // nobody else makes them
 		feature.ExtractTo(memory, s.text, s.rows, s.inputSize, 1)
 	default: // several batches may have a part of it
 		s.once.Do(func() {
@@ -437,6 +436,10 @@ type scorerHandler struct {
 	model     *Model
 	verbosity int
 }
+
+// maxIDs bounds the ids of a document that leaves its memory to the next one's: more
+// than there are in any of deferredLines that are not out of the ordinary.
+const maxIDs = 128 << 15
 
 // scoring is the memory of one batch.
 type scoring struct {
@@ -465,6 +468,9 @@ func (h scorerHandler) Run(ctx context.Context, items []windowItem) ([]scored, e
 	probs := s.probs[:steps*k]
 	begin, features := time.Now(), time.Duration(0)
 	onGPU, err := s.score(ctx, h.model, items, probs, &features)
+	if cap(s.features.IDs) > maxIDs {
+		s.features = model.Batch{}
+	}
 	if err != nil {
 		return nil, err
 	}

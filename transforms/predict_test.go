@@ -1,6 +1,7 @@
 package transforms
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,21 +95,19 @@ func predictAll(t *testing.T, run func(func(beam.Scope)) beam.PipelineResult, op
 	return out, res
 }
 
-// TestLateFeatures compares documents whose features are made when they are scored,
-// from a Survey, for a batch alone or for several, and on a Scorer that wants all of a
-// batch at once, with the same ones whose features are there, and their coder with them.
-func TestLateFeatures(t *testing.T) {
+// TestSurveyed compares documents whose features are made window by window with
+// the same ones whose features are there, and their coder with them.
+func TestSurveyed(t *testing.T) {
 	defer func(n int) { surveyed = n }(surveyed)
 	uri := testModel(t)
 	opts := Options{ModelURI: Path(uri), WindowSize: 50, PredictionStride: 30}
-	var whole, long, none []Example
-	for i, n := range []int{1, 60, 2500, 30, 0, 200} {
+	var whole, long []Example
+	for i, n := range []int{1, 60, 2500} {
 		e := exampleOf(fmt.Sprintf("%d.txt", i), manyLines(i+1, n), 256)
 		whole = append(whole, e)
 		e.Features = nil
-		none = append(none, e)
-		surveyed = 0
-		e.featurize(2)
+		surveyed = 1
+		e.featurize(false, 2)
 		if e.Survey == nil {
 			t.Fatal("no Survey")
 		}
@@ -117,40 +116,88 @@ func TestLateFeatures(t *testing.T) {
 	onBoth(t, func(t *testing.T, run func(func(beam.Scope)) beam.PipelineResult) {
 		surveyed = 1 << 16
 		want, _ := predictAll(t, run, opts, whole)
-		surveyed = 0
+		surveyed = 1
 		got, _ := predictAll(t, run, opts, long)
-		equal(t, "labelled by surveys", got, want)
-		surveyed = 1 << 16
-		for _, size := range []int{0, 3} { // of documents in one batch and in many
-			opts.PredictionBatchSize = size
-			got, _ = predictAll(t, run, opts, none)
-			equal(t, "labelled without features", got, want)
-		}
+		equal(t, "labelled", got, want)
 	})
+}
+
+// TestDeferred compares documents whose features are made when they are scored, for a
+// batch alone or for several, on a Scorer that takes them one by one or all at once,
+// with the same ones whose features are there. The longest is surveyed.
+func TestDeferred(t *testing.T) {
+	defer func(n int) { deferredLines = n }(deferredLines)
+	deferredLines = 2400
+	opts := Options{ModelURI: Path(testModel(t)), WindowSize: 50, PredictionStride: 30, InputSize: 256}
 	m, err := LoadModel(t.Context(), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &predictFn{Options: opts, model: m}
-	items := func(examples []Example) (items []windowItem) {
-		for i := range examples {
-			items = append(items, p.items(&examples[i])...)
-		}
-		return items
+	scorer := m.scorer
+	defer func() { m.scorer = scorer }()
+	var docs []Document
+	for i, n := range []int{1, 60, 2500, 30, 0, 2300, 200, 900} {
+		docs = append(docs, exampleOf(fmt.Sprintf("%d.txt", i), manyLines(i+1, n), 256).Document)
 	}
-	want, err := scorerHandler{model: m}.Run(t.Context(), items(whole))
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := *m
-	all.scorer = &recorder{MultiScorer: m.scorer}
-	for name, examples := range map[string][]Example{"surveys": long, "no features": none} {
-		got, err := scorerHandler{model: &all}.Run(t.Context(), items(examples))
-		if err != nil {
+	label := func(opts Options) map[string]Labelled {
+		t.Helper()
+		out := map[string]Labelled{}
+		emit := func(_ beam.EventTime, l Labelled) { out[string(l.Name)] = l }
+		reject := func(_ beam.EventTime, r Rejection) { t.Errorf("rejected: %s: %s", r.Name, r.Reason) }
+		make, predict := &featurizeFn{Options: opts}, &predictFn{Options: opts}
+		if err := cmp.Or(make.Setup(), predict.Setup(t.Context())); err != nil {
 			t.Fatal(err)
 		}
-		equal(t, "all at once, "+name, got, want)
+		predict.StartBundle(emit, reject)
+		for _, d := range docs {
+			e, _, err := make.featurize(t.Context(), d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if made := e.Features != nil; made == opts.Deferred || (e.Survey != nil) != (opts.Deferred && len(d.Rows) > deferredLines) {
+				t.Errorf("%d rows, deferred %t: features made: %t, surveyed: %t", len(d.Rows), opts.Deferred, made, e.Survey != nil)
+			}
+			if err := predict.ProcessElement(t.Context(), 0, *e, emit, reject); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := predict.FinishBundle(t.Context(), emit, reject); err != nil {
+			t.Fatal(err)
+		}
+		return out
 	}
+	want := label(opts)
+	equal(t, "documents", len(want), len(docs))
+	same := func(t *testing.T, what string, got map[string]Labelled) {
+		t.Helper()
+		equal(t, what+": documents", len(got), len(want))
+		for name, l := range got {
+			if w := want[name]; !slices.Equal(l.Probs, w.Probs) || !slices.Equal(l.Labels, w.Labels) || len(l.Labels) != len(l.Rows) {
+				t.Errorf("%s: %s has other labels", what, name)
+			}
+		}
+	}
+	opts.Deferred = true
+	for _, s := range []model.MultiScorer{scorer, &recorder{MultiScorer: scorer}} {
+		m.scorer = s
+		for _, size := range []int{0, 2, 40} {
+			opts.PredictionBatchSize = size
+			same(t, fmt.Sprintf("%T, batches of %d windows", s, size), label(opts))
+		}
+	}
+	m.scorer, opts.PredictionBatchSize = scorer, 0
+	onBoth(t, func(t *testing.T, run func(func(beam.Scope)) beam.PipelineResult) {
+		run(func(s beam.Scope) {
+			examples, _ := Featurize(s, opts, beam.CreateList(s, docs))
+			labelled, _ := Predict(s, opts, examples)
+			collect(s, t.Name(), labelled)
+		})
+		got := map[string]Labelled{}
+		for _, l := range gather[Labelled](t.Name()) {
+			got[string(l.Name)] = l
+		}
+		same(t, "pipeline", got)
+	})
 }
 
 // TestPredict compares Predict with the model's own probabilities.

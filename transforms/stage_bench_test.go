@@ -58,8 +58,9 @@ func BenchmarkStage(b *testing.B) {
 		}
 	})
 	s.measure(b, "features", func() {
+		var memory model.Batch
 		for i := range s.docs {
-			feature.Extract(s.docs[i].Text, s.docs[i].Rows, s.predict.model.Config.InputSize, 1)
+			feature.ExtractTo(&memory, s.docs[i].Text, s.docs[i].Rows, s.predict.model.Config.InputSize, 1)
 		}
 	})
 	score := s.measure(b, "score", s.score)
@@ -117,7 +118,7 @@ func newStages(b *testing.B) *stages {
 	if _, err := os.Stat(root); err != nil {
 		b.Skipf("no corpus of annotated journals: %v; set LINNET_CORPUS", err)
 	}
-	opts := Options{Base: Path(root), Output: Path(b.TempDir()), Force: true, ModelHash: "", WindowSize: -1}
+	opts := Options{Base: Path(root), Output: Path(b.TempDir()), Force: true, ModelHash: "", WindowSize: -1, Deferred: true}
 	s := &stages{read: &readFn{Options: opts}, predict: &predictFn{Options: opts}, writer: &writeFn{Options: opts}, place: map[windowItem][2]int{}}
 	s.read.Setup()
 	if err := cmp.Or(s.predict.Setup(b.Context()), s.writer.Setup()); err != nil {

@@ -106,7 +106,7 @@ func hasNaN(x []float32) bool {
 	return false
 }
 
-// rows is a matrix of rows of width numbers, and the same as joined matrices take it,
+// rows is a matrix of rows of width numbers, or what joined matrices take for it,
 // where there are any.
 type rows struct {
 	data  []float32

@@ -8,11 +8,11 @@ import (
 	"github.com/linnet-ml/linnet/model"
 )
 
-// window is a model.ContextWindow: its first row in scratch.x and the first of
-// its rows in probs.
+// window is a model.ContextWindow: its first row in scratch.x, or scratch.words, and
+// the first of its rows in probs.
 type window struct{ first, len, out int }
 
-// lineRun is some lines of a batch, which stand in scratch.x from row at on.
+// lineRun is some lines of a batch, which stand there from row at on.
 type lineRun struct {
 	batch          *model.Batch
 	first, len, at int
@@ -84,6 +84,7 @@ func (m *scratch) lay(s *Scorer, b *model.Batch) error {
 	if err := b.Check(s.layout); err != nil {
 		return fmt.Errorf("cpu: %w", err)
 	}
+	clear(m.runs) // or the pool would keep the Batch before
 	m.runs = m.runs[:0]
 	first, end := 0, -1 // of the last run
 	for _, w := range b.Windows {

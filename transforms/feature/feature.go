@@ -25,6 +25,7 @@ package feature
 //go:generate go -C _asm run . -out ../feature_amd64.s -stubs ../stub_amd64.go -pkg feature
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/linnet-ml/linnet/model"
@@ -83,14 +84,19 @@ func (e *extractor) extract(b *model.Batch, text []byte, rows []yedda.Line, inpu
 	}
 	e.doc.divide(rows, e.spare[:max(1, workers)])
 	parts := e.doc.parts
-	if len(parts) == 1 {
-		parts[0].ids = grow(b.IDs, n*idsPerLine)
+	lent := len(parts) == 1 && cap(b.IDs) > 0
+	if lent {
+		parts[0].ids, b.IDs = b.IDs, parts[0].ids
 	}
 	each(parts, func(p *part) { p.read(text, rows, e.doc.rows, b, uint32(inputSize)) })
 	e.doc.count(e.doc.room())
 	each(parts, func(p *part) { e.doc.countSmall(p) })
 	each(parts, func(p *part) { e.doc.numbers(b.Layout[p.first*LayoutSize:], p.first, p.end) })
-	e.join(b)
+	if lent {
+		parts[0].ids, b.IDs = b.IDs, parts[0].ids
+	} else {
+		e.join(b)
+	}
 }
 
 func grow[T any](s []T, n int) []T {
@@ -188,7 +194,7 @@ func (p *part) read(text []byte, rows []yedda.Line, facts []row, b *model.Batch,
 // join puts the ids of the parts together.
 func (e *extractor) join(b *model.Batch) {
 	if len(e.doc.parts) == 1 {
-		b.IDs, e.doc.parts[0].ids = e.doc.parts[0].ids, nil
+		b.IDs = slices.Clone(e.doc.parts[0].ids)
 		return
 	}
 	n := 0

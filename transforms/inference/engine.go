@@ -357,6 +357,7 @@ func (e *Engine[I, O]) shrink(batch []waiting[I, O]) {
 	e.stats.halvings++
 	if e.maxWeight > 0 && weight > 1 { // memory goes with the weight
 		e.maxWeight = min(e.maxWeight, (weight+1)/2)
+		e.options.WholeWeight = min(e.options.WholeWeight, e.maxWeight)
 	} else {
 		e.maxSize = min(e.maxSize, (len(batch)+1)/2)
 	}

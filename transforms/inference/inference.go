@@ -63,11 +63,12 @@ type Options struct {
 	MaxBatchWeight int64
 	// WholeWeight lets the items of one Push that weigh no more together, and are no more
 	// than MaxBatchSize, go to one batch: that of the first of them by BucketWeights. They are
-	// parted where cores or a queue wait for them. 0 parts items anywhere.
+	// parted where cores or a queue wait for them, and where memory runs out. 0 parts
+	// items anywhere.
 	WholeWeight int64
 	// BucketWeights are bounds, rising, that part items by weight (up to the
 	// first bound, up to the second, …, above all): a batch that starts when it
-	// is full has items of one bucket. What waits for long is batched
+	// is full has items, or whole groups, of one bucket. What waits for long is batched
 	// without regard to buckets. None is one bucket.
 	BucketWeights []int64
 	// Concurrency is the number of batches that run at once; 0 is as many as
