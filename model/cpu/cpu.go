@@ -122,7 +122,8 @@ func (s *Scorer) ScoreAll(ctx context.Context, batches []*model.Batch, probs []f
 	return s.finish(ctx, mem, probs)
 }
 
-// ScoreSeq implements model.StreamScorer, as ScoreAll does model.MultiScorer.
+// ScoreSeq implements model.StreamScorer, as ScoreAll does model.MultiScorer. A
+// sequence costs three allocations a call, which ScoreAll's own loop does without.
 func (s *Scorer) ScoreSeq(ctx context.Context, batches iter.Seq[*model.Batch], probs []float32) error {
 	mem := s.begin()
 	defer s.end(mem)
