@@ -66,6 +66,14 @@ func cpuTime() time.Duration {
 
 func BenchmarkExtract(b *testing.B) {
 	texts, rows, lines := benchText(b)
+	b.Run("memory", func(b *testing.B) { // of the batch used again
+		batch := new(model.Batch)
+		perLine(b, lines, func() {
+			for i, text := range texts {
+				ExtractTo(batch, text, rows[i], 1<<16, 1)
+			}
+		})
+	})
 	for _, workers := range []int{1, 2} {
 		b.Run(strconv.Itoa(workers), func(b *testing.B) {
 			perLine(b, lines, func() {

@@ -70,6 +70,11 @@ func gap(text []byte, rows []yedda.Line, i int) (blank int32, feed bool) {
 	}
 	above := rows[i-1]
 	end := min(above.End, rows[i].Start)
+	if end+1 == rows[i].Start && text[end] == '\n' && end > above.Start {
+		if c := text[end-1]; ' ' < c && c < utf8.RuneSelf {
+			return 0, false // as is most often
+		}
+	}
 	for _, c := range text[end:rows[i].Start] {
 		switch c {
 		case '\n':
@@ -80,7 +85,7 @@ func gap(text []byte, rows []yedda.Line, i int) (blank int32, feed bool) {
 	}
 	for end > above.Start && !feed {
 		if c := text[end-1]; ' ' < c && c < utf8.RuneSelf {
-			break // as is most often
+			break
 		}
 		r, size := utf8.DecodeLastRune(text[above.Start:end])
 		if r != utf8.RuneError && infoOf(r).class != space {

@@ -76,7 +76,7 @@ func (e *extractor) extract(b *model.Batch, text []byte, rows []yedda.Line, inpu
 	}
 	b.GroupEnd = grow(b.GroupEnd, n*model.Groups)
 	b.GroupScale = grow(b.GroupScale, n*model.Groups)
-	b.Layout = zeros(b.Layout, n*LayoutSize)
+	b.Layout = grow(b.Layout, n*LayoutSize)
 
 	e.doc.rows = grow(e.doc.rows, n)
 	for len(e.spare) < max(1, workers) {
@@ -103,15 +103,6 @@ func grow[T any](s []T, n int) []T {
 	if cap(s) < n {
 		return make([]T, n)
 	}
-	return s[:n]
-}
-
-// zeros is grow with nothing but zeros.
-func zeros(s []float32, n int) []float32 {
-	if cap(s) < n {
-		return make([]float32, n)
-	}
-	clear(s[:n])
 	return s[:n]
 }
 

@@ -96,9 +96,11 @@ func flag(b bool) float32 {
 	return 0
 }
 
-// numbers writes what l and m alone say to o, a row of Batch.Layout.
-func (l *line) numbers(m *marks, o []float32) {
-	o = o[:LayoutSize]
+// numbers writes what l and m alone say to a row of Batch.Layout, and zeros to the rest
+// of it.
+func (l *line) numbers(m *marks, row []float32) {
+	o := (*[LayoutSize]float32)(row)
+	*o = [LayoutSize]float32{}
 	size := max(1, l.letters+l.digits+l.others+l.spaces)
 	n := float32(size)
 	o[logLength] = log1p(max(1, l.length)) / 4

@@ -56,7 +56,7 @@ func (s *Survey) ExtractTo(b *model.Batch, first, n int) {
 	b.Reset()
 	b.GroupEnd = grow(b.GroupEnd, n*model.Groups)[:0]
 	b.GroupScale = grow(b.GroupScale, n*model.Groups)[:0]
-	b.Layout = zeros(b.Layout, n*LayoutSize)
+	b.Layout = grow(b.Layout, n*LayoutSize)
 	b.IDs = grow(b.IDs, n*idsPerLine)[:0]
 	l := lines.Get().(*line)
 	defer lines.Put(l)
