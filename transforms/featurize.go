@@ -10,6 +10,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/backend"
 	"github.com/linnet-ml/linnet/model/bundled"
 	"github.com/linnet-ml/linnet/transforms/feature"
 	"github.com/linnet-ml/linnet/transforms/internal/pipe"
@@ -18,7 +19,8 @@ import (
 
 // Featurize is PCollection<Document> to PCollection<Example>: the features of
 // every row, for a model with Options.InputSize rows in its table; with
-// Options.Deferred, Predict makes them, and a long document is surveyed. It rejects
+// Options.Deferred, or where Device auto falls back on the processor, Predict makes
+// them, and a long document is surveyed. It rejects
 // a document whose Rows are no lines of its text, one behind the other, that can
 // be read.
 func Featurize(s beam.Scope, opts Options, docs beam.PCollection) (examples, rejected beam.PCollection) {
@@ -36,7 +38,7 @@ type featurizeFn struct {
 	stage     stage[Document, Example]
 }
 
-func (f *featurizeFn) Setup() error {
+func (f *featurizeFn) Setup(ctx context.Context) error {
 	progress := ProgressOf(f.Options.Run)
 	f.inputSize = f.Options.InputSize
 	if f.inputSize == 0 {
@@ -45,6 +47,11 @@ func (f *featurizeFn) Setup() error {
 			return progress.fail("featurize", err)
 		}
 		f.inputSize = w.Config.InputSize
+	}
+	if !f.Options.Deferred && f.Options.Device == backend.Auto {
+		if m, err := LoadModel(ctx, f.Options); err == nil { // else Predict says why
+			f.Options.deferOn(m)
+		}
 	}
 	f.stage = newStage("featurize", progress, f.Options.inFlight()/2, f.featurize, pipe.New)
 	return nil

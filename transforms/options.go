@@ -40,7 +40,8 @@ type Options struct {
 	// Deferred leaves the features of all but the longest documents to Predict, which
 	// makes them for one document of a batch after the other, where it uses them. On
 	// a processor that is sooner done and takes less memory; with GPUs, features are
-	// better made while these compute (Featurize).
+	// better made while these compute (Featurize, Predict). Each worker has it set where
+	// Device auto falls back on its processor.
 	Deferred bool
 	// MemoryLimit, where not 0, becomes Go's memory limit of every worker, in
 	// bytes (Read).
@@ -137,6 +138,9 @@ func (o *Options) inFlight() int64 {
 	}
 	return max(64, 24*int64(runtime.GOMAXPROCS(0))) << 20
 }
+
+// deferOn sets Deferred where m is on the processor that auto fell back on.
+func (o *Options) deferOn(m *Model) { o.Deferred = o.Deferred || m.Reason != "" }
 
 // inPredict is inFlight of Predict.
 func (o *Options) inPredict() int64 {

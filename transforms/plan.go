@@ -38,6 +38,7 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 	if err != nil {
 		return nil, err
 	}
+	opts.deferOn(m)
 	read := &readFn{Options: opts}
 	read.Setup()
 	if opts.Output != "" {

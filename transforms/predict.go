@@ -69,6 +69,7 @@ func (f *predictFn) setup(ctx context.Context) error {
 	if slices.Contains(m.classes, m.Config.OtherClass) {
 		f.other = m.Config.OtherClass
 	}
+	f.Options.deferOn(m)
 	engine, err := m.engine(ctx, &f.Options)
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/backend"
 	"github.com/linnet-ml/linnet/model/cpu"
 	"github.com/linnet-ml/linnet/transforms/feature"
 	"github.com/linnet-ml/linnet/transforms/internal/pipe"
@@ -145,8 +146,12 @@ func TestDeferred(t *testing.T) {
 		emit := func(_ beam.EventTime, l Labelled) { out[string(l.Name)] = l }
 		reject := func(_ beam.EventTime, r Rejection) { t.Errorf("rejected: %s: %s", r.Name, r.Reason) }
 		make, predict := &featurizeFn{Options: opts}, &predictFn{Options: opts}
-		if err := cmp.Or(make.Setup(), predict.Setup(t.Context())); err != nil {
+		if err := cmp.Or(make.Setup(t.Context()), predict.Setup(t.Context())); err != nil {
 			t.Fatal(err)
+		}
+		deferred := opts.Deferred || predict.model.Reason != "" // auto, without a GPU
+		if made, predicted := make.Options.Deferred, predict.Options.Deferred; made != deferred || predicted != deferred {
+			t.Errorf("device %q, deferred %t: Featurize defers %t, Predict %t, want %t", opts.Device, opts.Deferred, made, predicted, deferred)
 		}
 		predict.StartBundle(emit, reject)
 		for _, d := range docs {
@@ -154,8 +159,8 @@ func TestDeferred(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if made := e.Features != nil; made == opts.Deferred || (e.Survey != nil) != (opts.Deferred && len(d.Rows) > deferredLines) {
-				t.Errorf("%d rows, deferred %t: features made: %t, surveyed: %t", len(d.Rows), opts.Deferred, made, e.Survey != nil)
+			if made := e.Features != nil; made == deferred || (e.Survey != nil) != (deferred && len(d.Rows) > deferredLines) {
+				t.Errorf("%d rows, deferred %t: features made: %t, surveyed: %t", len(d.Rows), deferred, made, e.Survey != nil)
 			}
 			if err := predict.ProcessElement(t.Context(), 0, *e, emit, reject); err != nil {
 				t.Fatal(err)
@@ -177,7 +182,9 @@ func TestDeferred(t *testing.T) {
 			}
 		}
 	}
-	opts.Deferred = true
+	opts.Device = backend.Auto
+	same(t, "auto", label(opts))
+	opts.Device, opts.Deferred = "", true
 	for _, s := range []model.MultiScorer{scorer, &recorder{MultiScorer: scorer}} {
 		m.scorer = s
 		for _, size := range []int{0, 2, 40} {

@@ -222,7 +222,7 @@ func (o *options) loadModel(ctx context.Context, opts *transforms.Options) (*tra
 		fmt.Fprintf(os.Stderr, "linnet: %s\n", m.Reason)
 	}
 	opts.ModelHash, opts.InputSize = m.Hash, m.Config.InputSize
-	opts.Deferred = o.device == "cpu" || m.Reason != ""
+	opts.Deferred = o.device == "cpu"
 	return m, nil
 }
 

@@ -356,7 +356,7 @@ func (o *options) loadModel(ctx context.Context, opts *transforms.Options) (*tra
 		fmt.Fprintf(os.Stderr, "linnet: %s\n", m.Reason)
 	}
 	opts.ModelHash, opts.InputSize, opts.Versions = m.Hash, m.Config.InputSize, m.Device
-	opts.Deferred = o.device == "cpu" || m.Reason != ""
+	opts.Deferred = o.device == "cpu"
 	opts.Settings = o.settings(m.Config)
 	return m, nil
 }
