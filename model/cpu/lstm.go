@@ -203,29 +203,30 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 				kernel.Gemm(n, mem.states, h, output, mem.logits[o.first:], k, false)
 			}
 		}
-		at = 0
-		for step := range steps {
-			start := 0
-			for i := range mem.active[step] {
-				line := t + step
-				if backward {
-					line = windows[i].len - 1 - line
+		// Window by window, whose lines follow each other in memory.
+		start := 0
+		for i := range mem.active[0] {
+			line, next := lineOf(windows[i], t, backward)
+			at := i
+			for _, active := range mem.active[:steps] {
+				if i >= active {
+					break
 				}
-				if last {
-					sum := probs[(windows[i].out+line)*k:][:k]
-					if logits := mem.logits[at*k:][:k]; k > manyLogits {
-						kernel.AddScaled(sum, logits, 1)
-					} else {
-						for j, v := range logits {
-							sum[j] += v
-						}
-					}
-				} else {
+				switch {
+				case !last:
 					copy(out.data[(start+line)*out.width+column:][:h], mem.states[at*h:])
-					start += windows[i].len
+				case k > manyLogits:
+					kernel.AddScaled(probs[(windows[i].out+line)*k:][:k], mem.logits[at*k:][:k], 1)
+				default:
+					sum := probs[(windows[i].out+line)*k:][:k]
+					for j, v := range mem.logits[at*k:][:k] {
+						sum[j] += v
+					}
 				}
-				at++
+				at += active
+				line += next
 			}
+			start += windows[i].len
 		}
 		t += steps
 	}
@@ -236,10 +237,7 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 func gather[T float32 | uint32](mem *scratch, dst []T, ldd int, src []T, width int, windows []window, steps, t int, backward bool) {
 	// Window by window, whose lines follow each other in memory.
 	for i := range mem.active[0] {
-		line, next := t, 1
-		if backward {
-			line, next = windows[i].len-1-t, -1
-		}
+		line, next := lineOf(windows[i], t, backward)
 		to := i
 		for _, active := range mem.active[:steps] {
 			if i >= active {
@@ -250,4 +248,12 @@ func gather[T float32 | uint32](mem *scratch, dst []T, ldd int, src []T, width i
 			line += next
 		}
 	}
+}
+
+// lineOf is the line of w that step t is at, and how far from there the next one's is.
+func lineOf(w window, t int, backward bool) (line, next int) {
+	if backward {
+		return w.len - 1 - t, -1
+	}
+	return t, 1
 }
