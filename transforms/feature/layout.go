@@ -3,6 +3,7 @@ package feature
 import (
 	"bytes"
 	"math"
+	"unicode/utf8"
 )
 
 // The numbers of a line, in their order in Batch.Layout. Shares are of the
@@ -89,6 +90,15 @@ func log1p(n int) float32 {
 	return float32(math.Log1p(float64(n)))
 }
 
+// lastOf is the number that a last character of ASCII, as line.low has it, sets.
+var lastOf = [utf8.RuneSelf]uint8{'.': lastStop, ',': lastComma, ';': lastComma, '-': lastHyphen, ':': lastColon, '0': lastDigit}
+
+func init() {
+	for c := 'a'; c <= 'z'; c++ {
+		lastOf[c] = lastLetter
+	}
+}
+
 func flag(b bool) float32 {
 	if b {
 		return 1
@@ -101,6 +111,18 @@ func flag(b bool) float32 {
 func (l *line) numbers(m *marks, row []float32) {
 	o := (*[LayoutSize]float32)(row)
 	*o = [LayoutSize]float32{}
+	if t := &l.tokens; t.n > 0 {
+		// By place, for no branch: a class cannot be foretold.
+		o[firstOther-2*(t.letter[0]&1)-t.upper[0]&1-t.digit[0]&1] = 1
+		if c := l.low[l.end-1]; c < utf8.RuneSelf {
+			o[lastOf[c]] = 1 // of no class: logLength, which is written below
+		} else if at := l.end - 1; l.masks[at>>6].letter>>(at&63)&1 != 0 {
+			o[lastLetter] = 1
+		} else {
+			b := l.low[l.from:l.end]
+			o[lastHyphen] = flag(bytes.HasSuffix(b, []byte("\u00ad")) || bytes.HasSuffix(b, []byte("\u2010")))
+		}
+	}
 	size := max(1, l.letters+l.digits+l.others+l.spaces)
 	n := float32(size)
 	o[logLength] = log1p(max(1, l.length)) / 4
@@ -112,38 +134,6 @@ func (l *line) numbers(m *marks, row []float32) {
 	o[commas] = float32(l.signs[comma]) / 4
 	o[stops] = float32(l.signs[fullStop]) / 4
 	o[semicolons] = float32(l.signs[semicolon]) / 2
-	if t := &l.tokens; t.n > 0 {
-		switch {
-		case t.upper[0]&1 != 0:
-			o[firstCapital] = 1
-		case t.letter[0]&1 != 0:
-			o[firstSmall] = 1
-		case t.digit[0]&1 != 0:
-			o[firstDigit] = 1
-		default:
-			o[firstOther] = 1
-		}
-		at := l.end - 1
-		switch m := &l.masks[at>>6]; {
-		case m.letter>>(at&63)&1 != 0:
-			o[lastLetter] = 1
-		case m.digit>>(at&63)&1 != 0:
-			o[lastDigit] = 1
-		default:
-			switch b := l.low[l.from:l.end]; b[len(b)-1] {
-			case '.':
-				o[lastStop] = 1
-			case ',', ';':
-				o[lastComma] = 1
-			case '-':
-				o[lastHyphen] = 1
-			case ':':
-				o[lastColon] = 1
-			default:
-				o[lastHyphen] = flag(bytes.HasSuffix(b, []byte("\u00ad")) || bytes.HasSuffix(b, []byte("\u2010")))
-			}
-		}
-	}
 	o[hasYear] = flag(m.year)
 	o[hasMeasure] = flag(m.measure)
 	o[hasAuthor] = flag(m.author)
