@@ -60,14 +60,9 @@ func verbosity(f *flag.FlagSet) int {
 	return 1
 }
 
-// heapAhead is how much of the heap may have huge pages, in bytes: about what a run on a
-// few cores takes.
-const heapAhead = 128 << 20
-
 // Main runs a pipeline's main function and exits with its status. It turns a
 // panic into one line, too.
 func Main(run func(ctx context.Context) error) {
-	hugePages(heapAhead)
 	ctx, stop := Interruptible(context.Background())
 	err := guard(ctx, run)
 	stop()

@@ -1,6 +1,0 @@
-//go:build !linux || !(amd64 || arm64)
-
-package cli
-
-// hugePages is for Linux.
-func hugePages(int) {}
