@@ -19,10 +19,10 @@ import (
 
 // Featurize is PCollection<Document> to PCollection<Example>: the features of
 // every row, for a model with Options.InputSize rows in its table; with
-// Options.Deferred, or where Device auto falls back on the processor, Predict makes
-// them, and a long document is surveyed. It rejects
-// a document whose Rows are no lines of its text, one behind the other, that can
-// be read.
+// Options.Deferred, Predict makes them, and a long document is surveyed. With Device
+// auto it loads the model to see whether there is a GPU, without which it defers, too.
+// It rejects a document whose Rows are no lines of its text, one behind the other, that
+// can be read.
 func Featurize(s beam.Scope, opts Options, docs beam.PCollection) (examples, rejected beam.PCollection) {
 	s = s.Scope("linnet.Featurize")
 	global("Featurize", docs)
@@ -35,6 +35,7 @@ func Featurize(s beam.Scope, opts Options, docs beam.PCollection) (examples, rej
 type featurizeFn struct {
 	Options   Options
 	inputSize int
+	deferred  bool // see Model.deferred
 	stage     stage[Document, Example]
 }
 
@@ -48,10 +49,13 @@ func (f *featurizeFn) Setup(ctx context.Context) error {
 		}
 		f.inputSize = w.Config.InputSize
 	}
-	if !f.Options.Deferred && f.Options.Device == backend.Auto {
-		if m, err := LoadModel(ctx, f.Options); err == nil { // else Predict says why
-			f.Options.deferOn(m)
+	f.deferred = f.Options.Deferred
+	if !f.deferred && f.Options.Device == backend.Auto {
+		m, err := LoadModel(ctx, f.Options)
+		if err != nil {
+			return progress.fail("predict", err) // as Predict would
 		}
+		f.deferred = m.deferred(&f.Options)
 	}
 	f.stage = newStage("featurize", progress, f.Options.inFlight()/2, f.featurize, pipe.New)
 	return nil
@@ -66,7 +70,7 @@ func (f *featurizeFn) ProcessElement(ctx context.Context, t beam.EventTime, d Do
 		reject(t, *d.reject("featurize", err))
 		return nil
 	}
-	return f.stage.push(ctx, t, d, featureBytes(&d, f.Options.Deferred), f.emitter(emit), reject)
+	return f.stage.push(ctx, t, d, featureBytes(&d, f.deferred), f.emitter(emit), reject)
 }
 
 func (f *featurizeFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, Example), reject func(beam.EventTime, Rejection)) error {
@@ -79,7 +83,7 @@ func (f *featurizeFn) emitter(emit func(beam.EventTime, Example)) func(beam.Even
 
 func (f *featurizeFn) featurize(_ context.Context, d Document) (*Example, *Rejection, error) {
 	e := &Example{Document: d, InputSize: f.inputSize}
-	e.featurize(f.Options.Deferred, workers(len(d.Rows)))
+	e.featurize(f.deferred, workers(len(d.Rows)))
 	return e, nil, nil
 }
 

@@ -40,8 +40,8 @@ type Options struct {
 	// Deferred leaves the features of all but the longest documents to Predict, which
 	// makes them for one document of a batch after the other, where it uses them. On
 	// a processor that is sooner done and takes less memory; with GPUs, features are
-	// better made while these compute (Featurize, Predict). Each worker has it set where
-	// Device auto falls back on its processor.
+	// better made while these compute. So do workers whose Device auto falls back on
+	// their processor (Featurize, Predict).
 	Deferred bool
 	// MemoryLimit, where not 0, becomes Go's memory limit of every worker, in
 	// bytes (Read).
@@ -85,7 +85,7 @@ type Options struct {
 	// InputSize is the model's: rows of its embedding table (Featurize). 0
 	// stands for the bundled model's.
 	InputSize int
-	// Device is cpu (the default), auto or cuda (Predict).
+	// Device is cpu (the default), auto or cuda (Predict; auto: Featurize too).
 	Device string
 	// WorkersPerGPU is how many processes may share a GPU, 0 for 1; GPUs how
 	// many this process takes at most, 0 for all that no other holds; GPUMemory
@@ -139,12 +139,9 @@ func (o *Options) inFlight() int64 {
 	return max(64, 24*int64(runtime.GOMAXPROCS(0))) << 20
 }
 
-// deferOn sets Deferred where m is on the processor that auto fell back on.
-func (o *Options) deferOn(m *Model) { o.Deferred = o.Deferred || m.Reason != "" }
-
-// inPredict is inFlight of Predict.
-func (o *Options) inPredict() int64 {
-	if o.Deferred && o.InFlight <= 0 {
+// inPredict is inFlight of Predict, by whether it makes the features.
+func (o *Options) inPredict(deferred bool) int64 {
+	if deferred && o.InFlight <= 0 {
 		return o.inFlight() / 3
 	}
 	return o.inFlight()

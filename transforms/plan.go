@@ -38,7 +38,6 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 	if err != nil {
 		return nil, err
 	}
-	opts.deferOn(m)
 	read := &readFn{Options: opts}
 	read.Setup()
 	if opts.Output != "" {
@@ -95,7 +94,7 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 		}
 		trying := time.Now()
 		e := Example{Document: *d, InputSize: m.Config.InputSize}
-		e.featurize(opts.Deferred, 1)
+		e.featurize(m.deferred(&opts), 1)
 		if _, e := (scorerHandler{model: m}).Run(ctx, predict.items(&e)); e != nil {
 			err = e
 		}

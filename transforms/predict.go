@@ -69,7 +69,6 @@ func (f *predictFn) setup(ctx context.Context) error {
 	if slices.Contains(m.classes, m.Config.OtherClass) {
 		f.other = m.Config.OtherClass
 	}
-	f.Options.deferOn(m)
 	engine, err := m.engine(ctx, &f.Options)
 	if err != nil {
 		return err
@@ -202,6 +201,10 @@ type Model struct {
 	bytes   int64
 	loading time.Duration
 }
+
+// deferred says whether features are made where they are used: as o asks, or as auto
+// fell back on the processor.
+func (m *Model) deferred(o *Options) bool { return o.Deferred || m.Reason != "" }
 
 // Counters of Predict, in Namespace: lines by the device that scored them, and
 // processes of --device=auto that went to the CPU, with one more counter for each
@@ -357,7 +360,8 @@ func (m *Model) engine(ctx context.Context, o *Options) (*inference.Engine[windo
 			lanes = (backend.Lanes+1)*len(m.gpus.devices) + runtime.GOMAXPROCS(0)
 		}
 	}
-	key := fmt.Sprintf("%d %d %s", size, o.inPredict(), m.key)
+	inFlight := o.inPredict(m.deferred(o))
+	key := fmt.Sprintf("%d %d %s", size, inFlight, m.key)
 	return engines.Get(ctx, key, func(context.Context) (*inference.Engine[windowItem, scored], error) {
 		return inference.NewEngine(scorerHandler{m, o.Verbosity}, inference.Options{
 			MaxBatchSize:   size,
@@ -367,7 +371,7 @@ func (m *Model) engine(ctx context.Context, o *Options) (*inference.Engine[windo
 			SpreadWeight:   spread,
 			Concurrency:    lanes,
 			Waits:          m.gpu,
-			MaxInFlight:    o.inPredict(),
+			MaxInFlight:    inFlight,
 			ModelBytes:     m.bytes,
 			LoadTime:       m.loading,
 		}), nil

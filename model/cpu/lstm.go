@@ -207,23 +207,23 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 		start := 0
 		for i := range mem.active[0] {
 			line, next := lineOf(windows[i], t, backward)
-			at := i
-			for _, active := range mem.active[:steps] {
-				if i >= active {
+			from := i
+			for _, n := range mem.active[:steps] {
+				if i >= n {
 					break
 				}
 				switch {
 				case !last:
-					copy(out.data[(start+line)*out.width+column:][:h], mem.states[at*h:])
+					copy(out.data[(start+line)*out.width+column:][:h], mem.states[from*h:])
 				case k > manyLogits:
-					kernel.AddScaled(probs[(windows[i].out+line)*k:][:k], mem.logits[at*k:][:k], 1)
+					kernel.AddScaled(probs[(windows[i].out+line)*k:][:k], mem.logits[from*k:][:k], 1)
 				default:
 					sum := probs[(windows[i].out+line)*k:][:k]
-					for j, v := range mem.logits[at*k:][:k] {
+					for j, v := range mem.logits[from*k:][:k] {
 						sum[j] += v
 					}
 				}
-				at += active
+				from += n
 				line += next
 			}
 			start += windows[i].len

@@ -135,13 +135,13 @@ func (m *scratch) forget() {
 	m.order, m.lines, m.steps = m.order[:0], 0, 0
 }
 
-// keep is s with n elements, the first of them those of s, in twice the memory where it
-// has no room.
+// keep is s with n elements, the first of them those of s, in at least twice the memory
+// where it has no room.
 func keep[T any](s []T, n int) []T {
 	if cap(s) >= n {
 		return s[:n]
 	}
-	return append(make([]T, 0, 2*n), s...)[:n]
+	return append(make([]T, 0, max(n, 2*cap(s))), s...)[:n]
 }
 
 // grow is s with n elements of any value, in new memory where s has no room.

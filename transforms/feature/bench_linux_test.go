@@ -66,7 +66,7 @@ func cpuTime() time.Duration {
 
 func BenchmarkExtract(b *testing.B) {
 	texts, rows, lines := benchText(b)
-	b.Run("memory", func(b *testing.B) { // of the batch used again
+	b.Run("reused", func(b *testing.B) { // the memory of one batch
 		batch := new(model.Batch)
 		perLine(b, lines, func() {
 			for i, text := range texts {

@@ -90,7 +90,8 @@ func log1p(n int) float32 {
 	return float32(math.Log1p(float64(n)))
 }
 
-// lastOf is the number that a last character of ASCII, as line.low has it, sets.
+// lastOf is the number that a last character of ASCII, as line.low has it, sets; 0,
+// which is logLength's, stands for none.
 var lastOf = [utf8.RuneSelf]uint8{'.': lastStop, ',': lastComma, ';': lastComma, '-': lastHyphen, ':': lastColon, '0': lastDigit}
 
 func init() {
@@ -115,7 +116,7 @@ func (l *line) numbers(m *marks, row []float32) {
 		// By place, for no branch: a class cannot be foretold.
 		o[firstOther-2*(t.letter[0]&1)-t.upper[0]&1-t.digit[0]&1] = 1
 		if c := l.low[l.end-1]; c < utf8.RuneSelf {
-			o[lastOf[c]] = 1 // of no class: logLength, which is written below
+			o[lastOf[c]] = 1 // none: logLength is written below
 		} else if at := l.end - 1; l.masks[at>>6].letter>>(at&63)&1 != 0 {
 			o[lastLetter] = 1
 		} else {
