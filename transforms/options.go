@@ -40,8 +40,8 @@ type Options struct {
 	// Deferred leaves the features of all but the longest documents to Predict, which
 	// makes them for one document of a batch after the other, where it uses them. On
 	// a processor that is sooner done and takes less memory; with GPUs, features are
-	// better made while these compute. So do workers whose Device auto falls back on
-	// their processor (Featurize, Predict).
+	// better made while these compute. Where Device auto falls back on a worker's
+	// processor, that worker does as with Deferred (Featurize, Predict).
 	Deferred bool
 	// MemoryLimit, where not 0, becomes Go's memory limit of every worker, in
 	// bytes (Read).
