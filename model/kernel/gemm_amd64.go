@@ -86,10 +86,17 @@ func runTile(t *tile, i isa, rows, cols int) {
 				gemm14x16AVX512(t)
 			}
 		case 64:
-			if rows == 2 {
+			switch rows {
+			case 2:
 				gemm2x64AVX512(t)
-			} else {
+			case 3:
 				gemm3x64AVX512(t)
+			case 4:
+				gemm4x64AVX512(t)
+			case 5:
+				gemm5x64AVX512(t)
+			case 6:
+				gemm6x64AVX512(t)
 			}
 		case 128:
 			gemm1x128AVX512(t)

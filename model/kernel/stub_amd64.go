@@ -1648,6 +1648,96 @@ func gemm3x64AVX512(t *struct {
 	end uintptr
 })
 
+// gemm4x64AVX512 is
+//
+//	for i < 4, j < 64:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
+//
+//go:noescape
+func gemm4x64AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
+
+// gemm5x64AVX512 is
+//
+//	for i < 5, j < 64:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
+//
+//go:noescape
+func gemm5x64AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
+
+// gemm6x64AVX512 is
+//
+//	for i < 6, j < 64:
+//		s = 0
+//		for l < t.k: s += t.a[i,l]·t.b[j/32][l,j%32]
+//		the same of the second product; s += t.add[i,j]; t.c[i,j] = s
+//
+//go:noescape
+func gemm6x64AVX512(t *struct {
+	c     *float32
+	ldc   uintptr
+	add   *float32
+	ldadd uintptr
+	first struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	second struct {
+		k     uintptr
+		a     *float32
+		lda   uintptr
+		b     *float32
+		panel uintptr
+	}
+	end uintptr
+})
+
 // gemmTN1x32AVX512 is
 //
 //	for i < 1, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]

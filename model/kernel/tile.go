@@ -61,13 +61,13 @@ func (g *gemmCall) chunk(row, m int) {
 		setProduct(&t.second, g.y)
 	}
 	b := g.x.b
-	w, most := b.width, b.isa.tileRows()
-	tiles := (m + most - 1) / most
+	w := b.width
 	for j := 0; j < b.N; {
-		panels := 1
-		if p := manyPanels(m); j+p*w <= b.N {
-			panels = p
+		panels, most := b.isa.manyPanels(m)
+		if j+panels*w > b.N {
+			panels, most = 1, b.isa.tileRows()
 		}
+		tiles := (m + most - 1) / most
 		t.first.b = &g.x.b.data[j*g.x.b.K]
 		if g.y.b != nil {
 			t.second.b = &g.y.b.data[j*g.y.b.K]
@@ -143,13 +143,16 @@ func setProduct(p *tileProduct, x term) {
 	p.k, p.lda, p.panel = uintptr(x.b.K), uintptr(4*x.lda), uintptr(4*x.b.K*x.b.width)
 }
 
-// manyPanels is how many panels the tiles of so few rows take at once.
-func manyPanels(rows int) int {
-	switch rows {
-	case 1:
-		return 4
-	case 2, 3:
-		return 2
+// manyPanels is how many neighbouring panels the tiles of m rows take at once, and how
+// many rows they have at most.
+func (i isa) manyPanels(m int) (panels, rows int) {
+	switch {
+	case m == 1:
+		return 4, 1
+	case m <= 3:
+		return 2, 3
+	case i == isaAVX512:
+		return 2, 6
 	}
-	return 1
+	return 1, i.tileRows()
 }

@@ -159,8 +159,8 @@ func (w *wholeBuffer) quantise(x term, row, rows int) wholeRows {
 func (w *wholeBuffer) multiply(a wholeRows, k int, b *Packed, rows int, add []float32, ldadd int, c []float32, ldc int) {
 	for j := 0; j < b.N; {
 		width := b.width
-		if wide := width * manyPanels(rows); j+wide <= b.N {
-			width = wide
+		if panels, _ := b.isa.manyPanels(rows); j+panels*width <= b.N {
+			width *= panels
 		}
 		w.point(a, k, b, j)
 		t := wholeTile{ldc: uintptr(4 * ldc), ldadd: uintptr(4 * ldadd), products: &w.products[0]}

@@ -110,9 +110,6 @@ func (l *line) hashVector(out []uint32, wordEnd, pairEnd int) (affixEnd int) {
 	return pairEnd + int(hashTokensAVX2(&l.low[0], &t.n, uintptr(t.n), &out[0], &out[wordEnd], &out[pairEnd]))
 }
 
-// edgesInVectors reports whether edgesVector is faster than the loops in Go.
-func edgesInVectors() bool { return vectors() && !avx512() }
-
 func (l *line) edgesVector(out []uint32) {
 	edgesAVX2(&l.low[0], &l.tokens.n, uintptr(l.tokens.n), &out[0])
 }

@@ -20,8 +20,6 @@ func sumVector([]uint64, uint64, *[64]uint64, uint64, uint64, int, uint64) ([]ui
 
 func (l *line) hashVector([]uint32, int, int) int { panic(missing) }
 
-func edgesInVectors() bool { return false }
-
 func (l *line) edgesVector([]uint32) { panic(missing) }
 
 func finishVector([]uint32, uint32) { panic(missing) }

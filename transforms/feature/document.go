@@ -101,9 +101,11 @@ func gap(text []byte, rows []yedda.Line, i int) (blank int32, feed bool) {
 func slots[T any](table []T, n int) []T {
 	size := 1 << bits.Len(uint(2*n))
 	if cap(table) < size {
-		return make([]T, size)
+		table = make([]T, size)
 	}
 	table = table[:size]
+	// New memory, too: a page that is read before it is written to is faulted twice,
+	// and the second fault interrupts the other cores.
 	clear(table)
 	return table
 }

@@ -248,7 +248,7 @@ func (l *line) edges(out []uint32, n int) int {
 	shapes := min(last+1, shapedTokens)
 	l.shapes(out[n : n+shapes])
 	n += shapes
-	if last > 1 && edgesInVectors() && l.follows(1) && l.follows(2) && l.follows(last) &&
+	if last > 1 && vectors() && l.follows(1) && l.follows(2) && l.follows(last) &&
 		t.hashed[2]-t.at[0] <= maxHead && t.hashed[last]-t.at[last-1] <= maxHead {
 		l.edgesVector(out[n : n+5])
 		return n + 5

@@ -26,15 +26,18 @@ const (
 // gemm writes the tiles of Gemm: of one panel for each number of rows, of half
 // a panel for the last columns (with AVX2, whose half panels have too few sums to
 // keep the multipliers busy, also of one and a half), and of several neighbouring
-// panels for the few rows whose accumulators are too few for that.
+// panels for the few rows whose accumulators are too few for that, and with AVX-512
+// for as many as there are registers for, as a tile of 6 rows and 4 vectors loads less
+// than one of 13 and 2.
 func gemm(v vector) {
 	for rows := 1; rows <= v.rows; rows++ {
 		gemmTile(v, rows, panelVectors)
 		gemmTile(v, rows, 1)
 	}
 	gemmTile(v, 1, 4*panelVectors)
-	gemmTile(v, 2, 2*panelVectors)
-	gemmTile(v, 3, 2*panelVectors)
+	for rows := 2; rows <= 3 || v.lanes == 16 && rows <= 6; rows++ {
+		gemmTile(v, rows, 2*panelVectors)
+	}
 	if v.lanes == 8 {
 		for rows := 1; rows <= v.rows*panelVectors/3; rows++ {
 			gemmTile(v, rows, 3)
