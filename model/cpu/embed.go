@@ -26,10 +26,7 @@ func (s *Scorer) embed(ctx context.Context, mem *scratch, r lineRun) error {
 		n := min(embedLines, r.len-done)
 		first := r.first + done
 		kernel.StandardiseRows(n, mem.layout, b.Layout[first*s.layout:], s.layoutMean, s.layoutInvStd, clip)
-		joined, x := s.layers[0].forward.joined, mem.x
-		if joined == nil {
-			x = x[(r.at+done)*d:]
-		}
+		x := mem.near
 		kernel.GemmBias(n, mem.layout, s.layout, s.layoutWeights, s.layoutBias, x, d)
 		groups := b.GroupEnd[first*model.Groups : (first+n)*model.Groups]
 		kernel.SumLines(x, d, s.table, b.IDs, id, groups, b.GroupScale[first*model.Groups:], model.Groups)
@@ -38,8 +35,10 @@ func (s *Scorer) embed(ctx context.Context, mem *scratch, r lineRun) error {
 			// A row at a time, so that no row's place among others matters.
 			kernel.Tanh(x[l*d:][:d])
 		}
-		if joined != nil {
+		if joined := s.layers[0].forward.joined; joined != nil {
 			joined.Round(n, x, d, mem.words[(r.at+done)*joined.Words():], joined.Words())
+		} else {
+			copy(mem.x[(r.at+done)*d:], x[:n*d])
 		}
 		for _, o := range s.heads {
 			kernel.GemmBias(n, x, d, o.line, s.outputBias[o.first:], mem.own[(r.at+done)*s.k+o.first:], s.k)

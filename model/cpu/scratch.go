@@ -25,8 +25,9 @@ type scratch struct {
 	lines  int       // of all runs together
 	steps  int       // of all windows together
 	x, own []float32 // of the lines, see embed
-	words  []uint32  // x as joined matrices take it, where there are any; then mem.x is of embedLines
+	words  []uint32  // instead of x: as joined matrices take it
 	layout []float32 // [embedLines, layout] standardised
+	near   []float32 // [embedLines, D] x of the next lines
 
 	inAt   [maxGroup]int
 	active [chunkRows]int // windows of each step of a chunk
@@ -50,12 +51,12 @@ func (m *scratch) fit(s *Scorer) {
 		return
 	}
 	m.layout = make([]float32, embedLines*s.layout)
+	m.near = make([]float32, embedLines*s.d)
 	in := s.d
 	if len(s.layers) > 1 {
 		in = max(in, 2*s.h)
 	}
 	if joined := s.layers[0].forward.joined; joined != nil {
-		m.x = make([]float32, embedLines*s.d)
 		stride := max(joined.Stride(), s.layers[len(s.layers)-1].forward.joined.Stride())
 		m.rows = make([]uint32, (chunkRows+maxGroup)*stride)
 	} else {
