@@ -27,7 +27,7 @@ type scratch struct {
 	x, own []float32 // of the lines, see embed
 	words  []uint32  // instead of x: as joined matrices take it
 	layout []float32 // [embedLines, layout] standardised
-	near   []float32 // [embedLines, D] x of the next lines
+	near   []float32 // [embedLines, D] x of the lines in hand
 
 	inAt   [maxGroup]int
 	active [chunkRows]int // windows of each step of a chunk

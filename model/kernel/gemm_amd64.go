@@ -2,7 +2,7 @@
 
 package kernel
 
-// tileRows is the largest number of rows of a tile.
+// tileRows is the largest number of rows of a tile of one panel.
 func (i isa) tileRows() int {
 	if i >= isaAVX512 {
 		return maxTileRows

@@ -304,8 +304,10 @@ func TestGemmNaN(t *testing.T) {
 		r := rand.New(rand.NewPCG(3, 4))
 		for _, bad := range []float32{nan, inf, -inf} {
 			for m := 1; m <= 15; m++ {
-				gemmCase(t, r, m, 41, 6, 0, func(a, b []float32) { a[r.IntN(len(a))] = bad })
-				gemmCase(t, r, m, 41, 6, 0, func(a, b []float32) { b[r.IntN(len(b))] = bad })
+				for _, n := range []int{41, 137} { // tiles of one panel, and of several
+					gemmCase(t, r, m, n, 6, 0, func(a, b []float32) { a[r.IntN(len(a))] = bad })
+					gemmCase(t, r, m, n, 6, 0, func(a, b []float32) { b[r.IntN(len(b))] = bad })
+				}
 			}
 		}
 	})

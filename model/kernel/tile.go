@@ -6,7 +6,7 @@ package kernel
 // do: few enough to stay in the nearest caches.
 const chunkRows = 112
 
-// Sizes of the largest tile of any instruction set.
+// Sizes of the largest tile of one panel of any instruction set.
 const (
 	maxTileRows    = 14
 	maxTileColumns = 32
@@ -63,7 +63,7 @@ func (g *gemmCall) chunk(row, m int) {
 	b := g.x.b
 	w := b.width
 	for j := 0; j < b.N; {
-		panels, most := b.isa.manyPanels(m)
+		panels, most := b.isa.tileSize(m)
 		if j+panels*w > b.N {
 			panels, most = 1, b.isa.tileRows()
 		}
@@ -143,9 +143,10 @@ func setProduct(p *tileProduct, x term) {
 	p.k, p.lda, p.panel = uintptr(x.b.K), uintptr(4*x.lda), uintptr(4*x.b.K*x.b.width)
 }
 
-// manyPanels is how many neighbouring panels the tiles of m rows take at once, and how
-// many rows they have at most.
-func (i isa) manyPanels(m int) (panels, rows int) {
+// tileSize is how many neighbouring panels the tiles of m rows take at once, and how
+// many rows they have at most. Where that is more than three rows, whole numbers take
+// one panel.
+func (i isa) tileSize(m int) (panels, rows int) {
 	switch {
 	case m == 1:
 		return 4, 1

@@ -159,7 +159,7 @@ func (w *wholeBuffer) quantise(x term, row, rows int) wholeRows {
 func (w *wholeBuffer) multiply(a wholeRows, k int, b *Packed, rows int, add []float32, ldadd int, c []float32, ldc int) {
 	for j := 0; j < b.N; {
 		width := b.width
-		if panels, _ := b.isa.manyPanels(rows); j+panels*width <= b.N {
+		if panels, _ := b.isa.tileSize(rows); j+panels*width <= b.N {
 			width *= panels
 		}
 		w.point(a, k, b, j)

@@ -17,8 +17,8 @@
 // where kernel.AVX2 says that of AVX2. Both equal the Go code beside them bit for bit: classifyAVX512 and
 // classifyAVX2 line.classifyASCII, splitAVX512 and so on the loop of line.split,
 // look that of line.look, hashTokens that of line.hashTokens, sum sum and finish
-// finish; edgesAVX2 is line.head and line.tail, and countBMI2, of all of these
-// machines, line.countHead. They take bytes for characters; mendClasses, uncont and
+// finish; on all of these machines edgesAVX2 is line.head and line.tail, and countBMI2
+// line.countHead. They take bytes for characters; mendClasses, uncont and
 // mendAffixes put that right in lines beyond ASCII.
 package feature
 

@@ -26,9 +26,9 @@ const (
 // gemm writes the tiles of Gemm: of one panel for each number of rows, of half
 // a panel for the last columns (with AVX2, whose half panels have too few sums to
 // keep the multipliers busy, also of one and a half), and of several neighbouring
-// panels for the few rows whose accumulators are too few for that, and with AVX-512
-// for as many as there are registers for, as a tile of 6 rows and 4 vectors loads less
-// than one of 13 and 2.
+// panels for the few rows whose accumulators are too few for that. With AVX-512 two
+// panels serve up to 6 rows, as many as there are registers for: such a tile loads 10
+// operands for 24 multiply-adds, one of 13 rows and a panel 15 for 26.
 func gemm(v vector) {
 	for rows := 1; rows <= v.rows; rows++ {
 		gemmTile(v, rows, panelVectors)

@@ -42,7 +42,8 @@ var (
 	vnni8   = whole{avx512, "VNNI8", 1}
 )
 
-// gemmWhole writes the tiles, as gemm does.
+// gemmWhole writes the tiles, as gemm does, but for those of two panels and more than
+// three rows, by which whole numbers gain nothing.
 func gemmWhole(w whole) {
 	for rows := 1; rows <= w.rows; rows++ {
 		gemmTileWhole(w, rows, panelVectors)
