@@ -13,9 +13,9 @@
 // madd, of AVX2, avxvnni, of AVX-VNNI, and vnni, of AVX-512, multiply whole numbers of 16 bits, twice as many at
 // once as there are float32s: each row of the left operand in multiples of 1/8,191 of its largest number, each
 // column of the right one, 192 of K at a time, in multiples of about 1/262,000 of the
-// sum of its magnitudes, with sums that are exact. vnni8 multiplies numbers of 8 bits, four
-// times as many, rows and columns in multiples of 1/127 of their largest, and is never chosen
-// unasked. Steps of an LSTM are those of Joined there, whose rows hold multiples of 1/8,191 or 1/127; with vnni
+// sum of its magnitudes, with sums that are exact. vnni8 is vnni but for steps of an LSTM,
+// which multiply numbers of 8 bits, four times as many, columns in multiples of 1/127 of their largest, and is
+// never chosen unasked. Steps are those of Joined there, whose rows hold multiples of 1/8,191 or 1/127; with vnni
 // and vnni8, hidden sizes in whole 16s, tanh and σ are the cubics below; with madd and avxvnni, in
 // whole 8s, fractions that are off by 8.5e-6. Matrices of fewer than 64 columns and those that change, as in
 // training, stay in float32.

@@ -81,8 +81,11 @@ func (p *Packed) InSteps() bool { return p.inParts() }
 // Pack copies b, [k, n] with rows ldb apart.
 func Pack(b []float32, k, n, ldb int) *Packed {
 	i := active
-	if i.whole() && n < leastWhole {
+	switch {
+	case i.whole() && n < leastWhole:
 		i = i.float()
+	case i == isaVNNI8: // 8 bits are for Joined alone
+		i = isaVNNI
 	}
 	p := newPacked(k, n, i, true)
 	p.Repack(b, ldb)

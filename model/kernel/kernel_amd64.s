@@ -19520,104 +19520,6 @@ done:
 	VZEROUPPER
 	RET
 
-// func quantiseMADD(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
-// Requires: AVX, AVX2
-TEXT ·quantiseMADD(SB), NOSPLIT, $0-64
-	MOVQ         rows+0(FP), AX
-	MOVQ         dst+8(FP), CX
-	MOVQ         src+32(FP), DX
-	MOVQ         k+48(FP), BX
-	MOVQ         BX, R9
-	ANDQ         $0x07, R9
-	SHRQ         $0x03, BX
-	MOVQ         R9, SI
-	LEAQ         tailmask<>+32(SB), DI
-	SHLQ         $0x02, SI
-	SUBQ         SI, DI
-	VMOVUPS      (DI), Y1
-	MOVQ         unit+24(FP), R10
-	VPBROADCASTD abs<>+0(SB), Y2
-	VMOVSS       most+56(FP), X3
-	VMOVSS       least+60(FP), X4
-
-row:
-	VPXOR Y0, Y0, Y0
-	MOVQ  DX, DI
-	MOVQ  CX, SI
-	MOVQ  BX, R8
-	TESTQ R8, R8
-	JZ    magnitudeTail
-
-magnitude:
-	VMOVUPS (DI), Y5
-	VPAND   Y5, Y2, Y5
-	VPMAXUD Y5, Y0, Y0
-	ADDQ    $0x20, DI
-	ADDQ    $0x10, SI
-	DECQ    R8
-	JNZ     magnitude
-
-magnitudeTail:
-	TESTQ      R9, R9
-	JZ         magnitudeDone
-	VMASKMOVPS (DI), Y1, Y5
-	VPAND      Y5, Y2, Y5
-	VPMAXUD    Y5, Y0, Y0
-
-magnitudeDone:
-	VEXTRACTI128 $0x01, Y0, X5
-	VPMAXUD      X5, X0, X5
-	VPSHUFD      $0x4e, X5, X0
-	VPMAXUD      X0, X5, X5
-	VPSHUFD      $0xb1, X5, X0
-	VPMAXUD      X0, X5, X5
-	VPMAXUD      X4, X5, X5
-	VDIVSS       X5, X3, X0
-	VDIVSS       X3, X5, X6
-	VSUBSS       X5, X5, X5
-	VADDSS       X5, X6, X6
-	VMOVSS       X6, (R10)
-	VBROADCASTSS X0, Y5
-	MOVQ         DX, DI
-	MOVQ         CX, SI
-	MOVQ         BX, R8
-	TESTQ        R8, R8
-	JZ           wholeTail
-
-whole:
-	VMOVUPS      (DI), Y6
-	VMULPS       Y5, Y6, Y6
-	VCVTPS2DQ    Y6, Y6
-	VEXTRACTI128 $0x01, Y6, X0
-	VPACKSSDW    X0, X6, X0
-	VMOVDQU      X0, (SI)
-	ADDQ         $0x20, DI
-	ADDQ         $0x10, SI
-	DECQ         R8
-	JNZ          whole
-
-wholeTail:
-	TESTQ        R9, R9
-	JZ           wholeDone
-	VMASKMOVPS   (DI), Y1, Y6
-	VMULPS       Y5, Y6, Y6
-	VCVTPS2DQ    Y6, Y6
-	VEXTRACTI128 $0x01, Y6, X0
-	VPACKSSDW    X0, X6, X0
-	VMOVDQU      X0, (SI)
-
-wholeDone:
-	ADDQ $0x04, R10
-	ADDQ ldd+16(FP), CX
-	ADDQ lds+40(FP), DX
-	DECQ AX
-	JNZ  row
-	VZEROUPPER
-	RET
-
-DATA abs<>+0(SB)/4, $0x7fffffff
-GLOBL abs<>(SB), RODATA|NOPTR, $4
-
 // func roundMADD(rows uintptr, dst *uint32, ldd uintptr, src *float32, lds uintptr, k uintptr, most float32)
 // Requires: AVX, AVX2
 TEXT ·roundMADD(SB), NOSPLIT, $0-52
@@ -24398,99 +24300,6 @@ done:
 	MOVQ         40(AX), R10
 	CMPQ         R10, 32(AX)
 	JCS          tile
-	VZEROUPPER
-	RET
-
-// func quantiseVNNI(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
-// Requires: AVX, AVX2, AVX512F, BMI2
-TEXT ·quantiseVNNI(SB), NOSPLIT, $0-64
-	MOVQ         rows+0(FP), AX
-	MOVQ         dst+8(FP), CX
-	MOVQ         src+32(FP), DX
-	MOVQ         k+48(FP), BX
-	MOVQ         BX, R9
-	ANDQ         $0x0f, R9
-	SHRQ         $0x04, BX
-	MOVQ         R9, SI
-	MOVL         $0x00000001, DI
-	SHLXL        SI, DI, DI
-	DECL         DI
-	KMOVW        DI, K1
-	MOVQ         unit+24(FP), R10
-	VPBROADCASTD abs<>+0(SB), Z1
-	VMOVSS       most+56(FP), X2
-	VMOVSS       least+60(FP), X3
-
-row:
-	VPXORD Z4, Z4, Z4
-	MOVQ   DX, DI
-	MOVQ   CX, SI
-	MOVQ   BX, R8
-	TESTQ  R8, R8
-	JZ     magnitudeTail
-
-magnitude:
-	VMOVUPS (DI), Z0
-	VPANDD  Z0, Z1, Z0
-	VPMAXUD Z0, Z4, Z4
-	ADDQ    $0x40, DI
-	ADDQ    $0x20, SI
-	DECQ    R8
-	JNZ     magnitude
-
-magnitudeTail:
-	TESTQ     R9, R9
-	JZ        magnitudeDone
-	VMOVUPS.Z (DI), K1, Z0
-	VPANDD    Z0, Z1, Z0
-	VPMAXUD   Z0, Z4, Z4
-
-magnitudeDone:
-	VEXTRACTI64X4 $0x01, Z4, Y0
-	VPMAXUD       Y0, Y4, Y0
-	VEXTRACTI128  $0x01, Y0, X5
-	VPMAXUD       X5, X0, X5
-	VPSHUFD       $0x4e, X5, X0
-	VPMAXUD       X0, X5, X5
-	VPSHUFD       $0xb1, X5, X0
-	VPMAXUD       X0, X5, X5
-	VPMAXUD       X3, X5, X5
-	VDIVSS        X5, X2, X0
-	VDIVSS        X2, X5, X6
-	VSUBSS        X5, X5, X5
-	VADDSS        X5, X6, X6
-	VMOVSS        X6, (R10)
-	VBROADCASTSS  X0, Z0
-	MOVQ          DX, DI
-	MOVQ          CX, SI
-	MOVQ          BX, R8
-	TESTQ         R8, R8
-	JZ            wholeTail
-
-whole:
-	VMOVUPS   (DI), Z5
-	VMULPS    Z0, Z5, Z5
-	VCVTPS2DQ Z5, Z5
-	VPMOVSDW  Z5, (SI)
-	ADDQ      $0x40, DI
-	ADDQ      $0x20, SI
-	DECQ      R8
-	JNZ       whole
-
-wholeTail:
-	TESTQ     R9, R9
-	JZ        wholeDone
-	VMOVUPS.Z (DI), K1, Z5
-	VMULPS    Z0, Z5, Z5
-	VCVTPS2DQ Z5, Z5
-	VPMOVSDW  Z5, (SI)
-
-wholeDone:
-	ADDQ $0x04, R10
-	ADDQ ldd+16(FP), CX
-	ADDQ lds+40(FP), DX
-	DECQ AX
-	JNZ  row
 	VZEROUPPER
 	RET
 
@@ -29579,104 +29388,6 @@ done:
 	VZEROUPPER
 	RET
 
-// func quantiseVNNI8(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
-// Requires: AVX, AVX2, AVX512F, BMI2
-TEXT ·quantiseVNNI8(SB), NOSPLIT, $0-64
-	MOVQ         rows+0(FP), AX
-	MOVQ         dst+8(FP), CX
-	MOVQ         src+32(FP), DX
-	MOVQ         k+48(FP), BX
-	MOVQ         BX, R9
-	ANDQ         $0x0f, R9
-	SHRQ         $0x04, BX
-	MOVQ         R9, SI
-	MOVL         $0x00000001, DI
-	SHLXL        SI, DI, DI
-	DECL         DI
-	KMOVW        DI, K1
-	MOVQ         unit+24(FP), R10
-	VPBROADCASTD abs<>+0(SB), Z1
-	VMOVSS       most+56(FP), X2
-	VMOVSS       least+60(FP), X3
-
-row:
-	VPXORD Z4, Z4, Z4
-	MOVQ   DX, DI
-	MOVQ   CX, SI
-	MOVQ   BX, R8
-	TESTQ  R8, R8
-	JZ     magnitudeTail
-
-magnitude:
-	VMOVUPS (DI), Z0
-	VPANDD  Z0, Z1, Z0
-	VPMAXUD Z0, Z4, Z4
-	ADDQ    $0x40, DI
-	ADDQ    $0x10, SI
-	DECQ    R8
-	JNZ     magnitude
-
-magnitudeTail:
-	TESTQ     R9, R9
-	JZ        magnitudeDone
-	VMOVUPS.Z (DI), K1, Z0
-	VPANDD    Z0, Z1, Z0
-	VPMAXUD   Z0, Z4, Z4
-
-magnitudeDone:
-	VEXTRACTI64X4 $0x01, Z4, Y0
-	VPMAXUD       Y0, Y4, Y0
-	VEXTRACTI128  $0x01, Y0, X5
-	VPMAXUD       X5, X0, X5
-	VPSHUFD       $0x4e, X5, X0
-	VPMAXUD       X0, X5, X5
-	VPSHUFD       $0xb1, X5, X0
-	VPMAXUD       X0, X5, X5
-	VPMAXUD       X3, X5, X5
-	VDIVSS        X5, X2, X0
-	VDIVSS        X2, X5, X6
-	VSUBSS        X5, X5, X5
-	VADDSS        X5, X6, X6
-	VMOVSS        X6, (R10)
-	VBROADCASTSS  X0, Z0
-	MOVQ          DX, DI
-	MOVQ          CX, SI
-	MOVQ          BX, R8
-	TESTQ         R8, R8
-	JZ            wholeTail
-
-whole:
-	VMOVUPS     (DI), Z5
-	VMULPS      Z0, Z5, Z5
-	VCVTPS2DQ   Z5, Z5
-	VPADDD.BCST middle<>+0(SB), Z5, Z5
-	VPMOVDB     Z5, (SI)
-	ADDQ        $0x40, DI
-	ADDQ        $0x10, SI
-	DECQ        R8
-	JNZ         whole
-
-wholeTail:
-	TESTQ       R9, R9
-	JZ          wholeDone
-	VMOVUPS.Z   (DI), K1, Z5
-	VMULPS      Z0, Z5, Z5
-	VCVTPS2DQ   Z5, Z5
-	VPADDD.BCST middle<>+0(SB), Z5, Z5
-	VPMOVDB     Z5, (SI)
-
-wholeDone:
-	ADDQ $0x04, R10
-	ADDQ ldd+16(FP), CX
-	ADDQ lds+40(FP), DX
-	DECQ AX
-	JNZ  row
-	VZEROUPPER
-	RET
-
-DATA middle<>+0(SB)/4, $0x00000080
-GLOBL middle<>(SB), RODATA|NOPTR, $4
-
 // func roundVNNI8(rows uintptr, dst *uint32, ldd uintptr, src *float32, lds uintptr, k uintptr, most float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·roundVNNI8(SB), NOSPLIT, $0-52
@@ -29724,6 +29435,200 @@ wholeTail:
 wholeDone:
 	ADDQ ldd+16(FP), CX
 	ADDQ lds+32(FP), DX
+	DECQ AX
+	JNZ  row
+	VZEROUPPER
+	RET
+
+DATA middle<>+0(SB)/4, $0x00000080
+GLOBL middle<>(SB), RODATA|NOPTR, $4
+
+// func quantiseMADD(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
+// Requires: AVX, AVX2
+TEXT ·quantiseMADD(SB), NOSPLIT, $0-64
+	MOVQ         rows+0(FP), AX
+	MOVQ         dst+8(FP), CX
+	MOVQ         src+32(FP), DX
+	MOVQ         k+48(FP), BX
+	MOVQ         BX, R9
+	ANDQ         $0x07, R9
+	SHRQ         $0x03, BX
+	MOVQ         R9, SI
+	LEAQ         tailmask<>+32(SB), DI
+	SHLQ         $0x02, SI
+	SUBQ         SI, DI
+	VMOVUPS      (DI), Y1
+	MOVQ         unit+24(FP), R10
+	VPBROADCASTD abs<>+0(SB), Y2
+	VMOVSS       most+56(FP), X3
+	VMOVSS       least+60(FP), X4
+
+row:
+	VPXOR Y0, Y0, Y0
+	MOVQ  DX, DI
+	MOVQ  CX, SI
+	MOVQ  BX, R8
+	TESTQ R8, R8
+	JZ    magnitudeTail
+
+magnitude:
+	VMOVUPS (DI), Y5
+	VPAND   Y5, Y2, Y5
+	VPMAXUD Y5, Y0, Y0
+	ADDQ    $0x20, DI
+	ADDQ    $0x10, SI
+	DECQ    R8
+	JNZ     magnitude
+
+magnitudeTail:
+	TESTQ      R9, R9
+	JZ         magnitudeDone
+	VMASKMOVPS (DI), Y1, Y5
+	VPAND      Y5, Y2, Y5
+	VPMAXUD    Y5, Y0, Y0
+
+magnitudeDone:
+	VEXTRACTI128 $0x01, Y0, X5
+	VPMAXUD      X5, X0, X5
+	VPSHUFD      $0x4e, X5, X0
+	VPMAXUD      X0, X5, X5
+	VPSHUFD      $0xb1, X5, X0
+	VPMAXUD      X0, X5, X5
+	VPMAXUD      X4, X5, X5
+	VDIVSS       X5, X3, X0
+	VDIVSS       X3, X5, X6
+	VSUBSS       X5, X5, X5
+	VADDSS       X5, X6, X6
+	VMOVSS       X6, (R10)
+	VBROADCASTSS X0, Y5
+	MOVQ         DX, DI
+	MOVQ         CX, SI
+	MOVQ         BX, R8
+	TESTQ        R8, R8
+	JZ           wholeTail
+
+whole:
+	VMOVUPS      (DI), Y6
+	VMULPS       Y5, Y6, Y6
+	VCVTPS2DQ    Y6, Y6
+	VEXTRACTI128 $0x01, Y6, X0
+	VPACKSSDW    X0, X6, X0
+	VMOVDQU      X0, (SI)
+	ADDQ         $0x20, DI
+	ADDQ         $0x10, SI
+	DECQ         R8
+	JNZ          whole
+
+wholeTail:
+	TESTQ        R9, R9
+	JZ           wholeDone
+	VMASKMOVPS   (DI), Y1, Y6
+	VMULPS       Y5, Y6, Y6
+	VCVTPS2DQ    Y6, Y6
+	VEXTRACTI128 $0x01, Y6, X0
+	VPACKSSDW    X0, X6, X0
+	VMOVDQU      X0, (SI)
+
+wholeDone:
+	ADDQ $0x04, R10
+	ADDQ ldd+16(FP), CX
+	ADDQ lds+40(FP), DX
+	DECQ AX
+	JNZ  row
+	VZEROUPPER
+	RET
+
+DATA abs<>+0(SB)/4, $0x7fffffff
+GLOBL abs<>(SB), RODATA|NOPTR, $4
+
+// func quantiseVNNI(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
+// Requires: AVX, AVX2, AVX512F, BMI2
+TEXT ·quantiseVNNI(SB), NOSPLIT, $0-64
+	MOVQ         rows+0(FP), AX
+	MOVQ         dst+8(FP), CX
+	MOVQ         src+32(FP), DX
+	MOVQ         k+48(FP), BX
+	MOVQ         BX, R9
+	ANDQ         $0x0f, R9
+	SHRQ         $0x04, BX
+	MOVQ         R9, SI
+	MOVL         $0x00000001, DI
+	SHLXL        SI, DI, DI
+	DECL         DI
+	KMOVW        DI, K1
+	MOVQ         unit+24(FP), R10
+	VPBROADCASTD abs<>+0(SB), Z1
+	VMOVSS       most+56(FP), X2
+	VMOVSS       least+60(FP), X3
+
+row:
+	VPXORD Z4, Z4, Z4
+	MOVQ   DX, DI
+	MOVQ   CX, SI
+	MOVQ   BX, R8
+	TESTQ  R8, R8
+	JZ     magnitudeTail
+
+magnitude:
+	VMOVUPS (DI), Z0
+	VPANDD  Z0, Z1, Z0
+	VPMAXUD Z0, Z4, Z4
+	ADDQ    $0x40, DI
+	ADDQ    $0x20, SI
+	DECQ    R8
+	JNZ     magnitude
+
+magnitudeTail:
+	TESTQ     R9, R9
+	JZ        magnitudeDone
+	VMOVUPS.Z (DI), K1, Z0
+	VPANDD    Z0, Z1, Z0
+	VPMAXUD   Z0, Z4, Z4
+
+magnitudeDone:
+	VEXTRACTI64X4 $0x01, Z4, Y0
+	VPMAXUD       Y0, Y4, Y0
+	VEXTRACTI128  $0x01, Y0, X5
+	VPMAXUD       X5, X0, X5
+	VPSHUFD       $0x4e, X5, X0
+	VPMAXUD       X0, X5, X5
+	VPSHUFD       $0xb1, X5, X0
+	VPMAXUD       X0, X5, X5
+	VPMAXUD       X3, X5, X5
+	VDIVSS        X5, X2, X0
+	VDIVSS        X2, X5, X6
+	VSUBSS        X5, X5, X5
+	VADDSS        X5, X6, X6
+	VMOVSS        X6, (R10)
+	VBROADCASTSS  X0, Z0
+	MOVQ          DX, DI
+	MOVQ          CX, SI
+	MOVQ          BX, R8
+	TESTQ         R8, R8
+	JZ            wholeTail
+
+whole:
+	VMOVUPS   (DI), Z5
+	VMULPS    Z0, Z5, Z5
+	VCVTPS2DQ Z5, Z5
+	VPMOVSDW  Z5, (SI)
+	ADDQ      $0x40, DI
+	ADDQ      $0x20, SI
+	DECQ      R8
+	JNZ       whole
+
+wholeTail:
+	TESTQ     R9, R9
+	JZ        wholeDone
+	VMOVUPS.Z (DI), K1, Z5
+	VMULPS    Z0, Z5, Z5
+	VCVTPS2DQ Z5, Z5
+	VPMOVSDW  Z5, (SI)
+
+wholeDone:
+	ADDQ $0x04, R10
+	ADDQ ldd+16(FP), CX
+	ADDQ lds+40(FP), DX
 	DECQ AX
 	JNZ  row
 	VZEROUPPER

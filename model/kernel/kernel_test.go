@@ -137,11 +137,9 @@ func wholeTolerance(k int, a, b func(l int) float32) float64 {
 			largest[i], sum[i] = max(largest[i], v), sum[i]+v
 		}
 	}
-	row := largest[0] / float64(active.largest())
-	column := largest[1] / math.MaxInt8
-	if active.lane() == 2 {
-		column = max(sum[1]/float64(math.MaxInt32/active.largest()-int32(active.depth()/2)), largest[1]/math.MaxInt16)
-	}
+	i := min(active, isaVNNI) // 8 bits are for Joined alone
+	row := largest[0] / float64(i.largest())
+	column := max(sum[1]/float64(math.MaxInt32/i.largest()-int32(i.depth()/2)), largest[1]/math.MaxInt16)
 	return 1.01 / 2 * (row*sum[1] + column*sum[0] + float64(k)*row*column/2)
 }
 

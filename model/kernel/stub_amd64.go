@@ -2215,18 +2215,6 @@ func gemm3x32MADD(t *struct {
 	}
 })
 
-// quantiseMADD is
-//
-//	for r < rows:
-//		m = max(least, |src[r,0]|, …, |src[r,k-1]|); unit[r] = m/most
-//		for l < k: dst[r,l] = src[r,l]·(most/m), to the nearest whole number, ties to even
-//
-// of 16 bits, as for zeros up to the next multiple of 8 of k, and ldd and lds in bytes. Of a row
-// with an infinity or a NaN the unit is a NaN and the numbers mean nothing.
-//
-//go:noescape
-func quantiseMADD(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
-
 // roundMADD is
 //
 //	for r < rows, l < k: dst[r,l] = src[r,l]·most, to the nearest whole number, ties to even
@@ -2797,18 +2785,6 @@ func gemm3x64VNNI(t *struct {
 		start      *int32
 	}
 })
-
-// quantiseVNNI is
-//
-//	for r < rows:
-//		m = max(least, |src[r,0]|, …, |src[r,k-1]|); unit[r] = m/most
-//		for l < k: dst[r,l] = src[r,l]·(most/m), to the nearest whole number, ties to even
-//
-// of 16 bits, as for zeros up to the next multiple of 16 of k, and ldd and lds in bytes. Of a row
-// with an infinity or a NaN the unit is a NaN and the numbers mean nothing.
-//
-//go:noescape
-func quantiseVNNI(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
 
 // roundVNNI is
 //
@@ -3381,18 +3357,6 @@ func gemm3x64VNNI8(t *struct {
 	}
 })
 
-// quantiseVNNI8 is
-//
-//	for r < rows:
-//		m = max(least, |src[r,0]|, …, |src[r,k-1]|); unit[r] = m/most
-//		for l < k: dst[r,l] = src[r,l]·(most/m), to the nearest whole number, ties to even + 128
-//
-// of 8 bits, as for zeros up to the next multiple of 16 of k, and ldd and lds in bytes. Of a row
-// with an infinity or a NaN the unit is a NaN and the numbers mean nothing.
-//
-//go:noescape
-func quantiseVNNI8(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
-
 // roundVNNI8 is
 //
 //	for r < rows, l < k: dst[r,l] = src[r,l]·most, to the nearest whole number, ties to even + 128
@@ -3402,6 +3366,30 @@ func quantiseVNNI8(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *f
 //
 //go:noescape
 func roundVNNI8(rows uintptr, dst *uint32, ldd uintptr, src *float32, lds uintptr, k uintptr, most float32)
+
+// quantiseMADD is
+//
+//	for r < rows:
+//		m = max(least, |src[r,0]|, …, |src[r,k-1]|); unit[r] = m/most
+//		for l < k: dst[r,l] = src[r,l]·(most/m), to the nearest whole number, ties to even
+//
+// of 16 bits, as for zeros up to the next multiple of 8 of k, and ldd and lds in bytes. Of a row
+// with an infinity or a NaN the unit is a NaN and the numbers mean nothing.
+//
+//go:noescape
+func quantiseMADD(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
+
+// quantiseVNNI is
+//
+//	for r < rows:
+//		m = max(least, |src[r,0]|, …, |src[r,k-1]|); unit[r] = m/most
+//		for l < k: dst[r,l] = src[r,l]·(most/m), to the nearest whole number, ties to even
+//
+// of 16 bits, as for zeros up to the next multiple of 16 of k, and ldd and lds in bytes. Of a row
+// with an infinity or a NaN the unit is a NaN and the numbers mean nothing.
+//
+//go:noescape
+func quantiseVNNI(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *float32, lds uintptr, k uintptr, most float32, least float32)
 
 // gemm1x16AVXVNNI is
 //

@@ -208,11 +208,8 @@ func last(t wholeTile, b *Packed, rows int, add []float32, ldadd int, c []float3
 // quantise rounds rows of src to whole numbers of their units.
 func quantise(i isa, rows int, dst []uint32, ldd int, unit, src []float32, lds, k int) {
 	call := quantiseMADD
-	switch i {
-	case isaVNNI:
+	if i == isaVNNI {
 		call = quantiseVNNI
-	case isaVNNI8:
-		call = quantiseVNNI8
 	}
 	call(uintptr(rows), &dst[0], uintptr(4*ldd), &unit[0], &src[0], uintptr(4*lds), uintptr(k), float32(i.largest()), wholeLeast)
 }

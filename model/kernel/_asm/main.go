@@ -31,9 +31,10 @@ func main() {
 	}
 	for _, w := range []whole{madd, vnni, vnni8} {
 		gemmWhole(w)
-		quantise(w)
 		round(w)
 	}
+	quantise(madd)
+	quantise(vnni)
 	gemmWhole(avxvnni)
 	sumLinesVNNI()
 	sumLinesMADD()

@@ -332,7 +332,7 @@ func quantise(w whole) {
 	Doc(name+" is", "",
 		"\tfor r < rows:",
 		"\t\tm = max(least, |src[r,0]|, …, |src[r,k-1]|); unit[r] = m/most",
-		"\t\tfor l < k: dst[r,l] = src[r,l]·(most/m), to the nearest whole number, ties to even"+w.more(), "",
+		"\t\tfor l < k: dst[r,l] = src[r,l]·(most/m), to the nearest whole number, ties to even", "",
 		fmt.Sprintf("of %d bits, as for zeros up to the next multiple of %d of k, and ldd and lds in bytes. Of a row", 8*w.size, v.lanes),
 		"with an infinity or a NaN the unit is a NaN and the numbers mean nothing.")
 	Pragma("noescape")
