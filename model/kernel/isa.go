@@ -18,7 +18,7 @@ const (
 	isaAVXVNNI // the same, by one instruction
 	isaAVX512
 	isaVNNI  // products of whole numbers of 16 bits; gates of Joined as precise; all else as AVX-512
-	isaVNNI8 // of 8 bits; by name only
+	isaVNNI8 // of 8 bits in steps; by name only
 	isaAMX24 // products on matrix tiles, of numbers in three parts of 8 bits; all else as AVX-512
 	isaAMX   // of two parts; gates in Step as the tiles are
 	isaAMX8  // of one, a bfloat16; by name only
