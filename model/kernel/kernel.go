@@ -73,10 +73,10 @@ func (p *Packed) stride() int { return (p.K + 15) &^ 15 }
 // inParts tells that p's numbers stand as parts of bfloat16.
 func (p *Packed) inParts() bool { return p.isa.parts() > 0 && !p.few }
 
-// InSteps tells that both products of an LSTM's step, of parts of bfloat16, take less time
-// than the sums of one take on their way to memory and back: Step is faster than a
-// product of many steps' inputs.
-func (p *Packed) InSteps() bool { return p.inParts() }
+// InSteps tells that Step, with both products of an LSTM's step at once, is faster than a
+// product of many steps' inputs, whose sums go to memory and back: on tiles they take longer
+// than a product, and with AVX-512 the multiply-adds of large matrices wait for them.
+func (p *Packed) InSteps() bool { return p.inParts() || p.isa == isaAVX512 }
 
 // Pack copies b, [k, n] with rows ldb apart.
 func Pack(b []float32, k, n, ldb int) *Packed {

@@ -20,9 +20,9 @@ import (
 
 const (
 	magic = 1.5 * (1 << 23)
-	// limit bounds the gates' arguments: σ(−29) is 3e-13, and the products
-	// of denominators, (1+exp(29))·(1+exp(2·29)), stay finite.
-	limit = 29
+	// limit bounds the gates' arguments: σ(−21) is 8e-10, and the products of three
+	// denominators, (1+exp(21))²·(1+exp(2·21)), stay below 2^126, so that there is 1/d.
+	limit = 21
 )
 
 // constants of one function, in registers or memory.
@@ -99,13 +99,15 @@ func (k *constants) scale(name string, by float64) VecVirtual {
 	return k.v.broadcast(name+k.v.isa, by*n*math.Log2E)
 }
 
-// exp returns exp(by·x) in a new register; scale is that of by, x a register or
-// memory. A NaN stays one: MIN and MAX return their last operand then.
-func (k *constants) exp(x Op, scale VecVirtual) VecVirtual {
+// factors returns two numbers in new registers, whose product is exp(by·x): what is added
+// to it takes no instruction of its own. scale is that of by, x a register or memory. A
+// NaN stays one: MIN and MAX return their last operand then.
+func (k *constants) factors(x Op, scale VecVirtual) (s, p VecVirtual) {
 	y := k.v.reg()
 	VMINPS(x, k.hi, y)
 	VMAXPS(y, k.lo, y)
-	t, n, s := k.v.reg(), k.v.reg(), k.v.reg()
+	t, n := k.v.reg(), k.v.reg()
+	s = k.v.reg()
 	VMOVAPS(k.magic, t)
 	VFMADD231PS(scale, y, t)
 	VSUBPS(k.magic, t, n)
@@ -118,41 +120,44 @@ func (k *constants) exp(x Op, scale VecVirtual) VecVirtual {
 	}
 	VPSLLD(Imm(k.shift), t, t)
 	VPADDD(t, s, s)
-	p := n
+	p = n
 	VMOVAPS(k.poly[0], p)
 	for _, c := range k.poly[1:] {
 		VFMADD213PS(c, y, p)
 	}
-	VMULPS(s, y, y)
-	VFMADD231PS(p, y, s)
+	VFMADD213PS(k.one, y, p)
+	return s, p
+}
+
+// exp is exp(by·x).
+func (k *constants) exp(x Op, scale VecVirtual) VecVirtual {
+	s, p := k.factors(x, scale)
+	VMULPS(p, s, s)
 	return s
 }
 
-// sigmoid is 1/(1+exp(−x)).
-func (k *constants) sigmoid(x Op) VecVirtual {
-	e := k.exp(x, k.neg)
-	VADDPS(k.one, e, e)
-	return k.divide(k.one, e)
+// below is 1+exp(−x), which σ(x) is 1 divided by.
+func (k *constants) below(x Op) VecVirtual {
+	s, p := k.factors(x, k.neg)
+	VFMADD213PS(k.one, p, s)
+	return s
 }
 
-// tanh is (exp(2x)−1)/(exp(2x)+1).
-func (k *constants) tanh(x Op) VecVirtual {
-	e, d := k.exp(x, k.twice), k.v.reg()
-	VADDPS(k.one, e, d)
-	VSUBPS(k.one, e, e)
-	return k.divide(e, d)
+// fraction is exp(2x)−1 and exp(2x)+1, of which tanh(x) is the quotient.
+func (k *constants) fraction(x Op) (n, d VecVirtual) {
+	s, p := k.factors(x, k.twice)
+	n = k.v.reg()
+	VMOVAPS(s, n)
+	VFMSUB213PS(k.one, p, n)
+	VFMADD213PS(k.one, p, s)
+	return n, s
 }
 
-// sigmoidTanh is σ(x)·tanh(y) with one division:
-// (exp(2y)−1) / ((1+exp(−x))·(exp(2y)+1)).
-func (k *constants) sigmoidTanh(x, y Op) VecVirtual {
-	d, e := k.exp(x, k.neg), k.exp(y, k.twice)
-	n := k.v.reg()
-	VADDPS(k.one, d, d)
-	VSUBPS(k.one, e, n)
-	VFMADD213PS(d, d, e)
-	return k.divide(n, e)
-}
+// sigmoid is σ(x).
+func (k *constants) sigmoid(x Op) VecVirtual { return k.divide(k.one, k.below(x)) }
+
+// tanh is tanh(x).
+func (k *constants) tanh(x Op) VecVirtual { return k.divide(k.fraction(x)) }
 
 // divide is n/d in d's register, or, where an instruction for 14 bits of 1/d is
 // welcome, n·(1/d) with one step of Newton's, within two units in the last
@@ -166,7 +171,9 @@ func (k *constants) divide(n, d VecVirtual) VecVirtual {
 	VRCP14PS(d, r)
 	VFNMADD213PS(k.one, r, d) // 1 − d·r
 	VFMADD213PS(r, r, d)
-	VMULPS(n, d, d)
+	if n != k.one {
+		VMULPS(n, d, d)
+	}
 	return d
 }
 
@@ -179,11 +186,19 @@ func (v vector) gateConstants() *constants {
 
 // gates are those of a vector of units, whose pre-activations z gives.
 func (k *constants) gates(l lanes, z func(i int) Op, c, h Mem) {
-	cell := k.sigmoidTanh(z(0), z(2))
-	f := k.sigmoid(z(1))
-	VFMADD231PS(l.operand(c), f, cell)
+	// c/f + g/(gd·i) with one division: (c·gd·i + f·g) / (f·gd·i).
+	i, f := k.below(z(0)), k.below(z(1))
+	g, gd := k.fraction(z(2))
+	VMULPS(gd, i, i)
+	VMULPS(f, g, g)
+	VFMADD231PS(l.operand(c), i, g)
+	VMULPS(i, f, f)
+	cell := k.divide(g, f)
 	l.store(cell, c)
-	l.store(k.sigmoidTanh(z(3), cell), h)
+	o := k.below(z(3))
+	n, d := k.fraction(cell)
+	VMULPS(d, o, o)
+	l.store(k.divide(n, o), h)
 }
 
 // lanes reads and writes vectors, all lanes or the first few.
