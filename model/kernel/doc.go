@@ -50,7 +50,8 @@
 //     anything is written. Slices of one call must not overlap unless its
 //     comment says so.
 //   - A NaN stays a NaN, but not in what Joined rounds; in products of parts or of whole numbers an infinity may become one. Gates take σ of what is beyond ±29 as σ(±29), 3e-13
-//     from its limit, those of AVX2 and AVX-512 of what is beyond ±21, 8e-10 from it.
+//     from its limit, those of AVX2 and AVX-512 of what is beyond ±21, 8e-10 from it; there c, which a
+//     step changes by 1 at most, must stay within ±1e11, or may become infinite.
 package kernel
 
 //go:generate go -C _asm run ./neon -out ../kernel_arm64.s

@@ -21,7 +21,8 @@ import (
 const (
 	magic = 1.5 * (1 << 23)
 	// limit bounds the gates' arguments: σ(−21) is 8e-10, and the products of three
-	// denominators, (1+exp(21))²·(1+exp(2·21)), stay below 2^126, so that there is 1/d.
+	// denominators, (1+exp(21))²·(1+exp(2·21)), stay below 2^126, so that there is 1/d;
+	// two of them times a c up to 1e11 stay finite, and a step adds 1 to c at most.
 	limit = 21
 )
 
