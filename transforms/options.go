@@ -139,10 +139,11 @@ func (o *Options) inFlight() int64 {
 	return max(64, 24*int64(runtime.GOMAXPROCS(0))) << 20
 }
 
-// inPredict is inFlight of Predict, by whether it makes the features.
+// inPredict is inFlight of Predict, by whether it makes the features. While one core
+// has the oldest batch, the others need that much to go on with.
 func (o *Options) inPredict(deferred bool) int64 {
 	if deferred && o.InFlight <= 0 {
-		return o.inFlight() / 3
+		return o.inFlight() * 2 / 3
 	}
 	return o.inFlight()
 }
