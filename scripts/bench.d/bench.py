@@ -338,7 +338,7 @@ class Bench:
         # as making files soon after many were deleted is slow on ext4; in memory a
         # contender's last goes, as a virtual machine's first touch of memory is slow.
         number, latest = 0, {}
-        in_memory = subprocess.run(['stat', '-f', '-c', '%T', temp], text=True, stdout=subprocess.PIPE).stdout == 'tmpfs\n'
+        in_memory = subprocess.run(['stat', '-f', '-c', '%T', temp], text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout == 'tmpfs\n'
         for round_ in range(self.args.rounds):
             shift = round_ % len(peers)
             found = {}  # (part, contender, threads) -> rates of this round
