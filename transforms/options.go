@@ -35,7 +35,7 @@ type Options struct {
 	// holds in a process, and those that the others hold, which is less; 0
 	// stands for 24 MiB a core and at least 64 MiB: with half of that, cores
 	// waited for the oldest document a quarter of the time. With Deferred, Predict
-	// takes a third of that, since what waits has no features.
+	// takes two thirds of that, since what waits has no features.
 	InFlight int64
 	// Deferred leaves the features of all but the longest documents to Predict, which
 	// makes them for one document of a batch after the other, where it uses them. On
