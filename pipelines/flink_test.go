@@ -30,6 +30,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/fsouza/fake-gcs-server/fakestorage"
 
+	"github.com/linnet-ml/linnet/pipelines/internal/cli"
 	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
 	"github.com/linnet-ml/linnet/runners"
 	"github.com/linnet-ml/linnet/transforms"
@@ -706,7 +707,7 @@ func TestInterrupt(t *testing.T) {
 				t.Error("all documents are labelled after the interrupt")
 			}
 			stdout = must(t, "predict", append(flags, "--input="+in, "--output="+output)...)
-			if want := fmt.Sprintf("%d documents done before", labelled); !strings.Contains(stdout, want) {
+			if want := cli.Plural(int64(labelled), "document") + " done before"; !strings.Contains(stdout, want) {
 				t.Errorf("the next run says %s, want %s", stdout, want)
 			}
 		})

@@ -19,7 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/linnet-ml/linnet/model"
@@ -241,7 +240,7 @@ func TestInterrupt(t *testing.T) {
 				t.Errorf("%d of %d documents were done", len(kept), all)
 			}
 			stdout, stderr, status := predict(t, args...)
-			if status != 0 || !strings.Contains(stdout, fmt.Sprintf("%s documents done before", humanize.Comma(int64(len(kept))))) {
+			if status != 0 || !strings.Contains(stdout, cli.Plural(int64(len(kept)), "document")+" done before") {
 				t.Fatalf("the next run: exit status %d\n%s%s", status, stdout, stderr)
 			}
 			whole, err := outputs(out)
