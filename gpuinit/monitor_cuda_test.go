@@ -124,29 +124,26 @@ func TestMonitorBusy(t *testing.T) {
 	d.GetCurrentClocksThrottleReasonsFunc = func() (uint64, nvml.Return) { return 0, none }
 	d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return nil, none }
 
-	var busy atomic.Bool
-	m := monitorBy(func() (nvml.Interface, error) { return s, nil }, []Device{{UUID: d.UUID}}, time.Millisecond, busy.Load)
-	joules.Add(5)
-	m.Sample(0)
-	if u := m.Take()[0]; u.Samples != 2 || u.Energy.Sum() != 5 || u.Memory.Mean != gib {
-		t.Errorf("%d samples, %g J, memory %+v; want 2, 5 and 1 GiB", u.Samples, u.Energy.Sum(), u.Memory)
-	}
-	time.Sleep(5 * time.Millisecond)
-	if u := m.Take()[0]; u.Samples != 0 || u.Device.UUID != d.UUID {
-		t.Errorf("%d samples without work", u.Samples)
+	open := func() (nvml.Interface, error) { return s, nil }
+	busy := make(chan bool) // whoever has sent to it knows that what came of the value before is over
+	m := monitorBy(open, []Device{{UUID: d.UUID}}, time.Millisecond, func() bool { return <-busy })
+	busy <- false
+	busy <- false
+	if u := m.Take()[0]; u.Samples != 1 || u.Device.UUID != d.UUID || u.Memory.Mean != gib {
+		t.Errorf("%d samples, memory %+v; want the first alone, and 1 GiB", u.Samples, u.Memory)
 	}
 	joules.Add(1000)
-	busy.Store(true)
-	samples := 0
-	for samples < 3 {
-		time.Sleep(time.Millisecond)
-		u := m.Take()[0]
-		samples += u.Samples
-		if u.Energy.Sum() != 0 {
-			t.Errorf("%g J of the time without work", u.Energy.Sum())
-		}
+	busy <- false
+	busy <- true
+	busy <- true // the first sample is taken
+	joules.Add(5)
+	busy <- true
+	busy <- false
+	if u := m.Take()[0]; u.Samples != 3 || u.Energy.Sum() != 5 {
+		t.Errorf("%d samples, %g J; want 3, and 5 without those of the time without work", u.Samples, u.Energy.Sum())
 	}
 	m.Sample(time.Hour) // there is one
+	close(busy)         // without work
 	m.Stop()
 	m.Sample(0) // is over, and does not wait
 	if u := m.Take()[0]; u.Samples != 0 {

@@ -50,7 +50,7 @@ func TestStageShares(t *testing.T) {
 	}
 	// held pushes elements of 10 bytes until one has to wait, and ends the bundle.
 	held := func(s *stage[int, int]) (n int) {
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		for s.pipe.Push(ctx, job[int]{in: n}, 10, func(outcome[int], error) error { return nil }) == nil {
 			n++

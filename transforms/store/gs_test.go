@@ -565,7 +565,8 @@ func TestGSWriteUnanswered(t *testing.T) {
 	wantContent(t, s, "gs://lab/x.txt", "text")
 	fake.set(unanswered(1e9), nil)
 	wantError(t, s.Write(t.Context(), "gs://lab/x.txt", nil), nil, "gs://lab/x.txt: no answer for 100ms: ", "; storage fails just now, try again later")
-	if got := fake.count(); got != s.attempts {
+	// On a busy machine one may be given up on its way.
+	if got := fake.count(); got < 2 || got > s.attempts {
 		t.Errorf("%d requests, want %d", got, s.attempts)
 	}
 }
@@ -574,7 +575,7 @@ func TestGSWriteUnanswered(t *testing.T) {
 // which nothing more comes: the first, and then all. What comes slowly is waited for.
 func TestGSUnanswered(t *testing.T) {
 	defer func(idle time.Duration) { gsIdle = idle }(gsIdle)
-	gsIdle = 100 * time.Millisecond
+	gsIdle = 200 * time.Millisecond
 	fake, s := gsStore(t)
 	uri := "gs://lab/x.txt"
 	over := make(chan struct{})
@@ -650,7 +651,7 @@ func TestGSUnanswered(t *testing.T) {
 				break // always some more
 			}
 			silent.Store(1e9)
-			want := "no answer for 100ms: i/o timeout"
+			want := "no answer for 200ms: i/o timeout"
 			if name == "Read" && n == 1 {
 				want = errBroken.Error()
 			}
