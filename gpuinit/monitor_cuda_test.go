@@ -125,12 +125,24 @@ func TestMonitorBusy(t *testing.T) {
 	d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return nil, none }
 
 	open := func() (nvml.Interface, error) { return s, nil }
+	m := monitorBy(open, []Device{{UUID: d.UUID}}, time.Hour, nil)
+	joules.Add(5)
+	m.Sample(0)
+	if u := m.Take()[0]; u.Samples != 2 || u.Energy.Sum() != 5 || u.Memory.Mean != gib {
+		t.Errorf("%d samples, %g J, memory %+v; want 2, 5 and 1 GiB", u.Samples, u.Energy.Sum(), u.Memory)
+	}
+	m.Sample(time.Hour) // there is one
+	if u := m.Take()[0]; u.Samples != 0 {
+		t.Errorf("%d samples beside one that is young enough", u.Samples)
+	}
+	m.Stop()
+
 	busy := make(chan bool) // whoever has sent to it knows that what came of the value before is over
-	m := monitorBy(open, []Device{{UUID: d.UUID}}, time.Millisecond, func() bool { return <-busy })
+	m = monitorBy(open, []Device{{UUID: d.UUID}}, time.Millisecond, func() bool { return <-busy })
 	busy <- false
 	busy <- false
-	if u := m.Take()[0]; u.Samples != 1 || u.Device.UUID != d.UUID || u.Memory.Mean != gib {
-		t.Errorf("%d samples, memory %+v; want the first alone, and 1 GiB", u.Samples, u.Memory)
+	if u := m.Take()[0]; u.Samples != 1 || u.Device.UUID != d.UUID {
+		t.Errorf("%d samples; want the first alone, without work", u.Samples)
 	}
 	joules.Add(1000)
 	busy <- false
@@ -142,8 +154,7 @@ func TestMonitorBusy(t *testing.T) {
 	if u := m.Take()[0]; u.Samples != 3 || u.Energy.Sum() != 5 {
 		t.Errorf("%d samples, %g J; want 3, and 5 without those of the time without work", u.Samples, u.Energy.Sum())
 	}
-	m.Sample(time.Hour) // there is one
-	close(busy)         // without work
+	close(busy) // without work
 	m.Stop()
 	m.Sample(0) // is over, and does not wait
 	if u := m.Take()[0]; u.Samples != 0 {
