@@ -21,17 +21,27 @@ func avx512() bool { return kernel.AVX512() && hasVBMI2 }
 
 var (
 	hasVBMI2 = cpu.X86.HasAVX512VBMI2
+	// Where a gather takes longer than loads, and VPMULLD no longer than VPMULUDQ.
+	isZen = zen(signature())
 	// All that have AVX2 have the others, but where one is emulated.
 	hasBits    = cpu.X86.HasAVX2 && cpu.X86.HasBMI1 && cpu.X86.HasBMI2 && cpu.X86.HasPOPCNT
 	hasVectors = hasBits && !slowPEXT(signature())
 )
 
 // slowPEXT reports whether PEXT takes up to hundreds of cycles: Zen 1 and 2, and
-// Hygon's of Zen 1. Of these families there are no others' processors.
+// Hygon's of Zen 1. Of these families there are no others' processors, nor of zen's.
 func slowPEXT(signature uint32) bool {
-	family := signature>>8&0xf + signature>>20&0xff
+	family := familyOf(signature)
 	return family == 0x17 || family == 0x18
 }
+
+// zen reports whether it is a Zen 3 or newer.
+func zen(signature uint32) bool {
+	family := familyOf(signature)
+	return family == 0x19 || family == 0x1a
+}
+
+func familyOf(signature uint32) uint32 { return signature>>8&0xf + signature>>20&0xff }
 
 // What the assembly takes as given.
 var (
@@ -79,7 +89,10 @@ func (l *line) splitVector() {
 
 // lookVector reports whether a token has more than 16 bytes.
 func (l *line) lookVector() bool {
-	if avx512() {
+	switch {
+	case avx512() && isZen:
+		return lookAVX512Zen(&l.low[0], &l.tokens.n, uintptr(l.tokens.n), &abbreviations[0]) != 0
+	case avx512():
 		return lookAVX512(&l.low[0], &l.tokens.n, uintptr(l.tokens.n), &abbreviations[0]) != 0
 	}
 	return lookAVX2(&l.low[0], &l.tokens.n, uintptr(l.tokens.n), &abbreviations[0]) != 0
@@ -104,7 +117,10 @@ func sumVector(words []uint64, norm uint64, keys *[64]uint64, which, parted uint
 // pairs 15, behind the affixes 4, all of which maxIDs has room for.
 func (l *line) hashVector(out []uint32, wordEnd, pairEnd int) (affixEnd int) {
 	t := &l.tokens
-	if avx512() {
+	switch {
+	case avx512() && isZen:
+		return pairEnd + int(hashTokensAVX512Zen(&l.low[0], &t.n, uintptr(t.n), &out[0], &out[wordEnd], &out[pairEnd]))
+	case avx512():
 		return pairEnd + int(hashTokensAVX512(&l.low[0], &t.n, uintptr(t.n), &out[0], &out[wordEnd], &out[pairEnd]))
 	}
 	return pairEnd + int(hashTokensAVX2(&l.low[0], &t.n, uintptr(t.n), &out[0], &out[wordEnd], &out[pairEnd]))

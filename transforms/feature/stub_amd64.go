@@ -28,6 +28,13 @@ func splitAVX512(m *uint64, from uintptr, end uintptr, t *int) (n uintptr)
 //go:noescape
 func lookAVX512(low *byte, t *int, n uintptr, abbreviations *uint64) (long uint64)
 
+// lookAVX512Zen is lookAVX512, but for lo and hi: of 16 tokens lo has the first 4 bytes
+// of each and then the next 4 of each, and hi those behind them. It reads those of
+// tokens behind the last one, too.
+//
+//go:noescape
+func lookAVX512Zen(low *byte, t *int, n uintptr, abbreviations *uint64) (long uint64)
+
 // sumAVX512 adds up those of 64 keys that which has, each with its bit of parted
 // and times the next factor, and writes those that words has to dst. It reads 8
 // factors, and writes 8 keys, at a time.
@@ -41,6 +48,11 @@ func sumAVX512(keys *uint64, factors *uint64, which uint64, parted uint64, dst *
 //
 //go:noescape
 func hashTokensAVX512(low *byte, t *int, n uintptr, words *uint32, pairs *uint32, affixes *uint32) (numAffixes uintptr)
+
+// hashTokensAVX512Zen is hashTokensAVX512 where lookAVX512Zen has looked.
+//
+//go:noescape
+func hashTokensAVX512Zen(low *byte, t *int, n uintptr, words *uint32, pairs *uint32, affixes *uint32) (numAffixes uintptr)
 
 // finishAVX512 is finish(h) & mask for n hashes.
 //

@@ -38,8 +38,8 @@ type tokens struct {
 	_ uint64 // behind the last bitset
 
 	// What line.look writes. Of each token the first 8 bytes of what is hashed
-	// and the 8 behind them, zeros behind its end: of vectors alone, AVX2's in an order
-	// of their own.
+	// and the 8 behind them, zeros behind its end: of vectors alone, AVX2's and Zen's in
+	// orders of their own.
 	lo, hi [maxTokens + 64]uint64
 	keys   [maxTokens + 64]uint64 // of letters, and digitsKey of digits
 	// Bits that other classes have are nothing: a word with more than one
@@ -174,8 +174,9 @@ func classes(x uint64) (low, letters, digits, spaces, uppers uint64) {
 
 // classify fills low, orig and masks from raw and returns the length of low.
 func (l *line) classify(raw []byte) int {
-	// Lower case may take three bytes for two; 64 are written at a time.
-	need := len(raw) + len(raw)/2 + 64
+	// Lower case may take three bytes for two; 64 are written at a time, and 16 are
+	// read from up to 64 behind the line on.
+	need := len(raw) + len(raw)/2 + 64 + 16
 	if len(l.low) < need {
 		l.low = make([]byte, lead+need+need/4)[lead:]
 		l.masks = make([]masks, len(l.low)/64+2)

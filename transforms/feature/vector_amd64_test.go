@@ -14,10 +14,13 @@ import (
 	"github.com/linnet-ml/linnet/model/kernel"
 )
 
-// inVectors runs f for each version of the assembly that this machine has.
+// inVectors runs f for each version of the assembly that this machine can run.
 func inVectors(t *testing.T, f func(t *testing.T)) {
-	for _, isa := range []string{"avx2", "avx512"} {
-		t.Run(isa, func(t *testing.T) {
+	defer func(before bool) { isZen = before }(isZen)
+	for _, name := range []string{"avx2", "avx512", "avx512 zen"} {
+		t.Run(name, func(t *testing.T) {
+			var isa string
+			isa, _, isZen = strings.Cut(name, " ")
 			restore, _ := kernel.SwitchISA(isa)
 			defer restore()
 			if kernel.ISA() != isa || !vectors() || avx512() != (isa == "avx512") {
@@ -132,21 +135,24 @@ func testVectors(t *testing.T) {
 	}
 }
 
-func TestSlowPEXT(t *testing.T) {
+func TestFamilies(t *testing.T) {
 	for _, tt := range []struct {
-		name      string
-		signature uint32
-		want      bool
+		name          string
+		signature     uint32
+		slowPEXT, zen bool
 	}{
-		{"Zen", 0x800f11, true},
-		{"Zen 2", 0x870f10, true},
-		{"Hygon Dhyana", 0x900f01, true},
-		{"Zen 3", 0xa20f12, false},
-		{"Haswell", 0x306c3, false},
-		{"Alder Lake", 0x90672, false},
+		{"Zen", 0x800f11, true, false},
+		{"Zen 2", 0x870f10, true, false},
+		{"Hygon Dhyana", 0x900f01, true, false},
+		{"Zen 3", 0xa20f12, false, true},
+		{"Zen 4", 0xa10f11, false, true},
+		{"Zen 5", 0xb00f21, false, true},
+		{"Haswell", 0x306c3, false, false},
+		{"Alder Lake", 0x90672, false, false},
+		{"Granite Rapids", 0xa06d1, false, false},
 	} {
-		if got := slowPEXT(tt.signature); got != tt.want {
-			t.Errorf("%s: got %v, want %v", tt.name, got, tt.want)
+		if got := [2]bool{slowPEXT(tt.signature), zen(tt.signature)}; got != [2]bool{tt.slowPEXT, tt.zen} {
+			t.Errorf("%s: got %v, want %v and %v", tt.name, got, tt.slowPEXT, tt.zen)
 		}
 	}
 }

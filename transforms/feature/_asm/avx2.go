@@ -8,21 +8,14 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// What AVX2 takes from memory: a number in all of a vector's lanes.
-var constants = map[string]Mem{}
-
-// constant is read-only data of 32 bytes, w over and over.
+// constant is read-only data of 32 bytes, w over and over: what AVX2 takes from
+// memory for a vector's lanes.
 func constant(name string, w ...uint32) Mem {
-	m, ok := constants[name]
-	if !ok {
-		var all [8]uint32
-		for i := range all {
-			all[i] = w[i%len(w)]
-		}
-		m = words(name, all[:]...)
-		constants[name] = m
+	var all [8]uint32
+	for i := range all {
+		all[i] = w[i%len(w)]
 	}
-	return m
+	return words(name, all[:]...)
 }
 
 // lanesOf is x in all lanes of 32 bits.

@@ -27,48 +27,58 @@ const (
 )
 
 // fnv is what hashes of FNV-1a need: two vectors of 8 hashes each, in the low
-// halves of 64 bits. What is above never reaches them.
+// halves of 64 bits. What is above never reaches them. For zen, where a product of
+// 32 bits takes no longer than one of 64, one vector of 16 hashes.
 type fnv struct {
+	zen     bool
 	prime   VecVirtual    // in all lanes of 32 bits
 	inverse Mem           // powers of the prime's inverse, from 0 to 15
 	byteOf  [8]VecVirtual // byte i of each lane, as a number
 	counts  Mem           // 0 to 15
 }
 
-func newFNV() *fnv {
-	var count [16]uint32
-	for i := range count {
-		count[i] = uint32(i)
-	}
-	f := &fnv{prime: every(fnvPrime), inverse: words("inverse", inverses(16)...), counts: words("counts", count[:]...)}
+func newFNV(zen bool) *fnv {
+	f := &fnv{zen: zen, prime: every(fnvPrime), inverse: words("inverse", inverses(16)...), counts: sequence("counts", 0, 1)}
 	for i := range f.byteOf {
+		n, lane := uint32(i), byteOf(i%4)
+		if !zen {
+			lane = words(fmt.Sprintf("byte%dOf8", i), 0x80808000|n, 0x80808080, 0x80808008|n, 0x80808080)
+		} else if i > 3 { // in the next vector
+			break
+		}
 		f.byteOf[i] = ZMM()
-		VBROADCASTI32X4(words(fmt.Sprintf("byte%dOf8", i), 0x80808000|uint32(i), 0x80808080, 0x80808000|uint32(8+i), 0x80808080), f.byteOf[i])
+		VBROADCASTI32X4(lane, f.byteOf[i])
 	}
 	return f
 }
 
 func (f *fnv) number(i int) Mem { return f.counts.Offset(4 * i) }
 
+// times multiplies h by the lanes of x.
+func (f *fnv) times(x, h, product VecVirtual) {
+	if f.zen {
+		VPMULLD(x, h, product)
+	} else {
+		VPMULUDQ(x, h, product)
+	}
+}
+
 // lanes are 16 numbers, or hashes, as fnv has them.
-type lanes [2]VecVirtual
+type lanes []VecVirtual
 
 func newLanes() lanes { return lanes{ZMM(), ZMM()} }
 
-var evens *Mem
-
-// newEvens are the indices of the low halves of lanes.
-func newEvens() Mem {
-	if evens == nil {
-		var index [16]uint32
-		for i := range index {
-			index[i] = 2 * uint32(i)
-		}
-		m := words("evens", index[:]...)
-		evens = &m
+// every is x in all lanes of a hash.
+func (f *fnv) every(x uint32) lanes {
+	if f.zen {
+		return lanes{every(x)}
 	}
-	return *evens
+	return lanes{every(x), every(x)}
 }
+
+// newEvens and newOdds are the indices of the low and of the high halves of lanes.
+func newEvens() Mem { return sequence("evens", 0, 2) }
+func newOdds() Mem  { return sequence("odds", 1, 2) }
 
 // pick takes the lanes of 32 bits of x that index has.
 func pick(x lanes, index Mem) VecVirtual {
@@ -78,15 +88,19 @@ func pick(x lanes, index Mem) VecVirtual {
 	return y
 }
 
-// steps goes on with hashes over bytes from to to of each lane of q.
+// steps goes on with hashes over bytes from to to, of 8, that q has of each.
 func (f *fnv) steps(from, to int, q lanes, hashes []lanes) {
 	c, x := ZMM(), ZMM()
 	for i := from; i < to; i++ {
-		for half := range q {
-			VPSHUFB(f.byteOf[i], q[half], c)
+		for half := range hashes[0] {
+			if f.zen {
+				VPSHUFB(f.byteOf[i%4], q[i/4], c)
+			} else {
+				VPSHUFB(f.byteOf[i], q[half], c)
+			}
 			for _, h := range hashes {
 				VPXORQ(c, h[half], x)
-				VPMULUDQ(f.prime, x, h[half])
+				f.times(f.prime, x, h[half])
 			}
 		}
 	}
@@ -101,16 +115,19 @@ func (f *fnv) walk(name string, low Register, at, size VecVirtual, lo, hi lanes,
 	undo := func() {
 		power, x := ZMM(), YMM()
 		VPERMD(f.inverse, over, power)
-		for half := range lo {
+		for half := range hashes[0] {
 			p := ZMM()
-			if half == 0 {
+			switch {
+			case f.zen:
+				p = power
+			case half == 0:
 				VPMOVZXDQ(power.AsY(), p)
-			} else {
+			default:
 				VEXTRACTI64X4(Imm(1), power, x)
 				VPMOVZXDQ(x, p)
 			}
 			for _, h := range hashes {
-				VPMULUDQ(p, h[half], h[half])
+				f.times(p, h[half], h[half])
 			}
 		}
 	}
@@ -163,6 +180,9 @@ func (f *fnv) walk(name string, low Register, at, size VecVirtual, lo, hi lanes,
 		VPSLLVQ(shift, q, q)
 		VPSRLVQ(shift, q, q)
 	}
+	if f.zen {
+		rest = lanes{pick(rest, newEvens()), pick(rest, newOdds())}
+	}
 	f.steps(0, 8, rest, hashes)
 	undo()
 	VPADDD_BCST(f.number(8), place, place)
@@ -172,23 +192,31 @@ func (f *fnv) walk(name string, low Register, at, size VecVirtual, lo, hi lanes,
 }
 
 // hashTokens takes 16 tokens at a time, one a lane.
-func hashTokens() {
-	TEXT("hashTokensAVX512", NOSPLIT, "func(low *byte, t *int, n uintptr, words, pairs, affixes *uint32) (numAffixes uintptr)")
-	Doc("hashTokensAVX512 writes the hashes of t's n ≥ 1 tokens, at which look has",
-		"looked, and the affixes of words of letters as if each character were a byte.",
-		"It may read four bytes before low and eight behind a token.")
+func hashTokens(zen bool) {
+	name := "hashTokensAVX512"
+	if zen {
+		name += "Zen"
+	}
+	TEXT(name, NOSPLIT, "func(low *byte, t *int, n uintptr, words, pairs, affixes *uint32) (numAffixes uintptr)")
+	if zen {
+		Doc(name + " is hashTokensAVX512 where lookAVX512Zen has looked.")
+	} else {
+		Doc(name+" writes the hashes of t's n ≥ 1 tokens, at which look has",
+			"looked, and the affixes of words of letters as if each character were a byte.",
+			"It may read four bytes before low and eight behind a token.")
+	}
 	Pragma("noescape")
 	low, t, n := param("low"), param("t"), slot("n")
 	word, pair, affix := param("words"), param("pairs"), param("affixes")
 
-	f := newFNV()
+	f := newFNV(zen)
 	number := f.number
 	var turned, turnedEven [16]uint32
 	for i := range uint32(16) {
 		turned[i] = i%4*4 + i/4
 		turnedEven[i] = 2 * turned[i]
 	}
-	evens, turn, turnEvens := newEvens(), words("turn", turned[:]...), words("turnEvens", turnedEven[:]...)
+	turn := words("turn", turned[:]...)
 
 	// store writes the lanes of mask's low 16 bits side by side, and moves dst on.
 	store := func(x VecVirtual, mask Register, dst Register) {
@@ -235,29 +263,9 @@ func hashTokens() {
 		VMOVDQU64(Mem{Base: t, Index: k, Scale: 8, Disp: offHi + 64*half}, hi[half])
 	}
 
-	own, first, second := lanes{every(wordSeed), every(wordSeed)}, lanes{every(pairSeed), every(pairSeed)}, newLanes()
+	own, first := f.every(wordSeed), f.every(pairSeed)
+	second := newLanes()[:len(own)]
 	f.walk("own", low, at, size, lo, hi, own, first)
-
-	// Pairs. The second walk goes on where the token before ended.
-	{
-		x := ZMM()
-		for _, h := range first {
-			VPXORD_BCST(number(1), h, x)
-			VPMULUDQ(f.prime, x, h)
-		}
-		VALIGNQ(Imm(7), before, first[0], second[0])
-		VALIGNQ(Imm(7), first[0], first[1], second[1])
-		VMOVDQA64(first[1], before)
-	}
-	f.walk("pair", low, at, size, lo, hi, second)
-	{
-		m := GP64()
-		MOVQ(valid, m)
-		ANDQ(notFirst, m)
-		MOVQ(U32(0xffff), notFirst)
-		KMOVW(m.As32(), K1)
-		VMOVDQU32(pick(second, evens), K1, Mem{Base: pair, Index: k, Scale: 4, Disp: -4})
-	}
 
 	// Words: that with its shape, where there is a capital, and the word.
 	{
@@ -279,6 +287,19 @@ func hashTokens() {
 			if half > 0 {
 				KSHIFTRW(Imm(8), K2, K2)
 				KSHIFTRW(Imm(8), K3, K3)
+			}
+			if zen {
+				VPXORD(shape, h, x)
+				VPXORD(toX, x, K2, x)
+				VPXORD(toM, x, K3, x)
+				VPMULLD(f.prime, x, x)
+				for i := range 2 { // 8 tokens
+					VMOVDQU32(beside(i), both)
+					VPERMI2D(h, x, both)
+					store(both, mask, word)
+					SHRQ(Imm(16), mask)
+				}
+				continue
 			}
 			VPXORQ(shape, h, x)
 			VPXORQ(toX, x, K2, x)
@@ -311,27 +332,50 @@ func hashTokens() {
 			}
 			ORQ(m, mask)
 		}
-		final, index := ZMM(), ZMM()
-		VPXORD(final, final, final)
-		VPGATHERDD(Mem{Base: low, Index: end, Scale: 1, Disp: -4}, K3, final)
-		VMOVDQU32(turn, index)
-		VPERMD(final, index, final)
-		initial := pick(lo, turnEvens)
+		final, initial := ZMM(), ZMM()
+		if zen {
+			for i := range 4 {
+				x := XMM()
+				for j := range 4 {
+					e := GP64()
+					MOVL(Mem{Base: t, Index: k, Scale: 4, Disp: offEnd + 4*int(turned[4*i+j])}, e.As32())
+					if last := (Mem{Base: low, Index: e, Scale: 1, Disp: -4}); j == 0 {
+						VMOVD(last, x)
+					} else {
+						VPINSRD(Imm(uint64(j)), last, x, x)
+					}
+				}
+				if i == 0 {
+					VMOVDQA32(x.AsZ(), final)
+				} else {
+					VINSERTI32X4(Imm(uint64(i)), x, final, final)
+				}
+			}
+			VMOVDQU32(turn, initial)
+			VPERMD(lo[0], initial, initial)
+		} else {
+			index := ZMM()
+			VPXORD(final, final, final)
+			VPGATHERDD(Mem{Base: low, Index: end, Scale: 1, Disp: -4}, K3, final)
+			VMOVDQU32(turn, index)
+			VPERMD(final, index, final)
+			initial = pick(lo, words("turnEvens", turnedEven[:]...))
+		}
 		s2, s3, s4, p := every(suffix2Seed), every(suffix3Seed), every(suffix4Seed), every(prefixSeed)
-		c, byteOf := ZMM(), ZMM()
+		c := ZMM()
 		step := func(h VecVirtual) {
 			VPXORD(c, h, h)
 			VPMULLD(f.prime, h, h)
 		}
 		for i := range 4 {
-			var w [4]uint32
-			for k := range w {
-				w[k] = 0x80808000 | uint32(4*k+i)
+			lane := f.byteOf[i]
+			if !zen {
+				lane = ZMM()
+				VBROADCASTI32X4(byteOf(i), lane)
 			}
-			VBROADCASTI32X4(words(fmt.Sprintf("byte%d", i), w[:]...), byteOf)
-			VPSHUFB(byteOf, initial, c)
+			VPSHUFB(lane, initial, c)
 			step(p)
-			VPSHUFB(byteOf, final, c)
+			VPSHUFB(lane, final, c)
 			step(s4)
 			if i > 0 {
 				step(s3)
@@ -352,6 +396,35 @@ func hashTokens() {
 		}
 	}
 
+	// Pairs. The second walk goes on where the token before ended.
+	{
+		x := ZMM()
+		for _, h := range first {
+			VPXORD_BCST(number(1), h, x)
+			f.times(f.prime, x, h)
+		}
+		if zen {
+			VALIGND(Imm(15), before, first[0], second[0])
+		} else {
+			VALIGNQ(Imm(7), before, first[0], second[0])
+			VALIGNQ(Imm(7), first[0], first[1], second[1])
+		}
+		VMOVDQA64(first[len(first)-1], before)
+	}
+	f.walk("pair", low, at, size, lo, hi, second)
+	{
+		m := GP64()
+		MOVQ(valid, m)
+		ANDQ(notFirst, m)
+		MOVQ(U32(0xffff), notFirst)
+		KMOVW(m.As32(), K1)
+		hashes := second[0]
+		if !zen {
+			hashes = pick(second, newEvens())
+		}
+		VMOVDQU32(hashes, K1, Mem{Base: pair, Index: k, Scale: 4, Disp: -4})
+	}
+
 	ADDQ(Imm(16), k)
 	CMPQ(k, n)
 	JLT(LabelRef("chunk"))
@@ -361,6 +434,15 @@ func hashTokens() {
 	Store(affix, ReturnIndex(0))
 	VZEROUPPER()
 	RET()
+}
+
+// beside puts lanes 8·i to 8·i+7 of one vector each before the same of another.
+func beside(i int) Mem {
+	var index [16]uint32
+	for k := range index {
+		index[k] = uint32(8*i + k/2 + k%2*16)
+	}
+	return words(fmt.Sprintf("beside%d", i), index[:]...)
 }
 
 func finish() {

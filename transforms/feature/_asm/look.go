@@ -15,12 +15,23 @@ const (
 	digitsKey = 0x8ebc6af09c88c6e3
 )
 
-// look takes 16 tokens at a time, in two vectors of 8 lanes.
-func look() {
-	TEXT("lookAVX512", NOSPLIT, "func(low *byte, t *int, n uintptr, abbreviations *uint64) (long uint64)")
-	Doc("lookAVX512 writes what line.look does of t's n ≥ 1 tokens, and lo and hi. The",
-		"keys are those of the tokens' first 16 bytes; long is not 0 where a token has",
-		"more. It reads 16 bytes from the begin of a token on.")
+// look takes 16 tokens at a time, in two vectors of 8 lanes. For zen it loads bytes
+// token by token, as a gather takes longer there.
+func look(zen bool) {
+	name := "lookAVX512"
+	if zen {
+		name += "Zen"
+	}
+	TEXT(name, NOSPLIT, "func(low *byte, t *int, n uintptr, abbreviations *uint64) (long uint64)")
+	if zen {
+		Doc(name+" is lookAVX512, but for lo and hi: of 16 tokens lo has the first 4 bytes",
+			"of each and then the next 4 of each, and hi those behind them. It reads those of",
+			"tokens behind the last one, too.")
+	} else {
+		Doc(name+" writes what line.look does of t's n ≥ 1 tokens, and lo and hi. The",
+			"keys are those of the tokens' first 16 bytes; long is not 0 where a token has",
+			"more. It reads 16 bytes from the begin of a token on.")
+	}
 	Pragma("noescape")
 	low, t, n := param("low"), param("t"), param("n")
 	table := [2]VecVirtual{ZMM(), ZMM()}
@@ -74,8 +85,10 @@ func look() {
 	VPSLLD(Imm(3), size, size)
 	VPSUBUSW(size, bits64, loBits)
 	VPSUBD(size, bits128, hiBits)
-	KXNORB(K2, K2, K2)
-	los := newLanes()
+	if !zen {
+		KXNORB(K2, K2, K2)
+	}
+	los, his := newLanes(), newLanes()
 	for half := range 2 {
 		// wide is the half's lanes of x.
 		wide := func(x VecVirtual) VecVirtual {
@@ -88,23 +101,46 @@ func look() {
 			VPMOVZXDQ(y, z)
 			return z
 		}
-		var words lanes
-		for i, tooMany := range []VecVirtual{loBits, hiBits} {
-			index, q, mask := YMM(), ZMM(), ZMM()
-			if half == 0 {
-				VMOVDQA64(at.AsY(), index)
-			} else {
-				VEXTRACTI64X4(Imm(1), at, index)
+		var both [2]VecVirtual // two tokens of four
+		if zen {
+			for i := range both {
+				both[i] = ZMM()
+				for j := range 4 {
+					begin := GP64()
+					MOVL(Mem{Base: t, Index: k, Scale: 4, Disp: offAt + 4*(8*half+2*j+i)}, begin.As32())
+					if token := (Mem{Base: low, Index: begin, Scale: 1}); j == 0 {
+						VMOVDQU64(token, both[i].AsX())
+					} else {
+						VINSERTI64X2(Imm(uint64(j)), token, both[i], both[i])
+					}
+				}
 			}
-			KMOVB(K2, K1)
-			VPXORQ(q, q, q)
-			VPGATHERDQ(Mem{Base: low, Index: index, Scale: 1, Disp: 8 * i}, K1, q)
+		}
+		words := lanes{los[half], his[half]}
+		for i, tooMany := range []VecVirtual{loBits, hiBits} {
+			q, mask := words[i], ZMM()
+			switch {
+			case zen && i == 0:
+				VPUNPCKLQDQ(both[1], both[0], q)
+			case zen:
+				VPUNPCKHQDQ(both[1], both[0], q)
+			default:
+				index := YMM()
+				if half == 0 {
+					VMOVDQA64(at.AsY(), index)
+				} else {
+					VEXTRACTI64X4(Imm(1), at, index)
+				}
+				KMOVB(K2, K1)
+				VPXORQ(q, q, q)
+				VPGATHERDQ(Mem{Base: low, Index: index, Scale: 1, Disp: 8 * i}, K1, q)
+			}
 			VPSRLVQ(wide(tooMany), ones, mask)
 			VPANDQ(mask, q, q)
-			VMOVDQU64(q, Mem{Base: t, Index: k, Scale: 8, Disp: []int{offLo, offHi}[i] + 64*half})
-			words[i] = q
+			if !zen {
+				VMOVDQU64(q, Mem{Base: t, Index: k, Scale: 8, Disp: []int{offLo, offHi}[i] + 64*half})
+			}
 		}
-		VMOVDQA64(words[0], los[half])
 		a, b, high := ZMM(), ZMM(), ZMM()
 		VPMULLQ(factor0, words[0], a)
 		VPMULLQ(factor1, words[1], b)
@@ -124,6 +160,12 @@ func look() {
 	}
 	{
 		x := pick(los, evens)
+		if zen {
+			odds := newOdds()
+			for i, y := range []VecVirtual{x, pick(los, odds), pick(his, evens), pick(his, odds)} {
+				VMOVDQU64(y, Mem{Base: t, Index: k, Scale: 8, Disp: []int{offLo, offHi}[i/2] + 64*(i%2)})
+			}
+		}
 		equal := func(c int) { VPCMPEQD_BCST(signs.Offset(4*c), x, K1) }
 		for i, first := range signBegin[:len(signBegin)-1] {
 			equal(first)
@@ -147,9 +189,13 @@ func look() {
 		x := ZMM()
 		first := lanes{ZMM(), ZMM()}
 		VMOVDQU64(Mem{Base: t, Disp: offLo}, first[0])
-		VMOVDQU64(Mem{Base: t, Disp: offLo + 64}, first[1])
 		VPSRLD(Imm(24), ones, x)
-		VPANDD(pick(first, evens), x, x)
+		if zen {
+			VPANDD(first[0], x, x)
+		} else {
+			VMOVDQU64(Mem{Base: t, Disp: offLo + 64}, first[1])
+			VPANDD(pick(first, evens), x, x)
+		}
 		chars := words("shapes", 'd', 'D', 'x', 'C', 'X', 'M')
 		for i, off := range []int{offDigit, offDigit, offLetter, offTitle, offCapitals, offMixed} {
 			KMOVW(Mem{Base: t, Disp: off}, K1)
