@@ -177,16 +177,21 @@ func (w *wholeBuffer) multiply(a wholeRows, k int, b *Packed, rows int, add []fl
 
 // point points products, one a depth of K, at a's rows and at column j.
 func (w *wholeBuffer) point(a wholeRows, k int, b *Packed, j int) {
-	depth, lane := b.depth, b.isa.lane()
+	lane := b.isa.lane()
+	lanes, left := b.depth/lane, (k+lane-1)/lane
+	at, column := b.wholeIndex(0, j), j
+	panel := uintptr(4 * b.width * b.lanes())
 	w.products = w.products[:0]
-	for d, first := 0, 0; first < k; d, first = d+1, first+depth {
-		column := d*roundUp(b.N, b.width) + j
+	for first := 0; left > 0; first += lanes {
 		w.products = append(w.products, wholeProduct{
-			lanes: uintptr(min(depth, k-first)+lane-1) / uintptr(lane),
-			a:     &a.a[first/lane], lda: uintptr(4 * a.lda),
-			b: &b.whole[b.wholeIndex(first, j)], panel: uintptr(4 * b.width * b.lanes()),
+			lanes: uintptr(min(lanes, left)),
+			a:     &a.a[first], lda: uintptr(4 * a.lda),
+			b: &b.whole[at], panel: panel,
 			rowUnit: &a.unit[0], columnUnit: &b.unit[column], start: &b.start[column],
 		})
+		left -= lanes
+		at += lanes * b.width
+		column += roundUp(b.N, b.width)
 	}
 	w.products = append(w.products, wholeProduct{})
 }
