@@ -486,26 +486,26 @@ look:
 	CMPQ          BX, DX
 	JLT           look
 	VMOVDQU32     6920(CX), Z0
-	VMOVDQU64     9736(CX), Z1
-	VPSRLD        $0x18, Z4, Z2
+	VPSRLD        $0x18, Z4, Z1
+	VMOVDQU64     9736(CX), Z2
 	VMOVDQU64     9800(CX), Z3
 	VMOVDQU32     evens<>+0(SB), Z4
-	VPERMI2D      Z3, Z1, Z4
-	VPANDD        Z4, Z2, Z2
+	VPERMI2D      Z3, Z2, Z4
+	VPANDD        Z4, Z1, Z1
 	KMOVW         9296(CX), K1
-	VPBROADCASTD  shapes<>+0(SB), K1, Z2
+	VPBROADCASTD  shapes<>+0(SB), K1, Z1
 	KMOVW         9296(CX), K1
 	VPCMPD.BCST   $0x06, three<>+0(SB), Z0, K1, K1
-	VPBROADCASTD  shapes<>+4(SB), K1, Z2
+	VPBROADCASTD  shapes<>+4(SB), K1, Z1
 	KMOVW         9224(CX), K1
-	VPBROADCASTD  shapes<>+8(SB), K1, Z2
+	VPBROADCASTD  shapes<>+8(SB), K1, Z1
 	KMOVW         9512(CX), K1
-	VPBROADCASTD  shapes<>+12(SB), K1, Z2
+	VPBROADCASTD  shapes<>+12(SB), K1, Z1
 	KMOVW         9584(CX), K1
-	VPBROADCASTD  shapes<>+16(SB), K1, Z2
+	VPBROADCASTD  shapes<>+16(SB), K1, Z1
 	KMOVW         9656(CX), K1
-	VPBROADCASTD  shapes<>+20(SB), K1, Z2
-	VMOVDQU32     Z2, 24280(CX)
+	VPBROADCASTD  shapes<>+20(SB), K1, Z1
+	VMOVDQU32     Z1, 24280(CX)
 	MOVQ          DI, long+32(FP)
 	VZEROUPPER
 	RET
@@ -715,23 +715,22 @@ look:
 	CMPQ          BX, DX
 	JLT           look
 	VMOVDQU32     6920(CX), Z0
-	VMOVDQU64     9736(CX), Z1
-	VPSRLD        $0x18, Z4, Z2
-	VPANDD        Z1, Z2, Z2
+	VPSRLD        $0x18, Z4, Z1
+	VPANDD        9736(CX), Z1, Z1
 	KMOVW         9296(CX), K1
-	VPBROADCASTD  shapes<>+0(SB), K1, Z2
+	VPBROADCASTD  shapes<>+0(SB), K1, Z1
 	KMOVW         9296(CX), K1
 	VPCMPD.BCST   $0x06, three<>+0(SB), Z0, K1, K1
-	VPBROADCASTD  shapes<>+4(SB), K1, Z2
+	VPBROADCASTD  shapes<>+4(SB), K1, Z1
 	KMOVW         9224(CX), K1
-	VPBROADCASTD  shapes<>+8(SB), K1, Z2
+	VPBROADCASTD  shapes<>+8(SB), K1, Z1
 	KMOVW         9512(CX), K1
-	VPBROADCASTD  shapes<>+12(SB), K1, Z2
+	VPBROADCASTD  shapes<>+12(SB), K1, Z1
 	KMOVW         9584(CX), K1
-	VPBROADCASTD  shapes<>+16(SB), K1, Z2
+	VPBROADCASTD  shapes<>+16(SB), K1, Z1
 	KMOVW         9656(CX), K1
-	VPBROADCASTD  shapes<>+20(SB), K1, Z2
-	VMOVDQU32     Z2, 24280(CX)
+	VPBROADCASTD  shapes<>+20(SB), K1, Z1
+	VMOVDQU32     Z1, 24280(CX)
 	MOVQ          DI, long+32(FP)
 	VZEROUPPER
 	RET
@@ -1207,7 +1206,6 @@ owndone:
 	MOVWQZX         9224(CX)(R10*1), R10
 	KMOVW           R10, K1
 	VMOVDQU32       6920(CX)(DI*4), Z16
-	VMOVDQU32       2312(CX)(DI*4), Z17
 	XORQ            R10, R10
 	MOVQ            $0x1111111111111111, R11
 	VPCMPD.BCST     $0x06, counts<>+8(SB), Z16, K1, K2
@@ -1226,8 +1224,9 @@ owndone:
 	PDEPQ           R11, R12, R12
 	LEAQ            (R12)(R12*2), R12
 	ORQ             R12, R10
+	VMOVDQU32       2312(CX)(DI*4), Z16
 	VPXORD          Z25, Z25, Z25
-	VPGATHERDD      -4(AX)(Z17*1), K3, Z25
+	VPGATHERDD      -4(AX)(Z16*1), K3, Z25
 	VMOVDQU32       turn<>+0(SB), Z16
 	VPERMD          Z25, Z16, Z25
 	VMOVDQU32       turnEvens<>+0(SB), Z16
@@ -1941,7 +1940,6 @@ owndone:
 	ORQ           R12, R13
 	MOVQ          $0x55555555, R12
 	LEAQ          (R12)(R12*1), R11
-	KMOVW         R11, K4
 	PDEPQ         R12, R13, R12
 	PDEPQ         R11, R9, R11
 	ORQ           R11, R12
@@ -1982,11 +1980,9 @@ owndone:
 	MOVWQZX       9224(CX)(R10*1), R10
 	KMOVW         R10, K1
 	VMOVDQU32     6920(CX)(DI*4), Z12
-	VMOVDQU32     2312(CX)(DI*4), Z14
 	XORQ          R10, R10
 	MOVQ          $0x1111111111111111, R11
 	VPCMPD.BCST   $0x06, counts<>+8(SB), Z12, K1, K2
-	KMOVW         K2, K3
 	KMOVW         K2, R12
 	PDEPQ         R11, R12, R12
 	ORQ           R12, R10

@@ -132,85 +132,58 @@ func newTileGates() *tileGates {
 	}
 }
 
-// units are the registers of 16 units of a row, beside those of their cubics.
-type units struct{ cell, i, f, g, o, t VecVirtual }
-
-func newUnits() *units {
-	v := avx512
-	return &units{v.reg(), v.reg(), v.reg(), v.reg(), v.reg(), v.reg()}
-}
-
 // gates computes 16 units of a row; z(i) is where gate i stands.
 func (k *tileGates) gates(z func(i int) Op, c, h Mem) code {
-	u := newUnits()
-	return slices.Concat(k.cell(u, z, c), k.output(u, z, u.i, h))
-}
-
-// cell computes the cell from that at c, and leaves it in u.i, too.
-func (k *tileGates) cell(u *units, z func(i int) Op, c Mem) code {
+	v := avx512
+	cell, i, f, g, o, t := v.reg(), v.reg(), v.reg(), v.reg(), v.reg(), v.reg()
 	return slices.Concat(
-		k.tanh.of(z(2), k.abs, u.g), k.sigmoid.of(z(0), k.abs, u.i),
+		k.tanh.of(z(2), k.abs, g), k.sigmoid.of(z(0), k.abs, i),
 		code{
-			func() { VMOVUPS(c, u.cell) },
-			func() { VMULPS(u.g, u.i, u.i) },
-			func() { VADDPS(u.cell, u.g, u.g) },
+			func() { VMOVUPS(c, cell) },
+			func() { VMULPS(g, i, i) },
+			func() { VADDPS(cell, g, g) },
 		},
-		k.sigmoid.of(z(1), k.abs, u.f),
+		k.sigmoid.of(z(1), k.abs, f),
 		code{
-			func() { VFMADD231PS(u.f, u.cell, u.i) },
-			func() { VFMADD231PS(k.half, u.g, u.i) },
-			func() { VMOVUPS(u.i, c) },
+			func() { VFMADD231PS(f, cell, i) },
+			func() { VFMADD231PS(k.half, g, i) },
+			func() { VMOVUPS(i, c) },
+		},
+		k.tanh.of(i, k.abs, t), k.sigmoid.of(z(3), k.abs, o),
+		code{
+			func() { VMULPS(t, o, o) },
+			func() { VFMADD231PS(k.half, t, o) },
+			func() { VMOVUPS(o, h) },
 		})
 }
 
-// output computes the output from the cell.
-func (k *tileGates) output(u *units, z func(i int) Op, cell Op, h Mem) code {
-	return slices.Concat(
-		k.tanh.of(cell, k.abs, u.t), k.sigmoid.of(z(3), k.abs, u.o),
-		code{
-			func() { VMULPS(u.t, u.o, u.o) },
-			func() { VFMADD231PS(k.half, u.t, u.o) },
-			func() { VMOVUPS(u.o, h) },
-		})
-}
-
-// gatesCubic writes the gates of blocks that no product on tiles follows. All cells of
-// a row come before its outputs: one by one they would make a chain so long that
-// processors see no more than two at once.
+// gatesCubic writes the gates of blocks that no product on tiles follows.
 func gatesCubic() {
 	TEXT("gatesCubic", NOSPLIT, "func(rows, vectors uintptr, z *float32, ldz, gate uintptr, c, h *float32, ld uintptr)")
 	Doc("gatesCubic is", "",
 		"\tfor r < rows: Gates(z[r], c[r], h[r], 16·vectors)", "",
 		"within 2e-5 times max(1, |c|) for finite c, with rows of c and h ld bytes apart, those of z ldz and the four of one gate bytes.")
 	Pragma("noescape")
-	k, u := newTileGates(), newUnits()
+	k := newTileGates()
 	rows, z, ldz, gate, c, h, ld := param("rows"), param("z"), param("ldz"), param("gate"), param("c"), param("h"), param("ld")
-	gate3, n, size := GP64(), GP64(), GP64()
+	gate3, n := GP64(), GP64()
 	LEAQ(Mem{Base: gate, Index: gate, Scale: 2}, gate3)
-	MOVQ(slot("vectors"), size)
-	SHLQ(Imm(6), size)
 	// From the end of a row to the next.
-	SUBQ(size, ldz)
-	SUBQ(size, ld)
-	at := func(i int) Op {
-		return []Mem{{Base: z}, {Base: z, Index: gate, Scale: 1}, {Base: z, Index: gate, Scale: 2}, {Base: z, Index: gate3, Scale: 1}}[i]
-	}
-	// each goes through a row's vectors, at which the pointers stand.
-	each := func(name string, c code, pointers ...Register) {
-		MOVQ(slot("vectors"), n)
-		Label(name)
-		c.write()
-		for _, p := range pointers {
-			ADDQ(Imm(64), p)
-		}
-		DECQ(n)
-		JNZ(LabelRef(name))
-	}
+	MOVQ(slot("vectors"), n)
+	SHLQ(Imm(6), n)
+	SUBQ(n, ldz)
+	SUBQ(n, ld)
 	Label("row")
-	each("cells", k.cell(u, at, Mem{Base: c}), z, c)
-	SUBQ(size, z)
-	SUBQ(size, c)
-	each("outputs", k.output(u, at, Mem{Base: c}, Mem{Base: h}), z, c, h)
+	MOVQ(slot("vectors"), n)
+	Label("vector")
+	k.gates(func(i int) Op {
+		return []Mem{{Base: z}, {Base: z, Index: gate, Scale: 1}, {Base: z, Index: gate, Scale: 2}, {Base: z, Index: gate3, Scale: 1}}[i]
+	}, Mem{Base: c}, Mem{Base: h}).write()
+	ADDQ(Imm(64), z)
+	ADDQ(Imm(64), c)
+	ADDQ(Imm(64), h)
+	DECQ(n)
+	JNZ(LabelRef("vector"))
 	ADDQ(ldz, z)
 	ADDQ(ld, c)
 	ADDQ(ld, h)

@@ -277,7 +277,9 @@ func hashTokens(zen bool) {
 		ORQ(mixed, shaped)
 		MOVQ(U32(0x55555555), even)
 		LEAQ(Mem{Base: even, Index: even, Scale: 1}, odd)
-		KMOVW(odd.As32(), K4)
+		if !zen {
+			KMOVW(odd.As32(), K4)
+		}
 		PDEPQ(even, shaped, mask)
 		PDEPQ(odd, valid, odd)
 		ORQ(odd, mask)
@@ -313,16 +315,15 @@ func hashTokens(zen bool) {
 
 	// Affixes. Lanes are turned so that of four tokens' all stand together.
 	{
-		runes, end := ZMM(), ZMM()
+		runes := ZMM()
 		KMOVW(bits(offLetter).As32(), K1)
 		VMOVDQU32(Mem{Base: t, Index: k, Scale: 4, Disp: offRunes}, runes)
-		VMOVDQU32(Mem{Base: t, Index: k, Scale: 4, Disp: offEnd}, end)
 		mask := zero64()
 		for i, nibble := range []uint64{0x1111111111111111, 0x2222222222222222, 0x4444444444444444} {
 			spread, m := GP64(), GP64()
 			MOVQ(U64(nibble), spread)
 			VPCMPD_BCST(Imm(greater), number(2+i), runes, K1, K2)
-			if i == 0 {
+			if i == 0 && !zen {
 				KMOVW(K2, K3)
 			}
 			KMOVW(K2, m.As32())
@@ -354,7 +355,8 @@ func hashTokens(zen bool) {
 			VMOVDQU32(turn, initial)
 			VPERMD(lo[0], initial, initial)
 		} else {
-			index := ZMM()
+			end, index := ZMM(), ZMM()
+			VMOVDQU32(Mem{Base: t, Index: k, Scale: 4, Disp: offEnd}, end)
 			VPXORD(final, final, final)
 			VPGATHERDD(Mem{Base: low, Index: end, Scale: 1, Disp: -4}, K3, final)
 			VMOVDQU32(turn, index)

@@ -187,12 +187,12 @@ func look(zen bool) {
 		runes := ZMM()
 		VMOVDQU32(Mem{Base: t, Disp: offRunes}, runes)
 		x := ZMM()
-		first := lanes{ZMM(), ZMM()}
-		VMOVDQU64(Mem{Base: t, Disp: offLo}, first[0])
 		VPSRLD(Imm(24), ones, x)
 		if zen {
-			VPANDD(first[0], x, x)
+			VPANDD(Mem{Base: t, Disp: offLo}, x, x)
 		} else {
+			first := newLanes()
+			VMOVDQU64(Mem{Base: t, Disp: offLo}, first[0])
 			VMOVDQU64(Mem{Base: t, Disp: offLo + 64}, first[1])
 			VPANDD(pick(first, evens), x, x)
 		}
