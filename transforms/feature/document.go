@@ -36,7 +36,6 @@ type part struct {
 
 // wordCounts are counts of one word over a document.
 type wordCounts struct {
-	key   uint64
 	first uint32 // lines that begin with it, capitalised
 	genus uint32 // lines that have it as a genus
 	small uint32 // its uses in small letters
@@ -50,11 +49,13 @@ type lineCount struct {
 }
 
 // document counts what repeats in a document. Both tables are open-addressing
-// with linear probing and hold twice as many slots as keys at least.
+// with linear probing, and have slots that stay empty. Keys of words stand by
+// themselves, near each other, since most words that are looked up are not there.
 type document struct {
 	rows       []row
 	parts      []*part
-	words      []wordCounts
+	keys       []uint64     // of words, 0 for none
+	words      []wordCounts // nothing where there is no key
 	lines      []lineCount
 	widths     [percentileCap + 1]uint32
 	percentile float64 // the 85th of the widths, at least 20
@@ -97,13 +98,9 @@ func gap(text []byte, rows []yedda.Line, i int) (blank int32, feed bool) {
 	return max(0, blank-1), feed
 }
 
-// slots returns table with at least twice n empty slots, a power of two.
+// slots returns table with more than twice n empty slots, a power of two.
 func slots[T any](table []T, n int) []T {
-	size := 1 << bits.Len(uint(2*n))
-	if cap(table) < size {
-		table = make([]T, size)
-	}
-	table = table[:size]
+	table = grow(table, 1<<bits.Len(uint(2*n)))
 	// New memory, too: a page that is read before it is written to is faulted twice,
 	// and the second fault interrupts the other cores.
 	clear(table)
@@ -111,27 +108,39 @@ func slots[T any](table []T, n int) []T {
 }
 
 func (d *document) wordSlot(key uint64) uint64 {
-	mask := uint64(len(d.words) - 1)
+	mask := uint64(len(d.keys) - 1)
 	i := key >> 20 & mask
-	for d.words[i].key != key && d.words[i].key != 0 {
+	for d.keys[i] != key && d.keys[i] != 0 {
 		i = (i + 1) & mask
 	}
 	return i
 }
 
-// room is the number of words and of lines that can be distinct.
+// addWord is wordSlot of a word that is in the table from then on.
+func (d *document) addWord(key uint64) uint64 {
+	s := d.wordSlot(key)
+	if d.keys[s] == 0 {
+		d.keys[s], d.words[s] = key, wordCounts{}
+	}
+	return s
+}
+
+// room is how many words and lines to make the tables for. Of the words that can be
+// distinct it is five eighths: most are there again and again, and the slots, more than
+// twice as many, hold even all.
 func (d *document) room() (words, lines int) {
 	words = len(d.rows)
 	for _, p := range d.parts {
 		words += len(p.genera)
 	}
-	return words, len(d.rows)
+	return words*5/8 + 1, len(d.rows)
 }
 
 // count fills the tables, which get room for so many keys, all but the uses in
 // small letters. It replaces keys by slots, and those of lines by their counts.
 func (d *document) count(words, lines int) {
-	d.words = slots(d.words, words)
+	d.keys = slots(d.keys, words)
+	d.words = grow(d.words, len(d.keys))
 	d.lines = slots(d.lines, lines)
 	lineMask := uint64(len(d.lines) - 1)
 	for _, p := range d.parts {
@@ -147,15 +156,13 @@ func (d *document) count(words, lines int) {
 				r.norm = s
 			}
 			if r.hasFirst {
-				s := d.wordSlot(r.first)
-				d.words[s].key = r.first
+				s := d.addWord(r.first)
 				d.words[s].first++
 				r.first = s
 			}
 		}
 		for i, key := range p.genera {
-			s := d.wordSlot(key)
-			d.words[s].key = key
+			s := d.addWord(key)
 			d.words[s].genus++
 			p.genera[i] = s
 		}
@@ -195,22 +202,46 @@ func (p *part) generaOf(rows []row, i int) []uint64 {
 // countSmall counts the words of p in small letters, as far as the table has
 // them. Several parts may be counted at once.
 //
-// Whether it has a word cannot be foretold, so that a part alone counts without
-// asking. A slot with another word is rare.
+// Whether it has a word cannot be foretold, so that this is not asked: words that are
+// there are gathered, and so are those whose slot another has, which are few.
 func (d *document) countSmall(p *part) {
-	mask := uint64(len(d.words) - 1)
-	for _, key := range p.words {
-		w := &d.words[key>>20&mask]
-		if len(d.parts) == 1 && one(w.key != key)&one(w.key != 0) == 0 {
-			w.small += uint32(one(w.key == key))
-		} else if w := &d.words[d.wordSlot(key)]; w.key == key {
-			atomic.AddUint32(&w.small, 1)
+	mask := uint64(len(d.keys) - 1)
+	var there, taken [64]uint64 // slots; keys
+	for words := p.words; len(words) > 0; {
+		n := min(len(words), len(there))
+		numThere, numTaken := uint64(0), uint64(0)
+		for _, key := range words[:n] {
+			s := key >> 20 & mask
+			k := d.keys[s]
+			there[numThere&63], taken[numTaken&63] = s, key
+			numThere += one(k == key)
+			numTaken += one(k != key) & one(k != 0)
 		}
+		for _, s := range there[:numThere] {
+			d.small(s, 1)
+		}
+		for _, key := range taken[:numTaken] {
+			d.addSmall(key, 1)
+		}
+		words = words[n:]
 	}
 	for key, n := range p.small {
-		if w := &d.words[d.wordSlot(key)]; w.key == key {
-			atomic.AddUint32(&w.small, n)
-		}
+		d.addSmall(key, n)
+	}
+}
+
+// addSmall counts n uses of a word in small letters, if the table has it.
+func (d *document) addSmall(key uint64, n uint32) {
+	if s := d.wordSlot(key); d.keys[s] == key {
+		d.small(s, n)
+	}
+}
+
+func (d *document) small(slot uint64, n uint32) {
+	if small := &d.words[slot].small; len(d.parts) == 1 {
+		*small += n
+	} else {
+		atomic.AddUint32(small, n)
 	}
 }
 
@@ -252,27 +283,22 @@ func (d *document) numbers(layout []float32, from, to int) {
 	first, last := row{width: d.rows[0].width}, row{width: d.rows[n-1].width, blank: 3, feed: true}
 	part := 0
 	// Distances to form feeds count to 60, so a look that far is enough.
-	next := to
-	for next < n && next < to+60 && !d.rows[next].feed {
-		next++
-	}
-	for i := to - 1; i >= from; i-- {
-		o := layout[(i-from)*LayoutSize:][:LayoutSize]
-		o[tillFeed] = float32(min(next-i, 60)) / 60
-		o[beforeFeed] = flag(next-i <= 2)
-		if d.rows[i].feed {
-			next = i
-		}
-	}
-	since := from
+	since, next := from, from
 	for since > 0 && since > from-60 && !d.rows[since].feed {
 		since--
 	}
 	for i := from; i < to; i++ {
+		if (i-from)%64 == 0 {
+			d.firstNumbers(layout[(i-from)*LayoutSize:], i, min(i+64, to))
+		}
 		for i >= d.parts[part].end {
 			part++
 		}
 		r := &d.rows[i]
+		if next == i {
+			for next++; next < min(n, to+60) && !d.rows[next].feed; next++ {
+			}
+		}
 		o := layout[(i-from)*LayoutSize:][:LayoutSize]
 		o[relLength] = float32(float64(max(1, r.length)) * scale)
 		o[blankBefore] = float32(min(r.blank, 1))
@@ -296,6 +322,8 @@ func (d *document) numbers(layout []float32, from, to int) {
 		}
 		o[sinceFeed] = float32(min(i-since, 60)) / 60
 		o[afterFeed] = flag(i-since < 3)
+		o[tillFeed] = float32(min(next-i, 60)) / 60
+		o[beforeFeed] = flag(next-i <= 2)
 		o[widerAbove] = float32(float64(r.width-above.width) * scale)
 		o[widerBelow] = float32(float64(r.width-below.width) * scale)
 		o[deeperAbove] = float32(min(max(r.indent-above.indent, -20), 20)) / 10
@@ -304,13 +332,6 @@ func (d *document) numbers(layout []float32, from, to int) {
 		if r.hasNorm {
 			o[repeats] = log1p(int(r.norm) - 1)
 			o[repeated] = flag(r.norm >= 3)
-		}
-		if r.hasFirst {
-			w := &d.words[r.first]
-			o[firstCount] = log1p(int(w.first) - 1)
-			o[firstGenus] = log1p(int(w.genus))
-			o[firstNovel] = flag(w.novel)
-			o[firstWord] = log1p(int(w.small))
 		}
 		genera := d.parts[part].generaOf(d.rows, i)
 		most, novel := uint32(0), false
@@ -321,5 +342,20 @@ func (d *document) numbers(layout []float32, from, to int) {
 		o[genusCount] = log1p(int(most))
 		o[genusNovel] = flag(novel)
 		o[generaOnLine] = float32(len(genera))
+	}
+}
+
+// firstNumbers writes what rows [from, to) have of their first words: by itself, so that
+// loads from afar go side by side.
+func (d *document) firstNumbers(layout []float32, from, to int) {
+	for i := range d.rows[from:to] {
+		if r := &d.rows[from+i]; r.hasFirst {
+			o := layout[i*LayoutSize:][:LayoutSize]
+			w := &d.words[r.first]
+			o[firstCount] = log1p(int(w.first) - 1)
+			o[firstGenus] = log1p(int(w.genus))
+			o[firstNovel] = flag(w.novel)
+			o[firstWord] = log1p(int(w.small))
+		}
 	}
 }

@@ -108,7 +108,7 @@ func grow[T any](s []T, n int) []T {
 
 // size is about how many bytes e holds.
 func (e *extractor) size() int {
-	n := 48*cap(e.doc.rows) + 24*cap(e.doc.words) + 16*cap(e.doc.lines)
+	n := 48*cap(e.doc.rows) + 8*cap(e.doc.keys) + 16*cap(e.doc.words) + 16*cap(e.doc.lines)
 	for _, p := range e.spare {
 		n += 4*cap(p.ids) + 8*cap(p.words) + 8*cap(p.genera) + cap(p.line.low) + cap(p.line.buf) + 40*cap(p.line.masks)
 	}
