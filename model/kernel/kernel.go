@@ -75,8 +75,11 @@ func (p *Packed) inParts() bool { return p.isa.parts() > 0 && !p.few }
 
 // InSteps tells that Step, with both products of an LSTM's step at once, is faster than a
 // product of many steps' inputs, whose sums go to memory and back: on tiles they take longer
-// than a product, and with AVX-512 the multiply-adds of large matrices wait for them.
-func (p *Packed) InSteps() bool { return p.inParts() || p.isa == isaAVX512 }
+// than a product, and with AVX-512 the multiply-adds of large matrices wait for them, with
+// AVX2 those of larger ones.
+func (p *Packed) InSteps() bool {
+	return p.inParts() || p.isa == isaAVX512 || p.isa == isaAVX2 && p.N > 512
+}
 
 // Pack copies b, [k, n] with rows ldb apart.
 func Pack(b []float32, k, n, ldb int) *Packed {

@@ -187,6 +187,12 @@ func (v vector) gateConstants() *constants {
 
 // gates are those of a vector of units, whose pre-activations z gives.
 func (k *constants) gates(l lanes, z func(i int) Op, c, h Mem) {
+	cell := k.cells(l, z, c)
+	k.outputs(l, z(3), cell, h)
+}
+
+// cells writes the cells of gates, and returns them.
+func (k *constants) cells(l lanes, z func(i int) Op, c Mem) VecVirtual {
 	// c/f + g/(gd·i) with one division: (c·gd·i + f·g) / (f·gd·i).
 	i, f := k.below(z(0)), k.below(z(1))
 	g, gd := k.fraction(z(2))
@@ -196,8 +202,13 @@ func (k *constants) gates(l lanes, z func(i int) Op, c, h Mem) {
 	VMULPS(i, f, f)
 	cell := k.divide(g, f)
 	l.store(cell, c)
-	o := k.below(z(3))
-	n, d := k.fraction(cell)
+	return cell
+}
+
+// outputs writes those of gates, of cells c.
+func (k *constants) outputs(l lanes, z, c Op, h Mem) {
+	o := k.below(z)
+	n, d := k.fraction(c)
 	VMULPS(d, o, o)
 	l.store(k.divide(n, o), h)
 }
@@ -343,16 +354,31 @@ func gates(v vector) {
 	z := newFour(param("z"), hidden4)
 	c, h, rows := param("c"), param("h"), param("rows")
 	Label("row")
-	v.sweep("", param("hidden"), []Register{z.p, z.p3, c, h}, func(l lanes) {
-		k.gates(l, func(i int) Op { return l.operand(z.at(i)) }, Mem{Base: c}, Mem{Base: h})
-	})
-	// On to the next row from where the full vectors end.
+	of := func(l lanes, i int) Op { return l.operand(z.at(i)) }
+	back, step := GP64(), GP64()
+	rewind := func() { // to be taken from where the full vectors end
+		MOVQ(param("hidden"), back)
+		ANDQ(I32(-v.lanes), back)
+		SHLQ(Imm(2), back)
+	}
+	if v.lanes == 16 {
+		v.sweep("", param("hidden"), []Register{z.p, z.p3, c, h}, func(l lanes) {
+			k.gates(l, func(i int) Op { return of(l, i) }, Mem{Base: c}, Mem{Base: h})
+		})
+	} else { // all cells of a row before what needs them, which would wait
+		v.sweep("cells", param("hidden"), []Register{z.p, c}, func(l lanes) {
+			k.cells(l, func(i int) Op { return of(l, i) }, Mem{Base: c})
+		})
+		rewind()
+		SUBQ(back, c)
+		v.sweep("outputs", param("hidden"), []Register{z.p3, c, h}, func(l lanes) {
+			k.outputs(l, of(l, 3), l.operand(Mem{Base: c}), Mem{Base: h})
+		})
+	}
+	// On to the next row.
 	DECQ(rows)
 	JZ(LabelRef("done"))
-	back, step := GP64(), GP64()
-	MOVQ(param("hidden"), back)
-	ANDQ(I32(-v.lanes), back)
-	SHLQ(Imm(2), back)
+	rewind()
 	next := func(ld string, ps ...Register) {
 		Load(Param(ld), step)
 		SUBQ(back, step)
