@@ -3801,11 +3801,14 @@ TEXT ·gatesAVX2(SB), NOSPLIT, $0-64
 	MOVQ         c+24(FP), BX
 	MOVQ         h+40(FP), SI
 	MOVQ         rows+0(FP), DI
+	MOVQ         hidden+56(FP), R8
+	ANDQ         $-8, R8
+	SHLQ         $0x02, R8
 
 row:
-	MOVQ hidden+56(FP), R8
-	MOVQ R8, R9
-	SHRQ $0x03, R9
+	MOVQ hidden+56(FP), R9
+	MOVQ R9, R10
+	SHRQ $0x03, R10
 	JZ   restcells
 
 fullcells:
@@ -3861,16 +3864,16 @@ fullcells:
 	VMOVUPS     Y11, (BX)
 	ADDQ        $0x00000020, CX
 	ADDQ        $0x00000020, BX
-	DECQ        R9
+	DECQ        R10
 	JNZ         fullcells
 
 restcells:
-	ANDQ        $0x07, R8
+	ANDQ        $0x07, R9
 	JZ          endcells
-	LEAQ        tailmask<>+32(SB), R9
-	SHLQ        $0x02, R8
-	SUBQ        R8, R9
-	VMOVUPS     (R9), Y7
+	LEAQ        tailmask<>+32(SB), R10
+	SHLQ        $0x02, R9
+	SUBQ        R9, R10
+	VMOVUPS     (R10), Y7
 	VMASKMOVPS  (CX), Y7, Y8
 	VMINPS      Y8, Y2, Y8
 	VMAXPS      Y8, Y1, Y8
@@ -3927,13 +3930,10 @@ restcells:
 	VMASKMOVPS  Y12, Y7, (BX)
 
 endcells:
-	MOVQ hidden+56(FP), R8
-	ANDQ $-8, R8
-	SHLQ $0x02, R8
 	SUBQ R8, BX
-	MOVQ hidden+56(FP), R8
-	MOVQ R8, R9
-	SHRQ $0x03, R9
+	MOVQ hidden+56(FP), R9
+	MOVQ R9, R10
+	SHRQ $0x03, R10
 	JZ   restoutputs
 
 fulloutputs:
@@ -3973,16 +3973,16 @@ fulloutputs:
 	ADDQ        $0x00000020, DX
 	ADDQ        $0x00000020, BX
 	ADDQ        $0x00000020, SI
-	DECQ        R9
+	DECQ        R10
 	JNZ         fulloutputs
 
 restoutputs:
-	ANDQ        $0x07, R8
+	ANDQ        $0x07, R9
 	JZ          endoutputs
-	LEAQ        tailmask<>+32(SB), R9
-	SHLQ        $0x02, R8
-	SUBQ        R8, R9
-	VMOVUPS     (R9), Y7
+	LEAQ        tailmask<>+32(SB), R10
+	SHLQ        $0x02, R9
+	SUBQ        R9, R10
+	VMOVUPS     (R10), Y7
 	VMASKMOVPS  (DX), Y7, Y8
 	VMASKMOVPS  (BX), Y7, Y9
 	VMINPS      Y8, Y2, Y8
@@ -4022,9 +4022,6 @@ restoutputs:
 endoutputs:
 	DECQ DI
 	JZ   done
-	MOVQ hidden+56(FP), R8
-	ANDQ $-8, R8
-	SHLQ $0x02, R8
 	MOVQ ldz+16(FP), R9
 	SUBQ R8, R9
 	ADDQ R9, CX
@@ -15747,11 +15744,14 @@ TEXT ·gatesAVX512(SB), NOSPLIT, $0-64
 	MOVQ         c+24(FP), BX
 	MOVQ         h+40(FP), SI
 	MOVQ         rows+0(FP), DI
+	MOVQ         hidden+56(FP), R8
+	ANDQ         $-16, R8
+	SHLQ         $0x02, R8
 
 row:
-	MOVQ hidden+56(FP), R8
-	MOVQ R8, R9
-	SHRQ $0x04, R9
+	MOVQ hidden+56(FP), R9
+	MOVQ R9, R10
+	SHRQ $0x04, R10
 	JZ   rest
 
 full:
@@ -15848,16 +15848,16 @@ full:
 	ADDQ         $0x00000040, DX
 	ADDQ         $0x00000040, BX
 	ADDQ         $0x00000040, SI
-	DECQ         R9
+	DECQ         R10
 	JNZ          full
 
 rest:
-	ANDQ         $0x0f, R8
+	ANDQ         $0x0f, R9
 	JZ           end
-	MOVL         $0x00000001, R9
-	SHLXL        R8, R9, R9
-	DECL         R9
-	KMOVW        R9, K1
+	MOVL         $0x00000001, R10
+	SHLXL        R9, R10, R10
+	DECL         R10
+	KMOVW        R10, K1
 	VMOVUPS.Z    (CX), K1, Z10
 	VMINPS       Z10, Z5, Z10
 	VMAXPS       Z10, Z4, Z10
@@ -15956,9 +15956,6 @@ rest:
 end:
 	DECQ DI
 	JZ   done
-	MOVQ hidden+56(FP), R8
-	ANDQ $-16, R8
-	SHLQ $0x02, R8
 	MOVQ ldz+16(FP), R9
 	SUBQ R8, R9
 	ADDQ R9, CX

@@ -55,7 +55,7 @@ type document struct {
 	rows       []row
 	parts      []*part
 	keys       []uint64     // of words, 0 for none
-	words      []wordCounts // nothing where there is no key
+	words      []wordCounts // by slot of keys; what stands where there is none means nothing
 	lines      []lineCount
 	widths     [percentileCap + 1]uint32
 	percentile float64 // the 85th of the widths, at least 20
@@ -296,7 +296,9 @@ func (d *document) numbers(layout []float32, from, to int) {
 		}
 		r := &d.rows[i]
 		if next == i {
-			for next++; next < min(n, to+60) && !d.rows[next].feed; next++ {
+			next++
+			for next < min(n, to+60) && !d.rows[next].feed {
+				next++
 			}
 		}
 		o := layout[(i-from)*LayoutSize:][:LayoutSize]

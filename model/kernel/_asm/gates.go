@@ -353,14 +353,12 @@ func gates(v vector) {
 	SHLQ(Imm(2), hidden4)
 	z := newFour(param("z"), hidden4)
 	c, h, rows := param("c"), param("h"), param("rows")
-	Label("row")
+	back, step := GP64(), GP64() // back is how far a sweep moves its pointers
+	MOVQ(param("hidden"), back)
+	ANDQ(I32(-v.lanes), back)
+	SHLQ(Imm(2), back)
 	of := func(l lanes, i int) Op { return l.operand(z.at(i)) }
-	back, step := GP64(), GP64()
-	rewind := func() { // to be taken from where the full vectors end
-		MOVQ(param("hidden"), back)
-		ANDQ(I32(-v.lanes), back)
-		SHLQ(Imm(2), back)
-	}
+	Label("row")
 	if v.lanes == 16 {
 		v.sweep("", param("hidden"), []Register{z.p, z.p3, c, h}, func(l lanes) {
 			k.gates(l, func(i int) Op { return of(l, i) }, Mem{Base: c}, Mem{Base: h})
@@ -369,16 +367,14 @@ func gates(v vector) {
 		v.sweep("cells", param("hidden"), []Register{z.p, c}, func(l lanes) {
 			k.cells(l, func(i int) Op { return of(l, i) }, Mem{Base: c})
 		})
-		rewind()
 		SUBQ(back, c)
 		v.sweep("outputs", param("hidden"), []Register{z.p3, c, h}, func(l lanes) {
 			k.outputs(l, of(l, 3), l.operand(Mem{Base: c}), Mem{Base: h})
 		})
 	}
-	// On to the next row.
+	// On to the next row from where the full vectors end.
 	DECQ(rows)
 	JZ(LabelRef("done"))
-	rewind()
 	next := func(ld string, ps ...Register) {
 		Load(Param(ld), step)
 		SUBQ(back, step)
