@@ -5251,9 +5251,9 @@ TEXT ·softmaxAVX2(SB), NOSPLIT, $0-32
 	MOVQ         n+24(FP), DX
 	MOVQ         ld+16(FP), BX
 	CMPQ         DX, $0x03
-	JNE          row
+	JNE          left
 	CMPQ         BX, $0x0c
-	JNE          row
+	JNE          left
 
 rows:
 	CMPQ        AX, $0x08
@@ -17015,9 +17015,9 @@ TEXT ·softmaxAVX512(SB), NOSPLIT, $0-32
 	MOVQ         n+24(FP), DX
 	MOVQ         ld+16(FP), BX
 	CMPQ         DX, $0x03
-	JNE          row
+	JNE          left
 	CMPQ         BX, $0x0c
-	JNE          row
+	JNE          left
 
 rows:
 	CMPQ        AX, $0x10
@@ -17109,8 +17109,90 @@ rows:
 	JMP         rows
 
 left:
-	TESTQ AX, AX
-	JZ    done
+	TESTQ   AX, AX
+	JZ      done
+	CMPQ    DX, $0x20
+	JGT     row
+	MOVQ    $0x00000001, SI
+	SHLXQ   DX, SI, SI
+	DECQ    SI
+	KMOVW   SI, K1
+	SHRQ    $0x10, SI
+	KMOVW   SI, K2
+	SHRQ    $0x10, SI
+	VMOVAPS Z9, Z10
+	VMOVUPS (CX), K1, Z10
+	VMOVAPS Z9, Z11
+	VMOVUPS 64(CX), K2, Z11
+
+few:
+	VMAXPS     Z11, Z10, Z12
+	VSHUFF32X4 $0x4e, Z12, Z12, Z13
+	VMAXPS     Z13, Z12, Z12
+	VSHUFF32X4 $0xb1, Z12, Z12, Z13
+	VMAXPS     Z13, Z12, Z12
+	VPERMILPS  $0x4e, Z12, Z13
+	VMAXPS     Z13, Z12, Z12
+	VPERMILPS  $0xb1, Z12, Z13
+	VMAXPS     Z13, Z12, Z12
+	VSUBPS     Z12, Z10, Z13
+	VSUBPS     Z12, Z11, Z12
+	MOVQ       CX, SI
+	ADDQ       BX, CX
+	DECQ       AX
+	JZ         last
+	VMOVAPS    Z9, Z10
+	VMOVUPS    (CX), K1, Z10
+	VMOVAPS    Z9, Z11
+	VMOVUPS    64(CX), K2, Z11
+
+last:
+	VMINPS      Z13, Z5, Z13
+	VMAXPS      Z13, Z4, Z13
+	VMOVAPS     Z6, Z14
+	VFMADD231PS Z8, Z13, Z14
+	VSUBPS      Z6, Z14, Z15
+	VFMSUB213PS Z15, Z8, Z13
+	VMOVAPS     Z14, Z16
+	VPERMI2PS   Z1, Z0, Z16
+	VPSLLD      $0x12, Z14, Z14
+	VPADDD      Z14, Z16, Z16
+	VMOVAPS     Z2, Z15
+	VFMADD213PS Z3, Z13, Z15
+	VFMADD213PS Z7, Z13, Z15
+	VMULPS      Z15, Z16, Z16
+	VMOVAPS.Z   Z16, K1, Z16
+	VMINPS      Z12, Z5, Z12
+	VMAXPS      Z12, Z4, Z12
+	VMOVAPS     Z6, Z14
+	VFMADD231PS Z8, Z12, Z14
+	VSUBPS      Z6, Z14, Z15
+	VFMSUB213PS Z15, Z8, Z12
+	VMOVAPS     Z14, Z13
+	VPERMI2PS   Z1, Z0, Z13
+	VPSLLD      $0x12, Z14, Z14
+	VPADDD      Z14, Z13, Z13
+	VMOVAPS     Z2, Z15
+	VFMADD213PS Z3, Z12, Z15
+	VFMADD213PS Z7, Z12, Z15
+	VMULPS      Z15, Z13, Z13
+	VMOVAPS.Z   Z13, K2, Z13
+	VADDPS      Z13, Z16, Z12
+	VSHUFF32X4  $0x4e, Z12, Z12, Z14
+	VADDPS      Z14, Z12, Z12
+	VSHUFF32X4  $0xb1, Z12, Z12, Z14
+	VADDPS      Z14, Z12, Z12
+	VPERMILPS   $0x4e, Z12, Z14
+	VADDPS      Z14, Z12, Z12
+	VPERMILPS   $0xb1, Z12, Z14
+	VADDPS      Z14, Z12, Z12
+	VDIVPS      Z12, Z16, Z16
+	VMOVUPS     Z16, K1, (SI)
+	VDIVPS      Z12, Z13, Z13
+	VMOVUPS     Z13, K2, 64(SI)
+	TESTQ       AX, AX
+	JNZ         few
+	JMP         done
 
 row:
 	VMOVAPS Z9, Z10

@@ -487,9 +487,9 @@ func tanh(v vector) {
 	RET()
 }
 
-// softmax writes SoftmaxRows in three sweeps a row. As many rows of three numbers as
-// a vector has lanes,
-// those of the label set that is the default, are turned to three vectors.
+// softmax writes SoftmaxRows in three sweeps a row, or, with AVX-512, in registers where
+// two hold a row. As many rows of three numbers as a vector has lanes, those of the label
+// set that is the default, are turned to three vectors.
 func softmax(v vector) {
 	TEXT("softmax"+v.isa, NOSPLIT, "func(rows uintptr, x *float32, ld, n uintptr)")
 	Doc("softmax" + v.isa + " is SoftmaxRows, with ld in bytes.")
@@ -500,9 +500,9 @@ func softmax(v vector) {
 	rows, x, n, ld, p := param("rows"), param("x"), param("n"), param("ld"), GP64()
 	top, sum := v.reg(), v.reg()
 	CMPQ(n, Imm(3))
-	JNE(LabelRef("row"))
+	JNE(LabelRef("left"))
 	CMPQ(ld, Imm(4*3))
-	JNE(LabelRef("row"))
+	JNE(LabelRef("left"))
 	Label("rows")
 	CMPQ(rows, Imm(uint64(v.lanes)))
 	JL(LabelRef("left"))
@@ -513,6 +513,9 @@ func softmax(v vector) {
 	Label("left")
 	TESTQ(rows, rows)
 	JZ(LabelRef("done"))
+	if v.lanes == 16 {
+		k.fewClasses(rows, x, ld, n, p, lowest)
+	}
 	Label("row")
 	VMOVAPS(lowest, top)
 	MOVQ(x, p)
@@ -551,6 +554,57 @@ func softmax(v vector) {
 	Label("done")
 	VZEROUPPER()
 	RET()
+}
+
+// fewClasses is the softmax of rows that two vectors hold. A row is read before the one
+// ahead of it is written: a load that touches what a mask leaves out of a store would
+// wait for that.
+func (k *constants) fewClasses(rows, x, ld, n, p Register, lowest VecVirtual) {
+	v := k.v
+	CMPQ(n, Imm(uint64(2*v.lanes)))
+	JGT(LabelRef("row"))
+	bits, all := GP64(), [2]lanes{{v, K()}, {v, K()}}
+	MOVQ(U32(1), bits)
+	SHLXQ(n, bits, bits)
+	DECQ(bits)
+	for _, l := range all {
+		KMOVW(bits.As32(), l.mask)
+		SHRQ(Imm(uint64(v.lanes)), bits)
+	}
+	next := [2]VecVirtual{v.reg(), v.reg()}
+	read := func() {
+		for i, l := range all {
+			VMOVAPS(lowest, next[i])
+			VMOVUPS(Mem{Base: x, Disp: i * v.bytes()}, l.mask, next[i])
+		}
+	}
+	read()
+	Label("few")
+	top, sum, e := v.reg(), v.reg(), [2]VecVirtual{v.reg(), v.reg()}
+	VMAXPS(next[1], next[0], top)
+	v.all(top, VMAXPS)
+	for i := range e {
+		VSUBPS(top, next[i], e[i])
+	}
+	MOVQ(x, p)
+	ADDQ(ld, x)
+	DECQ(rows)
+	JZ(LabelRef("last"))
+	read()
+	Label("last")
+	for i, l := range all {
+		e[i] = k.exp(e[i], k.twice)
+		VMOVAPS_Z(e[i], l.mask, e[i]) // what exp makes of −∞ would be divided to a denormal, which takes long
+	}
+	VADDPS(e[1], e[0], sum)
+	v.all(sum, VADDPS)
+	for i, l := range all {
+		VDIVPS(sum, e[i], e[i])
+		l.store(e[i], Mem{Base: p, Disp: i * v.bytes()})
+	}
+	TESTQ(rows, rows)
+	JNZ(LabelRef("few"))
+	JMP(LabelRef("done"))
 }
 
 // threes is the softmax of a row of three numbers at x a lane; sums go in the order
