@@ -126,6 +126,7 @@ func TestTenStepsAgainstNumpy(t *testing.T) {
 	clipped := 0
 	for _, s := range readSteps(t, "testdata/steps.json") {
 		t.Run(s.String(), func(t *testing.T) {
+			s.skipUnderRace(t)
 			tr, err := newTrainer(&Options{Config: s.config(), Train: stepDocuments()})
 			if err != nil {
 				t.Fatal(err)
@@ -137,6 +138,14 @@ func TestTenStepsAgainstNumpy(t *testing.T) {
 	}
 	if clipped == 0 {
 		t.Error("no gradient was clipped")
+	}
+}
+
+// skipUnderRace leaves out what takes the race detector a minute, by loops of one
+// goroutine that smaller sizes go through as well.
+func (s *steps) skipUnderRace(t *testing.T) {
+	if underRace && s.HiddenSize > 96 {
+		t.Skip("left to the run without the race detector")
 	}
 }
 
@@ -211,6 +220,7 @@ func TestTenStepsRecorded(t *testing.T) {
 	for i := range cases {
 		s := &cases[i]
 		t.Run(s.String(), func(t *testing.T) {
+			s.skipUnderRace(t)
 			o := s.options()
 			tr, err := newTrainer(&o)
 			if err != nil {
