@@ -3,8 +3,9 @@ package yedda
 import (
 	"bytes"
 	"cmp"
+	"container/heap"
 	"fmt"
-	"slices"
+	"sort"
 	"strconv"
 	"unicode"
 	"unicode/utf8"
@@ -153,36 +154,55 @@ func ParseBrat(text, ann []byte) (*Document, error) {
 // nest puts spans that came in any order, of lines of their source, in order,
 // and cuts those that cross.
 func (d *Document) nest(lines []int) {
-	type marked struct {
-		Span
-		line int
-	}
-	outside := func(a, b marked) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End)) }
-	waiting := make([]marked, len(d.Spans))
+	waiting := make(outermost, len(d.Spans))
 	for i, s := range d.Spans {
-		waiting[i] = marked{s, lines[i]}
+		waiting[i] = marked{s, lines[i], i}
 	}
-	slices.SortStableFunc(waiting, outside)
+	heap.Init(&waiting)
 	var open []Span
 	d.Spans = d.Spans[:0]
-	for len(waiting) > 0 {
+	for turn := len(waiting); len(waiting) > 0; turn++ {
 		s := waiting[0]
-		waiting = waiting[1:]
 		for len(open) > 0 && open[len(open)-1].End <= s.Start {
 			open = open[:len(open)-1]
 		}
-		if len(open) > 0 && s.End > open[len(open)-1].End {
+		// Who is further in ends no later, so those that end before s are the last.
+		crossed := sort.Search(len(open), func(i int) bool { return open[i].End < s.End })
+		if crossed < len(open) {
 			if d.NumWarnings++; len(d.Warnings) < MaxWarnings {
 				d.Warnings = append(d.Warnings, Warning{Line: s.line, What: s.Label + " crosses another span and loses the part inside it"})
 			}
-			s.Start = open[len(open)-1].End // its turn may come later now
-			i, _ := slices.BinarySearchFunc(waiting, s, func(a, b marked) int { return cmp.Or(outside(a, b), -1) })
-			waiting = slices.Insert(waiting, i, s)
+			waiting[0].Start, waiting[0].turn = open[crossed].End, turn // which may come later now
+			heap.Fix(&waiting, 0)
 			continue
 		}
+		heap.Pop(&waiting)
 		d.Spans = append(d.Spans, s.Span)
 		open = append(open, s.Span)
 	}
+}
+
+// marked is a span, the line of the source that it stands in, and its turn among
+// spans of the same bytes.
+type marked struct {
+	Span
+	line, turn int
+}
+
+// outermost is a heap of spans: the one that begins first, of these the longest.
+type outermost []marked
+
+func (h outermost) Len() int      { return len(h) }
+func (h outermost) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h outermost) Less(i, j int) bool {
+	a, b := &h[i], &h[j]
+	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End), cmp.Compare(a.turn, b.turn)) < 0
+}
+func (h *outermost) Push(s any) { *h = append(*h, s.(marked)) }
+func (h *outermost) Pop() any {
+	s := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return s
 }
 
 // equalInk says whether a and b differ in white space and separators only.

@@ -4,47 +4,79 @@ package yedda
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
 
-// TestLinearTime feeds the inputs that are hardest on a parser, in two sizes: 64
-// times the bytes must not take anything like 4096 times the processor's time.
-// What another program takes of the machine makes even that longer and never
-// shorter, so the shortest of several is judged, and a bad one measured again.
-// Windows tells a process's time in ticks that are too long, and has no such test.
+// TestLinearTime feeds the inputs that are hardest on a parser.
 func TestLinearTime(t *testing.T) {
 	label := "#" + strings.Repeat("a", 50)
 	for _, piece := range []string{
 		"[@", "#X*]", "[@#X*]", "[[@@", "*]", "#", "[", "@a*]", label, label + "*", "a" + label[1:] + "*]", "[@a\n", "a\n", "\n", "\f", "\xff\n",
 	} {
-		run := func(size int) time.Duration {
+		linear(t, fmt.Sprintf("%.12q", piece), func(size int) {
 			src := bytes.Repeat([]byte(piece), size/len(piece))
 			// Half of it opened, half closed, to go deep.
 			if piece == "[@" {
 				src = append(src, bytes.Repeat([]byte("a#X*]"), size/len(piece))...)
 			}
-			start := processorTime(t)
 			d := Parse(src)
 			rows := Rows(d.Text)
 			labels := d.LineLabels(rows)
 			Recovers(Format(d.Text, d.Spans), d.Text)
 			SpansOf(d.Text, rows, labels)
-			return processorTime(t) - start
-		}
-		const size, tries = 1 << 13, 3
-		small, large := min(run(size), run(size), run(size)), run(64*size)
-		for try := 1; large > 600*small; try++ {
-			if small == 0 {
-				t.Skip("this system tells a process's time in ticks that are too long")
+		})
+	}
+}
+
+// TestNestLinearTime nests spans that cross their neighbours, and such as cross all
+// that are open.
+func TestNestLinearTime(t *testing.T) {
+	for name, of := range map[string]func(i, spans int) Span{
+		"neighbours": func(i, _ int) Span { return Span{Start: i, End: i + 4} },
+		"all": func(i, spans int) Span {
+			if i < spans/2 {
+				return Span{Start: i, End: 2*spans - i}
 			}
-			if try == tries {
-				t.Fatalf("%.12q: %v for %d bytes, %v for 64 times as many", piece, small, size, large)
+			return Span{Start: i, End: 2*spans + i}
+		},
+	} {
+		linear(t, name, func(size int) {
+			var d Document
+			for i := range size / 32 {
+				d.Spans = append(d.Spans, of(i, size/32))
 			}
-			small, large = min(small, run(size)), min(large, run(64*size))
+			if d.nest(make([]int, size/32)); d.NumWarnings == 0 {
+				t.Fatalf("%s: no span crosses another", name)
+			}
+		})
+	}
+}
+
+// linear holds f of 64 times the size to nothing like 4096 times the processor's time.
+// What another program takes of the machine makes even that longer and never
+// shorter, so the shortest of several is judged, and a bad one measured again.
+// Windows tells a process's time in ticks that are too long, and has no such test.
+func linear(t *testing.T, name string, f func(size int)) {
+	t.Helper()
+	run := func(size int) time.Duration {
+		start := processorTime(t)
+		f(size)
+		return processorTime(t) - start
+	}
+	const size, tries = 1 << 13, 3
+	small, large := min(run(size), run(size), run(size)), run(64*size)
+	for try := 1; large > 600*small; try++ {
+		if small == 0 {
+			t.Skip("this system tells a process's time in ticks that are too long")
 		}
+		if try == tries {
+			t.Fatalf("%s: %v for %d bytes, %v for 64 times as many", name, small, size, large)
+		}
+		small, large = min(small, run(size)), min(large, run(64*size))
 	}
 }
 
