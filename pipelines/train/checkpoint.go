@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/linnet-ml/linnet/model/train"
@@ -47,10 +48,13 @@ func lock(ctx context.Context, to, folder string) (unlock func(), err error) {
 		return nil, err
 	}
 	return func() {
+		os.Remove(file) // before another can have locked it
 		if free != nil {
 			free()
 		}
-		os.Remove(file)
+		if runtime.GOOS == "windows" { // which removes no file that anyone has open
+			os.Remove(file)
+		}
 		os.Remove(folder) // where it is empty
 		if before != nil {
 			os.Remove(to) // the same

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -157,6 +159,33 @@ func TestResumeRefuses(t *testing.T) {
 	}
 	if _, said := weightsOf(t, out, append(args, "--resume")); !strings.Contains(said, "no checkpoint") {
 		t.Errorf("nothing to resume: it says %s", said)
+	}
+}
+
+// TestLockOne has many take the lock and give it back, which removes it: no two of them
+// have it at once.
+func TestLockOne(t *testing.T) {
+	to := filepath.Join(t.TempDir(), "model")
+	var taken, holding, twice atomic.Int64
+	var wait sync.WaitGroup
+	for range 8 {
+		wait.Go(func() {
+			for until := time.Now().Add(time.Second); time.Now().Before(until); {
+				unlock, err := lock(t.Context(), to, filepath.Join(to, trainingFolder))
+				if err != nil {
+					continue
+				}
+				taken.Add(1)
+				twice.Add(holding.Add(1) - 1)
+				time.Sleep(200 * time.Microsecond)
+				holding.Add(-1)
+				unlock()
+			}
+		})
+	}
+	wait.Wait()
+	if taken.Load() < 8 || twice.Load() > 0 {
+		t.Errorf("taken %d times, %d of them beside another", taken.Load(), twice.Load())
 	}
 }
 

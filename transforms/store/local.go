@@ -547,30 +547,46 @@ func (local) Delete(_ context.Context, uri string) error {
 }
 
 // Lock locks the file by flock(2), which ends with the process, and writes
-// into it who holds it. The file stays: to remove it would let two runs lock
-// two files of one name.
+// into it who holds it. The file stays, but where its holder removes it: who has then
+// locked a file without a name begins again, or two runs would hold two files of one name.
 func (local) Lock(_ context.Context, uri string) (func() error, error) {
 	// Who follows a link writes into a file that is no lock.
 	if info, err := os.Lstat(uri); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%w; move it away", notRegular(uri, info))
 	}
 	lock := flock.New(uri, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o666))
-	var ok bool
-	err := inFolder(filepath.Dir(uri), func() (err error) {
-		ok, err = lock.TryLock()
-		return err
-	})
-	if err != nil {
-		return nil, FolderError(WriteError(uri, err))
+	named := func() bool {
+		locked, err := lock.Stat()
+		there, missing := os.Stat(uri)
+		return err == nil && missing == nil && os.SameFile(locked, there)
 	}
-	if !ok {
-		return nil, lockedError(uri, holder(uri))
+	const tries = 100 // there may be disks that know no file again
+	for try := 1; ; try++ {
+		var ok bool
+		err := inFolder(filepath.Dir(uri), func() (err error) {
+			ok, err = lock.TryLock()
+			return err
+		})
+		if err != nil {
+			return nil, FolderError(WriteError(uri, err))
+		}
+		if !ok {
+			return nil, lockedError(uri, holder(uri))
+		}
+		if try == tries || named() {
+			break
+		}
+		if err := lock.Unlock(); err != nil {
+			return nil, WriteError(uri, err)
+		}
 	}
 	hold(uri)
 	var once sync.Once
 	return func() (err error) {
 		once.Do(func() {
-			os.Truncate(uri, 0)
+			if named() {
+				os.Truncate(uri, 0)
+			}
 			err = lock.Unlock()
 		})
 		return err
