@@ -287,21 +287,7 @@ func (o *options) tell(ctx context.Context, r *report, score *scoreFn, counters 
 // warnOdd tells of labels that no one has named, of documents without any, of broken
 // markup and of documents that are not in UTF-8.
 func warnOdd(counters map[string]int64, c *model.Config) {
-	type odd struct {
-		n     int64
-		first string
-	}
-	labels := map[string]odd{}
-	for name, n := range counters {
-		if pair, ok := namesOf(oddPrefix, name); ok {
-			o := labels[pair[0]]
-			if o.n == 0 || pair[1] < o.first {
-				o.first = pair[1]
-			}
-			o.n += n
-			labels[pair[0]] = o
-		}
-	}
+	labels, predicted := oddOf(counters, oddPrefix), oddOf(counters, oddPredictedPrefix)
 	if bare, ok := labels[""]; ok {
 		cli.Warnf("--input: %s without a label, such as %s", cli.Plural(bare.n, "document"), bare.first)
 		delete(labels, "")
@@ -316,6 +302,35 @@ func warnOdd(counters map[string]int64, c *model.Config) {
 	if n := counters[transforms.ForeignScriptCounter]; n > 0 {
 		cli.Warnf("--input: %s in an 8-bit or multi-byte encoding that is not UTF-8 (--verbosity=3 says which)", cli.Plural(n, "document"))
 	}
+	warnUnknown("--input", labels, c)
+	warnUnknown("--predictions", predicted, c)
+}
+
+// odd is how often something odd was met, and in which document, of several the first
+// by name.
+type odd struct {
+	n     int64
+	first string
+}
+
+// oddOf are the labels of the counters with a prefix.
+func oddOf(counters map[string]int64, prefix string) map[string]odd {
+	labels := map[string]odd{}
+	for name, n := range counters {
+		if pair, ok := namesOf(prefix, name); ok {
+			o := labels[pair[0]]
+			if o.n == 0 || pair[1] < o.first {
+				o.first = pair[1]
+			}
+			o.n += n
+			labels[pair[0]] = o
+		}
+	}
+	return labels
+}
+
+// warnUnknown tells of labels in the files of a flag that are none of the known.
+func warnUnknown(flag string, labels map[string]odd, c *model.Config) {
 	if len(labels) == 0 {
 		return
 	}
@@ -327,7 +342,7 @@ func warnOdd(counters map[string]int64, c *model.Config) {
 	if c.OtherClass == "" {
 		become = "they are left out"
 	}
-	cli.Warnf("--input: none of the known labels: %s: %s; correct what is misspelt", cli.Some(unknown), become)
+	cli.Warnf("%s: none of the known labels: %s: %s; correct what is misspelt", flag, cli.Some(unknown), become)
 }
 
 // pipeline judges every document of set.

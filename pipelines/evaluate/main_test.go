@@ -97,7 +97,7 @@ func TestUnlabelled(t *testing.T) {
 		if err := f.judge(t.Context(), &j); err != nil {
 			t.Fatal(err)
 		}
-		if _, told := firstOdd.Load([2]string{f.Run, ""}); told != c.want {
+		if _, told := firstOdd.Load([3]string{f.Run, oddPrefix, ""}); told != c.want {
 			t.Errorf("%s: told to be without a label: %t, want %t", c.name, told, c.want)
 		}
 	}

@@ -51,12 +51,16 @@ func (f *scoreFn) ProcessElement(ctx context.Context, l transforms.Labelled) err
 // document's part where a report wants it.
 func (f *scoreFn) judge(ctx context.Context, j *judged) error {
 	j.gold = (&yedda.Document{Text: j.doc.Text, Spans: j.doc.Spans}).LineLabels(j.lines)
-	counts, odd := map[[2]string]int64{}, map[string]int64{}
+	counts, odd := map[[2]string]int64{}, map[[2]string]int64{}
+	known := func(label string) bool { return label == "" || f.Known == nil || slices.Contains(f.Known, label) }
 	labelled := false
 	for i, g := range j.gold {
 		labelled = labelled || g != ""
-		if g != "" && f.Known != nil && !slices.Contains(f.Known, g) {
-			odd[g]++
+		if !known(g) {
+			odd[[2]string{oddPrefix, g}]++
+		}
+		if p := j.predicted[i]; f.Predictions != "" && !known(p) {
+			odd[[2]string{oddPredictedPrefix, p}]++
 		}
 		j.gold[i], j.predicted[i] = f.class(g), f.given(j.predicted[i])
 		if j.gold[i] != "" {
@@ -67,14 +71,14 @@ func (f *scoreFn) judge(ctx context.Context, j *judged) error {
 		beam.NewCounter(transforms.Namespace, nameCounter(pairPrefix, pair)).Inc(ctx, n)
 	}
 	if !labelled {
-		odd[""]++
+		odd[[2]string{oddPrefix, ""}]++
 	}
 	if j.doc.Warnings > 0 {
-		odd[broken] += int64(j.doc.Warnings)
+		odd[[2]string{oddPrefix, broken}] += int64(j.doc.Warnings)
 	}
-	for label, n := range odd {
-		first, _ := firstOdd.LoadOrStore([2]string{f.Run, label}, text(j.doc.Name))
-		beam.NewCounter(transforms.Namespace, nameCounter(oddPrefix, [2]string{label, first.(string)})).Inc(ctx, n)
+	for what, n := range odd {
+		first, _ := firstOdd.LoadOrStore([3]string{f.Run, what[0], what[1]}, text(j.doc.Name))
+		beam.NewCounter(transforms.Namespace, nameCounter(what[0], [2]string{what[1], first.(string)})).Inc(ctx, n)
 	}
 	beam.NewCounter(transforms.Namespace, "judged").Inc(ctx, 1)
 	if f.Parts == "" {
@@ -177,14 +181,16 @@ func firstReason(run string, counters map[string]int64) string {
 // pairPrefix begins the name of a counter of lines by gold and predicted label,
 // and of no other; oddPrefix that of a counter of lines by a label that is none of
 // Known, of documents without a label by "", or of places of broken markup by
-// broken, and by the name of the first document of the process that has them.
+// broken, and by the name of the first document of the process that has them;
+// oddPredictedPrefix the same of lines by a label of Predictions.
 const (
-	pairPrefix = "lines: "
-	oddPrefix  = "unknown: "
-	broken     = "[@" // which is no label
+	pairPrefix         = "lines: "
+	oddPrefix          = "unknown: "
+	oddPredictedPrefix = "unknown prediction: "
+	broken             = "[@" // which is no label
 )
 
-// firstOdd has the first document that this process met, by run and label: a
+// firstOdd has the first document that this process met, by run, prefix and label: a
 // counter for each document would be too many.
 var firstOdd sync.Map
 
