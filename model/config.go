@@ -72,8 +72,9 @@ type Config struct {
 	LabelSet    string   `json:"label_set"`
 	Classes     []string `json:"classes"`
 	FullClasses []string `json:"full_classes,omitempty"`
-	// LabelMap maps raw labels to Classes. What it does not name stays itself
-	// where it is one of Classes, and becomes OtherClass where it is not.
+	// LabelMap maps raw labels, brat's of any letters too, to Classes. What it does
+	// not name stays itself where it is one of Classes, and becomes OtherClass where
+	// it is not.
 	LabelMap   map[string]string `json:"label_map,omitempty"`
 	OtherClass string            `json:"other_class,omitempty"`
 }

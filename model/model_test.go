@@ -83,6 +83,7 @@ func TestConfigValidate(t *testing.T) {
 		"two full heads":        {func(c *Config) { c.LabelSet = Full }, "model: full_classes: label_set is full already"},
 		"label_map to nowhere":  {func(c *Config) { c.LabelMap = map[string]string{"Key": "Nothing"} }, `model: label_map: Key maps to "Nothing"`},
 		"label_map no label":    {func(c *Config) { c.LabelMap = map[string]string{"": Description} }, `model: label_map: "" is no label`},
+		"label_map no UTF-8":    {func(c *Config) { c.LabelMap = map[string]string{"\xff": Description} }, `model: label_map: "\xff" is no label`},
 		"other_class":           {func(c *Config) { c.OtherClass = "Other" }, `model: other_class: "Other" is not in classes`},
 		"class_weights form":    {func(c *Config) { c.ClassWeights = "heavy" }, `model: class_weights: "heavy"; it must be none, balanced or`},
 		"class_weights label":   {func(c *Config) { c.ClassWeights = "Foo=1" }, `model: class_weights: "Foo" is not in classes`},
@@ -132,14 +133,14 @@ func TestIsLabel(t *testing.T) {
 	rule := regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,49}\z`)
 	for b := range 256 {
 		for _, s := range []string{string([]byte{byte(b)}), string([]byte{'a', byte(b)}), string([]byte{'a', byte(b), 'a'})} {
-			if got, want := isLabel(s), rule.MatchString(s); got != want {
-				t.Errorf("isLabel(%q) = %t, want %t", s, got, want)
+			if got, want := IsLabel(s), rule.MatchString(s); got != want {
+				t.Errorf("IsLabel(%q) = %t, want %t", s, got, want)
 			}
 		}
 	}
 	for _, n := range []int{0, 50, 51} {
-		if s := strings.Repeat("Z", n); isLabel(s) != rule.MatchString(s) {
-			t.Errorf("isLabel of %d letters = %t", n, isLabel(s))
+		if s := strings.Repeat("Z", n); IsLabel(s) != rule.MatchString(s) {
+			t.Errorf("IsLabel of %d letters = %t", n, IsLabel(s))
 		}
 	}
 }

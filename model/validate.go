@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Bounds of a Config. They are wide for people and narrow enough that a
@@ -114,8 +115,8 @@ func (c *Config) checkClasses() error {
 		return fmt.Errorf("label_map: %s labels; at most %s are allowed", comma(len(c.LabelMap)), comma(maxLabelMap))
 	}
 	for from, to := range c.LabelMap {
-		if !isLabel(from) {
-			return fmt.Errorf("label_map: %s is no label; %s", quote(from), labelRule)
+		if from == "" || !utf8.ValidString(from) { // brat's labels are any words
+			return fmt.Errorf("label_map: %s is no label; name one of the annotation", quote(from))
 		}
 		if !slices.Contains(c.Classes, to) {
 			return fmt.Errorf("label_map: %s maps to %s, which is not in classes", from, quote(to))
@@ -146,7 +147,7 @@ func checkLabels(field string, labels []string) error {
 	}
 	seen := make(map[string]bool, len(labels))
 	for _, l := range labels {
-		if !isLabel(l) {
+		if !IsLabel(l) {
 			return fmt.Errorf("%s: %s is no label; %s", field, quote(l), labelRule)
 		}
 		if seen[l] {
@@ -157,8 +158,8 @@ func checkLabels(field string, labels []string) error {
 	return nil
 }
 
-// isLabel reports whether s can stand in YEDDA's closing token.
-func isLabel(s string) bool {
+// IsLabel reports whether s can stand in YEDDA's closing token, as classes must.
+func IsLabel(s string) bool {
 	if len(s) == 0 || len(s) > maxLabel {
 		return false
 	}

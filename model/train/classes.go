@@ -17,15 +17,16 @@ const MinLines = 20
 
 // Classes settles what cfg leaves open about labels, from the lines of docs:
 //
-//   - Classes of the full label set are the raw labels with at least 20 lines,
-//     those in LabelMap counted as what it maps them to, what else it maps to,
-//     and OtherClass, by name. Those of the collapsed set are cfg.Classes; where
+//   - Classes of the full label set are the raw labels with at least 20 lines that
+//     YEDDA can write (model.IsLabel), those in LabelMap counted as what it maps them
+//     to, what else it maps to, and OtherClass, by name. Those of the collapsed set
+//     are cfg.Classes; where
 //     that is empty, those that LabelMap maps to, and OtherClass
 //     unless LabelMap leaves no label of docs to it: then there is none.
 //   - Where NumClasses is not 0 and smaller than that, the commonest
 //     NumClasses−1 stay and the rest fold into OtherClass, which stays too.
-//   - FullClasses, the second head of a model with collapsed labels, are the
-//     raw labels with at least 20 lines, unless cfg names them.
+//   - FullClasses, the second head of a model with collapsed labels, are such
+//     raw labels, unless cfg names them.
 //   - Where init is the model to begin with, not nil, and cfg has its label set,
 //     map and classes, all are as init has them, whatever lines docs have.
 //
@@ -87,10 +88,11 @@ func Classes(docs []Document, cfg model.Config, init *model.Weights) (model.Conf
 	return cfg, cfg.Validate()
 }
 
-// commonLabels are the labels that have at least MinLines lines, in order.
+// commonLabels are the labels that have at least MinLines lines and that YEDDA can
+// write, in order.
 func commonLabels(lines map[string]int) (labels []string) {
 	for _, l := range slices.Sorted(maps.Keys(lines)) {
-		if lines[l] >= MinLines {
+		if lines[l] >= MinLines && model.IsLabel(l) {
 			labels = append(labels, l)
 		}
 	}

@@ -495,7 +495,7 @@ func labelled(labels ...string) []Document {
 
 func TestClasses(t *testing.T) {
 	var docs []Document
-	for l, n := range map[string]int{"Nomenclature": 30, "Description": 50, "Figure": 40, "Misc-exposition": 25, "Rare": 19, "": 99} {
+	for l, n := range map[string]int{"Nomenclature": 30, "Description": 50, "Figure": 40, "Misc-exposition": 25, "Rare": 19, "": 99, "2nd": 60} {
 		docs = append(docs, labelled(slices.Repeat([]string{l}, n)...)...)
 	}
 	all := []string{"Description", "Figure", "Misc-exposition", "Nomenclature"}
@@ -528,6 +528,10 @@ func TestClasses(t *testing.T) {
 			c.Classes, c.NumClasses = nil, 2
 			c.LabelMap = map[string]string{"Figure": "Plate", "Rare": "Description"}
 		}, "Description Misc-exposition", strings.Join(all, " "), "1 0 1 0"},
+		{"map of what brat alone can write", func(c *model.Config) {
+			c.LabelSet, c.NumClasses = model.Full, 0
+			c.LabelMap = map[string]string{"2nd": "Second"}
+		}, strings.Join(all, " ") + " Second", "", "3 0 1 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := model.DefaultConfig()

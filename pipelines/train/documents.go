@@ -244,7 +244,7 @@ func (o *options) warnUnknown(parts [3][]train.Document, t *train.Options) {
 			n := cli.Plural(int64(lines[l]), "line")
 			switch {
 			case slices.Contains(c.Classes, l):
-			case fresh && c.LabelSet == model.Full:
+			case fresh && c.LabelSet == model.Full && model.IsLabel(l):
 				if i == 0 && lines[l] < train.MinLines {
 					few = append(few, fmt.Sprintf("%s (%s)", l, n))
 				}
