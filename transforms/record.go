@@ -199,7 +199,11 @@ func (o *Options) standing(ctx context.Context, st store.Store, d *Document) (*D
 	}
 	input := nameOf(r.Input, r.InputBytes)
 	if strings.TrimSuffix(input, ".ann") != strings.TrimSuffix(string(d.URI), ".ann") && r.InputSHA256 != hex.EncodeToString(d.SHA256[:]) {
-		if there, err := exists(ctx, input); there && err == nil {
+		there, err := exists(ctx, input)
+		if err != nil { // it may be there
+			input += fmt.Sprintf(" (%v)", err)
+		}
+		if there || err != nil {
 			return r, d.reject("write", fmt.Errorf("its outputs would take the place of those of %s; choose another --output, or give both in one --input", input)), nil
 		}
 	}

@@ -59,6 +59,10 @@ func (f *rejectFn) ProcessElement(ctx context.Context, t beam.EventTime, r Rejec
 	}
 	seen := max(f.progress.Seen(), f.progress.Tried.Load()) + f.progress.PassedOver.Load() // what is on its way counts as good
 	if limit := f.Options.MaxRejected; limit > 0 && seen >= judgedFrom && float64(n)/float64(seen) > limit {
+		// The error names the records, so they are written first.
+		if err := f.stage.drain(ctx, ignore, nil); err != nil {
+			return err
+		}
 		return f.progress.fail("reject", fmt.Errorf("%d of %d documents were rejected, more than --max_rejected=%g; mend what %s names, or raise that; the last: %s: %s",
 			n, seen, limit, store.Join(string(f.Options.Output), RejectedFile), r.URI, r.Reason))
 	}

@@ -690,7 +690,10 @@ func TestMaxRejected(t *testing.T) {
 		if c.fails && !strings.Contains(err.Error(), "100 of 100 documents were rejected, more than --max_rejected=0.1; mend what "+store.Join(string(opts.Output), RejectedFile)+" names, or raise that; the last: /x: a > b && c") {
 			t.Errorf("got %v", err)
 		}
-		if c.fails {
+		if c.fails { // and lists what it names
+			if list, err := os.ReadDir(filepath.Join(string(opts.Output), RejectedFolder)); err != nil || len(list) != 100 {
+				t.Errorf("%d records of 100 rejections: %v", len(list), err)
+			}
 			continue
 		}
 		if record := read(t, string(opts.Output), RejectedFolder+"/0.json"); !strings.Contains(record, `"reason":"a > b && c"`) { // as it is copied
@@ -816,8 +819,15 @@ func TestStanding(t *testing.T) {
 		"what only runs before wrote":            {func(in, out string, o *Options) { o.Formats = []string{"yedda", "csv"} }, ""},
 		"another document":                       {other("y", false), "its outputs would take the place of those of "},
 		"another \xe9":                           {other("y", false), "its outputs would take the place of those of "},
-		"the same, moved":                        {other("y", true), ""},
-		"the same, copied":                       {other("x", false), ""},
+		"another, where none can look": {func(in, out string, o *Options) {
+			other("y", false)(in, out, o)
+			if err := errors.Join(os.RemoveAll(in), os.Symlink(in, in)); err != nil {
+				t.Fatal(err)
+			}
+		}, "a.txt: too many levels of symbolic links); choose another --output"},
+		"another, gone":    {other("y", true), ""},
+		"the same, moved":  {other("x", true), ""},
+		"the same, copied": {other("x", false), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			// The folder's name may be no UTF-8.
