@@ -68,6 +68,10 @@ func judge(ctx context.Context, w *model.Weights, c *corpus, workers int) (*eval
 		for r, y := range c.main[i] {
 			p := probs[r*k:][:classes]
 			if y >= 0 {
+				if p[y] != p[y] {
+					errs[i] = fmt.Errorf("line %d: a probability is NaN, of weights too large to reckon with; lower learning_rate, or begin with another model", r+1)
+					return
+				}
 				counts[i].Add(y, slices.Index(p, slices.Max(p)))
 				losses[i] -= math.Log(max(1e-30, float64(p[y])))
 			}

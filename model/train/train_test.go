@@ -408,6 +408,22 @@ func TestTrainerAndScorerAgree(t *testing.T) {
 	}
 }
 
+// A model whose numbers are finite, and too large to reckon with.
+func TestJudgeNaN(t *testing.T) {
+	o := Options{Config: smallConfig(), Train: annotated(3, 1<<10, 1)}
+	w, _ := run(t, o)
+	tr, err := newTrainer(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range w.OutputWeights {
+		w.OutputWeights[i] = 3e38
+	}
+	if _, _, err := judge(t.Context(), w, tr.corpus, 2); err == nil || !strings.Contains(err.Error(), "train: training document 0.txt: line ") {
+		t.Errorf("got %v, want an error that tells the line", err)
+	}
+}
+
 func TestRunErrors(t *testing.T) {
 	docs := annotated(3, 1<<10, 1)
 	unlabelled := annotated(1, 1<<10, 1)
