@@ -65,7 +65,12 @@ func TestSaveLoad(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(gotMeta, meta) {
 		t.Errorf("LoadMetadata() = %+v, %v, want %+v", gotMeta, err, meta)
 	}
-	// Saving over it leaves the three files and nothing else.
+	// Saving over it and over what a kill left leaves the three files and nothing else.
+	for _, name := range []string{configFile, metadataFile, weightsFile} {
+		if err := os.WriteFile(filepath.Join(dir, tempPrefix(name)+"123"), nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := Save(dir, w, meta); err != nil {
 		t.Fatal(err)
 	}

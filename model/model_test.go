@@ -90,6 +90,7 @@ func TestConfigValidate(t *testing.T) {
 		"class_weights number":  {func(c *Config) { c.ClassWeights = "Description=x" }, `model: class_weights: Description="x"; a weight must be from 0`},
 		"class_weights NaN":     {func(c *Config) { c.ClassWeights = "Description=NaN" }, `model: class_weights: Description="NaN";`},
 		"class_weights twice":   {func(c *Config) { c.ClassWeights = "Description=1,Description=2" }, "model: class_weights: Description stands there twice"},
+		"class_weights of 0":    {func(c *Config) { c.ClassWeights = "Nomenclature=0,Description=0,Misc-exposition=0" }, "model: class_weights: all classes weigh 0"},
 		"class_weights long":    {func(c *Config) { c.ClassWeights = "Description=" + strings.Repeat("0", 1<<14) }, "model: class_weights: 16,396 bytes; at most 16,384"},
 		"focal_labels":          {func(c *Config) { c.FocalLabels = "Description,Foo" }, `model: focal_labels: "Foo" is not in classes`},
 		"focal_labels long":     {func(c *Config) { c.FocalLabels = strings.Repeat("Key,", 1<<12+1) }, "model: focal_labels: 16,388 bytes; at most 16,384"},

@@ -31,7 +31,8 @@ const (
 // weights.safetensors, metadata.json (none where meta is nil) and config.json.
 // Each file is written whole under another name and renamed; config.json goes
 // first and comes last, so that nobody loads half of a new model and half of
-// an old one.
+// an old one. What a Save that was killed has left there is removed; two at once
+// into one folder are an error of one of them.
 func Save(dir string, w *Weights, meta *Metadata) error {
 	if err := w.Validate(); err != nil {
 		return err
@@ -45,6 +46,17 @@ func Save(dir string, w *Weights, meta *Metadata) error {
 func save(dir string, w *Weights, meta *Metadata) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range left {
+		for _, name := range []string{weightsFile, metadataFile, configFile} {
+			if strings.HasPrefix(entry.Name(), tempPrefix(name)) {
+				os.Remove(filepath.Join(dir, entry.Name()))
+			}
+		}
 	}
 	weights, err := writeTemp(dir, weightsFile, w.encodeWeights)
 	if err != nil {
@@ -81,9 +93,12 @@ func save(dir string, w *Weights, meta *Metadata) error {
 	return os.Rename(config, filepath.Join(dir, configFile))
 }
 
+// tempPrefix begins the name of a file that is to become name.
+func tempPrefix(name string) string { return "." + name + "." }
+
 // writeTemp writes a file beside name, down to the disk, and returns its path.
 func writeTemp(dir, name string, write func(io.Writer) error) (path string, err error) {
-	f, err := os.CreateTemp(dir, "."+name+".*")
+	f, err := os.CreateTemp(dir, tempPrefix(name)+"*")
 	if err != nil {
 		return "", err
 	}

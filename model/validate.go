@@ -202,7 +202,12 @@ func (c *Config) classWeights() (map[string]float64, error) {
 		}
 		weights[label] = w
 	}
-	return weights, nil
+	for _, label := range c.Classes {
+		if w, ok := weights[label]; !ok || w > 0 {
+			return weights, nil
+		}
+	}
+	return nil, errors.New("class_weights: all classes weigh 0, so that nothing would be learnt; give one a weight")
 }
 
 func (c *Config) isClass(label string) bool {

@@ -19,10 +19,10 @@ import (
 )
 
 // workerGPU are the flags that put a GPU into each worker.
-var workerGPU struct {
+var workerGPU = struct {
 	count int
 	kind  string
-}
+}{kind: defaultGPU}
 
 const defaultGPU = "nvidia-l4"
 

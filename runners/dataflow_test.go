@@ -49,6 +49,8 @@ func TestWorkerGPU(t *testing.T) {
 		"spot":               {flags{"worker_gpu": "1", "flexrs_goal": "FLEXRS_COST_OPTIMIZED", "worker_binary": "w"}, nil, "carry no GPU"},
 		"no worker":          {flags{"worker_gpu": "1"}, nil, "-tags cuda"},
 		"of another runner":  {flags{"worker_gpu": "1", "runner": "direct"}, nil, "--worker_gpu is for"},
+		"of another, less":   {flags{"worker_gpu": "-1", "runner": "direct"}, nil, "--worker_gpu is for"},
+		"type of another":    {flags{"worker_gpu_type": "bogus", "runner": "direct"}, nil, "--worker_gpu is for"},
 		"without, unchanged": {flags{}, flags{"worker_machine_type": "", "dataflow_service_options": "", "sdk_container_image": "", "worker_binary": ""}, ""},
 	}
 	for name, c := range cases {

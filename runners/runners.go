@@ -135,7 +135,7 @@ func Check() error {
 	if name != Dataflow && DryRun() {
 		return fmt.Errorf("runners: --dry_run is for --runner=dataflow; --runner=%s would run all the same", name)
 	}
-	if name != Dataflow && WorkerGPUs() > 0 {
+	if name != Dataflow && (workerGPU.count != 0 || workerGPU.kind != defaultGPU) {
 		return errors.New("runners: --worker_gpu is for --runner=dataflow; elsewhere the cluster's own settings give a worker its GPU")
 	}
 	if *jobopts.Async && Local() {
