@@ -154,12 +154,18 @@ func (f *writeFn) writeOnce(ctx context.Context, l Labelled, again bool) (*outpu
 	}
 	spans := yedda.SpansOf(l.Text, lines, labels)
 	name := string(l.Name)
+	sums := map[string]uint32{} // of the outputs
 	put := func(path string, data []byte, write func(context.Context, string, []byte) error) (*Rejection, error) {
 		err := write(ctx, path, data)
 		if errors.Is(err, store.ErrTaken) && o.own(ctx, st, path) {
 			err = st.Write(ctx, path, data)
 		}
 		if badName(err) {
+			for out := range sums { // which no record would tell of
+				if err := remove(ctx, st, store.Join(string(o.Output), out)); err != nil {
+					return nil, err
+				}
+			}
 			return l.reject("write", fmt.Errorf("%w; rename the document", err)), nil
 		}
 		return nil, err
@@ -180,8 +186,7 @@ func (f *writeFn) writeOnce(ctx context.Context, l Labelled, again bool) (*outpu
 	if before != nil {
 		fresh, old = before.split(f.formats, name)
 	}
-	sums := map[string]uint32{} // of the outputs
-	var bad error               // what to reject the document for
+	var bad error // what to reject the document for
 	forgotten := false
 	for i, format := range slices.Concat(fresh, old) {
 		files, err := format.encode(&l, spans, o.Probabilities)
