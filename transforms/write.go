@@ -154,6 +154,7 @@ func (f *writeFn) writeOnce(ctx context.Context, l Labelled, again bool) (*outpu
 	}
 	spans := yedda.SpansOf(l.Text, lines, labels)
 	name := string(l.Name)
+	var before *Done
 	sums := map[string]uint32{} // of the outputs
 	put := func(path string, data []byte, write func(context.Context, string, []byte) error) (*Rejection, error) {
 		err := write(ctx, path, data)
@@ -161,16 +162,17 @@ func (f *writeFn) writeOnce(ctx context.Context, l Labelled, again bool) (*outpu
 			err = st.Write(ctx, path, data)
 		}
 		if badName(err) {
-			for out := range sums { // which no record would tell of
-				if err := remove(ctx, st, store.Join(string(o.Output), out)); err != nil {
-					return nil, err
+			if before == nil { // no record has told of them, and none will
+				for out := range sums {
+					if err := remove(ctx, st, store.Join(string(o.Output), out)); err != nil {
+						return nil, err
+					}
 				}
 			}
 			return l.reject("write", fmt.Errorf("%w; rename the document", err)), nil
 		}
 		return nil, err
 	}
-	var before *Done
 	if again {
 		var r *Rejection
 		if before, r, err = o.standing(ctx, st, &l.Document); r != nil || err != nil {

@@ -50,10 +50,10 @@ func WriteError(uri string, err error) error {
 }
 
 // FolderError is err, of the first look or write to a folder, with what to do where
-// that lies below a file, if it does not say so already: on Windows what lies below a
-// file does not exist.
+// that lies below a file, or below a link to nowhere, if it does not say so already: on
+// Windows what lies below a file does not exist.
 func FolderError(err error) error {
-	if errors.Is(err, syscall.ENOTDIR) && !strings.HasSuffix(err.Error(), otherFolder) {
+	if (errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrExist)) && !strings.HasSuffix(err.Error(), otherFolder) {
 		return fmt.Errorf("%w; %s", err, otherFolder)
 	}
 	return err
