@@ -65,6 +65,8 @@ func (o *options) checkDevice(f *cli.Flags) error {
 		return cli.Usagef("--world_size=%d with --workers: each worker takes one GPU; leave --world_size out", o.worldSize)
 	case o.workers > 0 && o.batchSize.auto:
 		return cli.Usagef("--batch_size=auto with --workers: this program sees none of their GPUs; name a number")
+	case o.workers > max(1, o.config.BatchSize):
+		return cli.Usagef("--workers=%d: each needs a window of every batch, and --batch_size is %d", o.workers, o.config.BatchSize)
 	case !o.batchSize.auto && o.worldSize > max(1, o.config.BatchSize):
 		return cli.Usagef("--world_size=%d: each GPU needs a window of every batch, and --batch_size is %d", o.worldSize, o.config.BatchSize)
 	}
