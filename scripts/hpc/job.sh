@@ -24,7 +24,11 @@ case $kind in
       esac
     done
     : "${input:?array needs --input=FOLDER}" "${output:?array needs --output=FOLDER}"
-    mapfile -d '' -t folders < <(find "$input/" -mindepth 1 -maxdepth 1 ! -name '.*' -xtype d -print0 | sort -z)
+    # The output may lie there, made by another task meanwhile.
+    folders=()
+    while IFS= read -r -d '' folder; do
+      [ "$folder" -ef "$output" ] || folders+=("$folder")
+    done < <(find "$input/" -mindepth 1 -maxdepth 1 ! -name '.*' -xtype d -print0 | sort -z)
     [ "$task" -ge 1 ] && [ "$task" -le ${#folders[@]} ] || { echo "job.sh: task $task, but $input has ${#folders[@]} folders" >&2; exit 2; }
     folder=${folders[task - 1]}
     # A comma of --input divides; \, is one of a name.
