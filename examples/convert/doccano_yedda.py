@@ -4,8 +4,8 @@ python doccano_yedda.py corrected admin.jsonl
 The way there needs nothing: predict's --format=jsonl is what doccano imports
 (JSONL, with text and label for the names of the columns). A text with YEDDA's
 own signs cannot be told from its labels, and is refused, and so is a label that
-YEDDA does not know: a line says why, the others are written, and the status is
-1. Bytes that are no UTF-8 come back from text_base64.
+YEDDA does not know, and what cannot be written: a line says why, the others are
+written, and the status is 1. Bytes that are no UTF-8 come back from text_base64.
 """
 import base64
 import json
@@ -15,24 +15,28 @@ import sys
 
 
 def yedda(document):
-    text, out, at = document["text"], [], 0
+    text, out, at, errors = document["text"], [], 0, "strict"
     if "text_base64" in document:  # has as many characters as text
-        text = base64.b64decode(document["text_base64"]).decode("utf-8", "surrogateescape")
+        errors = "surrogateescape"
+        text = base64.b64decode(document["text_base64"]).decode("utf-8", errors)
     if re.search(r"\[@|#[^#\n]*\*\]", text):
         raise ValueError("the text has YEDDA's own signs, [@ or #...*]; leave it out")
     for start, end, label in sorted(document["label"]):
+        if not 0 <= start <= end <= len(text):
+            raise ValueError(f"a span from {start} to {end} in {len(text)} characters; export the document again")
         if start < at:
             raise ValueError(f"spans overlap at character {start}")
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{,49}", label):
             raise ValueError(f"{label!r} is no label; rename it to a letter, then up to 49 letters, digits, _ or -")
         out += [text[at:start], "[@", text[start:end], f"#{label}*]"]
         at = end
-    return "".join(out) + text[at:]
+    return ("".join(out) + text[at:]).encode("utf-8", errors)
 
 
 if len(sys.argv) != 3:
     sys.exit("usage: python doccano_yedda.py FOLDER EXPORT.jsonl")
 written, refused = set(), 0
+part = os.path.join(sys.argv[1], ".part")  # becomes a document once it is whole
 with open(sys.argv[2], encoding="utf-8", newline="\n") as lines:
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -47,17 +51,22 @@ with open(sys.argv[2], encoding="utf-8", newline="\n") as lines:
             if path in written:
                 raise ValueError("two documents have this name, the first is written; export them apart")
             text = yedda(document)
-        except (AttributeError, KeyError, TypeError, ValueError) as e:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(part, "wb") as f:
+                f.write(text)
+            os.replace(part, path)
+        except (AttributeError, KeyError, OSError, TypeError, ValueError) as e:
             if isinstance(e, KeyError):
                 e = f"no {e}; export JSONL of sequence labelling"
-            elif not isinstance(e, ValueError):
+            elif isinstance(e, UnicodeEncodeError):
+                e = f"{e.object[e.start]!a} is no character; take it out"
+            elif not isinstance(e, (OSError, ValueError)):
                 e = f"no document ({e}); export JSONL of sequence labelling"
             print(f"{name}: {e}", file=sys.stderr)
             refused += 1
             continue
         written.add(path)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w", encoding="utf-8", errors="surrogateescape", newline="") as f:
-            f.write(text)
+if os.path.exists(part):
+    os.remove(part)
 if refused:
     sys.exit(f"{len(written)} written, {refused} refused")
