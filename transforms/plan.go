@@ -8,7 +8,6 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -127,7 +126,7 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 // call by their names. Their folders need not be there yet.
 func (o *Options) unnameable(ctx context.Context, st store.Store, d *Document) (*Rejection, error) {
 	there := string(o.Output)
-	if strings.Contains(there, "://") {
+	if store.Remote(there) {
 		return nil, nil
 	}
 	for _, err := os.Stat(there); err != nil && there != filepath.Dir(there); _, err = os.Stat(there) {

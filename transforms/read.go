@@ -13,7 +13,6 @@ import (
 	"os"
 	"path"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"time"
 
@@ -210,7 +209,7 @@ func (f *readFn) read(ctx context.Context, w *wanted) (*Document, *Rejection, er
 func (f *readFn) wasRejected(ctx context.Context, name string) (bool, error) {
 	o := &f.Options
 	was, err := o.wasRejected(ctx, name)
-	if was || err != nil || strings.Contains(string(o.Base), "://") { // whose folders are names alone
+	if was || err != nil || store.Remote(string(o.Base)) { // whose folders are names alone
 		return was, err
 	}
 	for dir := name; dir != ""; {

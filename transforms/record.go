@@ -110,7 +110,7 @@ func (o *Options) rejectedPath(name string) string {
 // folder: "../x" has not, nor `..\x` or "C:x" on Windows. Objects of gs:// are in
 // no folder.
 func (o *Options) inside(name string) bool {
-	return strings.Contains(string(o.Output), "://") || filepath.IsLocal(filepath.FromSlash(name))
+	return store.Remote(string(o.Output)) || filepath.IsLocal(filepath.FromSlash(name))
 }
 
 // reserved says whether a path below the output folder begins with a name that is
@@ -482,7 +482,7 @@ func (o *Options) begun(ctx context.Context, set *input.Set) (bool, error) {
 // checkPlaces says which of the run's own folders in Options.Output is none, and
 // which of its files is a folder: every document, or the end of the run, would fail.
 func (o *Options) checkPlaces(ctx context.Context) error {
-	if strings.Contains(string(o.Output), "://") { // a name may be both
+	if store.Remote(string(o.Output)) { // a name may be both
 		return nil
 	}
 	st, err := o.outputStore(ctx)

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 
 	"github.com/linnet-ml/linnet/model/train"
 	"github.com/linnet-ml/linnet/pipelines/internal/cli"
@@ -34,7 +33,7 @@ type checkpoint struct {
 // the training below it. Where the disk knows no locks, and on gs://, where one would
 // keep a killed training from going on for minutes, there is none.
 func lock(ctx context.Context, to, folder string) (unlock func(), err error) {
-	if strings.Contains(to, "://") {
+	if store.Remote(to) {
 		return func() {}, nil
 	}
 	st, err := store.For(ctx, to)
@@ -102,7 +101,7 @@ func (c *checkpoint) write(ctx context.Context, s *train.State) error {
 // remove removes the checkpoint and, locally, all else in its folder, such as what a
 // kill left half written, but the lock, which goes with the folder once nobody trains.
 func (c *checkpoint) remove(ctx context.Context, folder string) error {
-	if strings.Contains(folder, "://") {
+	if store.Remote(folder) {
 		return store.Delete(ctx, c.path)
 	}
 	left, err := os.ReadDir(folder)

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/bundled"
@@ -18,6 +17,7 @@ import (
 	"github.com/linnet-ml/linnet/transforms"
 	"github.com/linnet-ml/linnet/transforms/averaging"
 	"github.com/linnet-ml/linnet/transforms/input"
+	"github.com/linnet-ml/linnet/transforms/store"
 )
 
 // partFlags name the parts of the documents.
@@ -48,7 +48,7 @@ func (o *options) read(ctx context.Context) (parts [3][]train.Document, err erro
 		for _, uri := range uris {
 			where := averaging.Document{URI: transforms.Path(uri), Name: transforms.Path(all.Name(uri))}
 			d, err := o.reader.Read(ctx, where)
-			if err != nil && (ctx.Err() != nil || strings.Contains(uri, "://")) { // gs:// is asked for minutes
+			if err != nil && (ctx.Err() != nil || store.Remote(uri)) { // gs:// is asked for minutes
 				return parts, err
 			}
 			if err != nil {

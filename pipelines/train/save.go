@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"github.com/linnet-ml/linnet/model"
@@ -60,7 +59,7 @@ func save(ctx context.Context, to string, w *model.Weights, meta *model.Metadata
 	if err != nil {
 		return err
 	}
-	if !strings.Contains(to, "://") {
+	if !store.Remote(to) {
 		if err := model.Save(to, w, meta); err != nil {
 			return store.WriteError(to, err)
 		}

@@ -123,6 +123,9 @@ func New(args []string, output string, annotated bool) (*Set, error) {
 		if out, err = Absolute(output); err != nil {
 			return nil, fmt.Errorf("input: %w", err)
 		}
+		if err := refused(out); err != nil {
+			return nil, err
+		}
 		s.Not = append(s.Not, []byte(out))
 	}
 	for i, arg := range args {
@@ -133,8 +136,7 @@ func New(args []string, output string, annotated bool) (*Set, error) {
 		if name, ok := store.Plain(arg); ok {
 			arg = name
 		}
-		if remote(arg) && !strings.HasPrefix(arg, "gs://") {
-			_, err := store.For(context.Background(), arg) // refuses it by name
+		if err := refused(arg); err != nil {
 			return nil, err
 		}
 		slash := remote(arg) && strings.HasSuffix(args[i], "/") // a folder, whatever characters it has
@@ -163,6 +165,15 @@ func New(args []string, output string, annotated bool) (*Set, error) {
 	}
 	s.Base = []byte(base)
 	return s, nil
+}
+
+// refused is why package store takes no URI of that scheme, or none.
+func refused(uri string) error {
+	if !remote(uri) || strings.HasPrefix(uri, "gs://") {
+		return nil
+	}
+	_, err := store.For(context.Background(), uri)
+	return err
 }
 
 // Absolute makes a local path absolute and cleans it; a gs:// address loses
@@ -759,7 +770,7 @@ func hash64(s string) uint64 {
 	return h ^ h>>33
 }
 
-func remote(uri string) bool { return strings.Contains(uri, "://") }
+func remote(uri string) bool { return store.Remote(uri) }
 
 // pattern says whether arg has wildcards; a local file or folder of that very
 // name wins.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -256,6 +257,13 @@ func TestWalkErrors(t *testing.T) {
 	}
 	if _, err := New([]string{"s3://b/x"}, "", false); err == nil || !strings.Contains(err.Error(), "s3") {
 		t.Errorf("s3://: got %v, want an error about it", err)
+	}
+	for _, uri := range []string{" gs://b/x", "./v1://x", "1://x", "://x"} {
+		for what, args := range map[string][2]string{"input": {uri, ""}, "output": {dir, uri}} {
+			if _, err := New(args[:1], args[1], false); err == nil || !strings.Contains(err.Error(), strconv.Quote(uri)) {
+				t.Errorf("%q as %s: got %v, want an error that names it", uri, what, err)
+			}
+		}
 	}
 	if _, err := New([]string{"gs://b/x/*.txt", "gs://c"}, "", false); err == nil {
 		t.Error("two buckets together are no error")

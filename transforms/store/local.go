@@ -63,7 +63,7 @@ func FolderError(err error) error {
 // folder. It leaves nothing but folders above.
 func Writable(ctx context.Context, to string) error {
 	st, err := For(ctx, to)
-	if err != nil || strings.Contains(to, "://") {
+	if err != nil || Remote(to) {
 		return err
 	}
 	_, there := os.Stat(to)

@@ -56,7 +56,7 @@ func (p pattern) literalText() (text string, ok bool) {
 
 // Head is the folder where List begins to look for what matches a pattern.
 func Head(pattern string) string {
-	if schemeOf(pattern) == "" {
+	if !Remote(pattern) {
 		base, _ := literalHead(filepath.ToSlash(pattern))
 		return filepath.FromSlash(base)
 	}
@@ -71,7 +71,7 @@ func Head(pattern string) string {
 // Plain is a local pattern that is nothing but the name of what exists, with
 // characters escaped, as that name; ok is false for all else.
 func Plain(pattern string) (name string, ok bool) {
-	if schemeOf(pattern) != "" || !hasMeta(pattern) {
+	if Remote(pattern) || !hasMeta(pattern) {
 		return "", false
 	}
 	if _, err := os.Lstat(pattern); err == nil {

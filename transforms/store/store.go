@@ -103,19 +103,23 @@ type Store interface {
 	Lock(ctx context.Context, uri string) (unlock func() error, err error)
 }
 
-// For returns the store of a URI. A scheme other than gs:// is refused.
+// For returns the store of a URI. A scheme other than gs:// is refused, and so is what
+// has :// behind no scheme.
 func For(ctx context.Context, uri string) (Store, error) { return WithTemp(ctx, uri, "") }
 
 // WithTemp is For with a folder where local writes make temporary files. It is
 // made when it is needed and stays; it should be on the disk of what is written,
 // otherwise, and by For, the target's own folder is used.
 func WithTemp(ctx context.Context, uri, tempDir string) (Store, error) {
-	switch scheme := schemeOf(uri); scheme {
-	case "":
+	scheme := schemeOf(uri)
+	switch {
+	case !Remote(uri):
 		return local{tempDir}, nil
-	case "gs":
+	case scheme == "":
+		return nil, fmt.Errorf("store: %q: no scheme stands before ://; give gs://bucket/object, or a local path without ://", uri)
+	case scheme == "gs":
 		return forGS(ctx, uri)
-	case "file":
+	case scheme == "file":
 		return nil, fmt.Errorf("store: %s: file:// is not supported; give the path itself", quote(uri))
 	default:
 		return nil, fmt.Errorf("store: %s: %s:// is not supported; give a local path or gs://bucket/object", quote(uri), scheme)
@@ -178,7 +182,7 @@ func Sub(ctx context.Context, uri string) (fs.FS, error) {
 // Join appends the elements to base, with one slash between. Locally the result
 // is cleaned as filepath.Join does; elements of a gs:// URI stay as they are.
 func Join(base string, elem ...string) string {
-	if schemeOf(base) == "" {
+	if !Remote(base) {
 		return filepath.Join(append([]string{base}, elem...)...)
 	}
 	for _, e := range elem {
@@ -186,6 +190,9 @@ func Join(base string, elem ...string) string {
 	}
 	return base
 }
+
+// Remote says whether a URI is no local path. For refuses some that are none.
+func Remote(uri string) bool { return strings.Contains(uri, "://") }
 
 // schemeOf is the scheme of a URI, lower-cased, or "".
 func schemeOf(uri string) string {

@@ -247,13 +247,17 @@ func TestForRefuses(t *testing.T) {
 		"file:///etc/passwd": "file:// is not supported; give the path itself",
 		"gs://":              "no bucket",
 		"gs:///x":            "no bucket",
+		" gs://bucket/x":     `" gs://bucket/x": no scheme stands before ://; give gs://bucket/object, or a local path without ://`,
+		"a/b://x":            "no scheme",
+		"1s://x":             "no scheme",
+		"://":                "no scheme",
 	} {
 		_, err := For(t.Context(), uri)
 		wantError(t, err, nil, want)
 		_, err = Sub(t.Context(), uri)
 		wantError(t, err, nil, want)
 	}
-	for _, uri := range []string{"a", "/a", "a:b", "://", "1s://x", "a b://x", "C:\\x"} {
+	for _, uri := range []string{"a", "/a", "a:b", "a:/x", "C:\\x"} {
 		if _, err := For(t.Context(), uri); err != nil {
 			t.Errorf("%q is a local path: %v", uri, err)
 		}
