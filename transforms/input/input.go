@@ -64,6 +64,7 @@ type File struct {
 	Modified time.Time // from the listing
 	Access   [3]uint32 // from the listing
 	Link     bool      // from the listing
+	Err      error     // from the listing: why it cannot be read; it will have no output
 }
 
 // Output names a file of a document: Folder, a slash, the document's name less
@@ -357,7 +358,11 @@ func (n *names) take(ctx context.Context, file File) (bool, error) {
 	if path := n.links.amongInputs(file); path != "" {
 		return false, overInput(fmt.Sprintf("input: the output %s of %s would lie among the inputs, where a link below --output leads; remove the link", path, file.URI))
 	}
-	for _, o := range n.outputs {
+	outputs := n.outputs
+	if file.Err != nil { // as of a folder in place of its documents
+		outputs = nil
+	}
+	for _, o := range outputs {
 		path := o.Of(file.Name)
 		h := n.hash(path)
 		if other, ok := n.written[h]; ok && other != name {
@@ -404,7 +409,7 @@ func (s *Set) other(ctx context.Context, t *clash) (uri string) {
 		err := s.list(ctx, string(arg), func(f File) error {
 			twin := f.Name == t.file.Name && f.URI != t.file.URI && !(strings.HasSuffix(f.Name, ".txt") && f.URI == otherOf(t.file.URI))
 			if t.outputs != nil {
-				twin = f.Name != t.file.Name && slices.ContainsFunc(t.outputs, func(o Output) bool { return o.Of(f.Name) == t.path })
+				twin = f.Name != t.file.Name && f.Err == nil && slices.ContainsFunc(t.outputs, func(o Output) bool { return o.Of(f.Name) == t.path })
 			}
 			if !twin || s.leftOut(f.URI) || links.toNot(f) {
 				return nil
@@ -603,7 +608,7 @@ func (s *Set) list(ctx context.Context, arg string, f func(File) error) error {
 			}
 			return nil // a folder's other files; what may be a folder and cannot be read is told of by who tries
 		}
-		failed = f(File{URI: o.Path, Name: s.Name(o.Path), Size: o.Size, Modified: o.Modified, Access: o.Access, Link: o.Link})
+		failed = f(File{URI: o.Path, Name: s.Name(o.Path), Size: o.Size, Modified: o.Modified, Access: o.Access, Link: o.Link, Err: o.Err})
 		return failed
 	})
 	switch {

@@ -297,6 +297,29 @@ func TestTwinsAreNamed(t *testing.T) {
 	}
 }
 
+// TestTwinsOfNothing has links to nothing and in a circle, which are rejected, beside
+// documents that would have their outputs.
+func TestTwinsOfNothing(t *testing.T) {
+	dir := tree(t, "a.txt", "b.txt")
+	for name, to := range map[string]string{"a": "nothing", "b": "b"} {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Skipf("no symbolic links here: %v", err)
+		}
+	}
+	for _, arg := range []string{"", "*"} {
+		set, err := New([]string{filepath.Join(dir, arg)}, "", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set.Outputs = []Output{{Trim: ".txt", Suffix: ".txt"}}
+		var names []string
+		err = set.Walk(t.Context(), func(f File) error { names = append(names, f.Name); return nil })
+		if slices.Sort(names); err != nil || !slices.Equal(names, []string{"a", "a.txt", "b", "b.txt"}) {
+			t.Errorf("%q: got %q, %v, want both links and both documents", arg, names, err)
+		}
+	}
+}
+
 // TestTwinsOfSlashes has objects of gs:// whose names differ where paths do not: no
 // one of them may be passed over for the other.
 func TestTwinsOfSlashes(t *testing.T) {
