@@ -21,8 +21,8 @@ import (
 // text is that of X.txt. At is where the text stands. An X.ann is read up to
 // limit bytes, 0 for no limit. Without annotated brat standoff is an error, and
 // so are UTF-16 and UTF-32, for text and markup would be mistaken for other bytes,
-// lines that end in CR alone, for all of them would be one, and, by their first
-// bytes, files that are known to be no text.
+// lines most of which end in CR alone, for all of those would be one, and, by their
+// first bytes, files that are known to be no text.
 func Parse(ctx context.Context, uri string, data []byte, annotated bool, limit int64) (d *yedda.Document, at string, err error) {
 	if encoding := wide(data); encoding != "" {
 		return nil, uri, fmt.Errorf("%s, which is not read; convert it with: %s", encoding, Iconv(uri, encoding))
@@ -32,7 +32,8 @@ func Parse(ctx context.Context, uri string, data []byte, annotated bool, limit i
 			return nil, uri, errors.New(b.reason)
 		}
 	}
-	if bytes.IndexByte(data, '\n') < 0 && bytes.Count(data, []byte("\r")) > 1 {
+	// Tools that end lines in CR CR LF are about, so CRs have to be more than that.
+	if cr := bytes.Count(data, []byte("\r")); cr > 1 && cr > 3*bytes.Count(data, []byte("\n")) {
 		return nil, uri, fmt.Errorf("lines that end in CR alone, which are not read; convert it with: %s", inPlace(uri, `tr '\r' '\n' <`, `[IO.File]::WriteAllBytes(@, [byte[]]([IO.File]::ReadAllBytes(@) -replace '\b13\b', 10))`))
 	}
 	stem, text := strings.CutSuffix(uri, ".txt")

@@ -44,6 +44,10 @@ func TestParse(t *testing.T) {
 		"cr.txt":          "Agaricus\rPileus\r",
 		"cr.txt.ann":      "[@Agaricus\rPileus\r#N*]",
 		"crlf.txt":        "Agaricus\rPileus\r\n",
+		"crend.txt":       "Agaricus\rPileus\rLamellae\rSporae\r\n",
+		"crlast.txt.ann":  "[@Agaricus\rPileus#N*]\rLamellae\rSporae\rHabitat\n",
+		"crcrlf.txt":      "Agaricus\r\r\r\nPileus\r\r\r\n",
+		"crlfs.txt":       strings.Repeat("Agaricus\r\n", 9),
 		"line.txt":        "Agaricus\r",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
@@ -77,6 +81,10 @@ func TestParse(t *testing.T) {
 		{"cr.txt", "lines that end in CR alone, which are not read; convert it with: ", ""},
 		{"cr.txt.ann", "lines that end in CR alone", ""},
 		{"crlf.txt", "crlf.txt []", ""},
+		{"crend.txt", "lines that end in CR alone, which are not read; convert it with: ", ""},
+		{"crlast.txt.ann", "lines that end in CR alone", ""},
+		{"crcrlf.txt", "crcrlf.txt []", ""},
+		{"crlfs.txt", "crlfs.txt []", ""},
 		{"line.txt", "line.txt []", ""},
 		{"doc.txt", "an old Office document such as .doc, which is not read; save it as plain text", ""},
 		{"pk.txt", "pk.txt []", ""},
