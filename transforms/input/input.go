@@ -706,15 +706,21 @@ func (s *Set) Predicted() string {
 }
 
 // outputOf is the folder of a run that has records of what a local argument
-// names, or "".
+// names, there or in its brat folder, or "".
 func outputOf(arg string) string {
 	if pattern(arg) {
 		arg = store.Head(arg)
 	}
 	for dir := arg; ; dir = filepath.Dir(dir) {
-		record := filepath.Join(dir, "_done", strings.TrimPrefix(arg, dir))
-		for _, path := range []string{record, strings.TrimSuffix(record, ".ann") + ".json"} {
-			if _, err := os.Stat(path); err == nil {
+		name := strings.TrimPrefix(arg, dir)
+		names := []string{name, strings.TrimSuffix(name, ".ann") + ".json"}
+		if brat := filepath.Join(dir, "brat"); under(arg, brat) { // whose X.ann is of X.txt
+			name = strings.TrimPrefix(arg, brat)
+			stem := strings.TrimSuffix(name, ".ann")
+			names = append(names, name, stem+".json", stem+".txt.json")
+		}
+		for _, name := range names {
+			if _, err := os.Stat(filepath.Join(dir, "_done", name)); err == nil {
 				return dir
 			}
 		}

@@ -533,7 +533,8 @@ func TestLeaveOut(t *testing.T) {
 // TestPredicted names a folder that a run wrote to, alone and beside the one that
 // it lies in.
 func TestPredicted(t *testing.T) {
-	dir := tree(t, "a.txt.ann", "old/_done/b.txt.json", "old/b.txt.ann", "old/_done/sub/c.txt.json", "old/sub/c.txt.ann", "old/gold/c.txt.ann")
+	dir := tree(t, "a.txt.ann", "old/_done/b.txt.json", "old/b.txt.ann", "old/_done/sub/c.txt.json", "old/sub/c.txt.ann", "old/gold/c.txt.ann",
+		"old/brat/b.ann", "old/brat/b.txt", "old/brat/sub/c.ann", "old/brat/sub/c.txt", "old/brat/gold/c.txt")
 	old := filepath.Join(dir, "old")
 	in := func(name string) []string { return []string{filepath.Join(old, name)} }
 	for _, c := range []struct {
@@ -541,8 +542,9 @@ func TestPredicted(t *testing.T) {
 		documents int
 		want      string
 	}{
-		{[]string{dir}, 4, ""}, {[]string{old}, 3, old}, {[]string{dir, old}, 4, old}, {[]string{old + string(filepath.Separator), dir}, 4, old},
+		{[]string{dir}, 7, ""}, {[]string{old}, 6, old}, {[]string{dir, old}, 7, old}, {[]string{old + string(filepath.Separator), dir}, 7, old},
 		{in("sub"), 1, old}, {in("b.txt.ann"), 1, old}, {in("*.ann"), 1, old}, {in("s*/*.ann"), 1, old}, {in("gold"), 1, ""},
+		{in("brat"), 3, old}, {in("brat/sub"), 1, old}, {in("brat/b.txt"), 1, old}, {in("brat/b.ann"), 1, old}, {in("brat/*.txt"), 1, old}, {in("brat/gold"), 1, ""},
 	} {
 		set, err := New(c.args, "", true)
 		if err != nil {
