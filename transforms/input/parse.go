@@ -136,32 +136,39 @@ func inPowerShell(uri, command string) string {
 }
 
 // wide names the encoding of data where that is UTF-16 or UTF-32: it begins with
-// a byte order mark, even if UTF-16 ends within a character, or every other byte of
-// its begin is 0 in most places, as in no text of one byte a letter.
+// a byte order mark, even if UTF-16 ends within a character, or its begin has zeros
+// where no text of one byte a letter has them: every fourth byte and most of those
+// beside it, or one of two bytes in most places and hardly ever the other. A few bytes
+// more at its end, such as an editor's "\n", change nothing.
 func wide(data []byte) string {
-	begin := data[:min(len(data), 1024)]
-	var zero [2]int
+	marked := func(mark string) bool { return bytes.HasPrefix(data, []byte(mark)) }
+	begin := data[:min(len(data), 1024)&^3]
+	var zero [4]int
 	for i, c := range begin {
 		if c == 0 {
-			zero[i%2]++
+			zero[i%4]++
 		}
 	}
 	even := len(data)%2 == 0
-	most := len(begin) / 4 // half of the characters
-	marked := func(mark string) bool { return bytes.HasPrefix(begin, []byte(mark)) }
+	chars := len(begin) / 4                           // of UTF-32
+	first, second := zero[0]+zero[2], zero[1]+zero[3] // of UTF-16's two bytes
 	switch {
 	case marked("\xff\xfe\x00\x00"):
 		return "UTF-32LE"
 	case marked("\x00\x00\xfe\xff"):
 		return "UTF-32BE"
-	case marked("\xff\xfe") && (even || zero[1] > 0):
+	case marked("\xff\xfe") && (even || second > 0):
 		return "UTF-16LE"
-	case marked("\xfe\xff") && (even || zero[0] > 0):
+	case marked("\xfe\xff") && (even || first > 0):
 		return "UTF-16BE"
-	case !even || len(begin) < 8:
-	case zero[1] > most && zero[0] == 0:
+	case chars < 2:
+	case zero[3] == chars && zero[2] > chars/2 && zero[0] <= chars/4:
+		return "UTF-32LE"
+	case zero[0] == chars && zero[1] > chars/2 && zero[3] <= chars/4:
+		return "UTF-32BE"
+	case second > chars && first <= second/4:
 		return "UTF-16LE"
-	case zero[0] > most && zero[1] == 0:
+	case first > chars && second <= first/4:
 		return "UTF-16BE"
 	}
 	return ""

@@ -1,6 +1,7 @@
 package input
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -131,6 +132,50 @@ func TestParse(t *testing.T) {
 	_, _, err = Parse(t.Context(), filepath.Join(dir, "pair.ann"), []byte("T1\tN 0 8\tAgaricus\n"), true, 3)
 	if !errors.Is(err, store.ErrTooLarge) {
 		t.Errorf("a text above the limit: %v", err)
+	}
+}
+
+// TestWide has UTF-16 and UTF-32 without byte order marks, and text with zeros.
+func TestWide(t *testing.T) {
+	bytesOf := func(text string, size int, order binary.AppendByteOrder) string {
+		var b []byte
+		for _, r := range text {
+			if size == 2 {
+				b = order.AppendUint16(b, uint16(r))
+			} else {
+				b = order.AppendUint32(b, uint32(r))
+			}
+		}
+		return string(b)
+	}
+	le, be := binary.LittleEndian, binary.BigEndian
+	long := strings.Repeat("Agaricus campestris L., ad terram. ", 99)
+	for _, c := range []struct{ name, data, want string }{
+		{"UTF-16LE", bytesOf(long, 2, le), "UTF-16LE"},
+		{"UTF-16BE", bytesOf(long, 2, be), "UTF-16BE"},
+		{"UTF-16LE, and a line's end", bytesOf("Agaricus", 2, le) + "\n", "UTF-16LE"},
+		{"UTF-16BE, and a line's end", bytesOf(long, 2, be) + "\n", "UTF-16BE"},
+		{"UTF-16LE with U+0100", bytesOf("Āgenskalns", 2, le), "UTF-16LE"},
+		{"UTF-16BE with U+0100", bytesOf(long+"Ā", 2, be), "UTF-16BE"},
+		{"UTF-16BE that begins with U+0100", bytesOf("Ā"+long, 2, be), "UTF-16BE"},
+		{"UTF-32LE", bytesOf(long, 4, le), "UTF-32LE"},
+		{"UTF-32BE", bytesOf(long, 4, be), "UTF-32BE"},
+		{"UTF-32LE, and a line's end", bytesOf("Agaricus", 4, le) + "\r\n", "UTF-32LE"},
+		{"UTF-32BE, and a line's end", bytesOf("Agaricus", 4, be) + "\n", "UTF-32BE"},
+		{"UTF-32LE with U+0100 and U+1F344", bytesOf("Āgenskalns 🍄", 4, le), "UTF-32LE"},
+		{"UTF-32BE of Chinese", bytesOf("蘑菇新种的描述", 4, be), "UTF-32BE"},
+		{"ASCII", long, ""},
+		{"zeros here and there", strings.Repeat("Agaricus\x00 campestris\x00\x00 L.", 99), ""},
+		{"a zero behind each fourth letter", strings.Repeat("Aga\x00ricu\x00", 99), ""},
+		{"every fourth byte is zero", strings.Repeat("Aga\x00", 99), ""},
+		{"lines padded to 80 bytes", strings.Repeat("Agaricus"+strings.Repeat("\x00", 71)+"\n", 99), ""},
+		{"lines padded to 3 bytes", strings.Repeat("A\x00\n", 99), ""},
+		{"a letter and zeros", "A" + strings.Repeat("\x00", 1999), ""},
+		{"zeros", strings.Repeat("\x00", 2000), ""},
+	} {
+		if got := wide([]byte(c.data)); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
 	}
 }
 
