@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -54,11 +56,14 @@ func (b *Bytes) String() string {
 // Set implements flag.Value.
 func (b *Bytes) Set(s string) error {
 	n, err := humanize.ParseBytes(s)
-	if err != nil || n > 1<<62 {
-		return fmt.Errorf("not a number of bytes, such as 64MiB or 2GB")
+	switch {
+	case err == nil && n <= 1<<62:
+		*b = Bytes(n)
+		return nil
+	case err == nil || errors.Is(err, strconv.ErrRange) || strings.HasPrefix(err.Error(), "too large"):
+		return errors.New("too large; give 4EiB or less")
 	}
-	*b = Bytes(n)
-	return nil
+	return errors.New("not a number of bytes, such as 64MiB or 2GB")
 }
 
 // Bar shows how far a run is: a bar where standard error is a terminal, a line
