@@ -123,7 +123,9 @@ func inPlace(uri, command, powerShell string) string {
 	if runtime.GOOS == "windows" {
 		return inPowerShell(uri, powerShell)
 	}
-	quote := func(path string) string { return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'" }
+	// A reason is one line, whatever the name.
+	quoted := strings.NewReplacer("'", `'\''`, "\n", `'$'\n''`, "\r", `'$'\r''`)
+	quote := func(path string) string { return "'" + quoted.Replace(path) + "'" }
 	from, to := quote(uri), quote(uri+".new")
 	return fmt.Sprintf("%s %s > %s && mv %[3]s %[2]s", command, from, to)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -132,6 +133,31 @@ func TestParse(t *testing.T) {
 	_, _, err = Parse(t.Context(), filepath.Join(dir, "pair.ann"), []byte("T1\tN 0 8\tAgaricus\n"), true, 3)
 	if !errors.Is(err, store.ErrTooLarge) {
 		t.Errorf("a text above the limit: %v", err)
+	}
+}
+
+// TestConverts runs the command that a document is answered with.
+func TestConverts(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil || runtime.GOOS == "windows" {
+		t.Skip("no bash")
+	}
+	for _, name := range []string{"x.txt", "it's.txt", "x\ny.txt", "x\r\n'y.txt"} {
+		uri := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(uri, []byte("a\rb\r"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := Parse(t.Context(), uri, []byte("a\rb\r"), false, 0)
+		_, command, _ := strings.Cut(err.Error(), "convert it with: ")
+		if strings.ContainsAny(command, "\r\n") {
+			t.Errorf("%q: several lines: %q", name, command)
+		}
+		if out, err := exec.Command(bash, "-c", command).CombinedOutput(); err != nil {
+			t.Errorf("%q: %s: %v: %s", name, command, err, out)
+		}
+		if got, _ := os.ReadFile(uri); string(got) != "a\nb\n" {
+			t.Errorf("%q: %s makes %q", name, command, got)
+		}
 	}
 }
 
