@@ -488,7 +488,7 @@ func TestSummary(t *testing.T) {
   Misc-exposition            0   0.0 %
 2 documents done before and skipped (--force labels them again)
 1 place of broken markup in the inputs (--force --verbosity=3 says where)
-2 documents not in UTF-8, most likely in Windows-1252 or Latin-1, whose letters beyond ASCII the model does not see (--force --verbosity=3 says which); convert each with: iconv -f WINDOWS-1252 -t UTF-8 '/in/a%20b\x0a.txt' > '/in/a%20b\x0a.txt.new' && mv '/in/a%20b\x0a.txt.new' '/in/a%20b\x0a.txt'
+2 documents not in UTF-8, most likely in Windows-1252 or Latin-1, whose letters beyond ASCII the model does not see (--force --verbosity=3 says which); convert each with: iconv -f WINDOWS-1252 -t UTF-8 '/in/a%20b'$'\n''.txt' > '/in/a%20b'$'\n''.txt.new' && mv '/in/a%20b'$'\n''.txt.new' '/in/a%20b'$'\n''.txt'
 1 document in an 8-bit or multi-byte encoding that is not UTF-8, whose letters beyond ASCII the model does not see (--force --verbosity=3 says which); convert each with: iconv -f ENCODING -t UTF-8 '/in/0.txt' > '/in/0.txt.new' && mv '/in/0.txt.new' '/in/0.txt'
 1,500 lines on GPUs, 500 on CPUs
 2 workers fell back to the CPU: lost\x0a; no driver

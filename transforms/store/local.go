@@ -560,17 +560,19 @@ func (local) Lock(_ context.Context, uri string) (func() error, error) {
 		there, missing := os.Stat(uri)
 		return err == nil && missing == nil && os.SameFile(locked, there)
 	}
-	const tries = 100 // there may be disks that know no file again
+	const tries = 100 // there are links to nowhere, and may be disks that know no file again
 	for try := 1; ; try++ {
 		var ok bool
 		err := inFolder(filepath.Dir(uri), func() (err error) {
 			ok, err = lock.TryLock()
 			return err
 		})
-		if err != nil {
+		switch {
+		case try < tries && (errors.Is(err, ErrNotExist) || errors.Is(err, fs.ErrExist)): // its folder went meanwhile
+			continue
+		case err != nil:
 			return nil, FolderError(WriteError(uri, err))
-		}
-		if !ok {
+		case !ok:
 			return nil, lockedError(uri, holder(uri))
 		}
 		if try == tries || named() {
