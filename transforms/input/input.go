@@ -25,6 +25,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/linnet-ml/linnet/transforms/store"
 )
 
@@ -684,7 +686,7 @@ func (s *Set) LeaveOut() string {
 	}
 	more := ""
 	if len(dirs) > 1 {
-		more = fmt.Sprintf(" and %d more folders", len(dirs)-1)
+		more = " and " + english.Plural(len(dirs)-1, "more folder", "")
 	}
 	return fmt.Sprintf("%q%s below --input: output of an earlier run, not read; name it by --input to read it", dirs[0], more)
 }

@@ -495,7 +495,7 @@ func TestLeaveOut(t *testing.T) {
 		return names
 	}
 	walk()
-	if got, want := set.LeaveOut(), fmt.Sprintf("%q and 1 more folders below --input: output of an earlier run", filepath.Join(dir, "old")); !strings.HasPrefix(got, want) {
+	if got, want := set.LeaveOut(), fmt.Sprintf("%q and 1 more folder below --input: output of an earlier run", filepath.Join(dir, "old")); !strings.HasPrefix(got, want) {
 		t.Errorf("got %q, want %q…", got, want)
 	}
 	if got, want := walk(), []string{"a.txt", "kept/d.txt"}; !slices.Equal(got, want) {
