@@ -90,7 +90,6 @@ func BenchmarkGates(b *testing.B) {
 			})
 		}
 		per("GatesRows", rows, func() { GatesRows(rows, z, 4*hidden, c, hidden, h, hidden, hidden) })
-		per("Gates", 1, func() { Gates(z, c, h, hidden) })
 		per("GatesTrain", 1, func() { copy(dz, z); GatesTrain(dz, c, tc, tc, h, hidden) })
 		per("GatesBackward", 1, func() { GatesBackward(dz, z, c, h, c, tc, hidden) })
 	}

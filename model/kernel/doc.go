@@ -37,7 +37,7 @@
 // Promises:
 //
 //   - On one instruction set a result depends on its own operands only: a row
-//     of Gemm or Gates has the same bits whatever the number of rows and
+//     of Gemm or GatesRows has the same bits whatever the number of rows and
 //     wherever it stands among them. Other instruction sets agree within
 //     rounding, and so do, in SumLines of a Table with multiples, processors with
 //     AVX-512 that have VNNI and those that do not, and those with AVX2 that have BMI2

@@ -252,16 +252,11 @@ func GemmTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32
 	}
 }
 
-// Gates is the cell of an LSTM for one row: z [4·hidden] holds the
-// pre-activations i, f, g, o and is left as it is; c [hidden] is updated in
-// place, h [hidden] is written:
+// GatesRows is the cell of an LSTM for some rows, ldz, ldc and ldh apart. In each,
+// z [4·hidden] holds the pre-activations i, f, g, o and is left as it is; c [hidden]
+// is updated in place, h [hidden] is written:
 //
 //	c = σ(z_f)·c + σ(z_i)·tanh(z_g);  h = σ(z_o)·tanh(c)
-func Gates(z, c, h []float32, hidden int) {
-	GatesRows(1, z, 4*hidden, c, hidden, h, hidden, hidden)
-}
-
-// GatesRows is Gates of some rows, ldz, ldc and ldh apart.
 func GatesRows(rows int, z []float32, ldz int, c []float32, ldc int, h []float32, ldh, hidden int) {
 	checkMatrix(z, rows, 4*hidden, ldz)
 	checkMatrix(c, rows, hidden, ldc)
@@ -271,7 +266,7 @@ func GatesRows(rows int, z []float32, ldz int, c []float32, ldc int, h []float32
 	}
 }
 
-// Step is a step of an LSTM for m rows: Gates of x·input + before·recurrent +
+// Step is a step of an LSTM for m rows: GatesRows of x·input + before·recurrent +
 // bias, with x [m, input.K], before and h [m, hidden] and c [m, hidden] in rows
 // ldx and hidden apart, the matrices packed by PackTwo. before may be nil, which
 // is zero, or share memory with h. z [m, 4·hidden] is room for the pre-activations.
@@ -297,7 +292,7 @@ func Step(m int, x []float32, ldx int, input *Packed, before []float32, recurren
 	GatesRows(m, z, 4*hidden, c, hidden, h, hidden, hidden)
 }
 
-// GatesTrain is Gates keeping what GatesBackward needs: z is overwritten with
+// GatesTrain is GatesRows of one row, keeping what GatesBackward needs: z is overwritten with
 // the activations σ(z_i), σ(z_f), tanh(z_g), σ(z_o); cPrev is read, c, tanhC
 // (tanh of c) and h are written. cPrev and c may be the same slice.
 func GatesTrain(z, cPrev, c, tanhC, h []float32, hidden int) {

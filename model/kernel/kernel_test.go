@@ -427,27 +427,15 @@ func TestGates(t *testing.T) {
 		wantC, wantH := slices.Clone(c), make([]float32, max(0, (rows-1)*ldh+hidden))
 		gatesGeneric(rows, z, ldz, wantC, ldc, wantH, ldh, hidden)
 		what := fmt.Sprintf("hidden %d offset %d", hidden, off)
-		run := func(name string, f func(c, h []float32)) {
-			t.Helper()
-			gc, gh := guard(c, off), guard(make([]float32, len(wantH)), off)
-			f(gc.x, gh.x)
-			gc.check(t, name+" c "+what)
-			gh.check(t, name+" h "+what)
-			near(t, name+" c "+what, gc.x, wantC, within(wantC, gateTolerance))
-			near(t, name+" h "+what, gh.x, wantH, within(wantH, gateTolerance))
-		}
-		gz := guard(z, off)
-		run("GatesRows", func(c, h []float32) { GatesRows(rows, gz.x, ldz, c, ldc, h, ldh, hidden) })
+		gz, gc, gh := guard(z, off), guard(c, off), guard(make([]float32, len(wantH)), off)
+		GatesRows(rows, gz.x, ldz, gc.x, ldc, gh.x, ldh, hidden)
+		gc.check(t, "c "+what)
+		gh.check(t, "h "+what)
+		near(t, "c "+what, gc.x, wantC, within(wantC, gateTolerance))
+		near(t, "h "+what, gh.x, wantH, within(wantH, gateTolerance))
 		if !slices.Equal(bits(gz.x), bits(z)) {
 			t.Fatalf("%s: gates changed z", what)
 		}
-		run("Gates", func(c, h []float32) {
-			for i := range rows {
-				if hidden > 0 {
-					Gates(gz.x[i*ldz:], c[i*ldc:], h[i*ldh:], hidden)
-				}
-			}
-		})
 	})
 }
 
@@ -505,16 +493,13 @@ func TestGatesUnitsAreIndependent(t *testing.T) {
 	eachISA(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(11, 12))
 		const most = 67
+		row := func(z, c, h []float32) { GatesRows(1, z, len(z), c, len(c), h, len(h), len(h)) }
 		z, c0 := gateArguments(r, 4*most), random(r, most)
-		unit := func(j int) (z1, c1 []float32) {
-			return []float32{z[j], z[most+j], z[2*most+j], z[3*most+j]}, []float32{c0[j]}
-		}
 		c, h := slices.Clone(c0), make([]float32, most)
-		Gates(z, c, h, most)
+		row(z, c, h)
 		for j := range most {
-			z1, c1 := unit(j)
-			h1 := []float32{0}
-			Gates(z1, c1, h1, 1)
+			c1, h1 := []float32{c0[j]}, []float32{0}
+			row([]float32{z[j], z[most+j], z[2*most+j], z[3*most+j]}, c1, h1)
 			if c1[0] != c[j] || h1[0] != h[j] {
 				t.Fatalf("unit %d alone gives %v, %v; among others %v, %v", j, c1[0], h1[0], c[j], h[j])
 			}
@@ -525,7 +510,7 @@ func TestGatesUnitsAreIndependent(t *testing.T) {
 		GatesRows(rows, z, 4*most, cr, most, hr, most, most)
 		h = make([]float32, rows*most)
 		for i := range rows {
-			Gates(z[i*4*most:], c[i*most:], h[i*most:], most)
+			row(z[i*4*most:][:4*most], c[i*most:][:most], h[i*most:][:most])
 		}
 		if !slices.Equal(bits(c), bits(cr)) || !slices.Equal(bits(h), bits(hr)) {
 			t.Error("rows together differ from rows one by one")
@@ -858,9 +843,9 @@ func TestPanics(t *testing.T) {
 			"GemmTN b":        func() { GemmTN(4, 4, 4, x, 4, x[:15], 4, x, 4, false) },
 			"GemmTN c":        func() { GemmTN(4, 4, 4, x, 4, x, 4, x[:15], 4, false) },
 			"GemmBias":        func() { GemmBias(3, x, 4, p, x[:3], x, 4) },
-			"Gates z":         func() { Gates(x[:15], x, x, 4) },
-			"Gates c":         func() { Gates(x, x[:3], x, 4) },
-			"Gates h":         func() { Gates(x, x, x[:3], 4) },
+			"GatesRows z":     func() { GatesRows(1, x[:15], 16, x, 4, x, 4, 4) },
+			"GatesRows c":     func() { GatesRows(1, x, 16, x[:3], 4, x, 4, 4) },
+			"GatesRows h":     func() { GatesRows(1, x, 16, x, 4, x[:3], 4, 4) },
 			"GatesTrain":      func() { GatesTrain(x, x, x, x[:3], x, 4) },
 			"GatesBackward":   func() { GatesBackward(x, x, x, x, x[:3], x, 4) },
 			"AddScaled":       func() { AddScaled(x, x[:3], 1) },
@@ -899,7 +884,7 @@ func TestNothingAllocates(t *testing.T) {
 		run := func() {
 			Gemm(m, a, k, p, c, n, true)
 			GemmTN(k, k, m, a, k, a, k, c, k, false)
-			Gates(c, a, a, 50)
+			GatesRows(1, c, 200, a, 50, a, 50, 50)
 			Step(m, a, k, in, nil, rec, c, c, a, dst, 3)
 			Step(m, a, k, in32, nil, rec32, c128, z, c128, h, 32)
 			SoftmaxRows(m, c, n, n)

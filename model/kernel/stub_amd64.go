@@ -666,7 +666,9 @@ func gemmTN6x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr,
 
 // gatesAVX2 is
 //
-//	for r < rows: Gates(z[r], c[r], h[r], hidden)
+//	for r < rows, j < hidden:
+//		c[r,j] = σ(z[r,f,j])·c[r,j] + σ(z[r,i,j])·tanh(z[r,g,j])
+//		h[r,j] = σ(z[r,o,j])·tanh(c[r,j])
 //
 // with the distances of rows in bytes.
 //
@@ -1866,7 +1868,9 @@ func gemmTN14x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintp
 
 // gatesAVX512 is
 //
-//	for r < rows: Gates(z[r], c[r], h[r], hidden)
+//	for r < rows, j < hidden:
+//		c[r,j] = σ(z[r,f,j])·c[r,j] + σ(z[r,i,j])·tanh(z[r,g,j])
+//		h[r,j] = σ(z[r,o,j])·tanh(c[r,j])
 //
 // with the distances of rows in bytes.
 //
@@ -4055,7 +4059,9 @@ func gemmAMX3x1(call *struct {
 
 // gatesCubic is
 //
-//	for r < rows: Gates(z[r], c[r], h[r], 16·vectors)
+//	for r < rows, j < 16·vectors:
+//		c[r,j] = σ(z[r,f,j])·c[r,j] + σ(z[r,i,j])·tanh(z[r,g,j])
+//		h[r,j] = σ(z[r,o,j])·tanh(c[r,j])
 //
 // within 2e-5 times max(1, |c|) for finite c, with rows of c and h ld bytes apart, those of z ldz and the four of one gate bytes.
 //
@@ -4064,10 +4070,12 @@ func gatesCubic(rows uintptr, vectors uintptr, z *float32, ldz uintptr, gate uin
 
 // gatesFractions is
 //
-//	for r < rows: Gates(z[r], c[r], h[r], 8·vectors), and whole[r] = h[r] as roundMADD has it
+//	for r < rows, j < 8·vectors:
+//		c[r,j] = σ(z[r,f,j])·c[r,j] + σ(z[r,i,j])·tanh(z[r,g,j])
+//		h[r,j] = σ(z[r,o,j])·tanh(c[r,j])
 //
-// within 2e-5 times max(1, |c|) for finite c, with rows of c and h ld bytes apart, those of z ldz, the four of one gate bytes,
-// and those of whole ldw.
+// within 2e-5 times max(1, |c|) for finite c, with rows of c and h ld bytes apart, those of z ldz and the four of one gate bytes.
+// whole, of rows ldw bytes apart, gets h as roundMADD makes it.
 //
 //go:noescape
 func gatesFractions(rows uintptr, vectors uintptr, z *float32, ldz uintptr, gate uintptr, c *float32, h *float32, ld uintptr, whole *uint32, ldw uintptr, most float32)

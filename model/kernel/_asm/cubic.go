@@ -160,8 +160,7 @@ func (k *tileGates) gates(z func(i int) Op, c, h Mem) code {
 // gatesCubic writes the gates of blocks that no product on tiles follows.
 func gatesCubic() {
 	TEXT("gatesCubic", NOSPLIT, "func(rows, vectors uintptr, z *float32, ldz, gate uintptr, c, h *float32, ld uintptr)")
-	Doc("gatesCubic is", "",
-		"\tfor r < rows: Gates(z[r], c[r], h[r], 16·vectors)", "",
+	gatesDoc("gatesCubic", "16·vectors",
 		"within 2e-5 times max(1, |c|) for finite c, with rows of c and h ld bytes apart, those of z ldz and the four of one gate bytes.")
 	Pragma("noescape")
 	k := newTileGates()

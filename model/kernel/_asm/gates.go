@@ -340,12 +340,18 @@ func (f four) at(i int) Mem {
 	return m
 }
 
+// gatesDoc is the comment of gates of so many units.
+func gatesDoc(name, units string, more ...string) {
+	Doc(append([]string{name + " is", "",
+		"\tfor r < rows, j < " + units + ":",
+		"\t\tc[r,j] = σ(z[r,f,j])·c[r,j] + σ(z[r,i,j])·tanh(z[r,g,j])",
+		"\t\th[r,j] = σ(z[r,o,j])·tanh(c[r,j])", ""}, more...)...)
+}
+
 // gates writes GatesRows.
 func gates(v vector) {
 	TEXT("gates"+v.isa, NOSPLIT, "func(rows uintptr, z *float32, ldz uintptr, c *float32, ldc uintptr, h *float32, ldh, hidden uintptr)")
-	Doc("gates"+v.isa+" is", "",
-		"\tfor r < rows: Gates(z[r], c[r], h[r], hidden)", "",
-		"with the distances of rows in bytes.")
+	gatesDoc("gates"+v.isa, "hidden", "with the distances of rows in bytes.")
 	Pragma("noescape")
 	k := v.gateConstants()
 	k.reciprocal = v.lanes == 16

@@ -71,10 +71,9 @@ func (k *fractions) of(x Op) fraction {
 // gatesFractions writes the gates beside products of whole numbers with AVX2.
 func gatesFractions() {
 	TEXT("gatesFractions", NOSPLIT, "func(rows, vectors uintptr, z *float32, ldz, gate uintptr, c, h *float32, ld uintptr, whole *uint32, ldw uintptr, most float32)")
-	Doc("gatesFractions is", "",
-		"\tfor r < rows: Gates(z[r], c[r], h[r], 8·vectors), and whole[r] = h[r] as roundMADD has it", "",
-		"within 2e-5 times max(1, |c|) for finite c, with rows of c and h ld bytes apart, those of z ldz, the four of one gate bytes,",
-		"and those of whole ldw.")
+	gatesDoc("gatesFractions", "8·vectors",
+		"within 2e-5 times max(1, |c|) for finite c, with rows of c and h ld bytes apart, those of z ldz and the four of one gate bytes.",
+		"whole, of rows ldw bytes apart, gets h as roundMADD makes it.")
 	Pragma("noescape")
 	tanh, half := newFractions("TanhFraction", 1, 1), avx2.broadcast("half", 0.5)
 	odd := newFractions("SigmoidFraction", 0.5, 0.5) // σ less 1/2
