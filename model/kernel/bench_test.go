@@ -72,7 +72,7 @@ func BenchmarkGemmTN(b *testing.B) {
 		b.Run(fmt.Sprintf("%dx%dx%d", m, n, k), func(b *testing.B) {
 			benchISA(b, func(b *testing.B) {
 				x, y, c := random(r, m*k), random(r, k*n), make([]float32, m*n)
-				gflops(b, 2*float64(m*n*k), func() { GemmTN(m, n, k, x, m, y, n, c, n, false) })
+				gflops(b, 2*float64(m*n*k), func() { GemmTN(m, n, k, x, m, y, n, c, n) })
 			})
 		})
 	}

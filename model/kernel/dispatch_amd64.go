@@ -80,12 +80,12 @@ func gemmFew(m int, x term, add []float32, ldadd int, c []float32, ldc int) {
 	calls[x.b.N-1](uintptr(m), &x.a[0], uintptr(4*x.lda), &x.b.data[0], uintptr(x.b.K), &add[0], uintptr(4*ldadd), &c[0], uintptr(4*ldc))
 }
 
-func gemmTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, accumulate bool) {
+func gemmTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int) {
 	if active == isaGeneric {
-		gemmTNGeneric(m, n, k, a, lda, b, ldb, c, ldc, accumulate)
+		gemmTNGeneric(m, n, k, a, lda, b, ldb, c, ldc)
 		return
 	}
-	gemmTNAsm(m, n, k, a, lda, b, ldb, c, ldc, accumulate)
+	gemmTNAsm(m, n, k, a, lda, b, ldb, c, ldc)
 }
 
 // step is Step for m > 0 and K > 0 of x, or false where the matrices have no way of

@@ -71,8 +71,8 @@ func runTile(t *tile, _ isa, rows, cols int) {
 	}
 }
 
-func gemmTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, accumulate bool) {
-	gemmTNGeneric(m, n, k, a, lda, b, ldb, c, ldc, accumulate)
+func gemmTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int) {
+	gemmTNGeneric(m, n, k, a, lda, b, ldb, c, ldc)
 }
 
 func gates(rows int, z []float32, ldz int, c []float32, ldc int, h []float32, ldh, hidden int) {

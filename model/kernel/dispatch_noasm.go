@@ -12,8 +12,8 @@ func gemm(m int, x, y term, add []float32, ldadd int, c []float32, ldc int) {
 	gemmGeneric(m, x, y, add, ldadd, c, ldc)
 }
 
-func gemmTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, accumulate bool) {
-	gemmTNGeneric(m, n, k, a, lda, b, ldb, c, ldc, accumulate)
+func gemmTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int) {
+	gemmTNGeneric(m, n, k, a, lda, b, ldb, c, ldc)
 }
 
 func gates(rows int, z []float32, ldz int, c []float32, ldc int, h []float32, ldh, hidden int) {

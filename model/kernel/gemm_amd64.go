@@ -160,7 +160,7 @@ func runTile(t *tile, i isa, rows, cols int) {
 var tailMask = [32]int32{-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}
 
 // gemmTNAsm is gemmTNGeneric.
-func gemmTNAsm(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, accumulate bool) {
+func gemmTNAsm(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int) {
 	w, most := active.panelWidth(), active.tileRows()
 	for j := 0; j < n; j += w {
 		cols := min(w, n-j)
@@ -170,48 +170,44 @@ func gemmTNAsm(m, n, k int, a []float32, lda int, b []float32, ldb int, c []floa
 		tiles := (m + most - 1) / most
 		for t, i := 0, 0; t < tiles; t++ {
 			rows := (m - i) / (tiles - t)
-			var add *float32
-			if accumulate {
-				add = &c[i*ldc+j]
-			}
-			gemmTNTile(rows, cols, &a[i], uintptr(4*lda), &b[j], uintptr(4*ldb), uintptr(k), &c[i*ldc+j], uintptr(4*ldc), add)
+			gemmTNTile(rows, cols, &a[i], uintptr(4*lda), &b[j], uintptr(4*ldb), uintptr(k), &c[i*ldc+j], uintptr(4*ldc))
 			i += rows
 		}
 	}
 }
 
-func gemmTNTile(rows, cols int, a *float32, lda uintptr, b *float32, ldb, k uintptr, c *float32, ldc uintptr, add *float32) {
+func gemmTNTile(rows, cols int, a *float32, lda uintptr, b *float32, ldb, k uintptr, c *float32, ldc uintptr) {
 	if active >= isaAVX512 {
 		mask := uint32(1)<<cols - 1 // all ones for 32
 		switch rows {
 		case 1:
-			gemmTN1x32AVX512(a, lda, b, ldb, k, c, ldc, add, mask)
+			gemmTN1x32AVX512(a, lda, b, ldb, k, c, ldc, mask)
 		case 2:
-			gemmTN2x32AVX512(a, lda, b, ldb, k, c, ldc, add, mask)
+			gemmTN2x32AVX512(a, lda, b, ldb, k, c, ldc, mask)
 		case 3:
-			gemmTN3x32AVX512(a, lda, b, ldb, k, c, ldc, add, mask)
+			gemmTN3x32AVX512(a, lda, b, ldb, k, c, ldc, mask)
 		case 4:
-			gemmTN4x32AVX512(a, lda, b, ldb, k, c, ldc, add, mask)
+			gemmTN4x32AVX512(a, lda, b, ldb, k, c, ldc, mask)
 		case 5:
-			gemmTN5x32AVX512(a, lda, b, ldb, k, c, ldc, add, mask)
+			gemmTN5x32AVX512(a, lda, b, ldb, k, c, ldc, mask)
 		case 6:
-			gemmTN6x32AVX512(a, lda, b, ldb, k, c, ldc, add, mask)
+			gemmTN6x32AVX512(a, lda, b, ldb, k, c, ldc, mask)
 		case 7:
-			gemmTN7x32AVX512(a, lda, b, ldb, k, c, ldc, add, mask)
+			gemmTN7x32AVX512(a, lda, b, ldb, k, c, ldc, mask)
 		case 8:
-			gemmTN8x32AVX512(a, lda, b, ldb, k, c, ldc, add, mask)
+			gemmTN8x32AVX512(a, lda, b, ldb, k, c, ldc, mask)
 		case 9:
-			gemmTN9x32AVX512(a, lda, b, ldb, k, c, ldc, add, mask)
+			gemmTN9x32AVX512(a, lda, b, ldb, k, c, ldc, mask)
 		case 10:
-			gemmTN10x32AVX512(a, lda, b, ldb, k, c, ldc, add, mask)
+			gemmTN10x32AVX512(a, lda, b, ldb, k, c, ldc, mask)
 		case 11:
-			gemmTN11x32AVX512(a, lda, b, ldb, k, c, ldc, add, mask)
+			gemmTN11x32AVX512(a, lda, b, ldb, k, c, ldc, mask)
 		case 12:
-			gemmTN12x32AVX512(a, lda, b, ldb, k, c, ldc, add, mask)
+			gemmTN12x32AVX512(a, lda, b, ldb, k, c, ldc, mask)
 		case 13:
-			gemmTN13x32AVX512(a, lda, b, ldb, k, c, ldc, add, mask)
+			gemmTN13x32AVX512(a, lda, b, ldb, k, c, ldc, mask)
 		case 14:
-			gemmTN14x32AVX512(a, lda, b, ldb, k, c, ldc, add, mask)
+			gemmTN14x32AVX512(a, lda, b, ldb, k, c, ldc, mask)
 		}
 		return
 	}
@@ -219,28 +215,28 @@ func gemmTNTile(rows, cols int, a *float32, lda uintptr, b *float32, ldb, k uint
 		mask := (*[16]int32)(tailMask[16-cols:])
 		switch rows {
 		case 1:
-			gemmTNTail1x16AVX2(a, lda, b, ldb, k, c, ldc, add, mask)
+			gemmTNTail1x16AVX2(a, lda, b, ldb, k, c, ldc, mask)
 		case 2:
-			gemmTNTail2x16AVX2(a, lda, b, ldb, k, c, ldc, add, mask)
+			gemmTNTail2x16AVX2(a, lda, b, ldb, k, c, ldc, mask)
 		case 3:
-			gemmTNTail3x16AVX2(a, lda, b, ldb, k, c, ldc, add, mask)
+			gemmTNTail3x16AVX2(a, lda, b, ldb, k, c, ldc, mask)
 		case 4:
-			gemmTNTail4x16AVX2(a, lda, b, ldb, k, c, ldc, add, mask)
+			gemmTNTail4x16AVX2(a, lda, b, ldb, k, c, ldc, mask)
 		}
 		return
 	}
 	switch rows {
 	case 1:
-		gemmTN1x16AVX2(a, lda, b, ldb, k, c, ldc, add)
+		gemmTN1x16AVX2(a, lda, b, ldb, k, c, ldc)
 	case 2:
-		gemmTN2x16AVX2(a, lda, b, ldb, k, c, ldc, add)
+		gemmTN2x16AVX2(a, lda, b, ldb, k, c, ldc)
 	case 3:
-		gemmTN3x16AVX2(a, lda, b, ldb, k, c, ldc, add)
+		gemmTN3x16AVX2(a, lda, b, ldb, k, c, ldc)
 	case 4:
-		gemmTN4x16AVX2(a, lda, b, ldb, k, c, ldc, add)
+		gemmTN4x16AVX2(a, lda, b, ldb, k, c, ldc)
 	case 5:
-		gemmTN5x16AVX2(a, lda, b, ldb, k, c, ldc, add)
+		gemmTN5x16AVX2(a, lda, b, ldb, k, c, ldc)
 	case 6:
-		gemmTN6x16AVX2(a, lda, b, ldb, k, c, ldc, add)
+		gemmTN6x16AVX2(a, lda, b, ldb, k, c, ldc)
 	}
 }

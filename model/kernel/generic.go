@@ -112,14 +112,10 @@ func bfloat16(x float32) uint16 {
 
 // gemmTNGeneric is
 //
-//	for i, j: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s (or += s)
+//	for i, j: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s
 //
 // in blocks of four by two.
-func gemmTNGeneric(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, accumulate bool) {
-	var add []float32
-	if accumulate {
-		add = c
-	}
+func gemmTNGeneric(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int) {
 	for i := 0; i < m; i += 4 {
 		for j := 0; j < n; j += 2 {
 			if i+4 > m || j+2 > n {
@@ -129,7 +125,7 @@ func gemmTNGeneric(m, n, k int, a []float32, lda int, b []float32, ldb int, c []
 						for l := 0; l < k; l++ {
 							s += a[l*lda+ii] * b[l*ldb+jj]
 						}
-						store(c[ii*ldc+jj:][:1], []float32{s}, add, ii*ldc+jj)
+						c[ii*ldc+jj] = s
 					}
 				}
 				continue
@@ -147,10 +143,10 @@ func gemmTNGeneric(m, n, k int, a []float32, lda int, b []float32, ldb int, c []
 				s30 += x[3] * y[0]
 				s31 += x[3] * y[1]
 			}
-			store(c[i*ldc+j:][:2], []float32{s00, s01}, add, i*ldc+j)
-			store(c[(i+1)*ldc+j:][:2], []float32{s10, s11}, add, (i+1)*ldc+j)
-			store(c[(i+2)*ldc+j:][:2], []float32{s20, s21}, add, (i+2)*ldc+j)
-			store(c[(i+3)*ldc+j:][:2], []float32{s30, s31}, add, (i+3)*ldc+j)
+			c[i*ldc+j], c[i*ldc+j+1] = s00, s01
+			c[(i+1)*ldc+j], c[(i+1)*ldc+j+1] = s10, s11
+			c[(i+2)*ldc+j], c[(i+2)*ldc+j+1] = s20, s21
+			c[(i+3)*ldc+j], c[(i+3)*ldc+j+1] = s30, s31
 		}
 	}
 }

@@ -234,18 +234,18 @@ func gemmSum(m int, x, y term, add []float32, ldadd int, c []float32, ldc int) {
 	gemm(m, x, y, add, ldadd, c, ldc)
 }
 
-// GemmTN computes c = aᵀ·b, or c += aᵀ·b where accumulate: a is [k, m] with
-// rows lda apart, b is [k, n] with rows ldb apart, c is [m, n] with rows ldc
-// apart. The sum over k runs in order and from zero; c is added last.
-func GemmTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, accumulate bool) {
+// GemmTN computes c = aᵀ·b: a is [k, m] with rows lda apart, b is [k, n] with
+// rows ldb apart, c is [m, n] with rows ldc apart. The sum over k runs in order
+// and from zero.
+func GemmTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int) {
 	checkMatrix(a, k, m, lda)
 	checkMatrix(b, k, n, ldb)
 	checkMatrix(c, m, n, ldc)
 	switch {
 	case m == 0 || n == 0:
 	case k > 0:
-		gemmTN(m, n, k, a, lda, b, ldb, c, ldc, accumulate)
-	case !accumulate:
+		gemmTN(m, n, k, a, lda, b, ldb, c, ldc)
+	default:
 		for i := range m {
 			clear(c[i*ldc:][:n])
 		}

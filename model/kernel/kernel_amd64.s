@@ -2508,9 +2508,9 @@ store:
 	VZEROUPPER
 	RET
 
-// func gemmTN1x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32)
+// func gemmTN1x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr)
 // Requires: AVX, FMA3
-TEXT ·gemmTN1x16AVX2(SB), NOSPLIT, $0-64
+TEXT ·gemmTN1x16AVX2(SB), NOSPLIT, $0-56
 	MOVQ   a+0(FP), AX
 	MOVQ   lda+8(FP), CX
 	MOVQ   b+16(FP), DX
@@ -2570,33 +2570,26 @@ loop1:
 	JNZ          loop1
 
 done:
-	MOVQ   c+40(FP), AX
-	MOVQ   ldc+48(FP), CX
-	MOVQ   add+56(FP), CX
-	TESTQ  CX, CX
-	JZ     store
-	VADDPS (CX), Y0, Y0
-	VADDPS 32(CX), Y1, Y1
-
-store:
+	MOVQ    c+40(FP), AX
+	MOVQ    ldc+48(FP), CX
 	VMOVUPS Y0, (AX)
 	VMOVUPS Y1, 32(AX)
 	VZEROUPPER
 	RET
 
-// func gemmTNTail1x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask *[16]int32)
+// func gemmTNTail1x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask *[16]int32)
 // Requires: AVX, FMA3
-TEXT ·gemmTNTail1x16AVX2(SB), NOSPLIT, $0-72
+TEXT ·gemmTNTail1x16AVX2(SB), NOSPLIT, $0-64
 	MOVQ    a+0(FP), AX
 	MOVQ    lda+8(FP), CX
 	MOVQ    b+16(FP), DX
 	MOVQ    ldb+24(FP), BX
 	MOVQ    k+32(FP), SI
-	MOVQ    mask+64(FP), DI
+	MOVQ    mask+56(FP), DI
 	VMOVUPS (DI), Y0
 	VMOVUPS 32(DI), Y1
+	VXORPS  Y2, Y2, Y2
 	VXORPS  Y3, Y3, Y3
-	VXORPS  Y4, Y4, Y4
 	MOVQ    SI, DI
 	SHRQ    $0x02, DI
 	JZ      tail
@@ -2604,30 +2597,30 @@ TEXT ·gemmTNTail1x16AVX2(SB), NOSPLIT, $0-72
 loop4:
 	VMASKMOVPS   (DX), Y0, Y5
 	VMASKMOVPS   32(DX), Y1, Y6
-	VBROADCASTSS (AX), Y2
-	VFMADD231PS  Y5, Y2, Y3
-	VFMADD231PS  Y6, Y2, Y4
+	VBROADCASTSS (AX), Y4
+	VFMADD231PS  Y5, Y4, Y2
+	VFMADD231PS  Y6, Y4, Y3
 	ADDQ         CX, AX
 	ADDQ         BX, DX
 	VMASKMOVPS   (DX), Y0, Y5
 	VMASKMOVPS   32(DX), Y1, Y6
-	VBROADCASTSS (AX), Y2
-	VFMADD231PS  Y5, Y2, Y3
-	VFMADD231PS  Y6, Y2, Y4
+	VBROADCASTSS (AX), Y4
+	VFMADD231PS  Y5, Y4, Y2
+	VFMADD231PS  Y6, Y4, Y3
 	ADDQ         CX, AX
 	ADDQ         BX, DX
 	VMASKMOVPS   (DX), Y0, Y5
 	VMASKMOVPS   32(DX), Y1, Y6
-	VBROADCASTSS (AX), Y2
-	VFMADD231PS  Y5, Y2, Y3
-	VFMADD231PS  Y6, Y2, Y4
+	VBROADCASTSS (AX), Y4
+	VFMADD231PS  Y5, Y4, Y2
+	VFMADD231PS  Y6, Y4, Y3
 	ADDQ         CX, AX
 	ADDQ         BX, DX
 	VMASKMOVPS   (DX), Y0, Y5
 	VMASKMOVPS   32(DX), Y1, Y6
-	VBROADCASTSS (AX), Y2
-	VFMADD231PS  Y5, Y2, Y3
-	VFMADD231PS  Y6, Y2, Y4
+	VBROADCASTSS (AX), Y4
+	VFMADD231PS  Y5, Y4, Y2
+	VFMADD231PS  Y6, Y4, Y3
 	ADDQ         CX, AX
 	ADDQ         BX, DX
 	DECQ         DI
@@ -2640,9 +2633,9 @@ tail:
 loop1:
 	VMASKMOVPS   (DX), Y0, Y5
 	VMASKMOVPS   32(DX), Y1, Y6
-	VBROADCASTSS (AX), Y2
-	VFMADD231PS  Y5, Y2, Y3
-	VFMADD231PS  Y6, Y2, Y4
+	VBROADCASTSS (AX), Y4
+	VFMADD231PS  Y5, Y4, Y2
+	VFMADD231PS  Y6, Y4, Y3
 	ADDQ         CX, AX
 	ADDQ         BX, DX
 	DECQ         SI
@@ -2651,23 +2644,14 @@ loop1:
 done:
 	MOVQ       c+40(FP), AX
 	MOVQ       ldc+48(FP), CX
-	MOVQ       add+56(FP), CX
-	TESTQ      CX, CX
-	JZ         store
-	VMASKMOVPS (CX), Y0, Y2
-	VADDPS     Y2, Y3, Y3
-	VMASKMOVPS 32(CX), Y1, Y2
-	VADDPS     Y2, Y4, Y4
-
-store:
-	VMASKMOVPS Y3, Y0, (AX)
-	VMASKMOVPS Y4, Y1, 32(AX)
+	VMASKMOVPS Y2, Y0, (AX)
+	VMASKMOVPS Y3, Y1, 32(AX)
 	VZEROUPPER
 	RET
 
-// func gemmTN2x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32)
+// func gemmTN2x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr)
 // Requires: AVX, FMA3
-TEXT ·gemmTN2x16AVX2(SB), NOSPLIT, $0-64
+TEXT ·gemmTN2x16AVX2(SB), NOSPLIT, $0-56
 	MOVQ   a+0(FP), AX
 	MOVQ   lda+8(FP), CX
 	MOVQ   b+16(FP), DX
@@ -2744,18 +2728,8 @@ loop1:
 	JNZ          loop1
 
 done:
-	MOVQ   c+40(FP), AX
-	MOVQ   ldc+48(FP), CX
-	MOVQ   add+56(FP), DX
-	TESTQ  DX, DX
-	JZ     store
-	VADDPS (DX), Y0, Y0
-	VADDPS 32(DX), Y1, Y1
-	ADDQ   CX, DX
-	VADDPS (DX), Y2, Y2
-	VADDPS 32(DX), Y3, Y3
-
-store:
+	MOVQ    c+40(FP), AX
+	MOVQ    ldc+48(FP), CX
 	VMOVUPS Y0, (AX)
 	VMOVUPS Y1, 32(AX)
 	ADDQ    CX, AX
@@ -2764,21 +2738,21 @@ store:
 	VZEROUPPER
 	RET
 
-// func gemmTNTail2x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask *[16]int32)
+// func gemmTNTail2x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask *[16]int32)
 // Requires: AVX, FMA3
-TEXT ·gemmTNTail2x16AVX2(SB), NOSPLIT, $0-72
+TEXT ·gemmTNTail2x16AVX2(SB), NOSPLIT, $0-64
 	MOVQ    a+0(FP), AX
 	MOVQ    lda+8(FP), CX
 	MOVQ    b+16(FP), DX
 	MOVQ    ldb+24(FP), BX
 	MOVQ    k+32(FP), SI
-	MOVQ    mask+64(FP), DI
+	MOVQ    mask+56(FP), DI
 	VMOVUPS (DI), Y0
 	VMOVUPS 32(DI), Y1
+	VXORPS  Y2, Y2, Y2
 	VXORPS  Y3, Y3, Y3
 	VXORPS  Y4, Y4, Y4
 	VXORPS  Y5, Y5, Y5
-	VXORPS  Y6, Y6, Y6
 	MOVQ    SI, DI
 	SHRQ    $0x02, DI
 	JZ      tail
@@ -2786,42 +2760,42 @@ TEXT ·gemmTNTail2x16AVX2(SB), NOSPLIT, $0-72
 loop4:
 	VMASKMOVPS   (DX), Y0, Y7
 	VMASKMOVPS   32(DX), Y1, Y8
-	VBROADCASTSS (AX), Y2
-	VFMADD231PS  Y7, Y2, Y3
-	VFMADD231PS  Y8, Y2, Y4
-	VBROADCASTSS 4(AX), Y2
-	VFMADD231PS  Y7, Y2, Y5
-	VFMADD231PS  Y8, Y2, Y6
+	VBROADCASTSS (AX), Y6
+	VFMADD231PS  Y7, Y6, Y2
+	VFMADD231PS  Y8, Y6, Y3
+	VBROADCASTSS 4(AX), Y6
+	VFMADD231PS  Y7, Y6, Y4
+	VFMADD231PS  Y8, Y6, Y5
 	ADDQ         CX, AX
 	ADDQ         BX, DX
 	VMASKMOVPS   (DX), Y0, Y7
 	VMASKMOVPS   32(DX), Y1, Y8
-	VBROADCASTSS (AX), Y2
-	VFMADD231PS  Y7, Y2, Y3
-	VFMADD231PS  Y8, Y2, Y4
-	VBROADCASTSS 4(AX), Y2
-	VFMADD231PS  Y7, Y2, Y5
-	VFMADD231PS  Y8, Y2, Y6
+	VBROADCASTSS (AX), Y6
+	VFMADD231PS  Y7, Y6, Y2
+	VFMADD231PS  Y8, Y6, Y3
+	VBROADCASTSS 4(AX), Y6
+	VFMADD231PS  Y7, Y6, Y4
+	VFMADD231PS  Y8, Y6, Y5
 	ADDQ         CX, AX
 	ADDQ         BX, DX
 	VMASKMOVPS   (DX), Y0, Y7
 	VMASKMOVPS   32(DX), Y1, Y8
-	VBROADCASTSS (AX), Y2
-	VFMADD231PS  Y7, Y2, Y3
-	VFMADD231PS  Y8, Y2, Y4
-	VBROADCASTSS 4(AX), Y2
-	VFMADD231PS  Y7, Y2, Y5
-	VFMADD231PS  Y8, Y2, Y6
+	VBROADCASTSS (AX), Y6
+	VFMADD231PS  Y7, Y6, Y2
+	VFMADD231PS  Y8, Y6, Y3
+	VBROADCASTSS 4(AX), Y6
+	VFMADD231PS  Y7, Y6, Y4
+	VFMADD231PS  Y8, Y6, Y5
 	ADDQ         CX, AX
 	ADDQ         BX, DX
 	VMASKMOVPS   (DX), Y0, Y7
 	VMASKMOVPS   32(DX), Y1, Y8
-	VBROADCASTSS (AX), Y2
-	VFMADD231PS  Y7, Y2, Y3
-	VFMADD231PS  Y8, Y2, Y4
-	VBROADCASTSS 4(AX), Y2
-	VFMADD231PS  Y7, Y2, Y5
-	VFMADD231PS  Y8, Y2, Y6
+	VBROADCASTSS (AX), Y6
+	VFMADD231PS  Y7, Y6, Y2
+	VFMADD231PS  Y8, Y6, Y3
+	VBROADCASTSS 4(AX), Y6
+	VFMADD231PS  Y7, Y6, Y4
+	VFMADD231PS  Y8, Y6, Y5
 	ADDQ         CX, AX
 	ADDQ         BX, DX
 	DECQ         DI
@@ -2834,12 +2808,12 @@ tail:
 loop1:
 	VMASKMOVPS   (DX), Y0, Y7
 	VMASKMOVPS   32(DX), Y1, Y8
-	VBROADCASTSS (AX), Y2
-	VFMADD231PS  Y7, Y2, Y3
-	VFMADD231PS  Y8, Y2, Y4
-	VBROADCASTSS 4(AX), Y2
-	VFMADD231PS  Y7, Y2, Y5
-	VFMADD231PS  Y8, Y2, Y6
+	VBROADCASTSS (AX), Y6
+	VFMADD231PS  Y7, Y6, Y2
+	VFMADD231PS  Y8, Y6, Y3
+	VBROADCASTSS 4(AX), Y6
+	VFMADD231PS  Y7, Y6, Y4
+	VFMADD231PS  Y8, Y6, Y5
 	ADDQ         CX, AX
 	ADDQ         BX, DX
 	DECQ         SI
@@ -2848,31 +2822,17 @@ loop1:
 done:
 	MOVQ       c+40(FP), AX
 	MOVQ       ldc+48(FP), CX
-	MOVQ       add+56(FP), DX
-	TESTQ      DX, DX
-	JZ         store
-	VMASKMOVPS (DX), Y0, Y2
-	VADDPS     Y2, Y3, Y3
-	VMASKMOVPS 32(DX), Y1, Y2
-	VADDPS     Y2, Y4, Y4
-	ADDQ       CX, DX
-	VMASKMOVPS (DX), Y0, Y2
-	VADDPS     Y2, Y5, Y5
-	VMASKMOVPS 32(DX), Y1, Y2
-	VADDPS     Y2, Y6, Y6
-
-store:
-	VMASKMOVPS Y3, Y0, (AX)
-	VMASKMOVPS Y4, Y1, 32(AX)
+	VMASKMOVPS Y2, Y0, (AX)
+	VMASKMOVPS Y3, Y1, 32(AX)
 	ADDQ       CX, AX
-	VMASKMOVPS Y5, Y0, (AX)
-	VMASKMOVPS Y6, Y1, 32(AX)
+	VMASKMOVPS Y4, Y0, (AX)
+	VMASKMOVPS Y5, Y1, 32(AX)
 	VZEROUPPER
 	RET
 
-// func gemmTN3x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32)
+// func gemmTN3x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr)
 // Requires: AVX, FMA3
-TEXT ·gemmTN3x16AVX2(SB), NOSPLIT, $0-64
+TEXT ·gemmTN3x16AVX2(SB), NOSPLIT, $0-56
 	MOVQ   a+0(FP), AX
 	MOVQ   lda+8(FP), CX
 	MOVQ   b+16(FP), DX
@@ -2966,21 +2926,8 @@ loop1:
 	JNZ          loop1
 
 done:
-	MOVQ   c+40(FP), AX
-	MOVQ   ldc+48(FP), CX
-	MOVQ   add+56(FP), DX
-	TESTQ  DX, DX
-	JZ     store
-	VADDPS (DX), Y0, Y0
-	VADDPS 32(DX), Y1, Y1
-	ADDQ   CX, DX
-	VADDPS (DX), Y2, Y2
-	VADDPS 32(DX), Y3, Y3
-	ADDQ   CX, DX
-	VADDPS (DX), Y4, Y4
-	VADDPS 32(DX), Y5, Y5
-
-store:
+	MOVQ    c+40(FP), AX
+	MOVQ    ldc+48(FP), CX
 	VMOVUPS Y0, (AX)
 	VMOVUPS Y1, 32(AX)
 	ADDQ    CX, AX
@@ -2992,23 +2939,23 @@ store:
 	VZEROUPPER
 	RET
 
-// func gemmTNTail3x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask *[16]int32)
+// func gemmTNTail3x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask *[16]int32)
 // Requires: AVX, FMA3
-TEXT ·gemmTNTail3x16AVX2(SB), NOSPLIT, $0-72
+TEXT ·gemmTNTail3x16AVX2(SB), NOSPLIT, $0-64
 	MOVQ    a+0(FP), AX
 	MOVQ    lda+8(FP), CX
 	MOVQ    b+16(FP), DX
 	MOVQ    ldb+24(FP), BX
 	MOVQ    k+32(FP), SI
-	MOVQ    mask+64(FP), DI
+	MOVQ    mask+56(FP), DI
 	VMOVUPS (DI), Y0
 	VMOVUPS 32(DI), Y1
+	VXORPS  Y2, Y2, Y2
 	VXORPS  Y3, Y3, Y3
 	VXORPS  Y4, Y4, Y4
 	VXORPS  Y5, Y5, Y5
 	VXORPS  Y6, Y6, Y6
 	VXORPS  Y7, Y7, Y7
-	VXORPS  Y8, Y8, Y8
 	MOVQ    SI, DI
 	SHRQ    $0x02, DI
 	JZ      tail
@@ -3016,54 +2963,54 @@ TEXT ·gemmTNTail3x16AVX2(SB), NOSPLIT, $0-72
 loop4:
 	VMASKMOVPS   (DX), Y0, Y9
 	VMASKMOVPS   32(DX), Y1, Y10
-	VBROADCASTSS (AX), Y2
-	VFMADD231PS  Y9, Y2, Y3
-	VFMADD231PS  Y10, Y2, Y4
-	VBROADCASTSS 4(AX), Y2
-	VFMADD231PS  Y9, Y2, Y5
-	VFMADD231PS  Y10, Y2, Y6
-	VBROADCASTSS 8(AX), Y2
-	VFMADD231PS  Y9, Y2, Y7
-	VFMADD231PS  Y10, Y2, Y8
+	VBROADCASTSS (AX), Y8
+	VFMADD231PS  Y9, Y8, Y2
+	VFMADD231PS  Y10, Y8, Y3
+	VBROADCASTSS 4(AX), Y8
+	VFMADD231PS  Y9, Y8, Y4
+	VFMADD231PS  Y10, Y8, Y5
+	VBROADCASTSS 8(AX), Y8
+	VFMADD231PS  Y9, Y8, Y6
+	VFMADD231PS  Y10, Y8, Y7
 	ADDQ         CX, AX
 	ADDQ         BX, DX
 	VMASKMOVPS   (DX), Y0, Y9
 	VMASKMOVPS   32(DX), Y1, Y10
-	VBROADCASTSS (AX), Y2
-	VFMADD231PS  Y9, Y2, Y3
-	VFMADD231PS  Y10, Y2, Y4
-	VBROADCASTSS 4(AX), Y2
-	VFMADD231PS  Y9, Y2, Y5
-	VFMADD231PS  Y10, Y2, Y6
-	VBROADCASTSS 8(AX), Y2
-	VFMADD231PS  Y9, Y2, Y7
-	VFMADD231PS  Y10, Y2, Y8
+	VBROADCASTSS (AX), Y8
+	VFMADD231PS  Y9, Y8, Y2
+	VFMADD231PS  Y10, Y8, Y3
+	VBROADCASTSS 4(AX), Y8
+	VFMADD231PS  Y9, Y8, Y4
+	VFMADD231PS  Y10, Y8, Y5
+	VBROADCASTSS 8(AX), Y8
+	VFMADD231PS  Y9, Y8, Y6
+	VFMADD231PS  Y10, Y8, Y7
 	ADDQ         CX, AX
 	ADDQ         BX, DX
 	VMASKMOVPS   (DX), Y0, Y9
 	VMASKMOVPS   32(DX), Y1, Y10
-	VBROADCASTSS (AX), Y2
-	VFMADD231PS  Y9, Y2, Y3
-	VFMADD231PS  Y10, Y2, Y4
-	VBROADCASTSS 4(AX), Y2
-	VFMADD231PS  Y9, Y2, Y5
-	VFMADD231PS  Y10, Y2, Y6
-	VBROADCASTSS 8(AX), Y2
-	VFMADD231PS  Y9, Y2, Y7
-	VFMADD231PS  Y10, Y2, Y8
+	VBROADCASTSS (AX), Y8
+	VFMADD231PS  Y9, Y8, Y2
+	VFMADD231PS  Y10, Y8, Y3
+	VBROADCASTSS 4(AX), Y8
+	VFMADD231PS  Y9, Y8, Y4
+	VFMADD231PS  Y10, Y8, Y5
+	VBROADCASTSS 8(AX), Y8
+	VFMADD231PS  Y9, Y8, Y6
+	VFMADD231PS  Y10, Y8, Y7
 	ADDQ         CX, AX
 	ADDQ         BX, DX
 	VMASKMOVPS   (DX), Y0, Y9
 	VMASKMOVPS   32(DX), Y1, Y10
-	VBROADCASTSS (AX), Y2
-	VFMADD231PS  Y9, Y2, Y3
-	VFMADD231PS  Y10, Y2, Y4
-	VBROADCASTSS 4(AX), Y2
-	VFMADD231PS  Y9, Y2, Y5
-	VFMADD231PS  Y10, Y2, Y6
-	VBROADCASTSS 8(AX), Y2
-	VFMADD231PS  Y9, Y2, Y7
-	VFMADD231PS  Y10, Y2, Y8
+	VBROADCASTSS (AX), Y8
+	VFMADD231PS  Y9, Y8, Y2
+	VFMADD231PS  Y10, Y8, Y3
+	VBROADCASTSS 4(AX), Y8
+	VFMADD231PS  Y9, Y8, Y4
+	VFMADD231PS  Y10, Y8, Y5
+	VBROADCASTSS 8(AX), Y8
+	VFMADD231PS  Y9, Y8, Y6
+	VFMADD231PS  Y10, Y8, Y7
 	ADDQ         CX, AX
 	ADDQ         BX, DX
 	DECQ         DI
@@ -3076,15 +3023,15 @@ tail:
 loop1:
 	VMASKMOVPS   (DX), Y0, Y9
 	VMASKMOVPS   32(DX), Y1, Y10
-	VBROADCASTSS (AX), Y2
-	VFMADD231PS  Y9, Y2, Y3
-	VFMADD231PS  Y10, Y2, Y4
-	VBROADCASTSS 4(AX), Y2
-	VFMADD231PS  Y9, Y2, Y5
-	VFMADD231PS  Y10, Y2, Y6
-	VBROADCASTSS 8(AX), Y2
-	VFMADD231PS  Y9, Y2, Y7
-	VFMADD231PS  Y10, Y2, Y8
+	VBROADCASTSS (AX), Y8
+	VFMADD231PS  Y9, Y8, Y2
+	VFMADD231PS  Y10, Y8, Y3
+	VBROADCASTSS 4(AX), Y8
+	VFMADD231PS  Y9, Y8, Y4
+	VFMADD231PS  Y10, Y8, Y5
+	VBROADCASTSS 8(AX), Y8
+	VFMADD231PS  Y9, Y8, Y6
+	VFMADD231PS  Y10, Y8, Y7
 	ADDQ         CX, AX
 	ADDQ         BX, DX
 	DECQ         SI
@@ -3093,39 +3040,20 @@ loop1:
 done:
 	MOVQ       c+40(FP), AX
 	MOVQ       ldc+48(FP), CX
-	MOVQ       add+56(FP), DX
-	TESTQ      DX, DX
-	JZ         store
-	VMASKMOVPS (DX), Y0, Y2
-	VADDPS     Y2, Y3, Y3
-	VMASKMOVPS 32(DX), Y1, Y2
-	VADDPS     Y2, Y4, Y4
-	ADDQ       CX, DX
-	VMASKMOVPS (DX), Y0, Y2
-	VADDPS     Y2, Y5, Y5
-	VMASKMOVPS 32(DX), Y1, Y2
-	VADDPS     Y2, Y6, Y6
-	ADDQ       CX, DX
-	VMASKMOVPS (DX), Y0, Y2
-	VADDPS     Y2, Y7, Y7
-	VMASKMOVPS 32(DX), Y1, Y2
-	VADDPS     Y2, Y8, Y8
-
-store:
-	VMASKMOVPS Y3, Y0, (AX)
-	VMASKMOVPS Y4, Y1, 32(AX)
+	VMASKMOVPS Y2, Y0, (AX)
+	VMASKMOVPS Y3, Y1, 32(AX)
 	ADDQ       CX, AX
-	VMASKMOVPS Y5, Y0, (AX)
-	VMASKMOVPS Y6, Y1, 32(AX)
+	VMASKMOVPS Y4, Y0, (AX)
+	VMASKMOVPS Y5, Y1, 32(AX)
 	ADDQ       CX, AX
-	VMASKMOVPS Y7, Y0, (AX)
-	VMASKMOVPS Y8, Y1, 32(AX)
+	VMASKMOVPS Y6, Y0, (AX)
+	VMASKMOVPS Y7, Y1, 32(AX)
 	VZEROUPPER
 	RET
 
-// func gemmTN4x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32)
+// func gemmTN4x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr)
 // Requires: AVX, FMA3
-TEXT ·gemmTN4x16AVX2(SB), NOSPLIT, $0-64
+TEXT ·gemmTN4x16AVX2(SB), NOSPLIT, $0-56
 	MOVQ   a+0(FP), AX
 	MOVQ   lda+8(FP), CX
 	MOVQ   b+16(FP), DX
@@ -3236,24 +3164,8 @@ loop1:
 	JNZ          loop1
 
 done:
-	MOVQ   c+40(FP), AX
-	MOVQ   ldc+48(FP), CX
-	MOVQ   add+56(FP), DX
-	TESTQ  DX, DX
-	JZ     store
-	VADDPS (DX), Y0, Y0
-	VADDPS 32(DX), Y1, Y1
-	ADDQ   CX, DX
-	VADDPS (DX), Y2, Y2
-	VADDPS 32(DX), Y3, Y3
-	ADDQ   CX, DX
-	VADDPS (DX), Y4, Y4
-	VADDPS 32(DX), Y5, Y5
-	ADDQ   CX, DX
-	VADDPS (DX), Y6, Y6
-	VADDPS 32(DX), Y7, Y7
-
-store:
+	MOVQ    c+40(FP), AX
+	MOVQ    ldc+48(FP), CX
 	VMOVUPS Y0, (AX)
 	VMOVUPS Y1, 32(AX)
 	ADDQ    CX, AX
@@ -3268,17 +3180,18 @@ store:
 	VZEROUPPER
 	RET
 
-// func gemmTNTail4x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask *[16]int32)
+// func gemmTNTail4x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask *[16]int32)
 // Requires: AVX, FMA3
-TEXT ·gemmTNTail4x16AVX2(SB), NOSPLIT, $0-72
+TEXT ·gemmTNTail4x16AVX2(SB), NOSPLIT, $0-64
 	MOVQ    a+0(FP), AX
 	MOVQ    lda+8(FP), CX
 	MOVQ    b+16(FP), DX
 	MOVQ    ldb+24(FP), BX
 	MOVQ    k+32(FP), SI
-	MOVQ    mask+64(FP), DI
+	MOVQ    mask+56(FP), DI
 	VMOVUPS (DI), Y0
 	VMOVUPS 32(DI), Y1
+	VXORPS  Y2, Y2, Y2
 	VXORPS  Y3, Y3, Y3
 	VXORPS  Y4, Y4, Y4
 	VXORPS  Y5, Y5, Y5
@@ -3286,7 +3199,6 @@ TEXT ·gemmTNTail4x16AVX2(SB), NOSPLIT, $0-72
 	VXORPS  Y7, Y7, Y7
 	VXORPS  Y8, Y8, Y8
 	VXORPS  Y9, Y9, Y9
-	VXORPS  Y10, Y10, Y10
 	MOVQ    SI, DI
 	SHRQ    $0x02, DI
 	JZ      tail
@@ -3294,66 +3206,66 @@ TEXT ·gemmTNTail4x16AVX2(SB), NOSPLIT, $0-72
 loop4:
 	VMASKMOVPS   (DX), Y0, Y11
 	VMASKMOVPS   32(DX), Y1, Y12
-	VBROADCASTSS (AX), Y2
-	VFMADD231PS  Y11, Y2, Y3
-	VFMADD231PS  Y12, Y2, Y4
-	VBROADCASTSS 4(AX), Y2
-	VFMADD231PS  Y11, Y2, Y5
-	VFMADD231PS  Y12, Y2, Y6
-	VBROADCASTSS 8(AX), Y2
-	VFMADD231PS  Y11, Y2, Y7
-	VFMADD231PS  Y12, Y2, Y8
-	VBROADCASTSS 12(AX), Y2
-	VFMADD231PS  Y11, Y2, Y9
-	VFMADD231PS  Y12, Y2, Y10
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y11, Y10, Y2
+	VFMADD231PS  Y12, Y10, Y3
+	VBROADCASTSS 4(AX), Y10
+	VFMADD231PS  Y11, Y10, Y4
+	VFMADD231PS  Y12, Y10, Y5
+	VBROADCASTSS 8(AX), Y10
+	VFMADD231PS  Y11, Y10, Y6
+	VFMADD231PS  Y12, Y10, Y7
+	VBROADCASTSS 12(AX), Y10
+	VFMADD231PS  Y11, Y10, Y8
+	VFMADD231PS  Y12, Y10, Y9
 	ADDQ         CX, AX
 	ADDQ         BX, DX
 	VMASKMOVPS   (DX), Y0, Y11
 	VMASKMOVPS   32(DX), Y1, Y12
-	VBROADCASTSS (AX), Y2
-	VFMADD231PS  Y11, Y2, Y3
-	VFMADD231PS  Y12, Y2, Y4
-	VBROADCASTSS 4(AX), Y2
-	VFMADD231PS  Y11, Y2, Y5
-	VFMADD231PS  Y12, Y2, Y6
-	VBROADCASTSS 8(AX), Y2
-	VFMADD231PS  Y11, Y2, Y7
-	VFMADD231PS  Y12, Y2, Y8
-	VBROADCASTSS 12(AX), Y2
-	VFMADD231PS  Y11, Y2, Y9
-	VFMADD231PS  Y12, Y2, Y10
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y11, Y10, Y2
+	VFMADD231PS  Y12, Y10, Y3
+	VBROADCASTSS 4(AX), Y10
+	VFMADD231PS  Y11, Y10, Y4
+	VFMADD231PS  Y12, Y10, Y5
+	VBROADCASTSS 8(AX), Y10
+	VFMADD231PS  Y11, Y10, Y6
+	VFMADD231PS  Y12, Y10, Y7
+	VBROADCASTSS 12(AX), Y10
+	VFMADD231PS  Y11, Y10, Y8
+	VFMADD231PS  Y12, Y10, Y9
 	ADDQ         CX, AX
 	ADDQ         BX, DX
 	VMASKMOVPS   (DX), Y0, Y11
 	VMASKMOVPS   32(DX), Y1, Y12
-	VBROADCASTSS (AX), Y2
-	VFMADD231PS  Y11, Y2, Y3
-	VFMADD231PS  Y12, Y2, Y4
-	VBROADCASTSS 4(AX), Y2
-	VFMADD231PS  Y11, Y2, Y5
-	VFMADD231PS  Y12, Y2, Y6
-	VBROADCASTSS 8(AX), Y2
-	VFMADD231PS  Y11, Y2, Y7
-	VFMADD231PS  Y12, Y2, Y8
-	VBROADCASTSS 12(AX), Y2
-	VFMADD231PS  Y11, Y2, Y9
-	VFMADD231PS  Y12, Y2, Y10
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y11, Y10, Y2
+	VFMADD231PS  Y12, Y10, Y3
+	VBROADCASTSS 4(AX), Y10
+	VFMADD231PS  Y11, Y10, Y4
+	VFMADD231PS  Y12, Y10, Y5
+	VBROADCASTSS 8(AX), Y10
+	VFMADD231PS  Y11, Y10, Y6
+	VFMADD231PS  Y12, Y10, Y7
+	VBROADCASTSS 12(AX), Y10
+	VFMADD231PS  Y11, Y10, Y8
+	VFMADD231PS  Y12, Y10, Y9
 	ADDQ         CX, AX
 	ADDQ         BX, DX
 	VMASKMOVPS   (DX), Y0, Y11
 	VMASKMOVPS   32(DX), Y1, Y12
-	VBROADCASTSS (AX), Y2
-	VFMADD231PS  Y11, Y2, Y3
-	VFMADD231PS  Y12, Y2, Y4
-	VBROADCASTSS 4(AX), Y2
-	VFMADD231PS  Y11, Y2, Y5
-	VFMADD231PS  Y12, Y2, Y6
-	VBROADCASTSS 8(AX), Y2
-	VFMADD231PS  Y11, Y2, Y7
-	VFMADD231PS  Y12, Y2, Y8
-	VBROADCASTSS 12(AX), Y2
-	VFMADD231PS  Y11, Y2, Y9
-	VFMADD231PS  Y12, Y2, Y10
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y11, Y10, Y2
+	VFMADD231PS  Y12, Y10, Y3
+	VBROADCASTSS 4(AX), Y10
+	VFMADD231PS  Y11, Y10, Y4
+	VFMADD231PS  Y12, Y10, Y5
+	VBROADCASTSS 8(AX), Y10
+	VFMADD231PS  Y11, Y10, Y6
+	VFMADD231PS  Y12, Y10, Y7
+	VBROADCASTSS 12(AX), Y10
+	VFMADD231PS  Y11, Y10, Y8
+	VFMADD231PS  Y12, Y10, Y9
 	ADDQ         CX, AX
 	ADDQ         BX, DX
 	DECQ         DI
@@ -3366,18 +3278,18 @@ tail:
 loop1:
 	VMASKMOVPS   (DX), Y0, Y11
 	VMASKMOVPS   32(DX), Y1, Y12
-	VBROADCASTSS (AX), Y2
-	VFMADD231PS  Y11, Y2, Y3
-	VFMADD231PS  Y12, Y2, Y4
-	VBROADCASTSS 4(AX), Y2
-	VFMADD231PS  Y11, Y2, Y5
-	VFMADD231PS  Y12, Y2, Y6
-	VBROADCASTSS 8(AX), Y2
-	VFMADD231PS  Y11, Y2, Y7
-	VFMADD231PS  Y12, Y2, Y8
-	VBROADCASTSS 12(AX), Y2
-	VFMADD231PS  Y11, Y2, Y9
-	VFMADD231PS  Y12, Y2, Y10
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y11, Y10, Y2
+	VFMADD231PS  Y12, Y10, Y3
+	VBROADCASTSS 4(AX), Y10
+	VFMADD231PS  Y11, Y10, Y4
+	VFMADD231PS  Y12, Y10, Y5
+	VBROADCASTSS 8(AX), Y10
+	VFMADD231PS  Y11, Y10, Y6
+	VFMADD231PS  Y12, Y10, Y7
+	VBROADCASTSS 12(AX), Y10
+	VFMADD231PS  Y11, Y10, Y8
+	VFMADD231PS  Y12, Y10, Y9
 	ADDQ         CX, AX
 	ADDQ         BX, DX
 	DECQ         SI
@@ -3386,47 +3298,23 @@ loop1:
 done:
 	MOVQ       c+40(FP), AX
 	MOVQ       ldc+48(FP), CX
-	MOVQ       add+56(FP), DX
-	TESTQ      DX, DX
-	JZ         store
-	VMASKMOVPS (DX), Y0, Y2
-	VADDPS     Y2, Y3, Y3
-	VMASKMOVPS 32(DX), Y1, Y2
-	VADDPS     Y2, Y4, Y4
-	ADDQ       CX, DX
-	VMASKMOVPS (DX), Y0, Y2
-	VADDPS     Y2, Y5, Y5
-	VMASKMOVPS 32(DX), Y1, Y2
-	VADDPS     Y2, Y6, Y6
-	ADDQ       CX, DX
-	VMASKMOVPS (DX), Y0, Y2
-	VADDPS     Y2, Y7, Y7
-	VMASKMOVPS 32(DX), Y1, Y2
-	VADDPS     Y2, Y8, Y8
-	ADDQ       CX, DX
-	VMASKMOVPS (DX), Y0, Y2
-	VADDPS     Y2, Y9, Y9
-	VMASKMOVPS 32(DX), Y1, Y2
-	VADDPS     Y2, Y10, Y10
-
-store:
-	VMASKMOVPS Y3, Y0, (AX)
-	VMASKMOVPS Y4, Y1, 32(AX)
+	VMASKMOVPS Y2, Y0, (AX)
+	VMASKMOVPS Y3, Y1, 32(AX)
 	ADDQ       CX, AX
-	VMASKMOVPS Y5, Y0, (AX)
-	VMASKMOVPS Y6, Y1, 32(AX)
+	VMASKMOVPS Y4, Y0, (AX)
+	VMASKMOVPS Y5, Y1, 32(AX)
 	ADDQ       CX, AX
-	VMASKMOVPS Y7, Y0, (AX)
-	VMASKMOVPS Y8, Y1, 32(AX)
+	VMASKMOVPS Y6, Y0, (AX)
+	VMASKMOVPS Y7, Y1, 32(AX)
 	ADDQ       CX, AX
-	VMASKMOVPS Y9, Y0, (AX)
-	VMASKMOVPS Y10, Y1, 32(AX)
+	VMASKMOVPS Y8, Y0, (AX)
+	VMASKMOVPS Y9, Y1, 32(AX)
 	VZEROUPPER
 	RET
 
-// func gemmTN5x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32)
+// func gemmTN5x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr)
 // Requires: AVX, FMA3
-TEXT ·gemmTN5x16AVX2(SB), NOSPLIT, $0-64
+TEXT ·gemmTN5x16AVX2(SB), NOSPLIT, $0-56
 	MOVQ   a+0(FP), AX
 	MOVQ   lda+8(FP), CX
 	MOVQ   b+16(FP), DX
@@ -3554,27 +3442,8 @@ loop1:
 	JNZ          loop1
 
 done:
-	MOVQ   c+40(FP), AX
-	MOVQ   ldc+48(FP), CX
-	MOVQ   add+56(FP), DX
-	TESTQ  DX, DX
-	JZ     store
-	VADDPS (DX), Y0, Y0
-	VADDPS 32(DX), Y1, Y1
-	ADDQ   CX, DX
-	VADDPS (DX), Y2, Y2
-	VADDPS 32(DX), Y3, Y3
-	ADDQ   CX, DX
-	VADDPS (DX), Y4, Y4
-	VADDPS 32(DX), Y5, Y5
-	ADDQ   CX, DX
-	VADDPS (DX), Y6, Y6
-	VADDPS 32(DX), Y7, Y7
-	ADDQ   CX, DX
-	VADDPS (DX), Y8, Y8
-	VADDPS 32(DX), Y9, Y9
-
-store:
+	MOVQ    c+40(FP), AX
+	MOVQ    ldc+48(FP), CX
 	VMOVUPS Y0, (AX)
 	VMOVUPS Y1, 32(AX)
 	ADDQ    CX, AX
@@ -3592,9 +3461,9 @@ store:
 	VZEROUPPER
 	RET
 
-// func gemmTN6x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32)
+// func gemmTN6x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr)
 // Requires: AVX, FMA3
-TEXT ·gemmTN6x16AVX2(SB), NOSPLIT, $0-64
+TEXT ·gemmTN6x16AVX2(SB), NOSPLIT, $0-56
 	MOVQ   a+0(FP), AX
 	MOVQ   lda+8(FP), CX
 	MOVQ   b+16(FP), DX
@@ -3739,30 +3608,8 @@ loop1:
 	JNZ          loop1
 
 done:
-	MOVQ   c+40(FP), AX
-	MOVQ   ldc+48(FP), CX
-	MOVQ   add+56(FP), DX
-	TESTQ  DX, DX
-	JZ     store
-	VADDPS (DX), Y0, Y0
-	VADDPS 32(DX), Y1, Y1
-	ADDQ   CX, DX
-	VADDPS (DX), Y2, Y2
-	VADDPS 32(DX), Y3, Y3
-	ADDQ   CX, DX
-	VADDPS (DX), Y4, Y4
-	VADDPS 32(DX), Y5, Y5
-	ADDQ   CX, DX
-	VADDPS (DX), Y6, Y6
-	VADDPS 32(DX), Y7, Y7
-	ADDQ   CX, DX
-	VADDPS (DX), Y8, Y8
-	VADDPS 32(DX), Y9, Y9
-	ADDQ   CX, DX
-	VADDPS (DX), Y10, Y10
-	VADDPS 32(DX), Y11, Y11
-
-store:
+	MOVQ    c+40(FP), AX
+	MOVQ    ldc+48(FP), CX
 	VMOVUPS Y0, (AX)
 	VMOVUPS Y1, 32(AX)
 	ADDQ    CX, AX
@@ -12496,15 +12343,15 @@ store:
 	VZEROUPPER
 	RET
 
-// func gemmTN1x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
+// func gemmTN1x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask uint32)
 // Requires: AVX, AVX512F
-TEXT ·gemmTN1x32AVX512(SB), NOSPLIT, $0-68
+TEXT ·gemmTN1x32AVX512(SB), NOSPLIT, $0-60
 	MOVQ   a+0(FP), AX
 	MOVQ   lda+8(FP), CX
 	MOVQ   b+16(FP), DX
 	MOVQ   ldb+24(FP), BX
 	MOVQ   k+32(FP), SI
-	MOVL   mask+64(FP), DI
+	MOVL   mask+56(FP), DI
 	KMOVW  DI, K1
 	SHRL   $0x10, DI
 	KMOVW  DI, K2
@@ -12563,29 +12410,22 @@ loop1:
 	JNZ          loop1
 
 done:
-	MOVQ   c+40(FP), AX
-	MOVQ   ldc+48(FP), CX
-	MOVQ   add+56(FP), CX
-	TESTQ  CX, CX
-	JZ     store
-	VADDPS (CX), Z0, K1, Z0
-	VADDPS 64(CX), Z1, K2, Z1
-
-store:
+	MOVQ    c+40(FP), AX
+	MOVQ    ldc+48(FP), CX
 	VMOVUPS Z0, K1, (AX)
 	VMOVUPS Z1, K2, 64(AX)
 	VZEROUPPER
 	RET
 
-// func gemmTN2x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
+// func gemmTN2x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask uint32)
 // Requires: AVX, AVX512F
-TEXT ·gemmTN2x32AVX512(SB), NOSPLIT, $0-68
+TEXT ·gemmTN2x32AVX512(SB), NOSPLIT, $0-60
 	MOVQ   a+0(FP), AX
 	MOVQ   lda+8(FP), CX
 	MOVQ   b+16(FP), DX
 	MOVQ   ldb+24(FP), BX
 	MOVQ   k+32(FP), SI
-	MOVL   mask+64(FP), DI
+	MOVL   mask+56(FP), DI
 	KMOVW  DI, K1
 	SHRL   $0x10, DI
 	KMOVW  DI, K2
@@ -12661,18 +12501,8 @@ loop1:
 	JNZ          loop1
 
 done:
-	MOVQ   c+40(FP), AX
-	MOVQ   ldc+48(FP), CX
-	MOVQ   add+56(FP), DX
-	TESTQ  DX, DX
-	JZ     store
-	VADDPS (DX), Z0, K1, Z0
-	VADDPS 64(DX), Z1, K2, Z1
-	ADDQ   CX, DX
-	VADDPS (DX), Z2, K1, Z2
-	VADDPS 64(DX), Z3, K2, Z3
-
-store:
+	MOVQ    c+40(FP), AX
+	MOVQ    ldc+48(FP), CX
 	VMOVUPS Z0, K1, (AX)
 	VMOVUPS Z1, K2, 64(AX)
 	ADDQ    CX, AX
@@ -12681,15 +12511,15 @@ store:
 	VZEROUPPER
 	RET
 
-// func gemmTN3x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
+// func gemmTN3x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask uint32)
 // Requires: AVX, AVX512F
-TEXT ·gemmTN3x32AVX512(SB), NOSPLIT, $0-68
+TEXT ·gemmTN3x32AVX512(SB), NOSPLIT, $0-60
 	MOVQ   a+0(FP), AX
 	MOVQ   lda+8(FP), CX
 	MOVQ   b+16(FP), DX
 	MOVQ   ldb+24(FP), BX
 	MOVQ   k+32(FP), SI
-	MOVL   mask+64(FP), DI
+	MOVL   mask+56(FP), DI
 	KMOVW  DI, K1
 	SHRL   $0x10, DI
 	KMOVW  DI, K2
@@ -12782,21 +12612,8 @@ loop1:
 	JNZ          loop1
 
 done:
-	MOVQ   c+40(FP), AX
-	MOVQ   ldc+48(FP), CX
-	MOVQ   add+56(FP), DX
-	TESTQ  DX, DX
-	JZ     store
-	VADDPS (DX), Z0, K1, Z0
-	VADDPS 64(DX), Z1, K2, Z1
-	ADDQ   CX, DX
-	VADDPS (DX), Z2, K1, Z2
-	VADDPS 64(DX), Z3, K2, Z3
-	ADDQ   CX, DX
-	VADDPS (DX), Z4, K1, Z4
-	VADDPS 64(DX), Z5, K2, Z5
-
-store:
+	MOVQ    c+40(FP), AX
+	MOVQ    ldc+48(FP), CX
 	VMOVUPS Z0, K1, (AX)
 	VMOVUPS Z1, K2, 64(AX)
 	ADDQ    CX, AX
@@ -12808,15 +12625,15 @@ store:
 	VZEROUPPER
 	RET
 
-// func gemmTN4x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
+// func gemmTN4x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask uint32)
 // Requires: AVX, AVX512F
-TEXT ·gemmTN4x32AVX512(SB), NOSPLIT, $0-68
+TEXT ·gemmTN4x32AVX512(SB), NOSPLIT, $0-60
 	MOVQ   a+0(FP), AX
 	MOVQ   lda+8(FP), CX
 	MOVQ   b+16(FP), DX
 	MOVQ   ldb+24(FP), BX
 	MOVQ   k+32(FP), SI
-	MOVL   mask+64(FP), DI
+	MOVL   mask+56(FP), DI
 	KMOVW  DI, K1
 	SHRL   $0x10, DI
 	KMOVW  DI, K2
@@ -12926,24 +12743,8 @@ loop1:
 	JNZ          loop1
 
 done:
-	MOVQ   c+40(FP), AX
-	MOVQ   ldc+48(FP), CX
-	MOVQ   add+56(FP), DX
-	TESTQ  DX, DX
-	JZ     store
-	VADDPS (DX), Z0, K1, Z0
-	VADDPS 64(DX), Z1, K2, Z1
-	ADDQ   CX, DX
-	VADDPS (DX), Z2, K1, Z2
-	VADDPS 64(DX), Z3, K2, Z3
-	ADDQ   CX, DX
-	VADDPS (DX), Z4, K1, Z4
-	VADDPS 64(DX), Z5, K2, Z5
-	ADDQ   CX, DX
-	VADDPS (DX), Z6, K1, Z6
-	VADDPS 64(DX), Z7, K2, Z7
-
-store:
+	MOVQ    c+40(FP), AX
+	MOVQ    ldc+48(FP), CX
 	VMOVUPS Z0, K1, (AX)
 	VMOVUPS Z1, K2, 64(AX)
 	ADDQ    CX, AX
@@ -12958,15 +12759,15 @@ store:
 	VZEROUPPER
 	RET
 
-// func gemmTN5x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
+// func gemmTN5x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask uint32)
 // Requires: AVX, AVX512F
-TEXT ·gemmTN5x32AVX512(SB), NOSPLIT, $0-68
+TEXT ·gemmTN5x32AVX512(SB), NOSPLIT, $0-60
 	MOVQ   a+0(FP), AX
 	MOVQ   lda+8(FP), CX
 	MOVQ   b+16(FP), DX
 	MOVQ   ldb+24(FP), BX
 	MOVQ   k+32(FP), SI
-	MOVL   mask+64(FP), DI
+	MOVL   mask+56(FP), DI
 	KMOVW  DI, K1
 	SHRL   $0x10, DI
 	KMOVW  DI, K2
@@ -13093,27 +12894,8 @@ loop1:
 	JNZ          loop1
 
 done:
-	MOVQ   c+40(FP), AX
-	MOVQ   ldc+48(FP), CX
-	MOVQ   add+56(FP), DX
-	TESTQ  DX, DX
-	JZ     store
-	VADDPS (DX), Z0, K1, Z0
-	VADDPS 64(DX), Z1, K2, Z1
-	ADDQ   CX, DX
-	VADDPS (DX), Z2, K1, Z2
-	VADDPS 64(DX), Z3, K2, Z3
-	ADDQ   CX, DX
-	VADDPS (DX), Z4, K1, Z4
-	VADDPS 64(DX), Z5, K2, Z5
-	ADDQ   CX, DX
-	VADDPS (DX), Z6, K1, Z6
-	VADDPS 64(DX), Z7, K2, Z7
-	ADDQ   CX, DX
-	VADDPS (DX), Z8, K1, Z8
-	VADDPS 64(DX), Z9, K2, Z9
-
-store:
+	MOVQ    c+40(FP), AX
+	MOVQ    ldc+48(FP), CX
 	VMOVUPS Z0, K1, (AX)
 	VMOVUPS Z1, K2, 64(AX)
 	ADDQ    CX, AX
@@ -13131,15 +12913,15 @@ store:
 	VZEROUPPER
 	RET
 
-// func gemmTN6x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
+// func gemmTN6x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask uint32)
 // Requires: AVX, AVX512F
-TEXT ·gemmTN6x32AVX512(SB), NOSPLIT, $0-68
+TEXT ·gemmTN6x32AVX512(SB), NOSPLIT, $0-60
 	MOVQ   a+0(FP), AX
 	MOVQ   lda+8(FP), CX
 	MOVQ   b+16(FP), DX
 	MOVQ   ldb+24(FP), BX
 	MOVQ   k+32(FP), SI
-	MOVL   mask+64(FP), DI
+	MOVL   mask+56(FP), DI
 	KMOVW  DI, K1
 	SHRL   $0x10, DI
 	KMOVW  DI, K2
@@ -13283,30 +13065,8 @@ loop1:
 	JNZ          loop1
 
 done:
-	MOVQ   c+40(FP), AX
-	MOVQ   ldc+48(FP), CX
-	MOVQ   add+56(FP), DX
-	TESTQ  DX, DX
-	JZ     store
-	VADDPS (DX), Z0, K1, Z0
-	VADDPS 64(DX), Z1, K2, Z1
-	ADDQ   CX, DX
-	VADDPS (DX), Z2, K1, Z2
-	VADDPS 64(DX), Z3, K2, Z3
-	ADDQ   CX, DX
-	VADDPS (DX), Z4, K1, Z4
-	VADDPS 64(DX), Z5, K2, Z5
-	ADDQ   CX, DX
-	VADDPS (DX), Z6, K1, Z6
-	VADDPS 64(DX), Z7, K2, Z7
-	ADDQ   CX, DX
-	VADDPS (DX), Z8, K1, Z8
-	VADDPS 64(DX), Z9, K2, Z9
-	ADDQ   CX, DX
-	VADDPS (DX), Z10, K1, Z10
-	VADDPS 64(DX), Z11, K2, Z11
-
-store:
+	MOVQ    c+40(FP), AX
+	MOVQ    ldc+48(FP), CX
 	VMOVUPS Z0, K1, (AX)
 	VMOVUPS Z1, K2, 64(AX)
 	ADDQ    CX, AX
@@ -13327,15 +13087,15 @@ store:
 	VZEROUPPER
 	RET
 
-// func gemmTN7x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
+// func gemmTN7x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask uint32)
 // Requires: AVX, AVX512F
-TEXT ·gemmTN7x32AVX512(SB), NOSPLIT, $0-68
+TEXT ·gemmTN7x32AVX512(SB), NOSPLIT, $0-60
 	MOVQ   a+0(FP), AX
 	MOVQ   lda+8(FP), CX
 	MOVQ   b+16(FP), DX
 	MOVQ   ldb+24(FP), BX
 	MOVQ   k+32(FP), SI
-	MOVL   mask+64(FP), DI
+	MOVL   mask+56(FP), DI
 	KMOVW  DI, K1
 	SHRL   $0x10, DI
 	KMOVW  DI, K2
@@ -13496,33 +13256,8 @@ loop1:
 	JNZ          loop1
 
 done:
-	MOVQ   c+40(FP), AX
-	MOVQ   ldc+48(FP), CX
-	MOVQ   add+56(FP), DX
-	TESTQ  DX, DX
-	JZ     store
-	VADDPS (DX), Z0, K1, Z0
-	VADDPS 64(DX), Z1, K2, Z1
-	ADDQ   CX, DX
-	VADDPS (DX), Z2, K1, Z2
-	VADDPS 64(DX), Z3, K2, Z3
-	ADDQ   CX, DX
-	VADDPS (DX), Z4, K1, Z4
-	VADDPS 64(DX), Z5, K2, Z5
-	ADDQ   CX, DX
-	VADDPS (DX), Z6, K1, Z6
-	VADDPS 64(DX), Z7, K2, Z7
-	ADDQ   CX, DX
-	VADDPS (DX), Z8, K1, Z8
-	VADDPS 64(DX), Z9, K2, Z9
-	ADDQ   CX, DX
-	VADDPS (DX), Z10, K1, Z10
-	VADDPS 64(DX), Z11, K2, Z11
-	ADDQ   CX, DX
-	VADDPS (DX), Z12, K1, Z12
-	VADDPS 64(DX), Z13, K2, Z13
-
-store:
+	MOVQ    c+40(FP), AX
+	MOVQ    ldc+48(FP), CX
 	VMOVUPS Z0, K1, (AX)
 	VMOVUPS Z1, K2, 64(AX)
 	ADDQ    CX, AX
@@ -13546,15 +13281,15 @@ store:
 	VZEROUPPER
 	RET
 
-// func gemmTN8x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
+// func gemmTN8x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask uint32)
 // Requires: AVX, AVX512F
-TEXT ·gemmTN8x32AVX512(SB), NOSPLIT, $0-68
+TEXT ·gemmTN8x32AVX512(SB), NOSPLIT, $0-60
 	MOVQ   a+0(FP), AX
 	MOVQ   lda+8(FP), CX
 	MOVQ   b+16(FP), DX
 	MOVQ   ldb+24(FP), BX
 	MOVQ   k+32(FP), SI
-	MOVL   mask+64(FP), DI
+	MOVL   mask+56(FP), DI
 	KMOVW  DI, K1
 	SHRL   $0x10, DI
 	KMOVW  DI, K2
@@ -13732,36 +13467,8 @@ loop1:
 	JNZ          loop1
 
 done:
-	MOVQ   c+40(FP), AX
-	MOVQ   ldc+48(FP), CX
-	MOVQ   add+56(FP), DX
-	TESTQ  DX, DX
-	JZ     store
-	VADDPS (DX), Z0, K1, Z0
-	VADDPS 64(DX), Z1, K2, Z1
-	ADDQ   CX, DX
-	VADDPS (DX), Z2, K1, Z2
-	VADDPS 64(DX), Z3, K2, Z3
-	ADDQ   CX, DX
-	VADDPS (DX), Z4, K1, Z4
-	VADDPS 64(DX), Z5, K2, Z5
-	ADDQ   CX, DX
-	VADDPS (DX), Z6, K1, Z6
-	VADDPS 64(DX), Z7, K2, Z7
-	ADDQ   CX, DX
-	VADDPS (DX), Z8, K1, Z8
-	VADDPS 64(DX), Z9, K2, Z9
-	ADDQ   CX, DX
-	VADDPS (DX), Z10, K1, Z10
-	VADDPS 64(DX), Z11, K2, Z11
-	ADDQ   CX, DX
-	VADDPS (DX), Z12, K1, Z12
-	VADDPS 64(DX), Z13, K2, Z13
-	ADDQ   CX, DX
-	VADDPS (DX), Z14, K1, Z14
-	VADDPS 64(DX), Z15, K2, Z15
-
-store:
+	MOVQ    c+40(FP), AX
+	MOVQ    ldc+48(FP), CX
 	VMOVUPS Z0, K1, (AX)
 	VMOVUPS Z1, K2, 64(AX)
 	ADDQ    CX, AX
@@ -13788,15 +13495,15 @@ store:
 	VZEROUPPER
 	RET
 
-// func gemmTN9x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
+// func gemmTN9x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask uint32)
 // Requires: AVX, AVX512F
-TEXT ·gemmTN9x32AVX512(SB), NOSPLIT, $0-68
+TEXT ·gemmTN9x32AVX512(SB), NOSPLIT, $0-60
 	MOVQ   a+0(FP), AX
 	MOVQ   lda+8(FP), CX
 	MOVQ   b+16(FP), DX
 	MOVQ   ldb+24(FP), BX
 	MOVQ   k+32(FP), SI
-	MOVL   mask+64(FP), DI
+	MOVL   mask+56(FP), DI
 	KMOVW  DI, K1
 	SHRL   $0x10, DI
 	KMOVW  DI, K2
@@ -13991,39 +13698,8 @@ loop1:
 	JNZ          loop1
 
 done:
-	MOVQ   c+40(FP), AX
-	MOVQ   ldc+48(FP), CX
-	MOVQ   add+56(FP), DX
-	TESTQ  DX, DX
-	JZ     store
-	VADDPS (DX), Z0, K1, Z0
-	VADDPS 64(DX), Z1, K2, Z1
-	ADDQ   CX, DX
-	VADDPS (DX), Z2, K1, Z2
-	VADDPS 64(DX), Z3, K2, Z3
-	ADDQ   CX, DX
-	VADDPS (DX), Z4, K1, Z4
-	VADDPS 64(DX), Z5, K2, Z5
-	ADDQ   CX, DX
-	VADDPS (DX), Z6, K1, Z6
-	VADDPS 64(DX), Z7, K2, Z7
-	ADDQ   CX, DX
-	VADDPS (DX), Z8, K1, Z8
-	VADDPS 64(DX), Z9, K2, Z9
-	ADDQ   CX, DX
-	VADDPS (DX), Z10, K1, Z10
-	VADDPS 64(DX), Z11, K2, Z11
-	ADDQ   CX, DX
-	VADDPS (DX), Z12, K1, Z12
-	VADDPS 64(DX), Z13, K2, Z13
-	ADDQ   CX, DX
-	VADDPS (DX), Z14, K1, Z14
-	VADDPS 64(DX), Z15, K2, Z15
-	ADDQ   CX, DX
-	VADDPS (DX), Z16, K1, Z16
-	VADDPS 64(DX), Z17, K2, Z17
-
-store:
+	MOVQ    c+40(FP), AX
+	MOVQ    ldc+48(FP), CX
 	VMOVUPS Z0, K1, (AX)
 	VMOVUPS Z1, K2, 64(AX)
 	ADDQ    CX, AX
@@ -14053,15 +13729,15 @@ store:
 	VZEROUPPER
 	RET
 
-// func gemmTN10x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
+// func gemmTN10x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask uint32)
 // Requires: AVX, AVX512F
-TEXT ·gemmTN10x32AVX512(SB), NOSPLIT, $0-68
+TEXT ·gemmTN10x32AVX512(SB), NOSPLIT, $0-60
 	MOVQ   a+0(FP), AX
 	MOVQ   lda+8(FP), CX
 	MOVQ   b+16(FP), DX
 	MOVQ   ldb+24(FP), BX
 	MOVQ   k+32(FP), SI
-	MOVL   mask+64(FP), DI
+	MOVL   mask+56(FP), DI
 	KMOVW  DI, K1
 	SHRL   $0x10, DI
 	KMOVW  DI, K2
@@ -14273,42 +13949,8 @@ loop1:
 	JNZ          loop1
 
 done:
-	MOVQ   c+40(FP), AX
-	MOVQ   ldc+48(FP), CX
-	MOVQ   add+56(FP), DX
-	TESTQ  DX, DX
-	JZ     store
-	VADDPS (DX), Z0, K1, Z0
-	VADDPS 64(DX), Z1, K2, Z1
-	ADDQ   CX, DX
-	VADDPS (DX), Z2, K1, Z2
-	VADDPS 64(DX), Z3, K2, Z3
-	ADDQ   CX, DX
-	VADDPS (DX), Z4, K1, Z4
-	VADDPS 64(DX), Z5, K2, Z5
-	ADDQ   CX, DX
-	VADDPS (DX), Z6, K1, Z6
-	VADDPS 64(DX), Z7, K2, Z7
-	ADDQ   CX, DX
-	VADDPS (DX), Z8, K1, Z8
-	VADDPS 64(DX), Z9, K2, Z9
-	ADDQ   CX, DX
-	VADDPS (DX), Z10, K1, Z10
-	VADDPS 64(DX), Z11, K2, Z11
-	ADDQ   CX, DX
-	VADDPS (DX), Z12, K1, Z12
-	VADDPS 64(DX), Z13, K2, Z13
-	ADDQ   CX, DX
-	VADDPS (DX), Z14, K1, Z14
-	VADDPS 64(DX), Z15, K2, Z15
-	ADDQ   CX, DX
-	VADDPS (DX), Z16, K1, Z16
-	VADDPS 64(DX), Z17, K2, Z17
-	ADDQ   CX, DX
-	VADDPS (DX), Z18, K1, Z18
-	VADDPS 64(DX), Z19, K2, Z19
-
-store:
+	MOVQ    c+40(FP), AX
+	MOVQ    ldc+48(FP), CX
 	VMOVUPS Z0, K1, (AX)
 	VMOVUPS Z1, K2, 64(AX)
 	ADDQ    CX, AX
@@ -14341,15 +13983,15 @@ store:
 	VZEROUPPER
 	RET
 
-// func gemmTN11x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
+// func gemmTN11x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask uint32)
 // Requires: AVX, AVX512F
-TEXT ·gemmTN11x32AVX512(SB), NOSPLIT, $0-68
+TEXT ·gemmTN11x32AVX512(SB), NOSPLIT, $0-60
 	MOVQ   a+0(FP), AX
 	MOVQ   lda+8(FP), CX
 	MOVQ   b+16(FP), DX
 	MOVQ   ldb+24(FP), BX
 	MOVQ   k+32(FP), SI
-	MOVL   mask+64(FP), DI
+	MOVL   mask+56(FP), DI
 	KMOVW  DI, K1
 	SHRL   $0x10, DI
 	KMOVW  DI, K2
@@ -14578,45 +14220,8 @@ loop1:
 	JNZ          loop1
 
 done:
-	MOVQ   c+40(FP), AX
-	MOVQ   ldc+48(FP), CX
-	MOVQ   add+56(FP), DX
-	TESTQ  DX, DX
-	JZ     store
-	VADDPS (DX), Z0, K1, Z0
-	VADDPS 64(DX), Z1, K2, Z1
-	ADDQ   CX, DX
-	VADDPS (DX), Z2, K1, Z2
-	VADDPS 64(DX), Z3, K2, Z3
-	ADDQ   CX, DX
-	VADDPS (DX), Z4, K1, Z4
-	VADDPS 64(DX), Z5, K2, Z5
-	ADDQ   CX, DX
-	VADDPS (DX), Z6, K1, Z6
-	VADDPS 64(DX), Z7, K2, Z7
-	ADDQ   CX, DX
-	VADDPS (DX), Z8, K1, Z8
-	VADDPS 64(DX), Z9, K2, Z9
-	ADDQ   CX, DX
-	VADDPS (DX), Z10, K1, Z10
-	VADDPS 64(DX), Z11, K2, Z11
-	ADDQ   CX, DX
-	VADDPS (DX), Z12, K1, Z12
-	VADDPS 64(DX), Z13, K2, Z13
-	ADDQ   CX, DX
-	VADDPS (DX), Z14, K1, Z14
-	VADDPS 64(DX), Z15, K2, Z15
-	ADDQ   CX, DX
-	VADDPS (DX), Z16, K1, Z16
-	VADDPS 64(DX), Z17, K2, Z17
-	ADDQ   CX, DX
-	VADDPS (DX), Z18, K1, Z18
-	VADDPS 64(DX), Z19, K2, Z19
-	ADDQ   CX, DX
-	VADDPS (DX), Z20, K1, Z20
-	VADDPS 64(DX), Z21, K2, Z21
-
-store:
+	MOVQ    c+40(FP), AX
+	MOVQ    ldc+48(FP), CX
 	VMOVUPS Z0, K1, (AX)
 	VMOVUPS Z1, K2, 64(AX)
 	ADDQ    CX, AX
@@ -14652,15 +14257,15 @@ store:
 	VZEROUPPER
 	RET
 
-// func gemmTN12x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
+// func gemmTN12x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask uint32)
 // Requires: AVX, AVX512F
-TEXT ·gemmTN12x32AVX512(SB), NOSPLIT, $0-68
+TEXT ·gemmTN12x32AVX512(SB), NOSPLIT, $0-60
 	MOVQ   a+0(FP), AX
 	MOVQ   lda+8(FP), CX
 	MOVQ   b+16(FP), DX
 	MOVQ   ldb+24(FP), BX
 	MOVQ   k+32(FP), SI
-	MOVL   mask+64(FP), DI
+	MOVL   mask+56(FP), DI
 	KMOVW  DI, K1
 	SHRL   $0x10, DI
 	KMOVW  DI, K2
@@ -14906,48 +14511,8 @@ loop1:
 	JNZ          loop1
 
 done:
-	MOVQ   c+40(FP), AX
-	MOVQ   ldc+48(FP), CX
-	MOVQ   add+56(FP), DX
-	TESTQ  DX, DX
-	JZ     store
-	VADDPS (DX), Z0, K1, Z0
-	VADDPS 64(DX), Z1, K2, Z1
-	ADDQ   CX, DX
-	VADDPS (DX), Z2, K1, Z2
-	VADDPS 64(DX), Z3, K2, Z3
-	ADDQ   CX, DX
-	VADDPS (DX), Z4, K1, Z4
-	VADDPS 64(DX), Z5, K2, Z5
-	ADDQ   CX, DX
-	VADDPS (DX), Z6, K1, Z6
-	VADDPS 64(DX), Z7, K2, Z7
-	ADDQ   CX, DX
-	VADDPS (DX), Z8, K1, Z8
-	VADDPS 64(DX), Z9, K2, Z9
-	ADDQ   CX, DX
-	VADDPS (DX), Z10, K1, Z10
-	VADDPS 64(DX), Z11, K2, Z11
-	ADDQ   CX, DX
-	VADDPS (DX), Z12, K1, Z12
-	VADDPS 64(DX), Z13, K2, Z13
-	ADDQ   CX, DX
-	VADDPS (DX), Z14, K1, Z14
-	VADDPS 64(DX), Z15, K2, Z15
-	ADDQ   CX, DX
-	VADDPS (DX), Z16, K1, Z16
-	VADDPS 64(DX), Z17, K2, Z17
-	ADDQ   CX, DX
-	VADDPS (DX), Z18, K1, Z18
-	VADDPS 64(DX), Z19, K2, Z19
-	ADDQ   CX, DX
-	VADDPS (DX), Z20, K1, Z20
-	VADDPS 64(DX), Z21, K2, Z21
-	ADDQ   CX, DX
-	VADDPS (DX), Z22, K1, Z22
-	VADDPS 64(DX), Z23, K2, Z23
-
-store:
+	MOVQ    c+40(FP), AX
+	MOVQ    ldc+48(FP), CX
 	VMOVUPS Z0, K1, (AX)
 	VMOVUPS Z1, K2, 64(AX)
 	ADDQ    CX, AX
@@ -14986,15 +14551,15 @@ store:
 	VZEROUPPER
 	RET
 
-// func gemmTN13x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
+// func gemmTN13x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask uint32)
 // Requires: AVX, AVX512F
-TEXT ·gemmTN13x32AVX512(SB), NOSPLIT, $0-68
+TEXT ·gemmTN13x32AVX512(SB), NOSPLIT, $0-60
 	MOVQ   a+0(FP), AX
 	MOVQ   lda+8(FP), CX
 	MOVQ   b+16(FP), DX
 	MOVQ   ldb+24(FP), BX
 	MOVQ   k+32(FP), SI
-	MOVL   mask+64(FP), DI
+	MOVL   mask+56(FP), DI
 	KMOVW  DI, K1
 	SHRL   $0x10, DI
 	KMOVW  DI, K2
@@ -15257,51 +14822,8 @@ loop1:
 	JNZ          loop1
 
 done:
-	MOVQ   c+40(FP), AX
-	MOVQ   ldc+48(FP), CX
-	MOVQ   add+56(FP), DX
-	TESTQ  DX, DX
-	JZ     store
-	VADDPS (DX), Z0, K1, Z0
-	VADDPS 64(DX), Z1, K2, Z1
-	ADDQ   CX, DX
-	VADDPS (DX), Z2, K1, Z2
-	VADDPS 64(DX), Z3, K2, Z3
-	ADDQ   CX, DX
-	VADDPS (DX), Z4, K1, Z4
-	VADDPS 64(DX), Z5, K2, Z5
-	ADDQ   CX, DX
-	VADDPS (DX), Z6, K1, Z6
-	VADDPS 64(DX), Z7, K2, Z7
-	ADDQ   CX, DX
-	VADDPS (DX), Z8, K1, Z8
-	VADDPS 64(DX), Z9, K2, Z9
-	ADDQ   CX, DX
-	VADDPS (DX), Z10, K1, Z10
-	VADDPS 64(DX), Z11, K2, Z11
-	ADDQ   CX, DX
-	VADDPS (DX), Z12, K1, Z12
-	VADDPS 64(DX), Z13, K2, Z13
-	ADDQ   CX, DX
-	VADDPS (DX), Z14, K1, Z14
-	VADDPS 64(DX), Z15, K2, Z15
-	ADDQ   CX, DX
-	VADDPS (DX), Z16, K1, Z16
-	VADDPS 64(DX), Z17, K2, Z17
-	ADDQ   CX, DX
-	VADDPS (DX), Z18, K1, Z18
-	VADDPS 64(DX), Z19, K2, Z19
-	ADDQ   CX, DX
-	VADDPS (DX), Z20, K1, Z20
-	VADDPS 64(DX), Z21, K2, Z21
-	ADDQ   CX, DX
-	VADDPS (DX), Z22, K1, Z22
-	VADDPS 64(DX), Z23, K2, Z23
-	ADDQ   CX, DX
-	VADDPS (DX), Z24, K1, Z24
-	VADDPS 64(DX), Z25, K2, Z25
-
-store:
+	MOVQ    c+40(FP), AX
+	MOVQ    ldc+48(FP), CX
 	VMOVUPS Z0, K1, (AX)
 	VMOVUPS Z1, K2, 64(AX)
 	ADDQ    CX, AX
@@ -15343,15 +14865,15 @@ store:
 	VZEROUPPER
 	RET
 
-// func gemmTN14x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
+// func gemmTN14x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask uint32)
 // Requires: AVX, AVX512F
-TEXT ·gemmTN14x32AVX512(SB), NOSPLIT, $0-68
+TEXT ·gemmTN14x32AVX512(SB), NOSPLIT, $0-60
 	MOVQ   a+0(FP), AX
 	MOVQ   lda+8(FP), CX
 	MOVQ   b+16(FP), DX
 	MOVQ   ldb+24(FP), BX
 	MOVQ   k+32(FP), SI
-	MOVL   mask+64(FP), DI
+	MOVL   mask+56(FP), DI
 	KMOVW  DI, K1
 	SHRL   $0x10, DI
 	KMOVW  DI, K2
@@ -15631,54 +15153,8 @@ loop1:
 	JNZ          loop1
 
 done:
-	MOVQ   c+40(FP), AX
-	MOVQ   ldc+48(FP), CX
-	MOVQ   add+56(FP), DX
-	TESTQ  DX, DX
-	JZ     store
-	VADDPS (DX), Z0, K1, Z0
-	VADDPS 64(DX), Z1, K2, Z1
-	ADDQ   CX, DX
-	VADDPS (DX), Z2, K1, Z2
-	VADDPS 64(DX), Z3, K2, Z3
-	ADDQ   CX, DX
-	VADDPS (DX), Z4, K1, Z4
-	VADDPS 64(DX), Z5, K2, Z5
-	ADDQ   CX, DX
-	VADDPS (DX), Z6, K1, Z6
-	VADDPS 64(DX), Z7, K2, Z7
-	ADDQ   CX, DX
-	VADDPS (DX), Z8, K1, Z8
-	VADDPS 64(DX), Z9, K2, Z9
-	ADDQ   CX, DX
-	VADDPS (DX), Z10, K1, Z10
-	VADDPS 64(DX), Z11, K2, Z11
-	ADDQ   CX, DX
-	VADDPS (DX), Z12, K1, Z12
-	VADDPS 64(DX), Z13, K2, Z13
-	ADDQ   CX, DX
-	VADDPS (DX), Z14, K1, Z14
-	VADDPS 64(DX), Z15, K2, Z15
-	ADDQ   CX, DX
-	VADDPS (DX), Z16, K1, Z16
-	VADDPS 64(DX), Z17, K2, Z17
-	ADDQ   CX, DX
-	VADDPS (DX), Z18, K1, Z18
-	VADDPS 64(DX), Z19, K2, Z19
-	ADDQ   CX, DX
-	VADDPS (DX), Z20, K1, Z20
-	VADDPS 64(DX), Z21, K2, Z21
-	ADDQ   CX, DX
-	VADDPS (DX), Z22, K1, Z22
-	VADDPS 64(DX), Z23, K2, Z23
-	ADDQ   CX, DX
-	VADDPS (DX), Z24, K1, Z24
-	VADDPS 64(DX), Z25, K2, Z25
-	ADDQ   CX, DX
-	VADDPS (DX), Z26, K1, Z26
-	VADDPS 64(DX), Z27, K2, Z27
-
-store:
+	MOVQ    c+40(FP), AX
+	MOVQ    ldc+48(FP), CX
 	VMOVUPS Z0, K1, (AX)
 	VMOVUPS Z1, K2, 64(AX)
 	ADDQ    CX, AX

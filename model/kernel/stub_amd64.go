@@ -576,93 +576,93 @@ func gemm4x24AVX2(t *struct {
 
 // gemmTN1x16AVX2 is
 //
-//	for i < 1, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
+//	for i < 1, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s
 //
-// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
+// with lda, ldb and ldc in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN1x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32)
+func gemmTN1x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr)
 
 // gemmTNTail1x16AVX2 is
 //
-//	for i < 1, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
+//	for i < 1, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s
 //
-// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
+// with lda, ldb and ldc in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTNTail1x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask *[16]int32)
+func gemmTNTail1x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask *[16]int32)
 
 // gemmTN2x16AVX2 is
 //
-//	for i < 2, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
+//	for i < 2, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s
 //
-// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
+// with lda, ldb and ldc in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN2x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32)
+func gemmTN2x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr)
 
 // gemmTNTail2x16AVX2 is
 //
-//	for i < 2, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
+//	for i < 2, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s
 //
-// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
+// with lda, ldb and ldc in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTNTail2x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask *[16]int32)
+func gemmTNTail2x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask *[16]int32)
 
 // gemmTN3x16AVX2 is
 //
-//	for i < 3, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
+//	for i < 3, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s
 //
-// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
+// with lda, ldb and ldc in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN3x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32)
+func gemmTN3x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr)
 
 // gemmTNTail3x16AVX2 is
 //
-//	for i < 3, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
+//	for i < 3, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s
 //
-// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
+// with lda, ldb and ldc in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTNTail3x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask *[16]int32)
+func gemmTNTail3x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask *[16]int32)
 
 // gemmTN4x16AVX2 is
 //
-//	for i < 4, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
+//	for i < 4, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s
 //
-// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
+// with lda, ldb and ldc in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN4x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32)
+func gemmTN4x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr)
 
 // gemmTNTail4x16AVX2 is
 //
-//	for i < 4, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
+//	for i < 4, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s
 //
-// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
+// with lda, ldb and ldc in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTNTail4x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask *[16]int32)
+func gemmTNTail4x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask *[16]int32)
 
 // gemmTN5x16AVX2 is
 //
-//	for i < 5, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
+//	for i < 5, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s
 //
-// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
+// with lda, ldb and ldc in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN5x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32)
+func gemmTN5x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr)
 
 // gemmTN6x16AVX2 is
 //
-//	for i < 6, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
+//	for i < 6, j < 16: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s
 //
-// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
+// with lda, ldb and ldc in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN6x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32)
+func gemmTN6x16AVX2(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr)
 
 // gatesAVX2 is
 //
@@ -1742,129 +1742,129 @@ func gemm6x64AVX512(t *struct {
 
 // gemmTN1x32AVX512 is
 //
-//	for i < 1, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
+//	for i < 1, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s
 //
-// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
+// with lda, ldb and ldc in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN1x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
+func gemmTN1x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask uint32)
 
 // gemmTN2x32AVX512 is
 //
-//	for i < 2, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
+//	for i < 2, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s
 //
-// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
+// with lda, ldb and ldc in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN2x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
+func gemmTN2x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask uint32)
 
 // gemmTN3x32AVX512 is
 //
-//	for i < 3, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
+//	for i < 3, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s
 //
-// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
+// with lda, ldb and ldc in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN3x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
+func gemmTN3x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask uint32)
 
 // gemmTN4x32AVX512 is
 //
-//	for i < 4, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
+//	for i < 4, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s
 //
-// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
+// with lda, ldb and ldc in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN4x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
+func gemmTN4x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask uint32)
 
 // gemmTN5x32AVX512 is
 //
-//	for i < 5, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
+//	for i < 5, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s
 //
-// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
+// with lda, ldb and ldc in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN5x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
+func gemmTN5x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask uint32)
 
 // gemmTN6x32AVX512 is
 //
-//	for i < 6, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
+//	for i < 6, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s
 //
-// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
+// with lda, ldb and ldc in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN6x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
+func gemmTN6x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask uint32)
 
 // gemmTN7x32AVX512 is
 //
-//	for i < 7, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
+//	for i < 7, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s
 //
-// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
+// with lda, ldb and ldc in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN7x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
+func gemmTN7x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask uint32)
 
 // gemmTN8x32AVX512 is
 //
-//	for i < 8, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
+//	for i < 8, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s
 //
-// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
+// with lda, ldb and ldc in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN8x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
+func gemmTN8x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask uint32)
 
 // gemmTN9x32AVX512 is
 //
-//	for i < 9, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
+//	for i < 9, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s
 //
-// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
+// with lda, ldb and ldc in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN9x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
+func gemmTN9x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask uint32)
 
 // gemmTN10x32AVX512 is
 //
-//	for i < 10, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
+//	for i < 10, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s
 //
-// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
+// with lda, ldb and ldc in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN10x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
+func gemmTN10x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask uint32)
 
 // gemmTN11x32AVX512 is
 //
-//	for i < 11, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
+//	for i < 11, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s
 //
-// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
+// with lda, ldb and ldc in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN11x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
+func gemmTN11x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask uint32)
 
 // gemmTN12x32AVX512 is
 //
-//	for i < 12, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
+//	for i < 12, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s
 //
-// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
+// with lda, ldb and ldc in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN12x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
+func gemmTN12x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask uint32)
 
 // gemmTN13x32AVX512 is
 //
-//	for i < 13, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
+//	for i < 13, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s
 //
-// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
+// with lda, ldb and ldc in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN13x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
+func gemmTN13x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask uint32)
 
 // gemmTN14x32AVX512 is
 //
-//	for i < 14, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]
+//	for i < 14, j < 32: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s
 //
-// with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.
+// with lda, ldb and ldc in bytes; a mask leaves out columns.
 //
 //go:noescape
-func gemmTN14x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, add *float32, mask uint32)
+func gemmTN14x32AVX512(a *float32, lda uintptr, b *float32, ldb uintptr, k uintptr, c *float32, ldc uintptr, mask uint32)
 
 // gatesAVX512 is
 //

@@ -56,7 +56,7 @@ func (p *packed) mul(m int, a []float32, lda int, c []float32, ldc int, accumula
 }
 
 func (kernels) mulTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int) {
-	kernel.GemmTN(m, n, k, a, lda, b, ldb, c, ldc, false)
+	kernel.GemmTN(m, n, k, a, lda, b, ldb, c, ldc)
 }
 
 func (kernels) gates(z, cPrev, c, tanhC, h []float32) {

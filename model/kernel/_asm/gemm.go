@@ -90,9 +90,18 @@ func gemmTile(v vector, rows, nv int) {
 	MOVQ(Mem{Base: t, Disp: tileLDAdd}, ldadd)
 	MOVQ(Mem{Base: t, Disp: tileC}, c)
 	MOVQ(Mem{Base: t, Disp: tileLDC}, ldc)
-	finish(v, acc, add, ldadd, c, ldc,
-		func(m Mem, _ int, r VecVirtual) { VADDPS(m, r, r) },
-		func(r VecVirtual, _ int, m Mem) { VMOVUPS(r, m) })
+	TESTQ(add, add)
+	JZ(LabelRef("store"))
+	for i, row := range acc {
+		for j, r := range row {
+			VADDPS(Mem{Base: add, Disp: j * v.bytes()}, r, r)
+		}
+		if i < len(acc)-1 {
+			ADDQ(ldadd, add)
+		}
+	}
+	Label("store")
+	storeRows(v, acc, c, ldc, func(r VecVirtual, _ int, m Mem) { VMOVUPS(r, m) })
 }
 
 func accumulators(v vector, rows, nv int) [][]VecVirtual {
@@ -195,20 +204,9 @@ func multiply(v vector, rows, nv int, k Register, acc [][]VecVirtual, at func(i,
 	loop(k, step, advance)
 }
 
-// finish adds the matrix at from, unless that is nil, to the accumulators and
-// writes them to c. The functions work on vector j of a row.
-func finish(v vector, acc [][]VecVirtual, from, ldfrom, c, ldc Register, add func(Mem, int, VecVirtual), store func(VecVirtual, int, Mem)) {
-	TESTQ(from, from)
-	JZ(LabelRef("store"))
-	for i, row := range acc {
-		for j, r := range row {
-			add(Mem{Base: from, Disp: j * v.bytes()}, j, r)
-		}
-		if i < len(acc)-1 {
-			ADDQ(ldfrom, from)
-		}
-	}
-	Label("store")
+// storeRows writes the accumulators to c and ends the function; store writes vector j
+// of a row.
+func storeRows(v vector, acc [][]VecVirtual, c, ldc Register, store func(r VecVirtual, j int, to Mem)) {
 	for i, row := range acc {
 		for j, r := range row {
 			store(r, j, Mem{Base: c, Disp: j * v.bytes()})
@@ -229,7 +227,7 @@ func gemmTN(v vector) {
 			continue
 		}
 		gemmTNTile(v, rows, false)
-		if rows <= 4 { // more would leave no registers for the masks
+		if rows <= 4 { // 6 would leave no registers for the masks; 5 was not tried
 			gemmTNTile(v, rows, true)
 		}
 	}
@@ -244,16 +242,15 @@ func gemmTNTile(v vector, rows int, masked bool) {
 			name, mask = fmt.Sprintf("gemmTNTail%dx%d%s", rows, cols, v.isa), ", mask *[16]int32"
 		}
 	}
-	TEXT(name, NOSPLIT, "func(a *float32, lda uintptr, b *float32, ldb, k uintptr, c *float32, ldc uintptr, add *float32"+mask+")")
+	TEXT(name, NOSPLIT, "func(a *float32, lda uintptr, b *float32, ldb, k uintptr, c *float32, ldc uintptr"+mask+")")
 	Doc(fmt.Sprintf("%s is", name),
 		"",
-		fmt.Sprintf("\tfor i < %d, j < %d: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s + add[i,j]", rows, cols),
+		fmt.Sprintf("\tfor i < %d, j < %d: s = 0; for l < k: s += a[l,i]·b[l,j]; c[i,j] = s", rows, cols),
 		"",
-		"with lda, ldb and ldc, which is also add's, in bytes; a mask leaves out columns.")
+		"with lda, ldb and ldc in bytes; a mask leaves out columns.")
 	Pragma("noescape")
 	a, lda, b, ldb, k := param("a"), param("lda"), param("b"), param("ldb"), param("k")
 	load := func(m Mem, _ int, r VecVirtual) { VMOVUPS(m, r) }
-	add := func(m Mem, _ int, r VecVirtual) { VADDPS(m, r, r) }
 	store := func(r VecVirtual, _ int, m Mem) { VMOVUPS(r, m) }
 	switch {
 	case masked && v.lanes == 16:
@@ -265,7 +262,6 @@ func gemmTNTile(v vector, rows int, masked bool) {
 			SHRL(Imm(16), bits)
 		}
 		load = func(m Mem, j int, r VecVirtual) { VMOVUPS_Z(m, ks[j], r) }
-		add = func(m Mem, j int, r VecVirtual) { VADDPS(m, r, ks[j], r) }
 		store = func(r VecVirtual, j int, m Mem) { VMOVUPS(r, ks[j], m) }
 	case masked:
 		p := param("mask")
@@ -274,12 +270,7 @@ func gemmTNTile(v vector, rows int, masked bool) {
 			ms[j] = YMM()
 			VMOVUPS(Mem{Base: p, Disp: 32 * j}, ms[j])
 		}
-		t := YMM()
 		load = func(m Mem, j int, r VecVirtual) { VMASKMOVPS(m, ms[j], r) }
-		add = func(m Mem, j int, r VecVirtual) {
-			VMASKMOVPS(m, ms[j], t)
-			VADDPS(t, r, r)
-		}
 		store = func(r VecVirtual, j int, m Mem) { VMASKMOVPS(r, ms[j], m) }
 	}
 	acc := accumulators(v, rows, panelVectors)
@@ -298,8 +289,7 @@ func gemmTNTile(v vector, rows int, masked bool) {
 		ADDQ(lda, a)
 		ADDQ(ldb, b)
 	}, func(int) {})
-	c, ldc, from := param("c"), param("ldc"), param("add")
-	finish(v, acc, from, ldc, c, ldc, add, store)
+	storeRows(v, acc, param("c"), param("ldc"), store)
 }
 
 // loop runs step k times, four of them between advances.
