@@ -143,17 +143,16 @@ func sumLines(dst []float32, ldd int, t *Table, ids []uint32, first uint32, grou
 	return sumLinesGeneric(dst, ldd, t, ids, first, groupEnd, groupScale, groups, lines)
 }
 
-func sumLinesF32(dst []float32, ldd, d int, table []float32, rows int, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups, lines int) bool {
-	if rows == 0 {
-		return false // no table to point at, and an id that asks for it
-	}
+// sumRowsF32 is one line of one group to the assembly.
+func sumRowsF32(dst, table []float32, rows int, ids []uint32, scale float32) bool {
+	n := uint32(len(ids))
 	switch active.float() {
 	case isaAVX512:
-		return sumLinesF32AVX512(&dst[0], uintptr(4*ldd), uintptr(d), &table[0], uintptr(rows), &ids[0], uintptr(first), uintptr(len(ids)), &groupEnd[0], &groupScale[0], uintptr(groups), uintptr(lines))
+		return sumLinesF32AVX512(&dst[0], 0, uintptr(len(dst)), &table[0], uintptr(rows), &ids[0], 0, uintptr(n), &n, &scale, 1, 1)
 	case isaAVX2:
-		return sumLinesF32AVX2(&dst[0], uintptr(4*ldd), uintptr(d), &table[0], uintptr(rows), &ids[0], uintptr(first), uintptr(len(ids)), &groupEnd[0], &groupScale[0], uintptr(groups), uintptr(lines))
+		return sumLinesF32AVX2(&dst[0], 0, uintptr(len(dst)), &table[0], uintptr(rows), &ids[0], 0, uintptr(n), &n, &scale, 1, 1)
 	}
-	return sumLinesF32Generic(dst, ldd, d, table, rows, ids, first, groupEnd, groupScale, groups, lines)
+	return sumRowsF32Generic(dst, table, rows, ids, scale)
 }
 
 func addScaled(dst, x []float32, scale float32) {

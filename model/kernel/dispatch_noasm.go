@@ -32,8 +32,8 @@ func sumLines(dst []float32, ldd int, t *Table, ids []uint32, first uint32, grou
 	return sumLinesGeneric(dst, ldd, t, ids, first, groupEnd, groupScale, groups, lines)
 }
 
-func sumLinesF32(dst []float32, ldd, d int, table []float32, rows int, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups, lines int) bool {
-	return sumLinesF32Generic(dst, ldd, d, table, rows, ids, first, groupEnd, groupScale, groups, lines)
+func sumRowsF32(dst, table []float32, rows int, ids []uint32, scale float32) bool {
+	return sumRowsF32Generic(dst, table, rows, ids, scale)
 }
 
 func addScaled(dst, x []float32, scale float32) { addScaledGeneric(dst, x, scale) }

@@ -254,18 +254,12 @@ func sumLinesWhole(dst []float32, ldd int, t *Table, ids []uint32, first uint32,
 	return true
 }
 
-func sumLinesF32Generic(dst []float32, ldd, d int, table []float32, rows int, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups, lines int) bool {
-	for l := range lines {
-		out := dst[l*ldd:][:d]
-		for g := l * groups; g < (l+1)*groups; g++ {
-			for _, id := range ids[first:groupEnd[g]] {
-				if uint64(id) >= uint64(rows) {
-					return false
-				}
-				addScaledGeneric(out, table[int(id)*d:], groupScale[g])
-			}
-			first = groupEnd[g]
+func sumRowsF32Generic(dst, table []float32, rows int, ids []uint32, scale float32) bool {
+	for _, id := range ids {
+		if uint64(id) >= uint64(rows) {
+			return false
 		}
+		addScaledGeneric(dst, table[int(id)*len(dst):], scale)
 	}
 	return true
 }

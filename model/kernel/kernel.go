@@ -347,17 +347,11 @@ func SumLines(dst []float32, ldd int, t *Table, ids []uint32, first uint32, grou
 // in the order of ids. An id outside the table panics, with part of the sum
 // done.
 func SumRowsF32(dst []float32, table []float32, ids []uint32, scale float32) {
-	end, weight := [1]uint32{uint32(len(ids))}, [1]float32{scale}
-	SumLinesF32(dst, len(dst), len(dst), table, ids, 0, end[:], weight[:], 1)
-}
-
-// SumLinesF32 is SumLines of a float32 table.
-func SumLinesF32(dst []float32, ldd, d int, table []float32, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups int) {
-	lines := checkLines(dst, ldd, d, ids, first, groupEnd, groupScale, groups)
-	if lines == 0 {
+	if len(dst) == 0 || len(ids) == 0 {
 		return
 	}
-	if !sumLinesF32(dst, ldd, d, table, len(table)/d, ids, first, groupEnd, groupScale, groups, lines) {
+	// Without rows there is no table to point at, and an id that asks for it.
+	if rows := len(table) / len(dst); rows == 0 || !sumRowsF32(dst, table, rows, ids, scale) {
 		panic("kernel: id outside the table")
 	}
 }

@@ -722,7 +722,6 @@ func TestStandardiseRows(t *testing.T) {
 type lines struct {
 	d, groups, n int
 	table, whole *Table // with scales of any size, and with multiples
-	tableF32     []float32
 	ids          []uint32
 	first        uint32
 	ends         []uint32
@@ -740,7 +739,6 @@ func randomLines(r *rand.Rand, d, groups, n int) lines {
 		multiples[i] = float32(r.IntN(256)) / 256
 	}
 	l.table, l.whole = NewTable(data, random(r, rows), d), NewTable(data, multiples, d)
-	l.tableF32 = random(r, rows*d)
 	l.ids = make([]uint32, l.first)
 	for range n * groups {
 		for range r.IntN(9) {
@@ -765,7 +763,6 @@ func TestSumLines(t *testing.T) {
 		dst := random(r, max(0, (l.n-1)*ldd+d))
 		if spoil {
 			spoilSome(r, l.table.scale, nan, inf)
-			spoilSome(r, l.tableF32, nan, inf)
 		}
 		what := fmt.Sprintf("d %d, %d lines of %d groups", d, l.n, l.groups)
 		// At most 36 sums, each rounded once or twice, of at most 36·128.
@@ -780,19 +777,37 @@ func TestSumLines(t *testing.T) {
 			g.check(t, what)
 			near(t, "SumLines "+what, g.x, want, tol)
 		}
-		want := slices.Clone(dst)
-		if d > 0 {
-			sumLinesF32Generic(want, ldd, d, l.tableF32, 50, l.ids, l.first, l.ends, l.scales, l.groups, l.n)
-		}
-		g := guard(dst, off)
-		SumLinesF32(g.x, ldd, d, l.tableF32, l.ids, l.first, l.ends, l.scales, l.groups)
-		g.check(t, what)
-		near(t, "SumLinesF32 "+what, g.x, want, tol)
 	})
 }
 
-// A line's sum has the same bits by itself as among others, and of a float32
-// table group by group.
+func TestSumRowsF32(t *testing.T) {
+	sweep(t, func(t *testing.T, r *rand.Rand, d, off int, spoil bool) {
+		const rows, most = 50, 36
+		dst, table, ids := random(r, d), random(r, rows*d), make([]uint32, r.IntN(most))
+		for i := range ids {
+			ids[i] = uint32(r.IntN(rows))
+		}
+		if spoil {
+			spoilSome(r, table, nan, inf)
+		}
+		want := slices.Clone(dst)
+		sumRowsF32Generic(want, table, rows, ids, .7)
+		g := guard(dst, off)
+		SumRowsF32(g.x, table, ids, .7)
+		g.check(t, "SumRowsF32")
+		near(t, fmt.Sprintf("SumRowsF32 of %d ids, d %d", len(ids), d), g.x, want, func(int) float64 { return most * 2 * eps * most })
+		if !spoil {
+			for i := range ids {
+				SumRowsF32(dst, table, ids[i:i+1], .7)
+			}
+			if !slices.Equal(bits(dst), bits(g.x)) {
+				t.Fatalf("d %d: %d ids together give other bits than one by one", d, len(ids))
+			}
+		}
+	})
+}
+
+// A line's sum has the same bits by itself as among others.
 func TestSumsOfOneLine(t *testing.T) {
 	eachISA(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(15, 16))
@@ -803,8 +818,6 @@ func TestSumsOfOneLine(t *testing.T) {
 				want[i] = make([]float32, l.n*d)
 				SumLines(want[i], d, table, l.ids, l.first, l.ends, l.scales, l.groups)
 			}
-			want32 := make([]float32, l.n*d)
-			SumLinesF32(want32, d, d, l.tableF32, l.ids, l.first, l.ends, l.scales, l.groups)
 			at := l.first
 			for i := range l.n {
 				from, to := i*l.groups, (i+1)*l.groups
@@ -815,14 +828,7 @@ func TestSumsOfOneLine(t *testing.T) {
 						t.Fatalf("d %d, table %d: line %d differs by itself", d, k, i)
 					}
 				}
-				got := make([]float32, d)
-				for g := from; g < to; g++ {
-					SumRowsF32(got, l.tableF32, l.ids[at:l.ends[g]], l.scales[g])
-					at = l.ends[g]
-				}
-				if !slices.Equal(bits(got), bits(want32[i*d:(i+1)*d])) {
-					t.Fatalf("d %d: SumRowsF32 and SumLinesF32 differ", d)
-				}
+				at = l.ends[to-1]
 			}
 		}
 	})
@@ -854,6 +860,7 @@ func TestPanics(t *testing.T) {
 			"SumLines id":     func() { SumLines(x, 4, table, []uint32{3, 16}, 0, []uint32{2}, x, 1) },
 			"SumLines empty":  func() { SumLines(x, 4, NewTable(nil, nil, 4), []uint32{0}, 0, []uint32{1}, x, 1) },
 			"SumRowsF32":      func() { SumRowsF32(x[:4], x, []uint32{16}, 1) },
+			"SumRowsF32 none": func() { SumRowsF32(x[:4], nil, []uint32{0}, 1) },
 			"SumLines ends":   func() { SumLines(x, 4, table, make([]uint32, 4), 0, []uint32{2, 1}, x, 1) },
 			"SumLines ids":    func() { SumLines(x, 4, table, make([]uint32, 4), 0, []uint32{5}, x, 1) },
 			"SumLines groups": func() { SumLines(x, 4, table, make([]uint32, 4), 0, []uint32{4}, x, 0) },
