@@ -56,7 +56,7 @@ func gemmFew(v vector, n int) {
 	b, vectors := GP64(), GP64()
 	Load(Param("b"), b)
 	MOVQ(k, vectors)
-	SHRQ(Imm(uint64(map[int]int{16: 4, 8: 3}[v.lanes])), vectors)
+	SHRQ(Imm(v.log2()), vectors)
 	multiply := func(l lanes) {
 		if v.lanes == 8 { // with no registers to spare
 			for i := range sums {

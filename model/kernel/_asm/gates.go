@@ -35,8 +35,9 @@ type constants struct {
 	shift      uint64       // of n to those bits
 	poly       []Op         // of r, from the highest power to the first
 	one        VecVirtual
-	neg, twice VecVirtual // N·log2(e) times −1 and 2
-	reciprocal bool       // of divide
+	reciprocal bool // of divide
+
+	neg, once, twice VecVirtual // N·log2(e) times −1, 1 and 2, where there is need
 }
 
 var globals = map[string]Mem{}
@@ -130,9 +131,9 @@ func (k *constants) factors(x Op, scale VecVirtual) (s, p VecVirtual) {
 	return s, p
 }
 
-// exp is exp(by·x).
-func (k *constants) exp(x Op, scale VecVirtual) VecVirtual {
-	s, p := k.factors(x, scale)
+// exp is exp(x).
+func (k *constants) exp(x Op) VecVirtual {
+	s, p := k.factors(x, k.once)
 	VMULPS(p, s, s)
 	return s
 }
@@ -301,7 +302,7 @@ func (l lanes) store(r VecVirtual, m Mem) {
 func (v vector) sweep(name string, n Register, pointers []Register, body func(l lanes)) {
 	full, rest := GP64(), GP64()
 	MOVQ(n, full)
-	SHRQ(Imm(uint64(math.Log2(float64(v.lanes)))), full)
+	SHRQ(Imm(v.log2()), full)
 	JZ(LabelRef("rest" + name))
 	Label("full" + name)
 	body(lanes{v, nil})
@@ -501,7 +502,7 @@ func softmax(v vector) {
 	Doc("softmax" + v.isa + " is SoftmaxRows, with ld in bytes.")
 	Pragma("noescape")
 	k := v.constants(-87, 0)
-	k.twice = k.scale("once", 1)
+	k.once = k.scale("once", 1)
 	lowest := v.broadcast("lowest", math.Inf(-1))
 	rows, x, n, ld, p := param("rows"), param("x"), param("n"), param("ld"), GP64()
 	top, sum := v.reg(), v.reg()
@@ -535,7 +536,7 @@ func softmax(v vector) {
 	v.sweep("Exp", n, []Register{p}, func(l lanes) {
 		e := l.load(Mem{Base: p})
 		VSUBPS(top, e, e)
-		e = k.exp(e, k.twice)
+		e = k.exp(e)
 		l.store(e, Mem{Base: p})
 		switch {
 		case l.mask == nil:
@@ -599,7 +600,7 @@ func (k *constants) fewClasses(rows, x, ld, n, p Register, lowest VecVirtual) {
 	read()
 	Label("last")
 	for i, l := range all {
-		e[i] = k.exp(e[i], k.twice)
+		e[i] = k.exp(e[i])
 		VMOVAPS_Z(e[i], l.mask, e[i]) // what exp makes of −∞ would be divided to a denormal, which takes long
 	}
 	VADDPS(e[1], e[0], sum)
@@ -631,7 +632,7 @@ func (k *constants) threes(x Register) {
 	VMAXPS(out[2], top, top)
 	for i := range out {
 		VSUBPS(top, out[i], out[i])
-		out[i] = k.exp(out[i], k.twice)
+		out[i] = k.exp(out[i])
 	}
 	sum := k.v.reg()
 	VADDPS(out[2], out[0], sum)
@@ -753,7 +754,7 @@ func addScaled(v vector) {
 	Pragma("noescape")
 	dst, x := param("dst"), param("x")
 	s := v.reg()
-	VBROADCASTSS(slot("scale").(Mem), s)
+	VBROADCASTSS(slot("scale"), s)
 	v.sweep("", param("n"), []Register{dst, x}, func(l lanes) {
 		r := l.load(Mem{Base: dst})
 		VFMADD231PS(l.operand(Mem{Base: x}), s, r)
@@ -771,7 +772,7 @@ func standardise(v vector) {
 	Pragma("noescape")
 	rows, dst, x, n := param("rows"), param("dst"), param("x"), param("n")
 	low, high := v.zero(), v.reg()
-	VBROADCASTSS(slot("limit").(Mem), high)
+	VBROADCASTSS(slot("limit"), high)
 	VSUBPS(high, low, low)
 	Label("row")
 	mean, invStd := param("mean"), param("invStd")

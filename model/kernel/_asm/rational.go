@@ -20,8 +20,8 @@ import (
 const furthest = 5.948
 
 var (
-	p = []float64{0.9999645044472809, 0.11406762166214375, 0.0014703950410511859}
-	q = []float64{1, 0.4472901934659416, 0.017336751421759358, 5.3619631885445474e-05}
+	numerator   = []float64{0.9999645044472809, 0.11406762166214375, 0.0014703950410511859}
+	denominator = []float64{1, 0.4472901934659416, 0.017336751421759358, 5.3619631885445474e-05}
 )
 
 // fraction is n/d, a gate.
@@ -41,10 +41,10 @@ func newFractions(name string, times, by float64) *fractions {
 	}
 	k := &fractions{lo: avx2.broadcast("lo"+name, -furthest/by), hi: avx2.broadcast("hi"+name, furthest/by)}
 	for i := range k.p {
-		k.p[i] = all(2*i+1, "p", times*p[i])
+		k.p[i] = all(2*i+1, "p", times*numerator[i])
 	}
 	for i := range k.q {
-		k.q[i] = all(2*i, "q", q[i])
+		k.q[i] = all(2*i, "q", denominator[i])
 	}
 	return k
 }

@@ -15,7 +15,7 @@ type groupPlace struct {
 	pos        GPVirtual // of the next id
 	ends, s, g GPVirtual // where the group's end and scale are, and how many groups are left
 	end        GPVirtual // of the group's ids
-	stop       GPVirtual // of the sum's: less n among whole ns, then the last of them
+	stop       GPVirtual // of the sum's ids: their end less n in the loop over ns, then the last of them
 }
 
 func newGroupPlace() groupPlace {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"math/bits"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
@@ -20,6 +22,9 @@ var (
 )
 
 func (v vector) bytes() int { return 4 * v.lanes }
+
+// log2 is that of lanes.
+func (v vector) log2() uint64 { return uint64(bits.TrailingZeros(uint(v.lanes))) }
 
 func (v vector) reg() VecVirtual {
 	if v.lanes == 16 {

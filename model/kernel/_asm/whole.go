@@ -81,10 +81,10 @@ func gemmTileWhole(w whole, rows, nv int) {
 	Label("tile")
 	// What a product is added to: the sum of those before.
 	add, ldadd := GP64(), GP64()
-	// from adds the place of the panels in a row of numbers of 4 bytes.
+	// from adds the place of the panels, of 8·lanes bytes each, in a row.
 	from := func(r Register, at GPVirtual) {
 		MOVQ(field(wholeDone), at)
-		SHLQ(Imm(uint64(map[int]int{16: 7, 8: 6}[v.lanes])), at)
+		SHLQ(Imm(v.log2()+3), at)
 		ADDQ(at, r)
 	}
 	MOVQ(field(wholeAdd), add)
@@ -240,7 +240,7 @@ func newRounding(w whole) *rounding {
 	rest := GP64()
 	MOVQ(r.vectors, r.left)
 	ANDQ(Imm(uint64(w.lanes-1)), r.left)
-	SHRQ(Imm(uint64(map[int]int{16: 4, 8: 3}[w.lanes])), r.vectors)
+	SHRQ(Imm(w.log2()), r.vectors)
 	MOVQ(r.left, rest)
 	r.tail = w.vector.tail(rest)
 	return r
@@ -300,7 +300,7 @@ func (r *rounding) next() {
 	RET()
 }
 
-// more is what the numbers of rows are too large.
+// more is what is added to the numbers of rows: bytes have no sign there.
 func (w whole) more() string {
 	if w.size == 1 {
 		return " + 128"

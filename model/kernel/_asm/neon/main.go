@@ -288,7 +288,7 @@ func splitRows() {
 // 1.5·2^23 leaves n in the low bits of a float32.
 const (
 	magic = 1.5 * (1 << 23)
-	limit = 29 // of the gates' arguments, as with AVX
+	limit = 29 // of the gates' arguments, as in generic.go
 )
 
 // power has the coefficients of 2^r, from r^6 to r, by least squares at
