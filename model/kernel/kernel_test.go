@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -838,7 +839,7 @@ func TestPanics(t *testing.T) {
 	x := make([]float32, 64)
 	p, table := Pack(x, 4, 4, 4), NewTable(make([]int8, 64), x[:16], 4)
 	eachISA(t, func(t *testing.T) {
-		for name, f := range map[string]func(){
+		mustPanic(t, map[string]func(){
 			"Pack":            func() { Pack(x, 9, 9, 9) },
 			"Gemm a":          func() { Gemm(3, x[:11], 4, p, x, 4, false) },
 			"Gemm c":          func() { Gemm(3, x, 4, p, x[:11], 4, false) },
@@ -864,17 +865,22 @@ func TestPanics(t *testing.T) {
 			"SumLines ends":   func() { SumLines(x, 4, table, make([]uint32, 4), 0, []uint32{2, 1}, x, 1) },
 			"SumLines ids":    func() { SumLines(x, 4, table, make([]uint32, 4), 0, []uint32{5}, x, 1) },
 			"SumLines groups": func() { SumLines(x, 4, table, make([]uint32, 4), 0, []uint32{4}, x, 0) },
-		} {
-			func() {
-				defer func() {
-					if s, ok := recover().(string); !ok || len(s) < 8 || s[:8] != "kernel: " {
-						t.Errorf("%s: got %v, want a panic that begins with kernel:", name, s)
-					}
-				}()
-				f()
-			}()
-		}
+		})
 	})
+}
+
+// mustPanic fails where a call does not panic with a string that says kernel.
+func mustPanic(t *testing.T, calls map[string]func()) {
+	for name, f := range calls {
+		func() {
+			defer func() {
+				if s, ok := recover().(string); !ok || !strings.HasPrefix(s, "kernel: ") {
+					t.Errorf("%s: got %v, want a panic that begins with kernel:", name, s)
+				}
+			}()
+			f()
+		}()
+	}
 }
 
 func TestNothingAllocates(t *testing.T) {
