@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/linnet-ml/linnet/model"
@@ -39,15 +40,15 @@ func BenchmarkScore(b *testing.B) {
 	cases := []struct {
 		name           string
 		hidden, layers int
-		lengths        func() []int
+		lengths        []int // of windows
 	}{
-		{"H96/B64T50", 96, 1, func() []int { return repeat(50, 64) }},
-		{"H96/B128T50", 96, 1, func() []int { return repeat(50, 128) }},
-		{"H96/B16T300", 96, 1, func() []int { return repeat(300, 16) }},
-		{"H96/B1T300", 96, 1, func() []int { return repeat(300, 1) }},
-		{"H96/documents", 96, 1, documents},
-		{"H96L2/B64T50", 96, 2, func() []int { return repeat(50, 64) }},
-		{"H256/B64T50", 256, 1, func() []int { return repeat(50, 64) }},
+		{"H96/B64T50", 96, 1, slices.Repeat([]int{50}, 64)},
+		{"H96/B128T50", 96, 1, slices.Repeat([]int{50}, 128)},
+		{"H96/B16T300", 96, 1, slices.Repeat([]int{300}, 16)},
+		{"H96/B1T300", 96, 1, slices.Repeat([]int{300}, 1)},
+		{"H96/documents", 96, 1, documents()},
+		{"H96L2/B64T50", 96, 2, slices.Repeat([]int{50}, 64)},
+		{"H256/B64T50", 256, 1, slices.Repeat([]int{50}, 64)},
 	}
 	for _, tc := range cases {
 		b.Run(tc.name+"/"+kernel.ISA(), func(b *testing.B) {
@@ -58,7 +59,7 @@ func BenchmarkScore(b *testing.B) {
 			}
 			lines := 0
 			var windows []model.ContextWindow
-			for _, n := range tc.lengths() {
+			for _, n := range tc.lengths {
 				windows = append(windows, model.ContextWindow{First: lines, Len: n})
 				lines += n
 			}
@@ -75,14 +76,6 @@ func BenchmarkScore(b *testing.B) {
 			b.ReportMetric(float64(lines)*float64(b.N)/b.Elapsed().Seconds(), "lines/s")
 		})
 	}
-}
-
-func repeat(length, n int) []int {
-	lengths := make([]int, n)
-	for i := range lengths {
-		lengths[i] = length
-	}
-	return lengths
 }
 
 // documents are 64 of the lengths that a journal's articles have.

@@ -20,7 +20,7 @@ const bits8 = 0.01
 
 func TestScorer(t *testing.T) {
 	isas := kernel.ISAs()
-	if raceEnabled {
+	if underRace {
 		isas = []string{kernel.ISA()} // the portable loops would take minutes
 	}
 	for _, isa := range isas {
@@ -230,7 +230,7 @@ func testNoAllocation(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := testing.AllocsPerRun(100, score); n >= 1 && !raceEnabled {
+	if n := testing.AllocsPerRun(100, score); n >= 1 && !underRace {
 		t.Errorf("%v allocations a call", n)
 	}
 }

@@ -17,7 +17,7 @@ const (
 	// 16·H bytes each, are read back from the second-level cache. It is at least
 	// maxGroup.
 	chunkRows = 256
-	// manyLogits is up to how many are added one by one.
+	// manyLogits is the most that a loop adds faster than kernel.AddScaled.
 	manyLogits = 8
 	// maxStateBytes bounds the states that go from one layer to the next.
 	maxStateBytes = 32 << 20
@@ -106,8 +106,8 @@ func hasNaN(x []float32) bool {
 	return false
 }
 
-// rows is a matrix of rows of width numbers, or what joined matrices take for it,
-// where there are any.
+// rows are what a layer reads or writes, a line a row of width numbers; joined matrices
+// read words instead.
 type rows struct {
 	data  []float32
 	width int
@@ -141,7 +141,7 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 
 	active := len(windows) // windows that have a step t
 	var before []float32   // states of the step before, [windows, H]; nil before the first
-	behind := 0            // row of mem.rows from which on the states behind the chunk before stand
+	behind := 0            // row of mem.rows where the last step of the chunk before left its states
 	for t := 0; ; {
 		if err := ctx.Err(); err != nil {
 			return err

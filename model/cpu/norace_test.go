@@ -2,4 +2,4 @@
 
 package cpu
 
-const raceEnabled = false
+const underRace = false

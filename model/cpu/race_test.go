@@ -2,5 +2,5 @@
 
 package cpu
 
-// raceEnabled: the race detector makes sync.Pool forget at random.
-const raceEnabled = true
+// underRace: the race detector makes sync.Pool forget at random.
+const underRace = true

@@ -119,7 +119,8 @@ func (m *scratch) lay(s *Scorer, b *model.Batch) error {
 	return nil
 }
 
-// sort sorts the windows from the longest; those of one length stay in order.
+// sort checks that probs has room for all windows, and sorts these from the longest;
+// those of one length stay in order.
 func (m *scratch) sort(s *Scorer, probs []float32) error {
 	if len(probs) != m.steps*s.k {
 		return fmt.Errorf("cpu: batch: room for %d probabilities; %d steps need %d", len(probs), m.steps, m.steps*s.k)
