@@ -17,6 +17,8 @@ const (
 	amxWidth = 32  // columns of a panel: two tiles
 	amxDepth = 32  // of a tile in K
 	amxTile  = 512 // numbers in a tile of b
+
+	chunkRowsAMX = 4 * amxRows // of a that are split at once
 )
 
 // The arguments of gemmAMX1x1 and its like, with distances in bytes; aliases because the
@@ -89,9 +91,8 @@ func partIndex(k, j, K, parts int) int {
 	return tile*amxTile + k%amxDepth/2*32 + j%16*2 + k%2
 }
 
-// gemmAMXRows is gemmGeneric with operands rounded to bfloat16; add is added
-// first.
-func gemmAMXRows(m int, x, y term, add []float32, ldadd int, c []float32, ldc int) {
+// gemmAMX is gemmGeneric with operands in parts; add is added first.
+func gemmAMX(m int, x, y term, add []float32, ldadd int, c []float32, ldc int) {
 	buf := partBuffers.Get().(*partBuffer)
 	for row := 0; row < m; row += chunkRowsAMX {
 		rows := min(chunkRowsAMX, m-row)
@@ -210,9 +211,6 @@ func multiply(t *amxCall, b *Packed) {
 		gemmAMX3x3(t)
 	}
 }
-
-// chunkRowsAMX is a multiple of amxRows.
-const chunkRowsAMX = 128
 
 // run is some blocks of one size.
 type run struct{ first, blocks, size int }

@@ -45,7 +45,7 @@ func gemm(m int, x, y term, add []float32, ldadd int, c []float32, ldc int) {
 			gemmFew(m, y, c, ldc, c, ldc)
 		}
 	case x.b.inParts():
-		gemmAMXRows(m, x, y, add, ldadd, c, ldc)
+		gemmAMX(m, x, y, add, ldadd, c, ldc)
 	case x.b.isa.whole():
 		gemmWhole(m, x, add, ldadd, c, ldc)
 		if y.b != nil {
@@ -88,8 +88,8 @@ func gemmTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32
 	gemmTNAsm(m, n, k, a, lda, b, ldb, c, ldc)
 }
 
-// step is Step for m > 0 and K > 0 of x, or false where the matrices have no way of
-// their own or hidden is not in whole blocks.
+// step is Step on tiles for m > 0 and K > 0 of x. It returns false where the matrices are
+// not for tiles or hidden is not in whole blocks.
 func step(m int, x, y term, bias, z, c, h []float32, hidden int) bool {
 	return x.b.inParts() && stepAMX(m, x, y, bias, z, c, h, hidden)
 }

@@ -97,8 +97,8 @@ func store(c, s, add []float32, at int) {
 	}
 }
 
-// bfloat16 rounds to the nearest number of 8 bits, ties to even; a NaN stays
-// one and a denormal becomes 0.
+// bfloat16 rounds to the nearest bfloat16, ties to even; a NaN stays one and a
+// denormal becomes 0.
 func bfloat16(x float32) uint16 {
 	b := math.Float32bits(x)
 	switch {

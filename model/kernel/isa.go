@@ -12,16 +12,16 @@ type isa int
 const (
 	isaGeneric isa = iota
 	isaNEON        // of arm64
-	isaBFMMLA      // products of two parts of 8 bits; all else as NEON
+	isaBFMMLA      // products of two parts in bfloat16; all else as NEON
 	isaAVX2
 	isaMADD    // products of whole numbers of 16 bits; gates of Joined as precise; all else as AVX2
 	isaAVXVNNI // the same, by one instruction
 	isaAVX512
 	isaVNNI  // products of whole numbers of 16 bits; gates of Joined as precise; all else as AVX-512
 	isaVNNI8 // of 8 bits in steps; by name only
-	isaAMX24 // products on matrix tiles, of numbers in three parts of 8 bits; all else as AVX-512
+	isaAMX24 // products on matrix tiles, of numbers in three parts in bfloat16; all else as AVX-512
 	isaAMX   // of two parts; gates in Step as the tiles are
-	isaAMX8  // of one, a bfloat16; by name only
+	isaAMX8  // of one; by name only
 )
 
 var isaNames = [...]string{isaGeneric: "generic", isaNEON: "neon", isaBFMMLA: "bfmmla", isaAVX2: "avx2", isaMADD: "madd", isaAVXVNNI: "avxvnni", isaAVX512: "avx512", isaVNNI: "vnni", isaVNNI8: "vnni8", isaAMX24: "amx24", isaAMX: "amx", isaAMX8: "amx8"}
@@ -29,9 +29,9 @@ var isaNames = [...]string{isaGeneric: "generic", isaNEON: "neon", isaBFMMLA: "b
 // active is read by every call and changes only in SwitchISA.
 var active = choose(os.Getenv("LINNET_ISA"))
 
-// choose is the best supported instruction set that is not above the one named;
-// an empty or unknown name means the best but those by name only: nothing can
-// be told yet, and a worker has nobody to tell.
+// choose is the best supported instruction set that is not above the one named,
+// or, where the name is empty or unknown, the best: at start there is nobody to
+// tell. Those by name only are chosen by their own names alone.
 func choose(name string) isa {
 	limit := isaAMX
 	for i, n := range isaNames {

@@ -48,10 +48,10 @@ func (j *Joined) Round(m int, x []float32, ldx int, dst []uint32, ldd int) {
 	}
 }
 
-// Step is package Step of rows [m, Stride], whose states of the step before count where
-// before says so; where not, the rows' places for them may change. bias is [4·hidden], z
-// [m, 4·hidden] room for pre-activations, c and h are [m, hidden]. Besides h it writes the
-// states, as Round would, to next, [m, Stride], which may be the same memory behind rows.
+// Step is the function Step of rows [m, Stride]. Without before, their states of the step
+// before are taken as zero, and may be overwritten. bias is [4·hidden], z [m, 4·hidden] room
+// for pre-activations, c and h are [m, hidden]. Besides h it writes the states, as Round
+// would, to next, [m, Stride], which may be the same memory behind rows.
 func (j *Joined) Step(m int, rows []uint32, before bool, bias, z, c, h []float32, next []uint32) {
 	n := 4 * j.hidden
 	checkBias(bias, n)

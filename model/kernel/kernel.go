@@ -27,13 +27,16 @@ type Packed struct {
 // time: always in float32, as for the others packing takes as long as many products.
 func NewPacked(k, n int) *Packed { return newPacked(k, n, active.float(), false) }
 
-// maxFew is the number of columns that fill too little of a vector or a tile.
+// maxFew is the most columns that are few: too little of a vector or a tile.
 const maxFew = 4
 
-// leastWhole is from how many columns on whole numbers win back what it costs to round
-// the rows.
+// leastWhole is the number of columns from which on whole numbers win back what it costs
+// to round the rows.
 const leastWhole = 64
 
+// newPacked is a matrix that i multiplies by, of zeros or, in parts and in whole numbers,
+// without memory yet. few keeps few columns in float32, transposed where AVX2 or better
+// sums them along K.
 func newPacked(k, n int, i isa, few bool) *Packed {
 	if k < 0 || n < 0 {
 		panic("kernel: negative size")
@@ -73,10 +76,10 @@ func (p *Packed) stride() int { return (p.K + 15) &^ 15 }
 // inParts tells that p's numbers stand as parts of bfloat16.
 func (p *Packed) inParts() bool { return p.isa.parts() > 0 && !p.few }
 
-// InSteps tells that Step, with both products of an LSTM's step at once, is faster than a
-// product of many steps' inputs, whose sums go to memory and back: on tiles they take longer
-// than a product, and with AVX-512 the multiply-adds of large matrices wait for them, with
-// AVX2 those of larger ones.
+// InSteps reports whether Step, with both products of an LSTM's step at once, is faster
+// than one product of many steps' inputs ahead of them, whose sums go to memory and back.
+// On tiles these take longer than a product; with AVX-512 multiply-adds wait for them, with
+// AVX2 those of large matrices.
 func (p *Packed) InSteps() bool {
 	return p.inParts() || p.isa == isaAVX512 || p.isa == isaAVX2 && p.N > 512
 }
@@ -107,8 +110,7 @@ func PackTwo(b1 []float32, k1 int, b2 []float32, k2, n, ldb int) (p1, p2 *Packed
 	return p1, p2
 }
 
-// partsOf is how many parts the numbers of b take: those behind the first are left
-// out where all would be 0.
+// partsOf is how many parts the numbers of b take: one where the others would all be 0.
 func (p *Packed) partsOf(b []float32, ldb int) int {
 	for k := range p.K {
 		for _, v := range b[k*ldb:][:p.N] {
@@ -173,9 +175,9 @@ func (p *Packed) RepackTrans(b []float32, ldb int) {
 }
 
 // Gemm computes c = a·b, or c += a·b where accumulate: a is [m, b.K] with rows
-// lda apart, c is [m, b.N] with rows ldc apart. The sum over K runs in order
-// and from zero, where columns are not few; c is added last. A row's result does
-// not depend on m or on the row's place.
+// lda apart, c is [m, b.N] with rows ldc apart. In float32 the sum over K runs in
+// order and from zero, where columns are not few, and c is added last. A row's
+// result does not depend on m or on the row's place.
 func Gemm(m int, a []float32, lda int, b *Packed, c []float32, ldc int, accumulate bool) {
 	if accumulate {
 		gemmSum(m, term{a, lda, b}, term{}, c, ldc, c, ldc)

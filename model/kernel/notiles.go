@@ -2,10 +2,10 @@
 
 package kernel
 
-// There are no products of whole numbers here, and no steps of their own.
+// What x86 alone has: whole numbers, Joined, and steps that are more than products and gates.
+
 func repackWhole(*Packed, []float32, int) {}
 
-// Nor is there a Joined.
 func round(isa, int, []uint32, int, []float32, int, int) {}
 
 func (j *Joined) step(int, []uint32, bool, []float32, []float32, []float32, []float32, []uint32) {}

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// repackParts splits a matrix with rows ldb apart into so many parts.
+// repackParts is Repack of numbers in so many parts.
 func repackParts(p *Packed, b []float32, ldb, parts int) {
 	p.parts, p.half = parts, grow(p.half, partSize(p.K, p.N)*parts)
 	clear(p.half)

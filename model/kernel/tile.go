@@ -144,8 +144,7 @@ func setProduct(p *tileProduct, x term) {
 }
 
 // tileSize is how many neighbouring panels the tiles of m rows take at once, and how
-// many rows they have at most. Where that is more than three rows, whole numbers take
-// one panel.
+// many rows they have at most.
 func (i isa) tileSize(m int) (panels, rows int) {
 	switch {
 	case m == 1:

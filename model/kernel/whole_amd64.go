@@ -14,8 +14,8 @@ import (
 // own, and what is summed is exact, in 32 bits that cannot overflow: both give the same
 // bits.
 //
-// Of 8 bits one instruction multiplies four a lane, those of a from 0 to 255: they
-// are 128 too large, and sums begin with as much less.
+// Of 8 bits one instruction multiplies four a lane. It takes those of a without a sign,
+// so 128 is added to each, and sums begin with minus what that adds to them.
 
 // wholeLeast is the smallest number that a row's unit is made of, such that one
 // divided by it stays finite.
