@@ -15,8 +15,8 @@ import (
 // AVX2.
 func vectors() bool { return kernel.AVX2() && hasVectors }
 
-// avx512 is the one of the two: with the parts of AVX-512 that processors have
-// since Ice Lake and Zen 4. It means nothing without vectors.
+// avx512 reports which of the two: AVX-512, with the parts of it that processors have
+// since Ice Lake and Zen 4. It means nothing where vectors is false.
 func avx512() bool { return kernel.AVX512() && hasVBMI2 }
 
 var (
@@ -28,8 +28,8 @@ var (
 	hasVectors = hasBits && !slowPEXT(signature())
 )
 
-// slowPEXT reports whether PEXT takes up to hundreds of cycles: Zen 1 and 2, and
-// Hygon's of Zen 1. Of these families there are no others' processors, nor of zen's.
+// slowPEXT reports whether PEXT takes up to hundreds of cycles: on Zen 1 and 2, and on
+// Hygon's of Zen 1. No other vendor has processors of these families, or of zen's.
 func slowPEXT(signature uint32) bool {
 	family := familyOf(signature)
 	return family == 0x17 || family == 0x18
@@ -102,7 +102,7 @@ func (l *line) countVector() {
 	countBMI2(&l.masks[0].letter, uintptr(l.from), uintptr(l.headEnd), &l.tokens.n, uintptr(l.tokens.n), &l.letters)
 }
 
-// sumVector may write 64 keys and more behind words.
+// sumVector gives words room for what is written eight keys at a time.
 func sumVector(words []uint64, norm uint64, keys *[64]uint64, which, parted uint64, n int, small uint64) ([]uint64, uint64) {
 	end := len(words)
 	words = slices.Grow(words, 64+8)[:end+bits.OnesCount64(small)]

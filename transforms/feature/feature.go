@@ -11,15 +11,21 @@
 // makes a number that is not finite. scripts/features.py is an independent
 // implementation that makes the goldens.
 //
-// On processors with AVX2, but for Zen 1 and 2, whose PEXT is slow, assembly finds
-// and hashes the tokens of a line, and on those with AVX-512 of Ice Lake or Zen 4
-// other assembly does: AVX2's where kernel.AVX512 says that AVX-512 is turned off, none
-// where kernel.AVX2 says that of AVX2. Both equal the Go code beside them bit for bit: classifyAVX512 and
-// classifyAVX2 line.classifyASCII, splitAVX512 and so on the loop of line.split,
-// look that of line.look, hashTokens that of line.hashTokens, sum sum and finish
-// finish; on all of these machines edgesAVX2 is line.head and line.tail, and countBMI2
-// line.countHead. They take bytes for characters; mendClasses, uncont and
-// mendAffixes put that right in lines beyond ASCII.
+// On x86, assembly finds and hashes the tokens of a line: with AVX-512 on Ice
+// Lake, Zen 4 and newer, otherwise with AVX2, but not on Zen 1 and 2, whose PEXT
+// is slow. kernel.AVX512 and kernel.AVX2 say where either is turned off. Each
+// equals the Go code beside it bit for bit:
+//
+//   - classifyAVX512 and classifyAVX2: line.classifyASCII
+//   - split…: the loop of line.split
+//   - look…: that of line.look
+//   - hashTokens…: line.hashTokens
+//   - sum… and finish…: sum and finish
+//   - edgesAVX2: line.head and line.tail
+//   - countBMI2: line.countHead
+//
+// They take bytes for characters; mendClasses, uncont and mendAffixes put that
+// right in lines beyond ASCII.
 package feature
 
 //go:generate go -C _asm run . -out ../feature_amd64.s -stubs ../stub_amd64.go -pkg feature
@@ -50,13 +56,17 @@ func Extract(text []byte, rows []yedda.Line, inputSize, workers int) *model.Batc
 
 // ExtractTo is Extract into the memory of b, whatever b holds.
 func ExtractTo(b *model.Batch, text []byte, rows []yedda.Line, inputSize, workers int) {
-	if inputSize < 1 || int64(inputSize) > 1<<32-1 {
-		panic("feature: input size out of range")
-	}
+	checkInputSize(inputSize)
 	e := pool.Get().(*extractor)
 	e.extract(b, text, rows, inputSize, min(workers, len(rows)/minPart))
 	if e.size() <= maxPooled {
 		pool.Put(e)
+	}
+}
+
+func checkInputSize(n int) {
+	if n < 1 || int64(n) > 1<<32-1 {
+		panic("feature: input size out of range")
 	}
 }
 
@@ -79,11 +89,13 @@ func (e *extractor) extract(b *model.Batch, text []byte, rows []yedda.Line, inpu
 	b.Layout = grow(b.Layout, n*LayoutSize)
 
 	e.doc.rows = grow(e.doc.rows, n)
-	for len(e.spare) < max(1, workers) {
+	workers = max(1, workers)
+	for len(e.spare) < workers {
 		e.spare = append(e.spare, new(part))
 	}
-	e.doc.divide(rows, e.spare[:max(1, workers)])
+	e.doc.divide(rows, e.spare[:workers])
 	parts := e.doc.parts
+	// A part by itself writes its ids where they belong, if there is memory.
 	lent := len(parts) == 1 && cap(b.IDs) > 0
 	if lent {
 		parts[0].ids, b.IDs = b.IDs, parts[0].ids

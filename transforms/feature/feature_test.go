@@ -26,7 +26,7 @@ func extract(text []byte, rows []yedda.Line, inputSize, workers int) *model.Batc
 	return b
 }
 
-// plainly runs f without AVX-512.
+// plainly runs f without assembly.
 func plainly(f func()) {
 	restore, _ := kernel.SwitchISA("generic")
 	defer restore()

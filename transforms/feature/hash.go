@@ -28,10 +28,13 @@ const (
 	firstTwoSeed   = fnvBasis ^ 0x403
 	lastTwoSeed    = fnvBasis ^ 0x404
 	firstThreeSeed = fnvBasis ^ 0x405
-	shapedTokens   = 6                                             // of a line
-	maxAffixes     = 4                                             // of a token
-	maxIDs         = maxTokens*(2+1+maxAffixes) + 5 + shapedTokens // of a line
-	maxGroup       = maxTokens * maxAffixes                        // of a line
+)
+
+const (
+	shapedTokens = 6                                             // of a line
+	maxAffixes   = 4                                             // of a token
+	maxIDs       = maxTokens*(2+1+maxAffixes) + 5 + shapedTokens // of a line
+	maxGroup     = maxTokens * maxAffixes                        // of a line
 )
 
 var groupScale [maxGroup + 1]float32 // 1/√n, 0 for 0
@@ -289,10 +292,10 @@ func (l *line) head(last int) (one, two, three uint32) {
 	one = fnv(one, l.hashed(0))
 	two, three = fnv(two, l.hashed(0)), fnv(three, l.hashed(0))
 	if last > 0 {
-		two, three = fnv(l.part(two, 1), l.hashed(1)), fnv(l.part(three, 1), l.hashed(1))
+		two, three = fnv(l.overSpace(two, 1), l.hashed(1)), fnv(l.overSpace(three, 1), l.hashed(1))
 	}
 	if last > 1 {
-		three = fnv(l.part(three, 2), l.hashed(2))
+		three = fnv(l.overSpace(three, 2), l.hashed(2))
 	}
 	return one, two, three
 }
@@ -317,7 +320,7 @@ func (l *line) tail(last int) (one, two uint32) {
 		return one, two
 	}
 	if last > 0 {
-		two = fnv(l.part(fnv(lastTwoSeed, l.hashed(last-1)), last), l.hashed(last))
+		two = fnv(l.overSpace(fnv(lastTwoSeed, l.hashed(last-1)), last), l.hashed(last))
 	}
 	return fnv(lastSeed, l.hashed(last)), two
 }
@@ -346,8 +349,8 @@ func (l *line) shapes(out []uint32) {
 // hashed is what of token k is hashed.
 func (l *line) hashed(k int) []byte { return l.low[l.tokens.at[k]:l.tokens.hashed[k]] }
 
-// part goes on with h over the space before token k, if there is any.
-func (l *line) part(h uint32, k int) uint32 {
+// overSpace goes on with h over the space before token k, if there is any.
+func (l *line) overSpace(h uint32, k int) uint32 {
 	if l.tokens.spaced.has(k) {
 		h = (h ^ ' ') * fnvPrime
 	}

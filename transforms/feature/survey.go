@@ -20,9 +20,7 @@ type Survey struct {
 // NewSurvey surveys a document; the arguments are those of Extract. The Survey
 // keeps text and rows, which must not change.
 func NewSurvey(text []byte, rows []yedda.Line, inputSize, workers int) *Survey {
-	if inputSize < 1 || int64(inputSize) > 1<<32-1 {
-		panic("feature: input size out of range")
-	}
+	checkInputSize(inputSize)
 	s := &Survey{text: text, rows: rows, inputSize: uint32(inputSize)}
 	if len(rows) == 0 {
 		return s
@@ -47,7 +45,7 @@ func NewSurvey(text []byte, rows []yedda.Line, inputSize, workers int) *Survey {
 // NumLines is the number of the document's rows.
 func (s *Survey) NumLines() int { return len(s.rows) }
 
-var lines = sync.Pool{New: func() any { return new(line) }}
+var linePool = sync.Pool{New: func() any { return new(line) }}
 
 // ExtractTo makes the features of rows [first, first+n), just as Extract of the
 // whole document has them, in the memory of b, whatever b holds. It is safe for
@@ -58,8 +56,8 @@ func (s *Survey) ExtractTo(b *model.Batch, first, n int) {
 	b.GroupScale = grow(b.GroupScale, n*model.Groups)[:0]
 	b.Layout = grow(b.Layout, n*LayoutSize)
 	b.IDs = grow(b.IDs, n*idsPerLine)[:0]
-	l := lines.Get().(*line)
-	defer lines.Put(l)
+	l := linePool.Get().(*line)
+	defer linePool.Put(l)
 	var m marks
 	var words, genera []uint64
 	for i := range n {

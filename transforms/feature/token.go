@@ -20,8 +20,8 @@ const maxBytes = 1 << 30
 
 // tokens are the tokens of a line. Offsets are bytes in line.low. A bitset has
 // a bit a token, those behind the last one 0. Assembly writes up to 64 numbers
-// of an array, and two words of a bitset, at a time. Numbers behind those of the last
-// token are of an earlier line, or at most 64 above the line's end: within low, too.
+// of an array, and two words of a bitset, at a time. Numbers behind the last token's are an
+// earlier line's, or at most 64 more than the line's end: offsets within low, too.
 type tokens struct {
 	n       int
 	at, end [maxTokens + 64]int32
