@@ -182,41 +182,34 @@ func BenchmarkLSTM(b *testing.B) {
 		x, z, bias := random(r, T*M*D), make([]float32, steps*M*4*H), random(r, 4*H)
 		h, c := make([]float32, (T+1)*M*H), make([]float32, M*H)
 		flop := 2 * float64(T*M*4*H*(D+H))
-		b.Run(fmt.Sprintf("chunks/%d", H), func(b *testing.B) {
-			benchISA(b, func(b *testing.B) {
-				wx, wh := Pack(random(r, D*4*H), D, 4*H, 4*H), Pack(random(r, H*4*H), H, 4*H, 4*H)
-				gflops(b, flop, func() {
-					for t := range T {
-						if t%steps == 0 {
-							GemmBias(steps*M, x[t*M*D:], D, wx, bias, z, 4*H)
-						}
-						now := z[t%steps*M*4*H:]
-						Gemm(M, h[t*M*H:], H, wh, now, 4*H, true)
-						GatesRows(M, now, 4*H, c, H, h[(t+1)*M*H:], H, H)
-					}
+		run := func(way string, lstm func(wx, wh *Packed)) {
+			b.Run(fmt.Sprintf("%s/%d", way, H), func(b *testing.B) {
+				benchISA(b, func(b *testing.B) {
+					wx, wh := Pack(random(r, D*4*H), D, 4*H, 4*H), Pack(random(r, H*4*H), H, 4*H, 4*H)
+					gflops(b, flop, func() { lstm(wx, wh) })
 				})
 			})
+		}
+		run("chunks", func(wx, wh *Packed) {
+			for t := range T {
+				if t%steps == 0 {
+					GemmBias(steps*M, x[t*M*D:], D, wx, bias, z, 4*H)
+				}
+				now := z[t%steps*M*4*H:]
+				Gemm(M, h[t*M*H:], H, wh, now, 4*H, true)
+				GatesRows(M, now, 4*H, c, H, h[(t+1)*M*H:], H, H)
+			}
 		})
-		b.Run(fmt.Sprintf("fused/%d", H), func(b *testing.B) {
-			benchISA(b, func(b *testing.B) {
-				wx, wh := Pack(random(r, D*4*H), D, 4*H, 4*H), Pack(random(r, H*4*H), H, 4*H, 4*H)
-				gflops(b, flop, func() {
-					for t := range T {
-						gemmSum(M, term{x[t*M*D:], D, wx}, term{h[t*M*H:], H, wh}, bias, 0, z, 4*H)
-						GatesRows(M, z, 4*H, c, H, h[(t+1)*M*H:], H, H)
-					}
-				})
-			})
+		run("fused", func(wx, wh *Packed) {
+			for t := range T {
+				gemmSum(M, term{x[t*M*D:], D, wx}, term{h[t*M*H:], H, wh}, bias, 0, z, 4*H)
+				GatesRows(M, z, 4*H, c, H, h[(t+1)*M*H:], H, H)
+			}
 		})
-		b.Run(fmt.Sprintf("step/%d", H), func(b *testing.B) {
-			benchISA(b, func(b *testing.B) {
-				wx, wh := Pack(random(r, D*4*H), D, 4*H, 4*H), Pack(random(r, H*4*H), H, 4*H, 4*H)
-				gflops(b, flop, func() {
-					for t := range T {
-						Step(M, x[t*M*D:], D, wx, h[t%4*M*H:], wh, bias, z, c, h[(t+1)%4*M*H:], H)
-					}
-				})
-			})
+		run("step", func(wx, wh *Packed) {
+			for t := range T {
+				Step(M, x[t*M*D:], D, wx, h[t%4*M*H:], wh, bias, z, c, h[(t+1)%4*M*H:], H)
+			}
 		})
 	}
 }

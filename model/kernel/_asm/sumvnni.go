@@ -13,10 +13,7 @@ import (
 // one column, which one instruction multiplies and adds. The last one to four
 // of a group go apart; those that are missing are the last one again, times 0.
 func sumLinesVNNI() {
-	TEXT("sumLinesVNNI", NOSPLIT, "func(dst *float32, ldd, d uintptr, table *int8, multiples *uint8, unit float32, rows uintptr, ids *uint32, first, count uintptr, groupEnd *uint32, groupScale *float32, groups, lines uintptr) (ok bool)")
-	Doc("sumLinesVNNI is sumLinesWhole of lines ≥ 1 over count ≥ 1 ids, with ldd in bytes and",
-		fmt.Sprintf("d in whole 64s. It prefetches %d ids ahead and returns false at an id from rows on.", ahead))
-	Pragma("noescape")
+	wholeSum("sumLinesVNNI")
 	tab, multiples, ids, d, rows := param("table"), param("multiples"), param("ids"), param("d"), param("rows")
 	// The rest stays on the stack: there are too few registers.
 	dst, first, lastAhead, columns := slot("dst"), slot("first"), slot("count"), AllocLocal(8)

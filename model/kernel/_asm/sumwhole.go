@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
@@ -9,6 +11,14 @@ import (
 // What the sums of a Table with multiples share, whichever instructions add them.
 
 const atOnce = 1 << 16 // ids whose sum an int32 holds
+
+// wholeSum begins a sum of whole numbers.
+func wholeSum(name string) {
+	TEXT(name, NOSPLIT, "func(dst *float32, ldd, d uintptr, table *int8, multiples *uint8, unit float32, rows uintptr, ids *uint32, first, count uintptr, groupEnd *uint32, groupScale *float32, groups, lines uintptr) (ok bool)")
+	Doc(name+" is sumLinesWhole of lines ≥ 1 over count ≥ 1 ids, with ldd in bytes and",
+		fmt.Sprintf("d in whole 64s. It prefetches %d ids ahead and returns false at an id from rows on.", ahead))
+	Pragma("noescape")
+}
 
 // groupPlace is where a sum of whole numbers is among the ids of a line.
 type groupPlace struct {
