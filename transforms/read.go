@@ -168,6 +168,9 @@ func (f *readFn) read(ctx context.Context, w *wanted) (*Document, *Rejection, er
 		if ctx.Err() != nil {
 			return nil, nil, ctx.Err()
 		}
+		if passing(err) {
+			watchAgain(o.Run, string(uri))
+		}
 		r := d.reject("read", advise(err))
 		r.SHA256 = nil
 		return nil, r, nil
@@ -264,6 +267,12 @@ func (f *readFn) readTries(ctx context.Context, uri string, limit int64) (data [
 // hopeless says that another try cannot help.
 func hopeless(err error) bool {
 	return errors.Is(err, store.ErrTooLarge) || errors.Is(err, store.ErrName) || errors.Is(err, store.ErrNotFile) || errors.Is(err, fs.ErrPermission)
+}
+
+// passing says that an error may be gone later, without a change of the document that a
+// watch would see.
+func passing(err error) bool {
+	return !hopeless(err) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, store.ErrChanged)
 }
 
 // advise adds what to do about a document that cannot be read.

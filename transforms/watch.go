@@ -1,8 +1,10 @@
 package transforms
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"maps"
@@ -28,7 +30,9 @@ import (
 //
 // What was passed on is remembered in the worker's memory, some 60 bytes a
 // document. A worker that starts anew passes every document on again, and Read
-// skips those that are done. The runner must stream: direct does not.
+// skips those that are done. A document that Read could not read, by what may
+// pass, is passed on again where Read is in the same process, ever more seldom.
+// The runner must stream: direct does not.
 func Watch(s beam.Scope, opts Options, set *input.Set, interval time.Duration) beam.PCollection {
 	s = s.Scope("linnet.Watch")
 	if interval <= 0 {
@@ -117,6 +121,9 @@ type watched struct {
 	told   string        // of the look before: what was wrong
 	seed   maphash.Seed
 	files  map[uint64]sighting // by the hash of the address
+	vain   map[uint64]int      // how often a file could not be read, by the same
+	not    [][]byte            // folders of other runs' outputs that came since
+	unread unread
 }
 
 type sighting struct {
@@ -136,7 +143,45 @@ func (f *watchFn) watched() *watched {
 }
 
 func newWatched() *watched {
-	return &watched{begin: time.Now(), ended: -1, seed: maphash.MakeSeed(), files: map[uint64]sighting{}}
+	return &watched{begin: time.Now(), ended: -1, seed: maphash.MakeSeed(), files: map[uint64]sighting{}, vain: map[uint64]int{}}
+}
+
+// unread is what the watches of a run in this process are to pass on again.
+type unread struct {
+	mu   sync.Mutex // not watched's: a look holds that while what it passes on may be read
+	uris []string
+}
+
+// watchAgain has the watches of a run in this process pass a document on once more.
+func watchAgain(run, uri string) {
+	watches.Range(func(key, value any) bool {
+		if key.([2]any)[0] == any(run) {
+			u := &value.(*watched).unread
+			u.mu.Lock()
+			defer u.mu.Unlock()
+			u.uris = append(u.uris, uri)
+		}
+		return true
+	})
+}
+
+// maxPause is the longest pause between two tries of a document that cannot be read.
+const maxPause = 10 * time.Minute
+
+// again takes note of the documents that could not be read: each stands still for a
+// second, two, four and so on more before it is passed on again.
+func (w *watched) again() {
+	w.unread.mu.Lock()
+	defer w.unread.mu.Unlock()
+	for _, uri := range w.unread.uris {
+		key := maphash.String(w.seed, uri)
+		if s, known := w.files[key]; known {
+			s.since, s.taken = time.Since(w.begin)+min(time.Second<<min(w.vain[key], 20), maxPause), never
+			w.files[key] = s
+			w.vain[key]++
+		}
+	}
+	w.unread.uris = nil
 }
 
 // due says whether an interval has gone by since the last look.
@@ -164,12 +209,15 @@ const patience = 10
 func (w *watched) look(ctx context.Context, set *input.Set, number int64, interval time.Duration, take func(input.File)) (failed, err error) {
 	begin := time.Since(w.begin)
 	var passedOver error
+	w.again()
+	set.Not = append(set.Not, w.not...)
 	failed = set.WalkOn(ctx, func(file input.File) error {
 		key := maphash.String(w.seed, file.URI)
 		print := maphash.Comparable(w.seed, [5]int64{file.Size, file.Modified.UnixNano(), int64(file.Access[0]), int64(file.Access[1]), int64(file.Access[2])})
 		s, known := w.files[key]
 		if !known || s.print != print {
 			s = sighting{print: print, since: time.Since(w.begin), taken: never}
+			delete(w.vain, key)
 		}
 		if s.taken >= number && begin-s.since >= interval {
 			s.taken = number
@@ -189,6 +237,13 @@ func (w *watched) look(ctx context.Context, set *input.Set, number int64, interv
 	}
 	w.failed = 0
 	maps.DeleteFunc(w.files, func(_ uint64, s sighting) bool { return s.look != number })
+	maps.DeleteFunc(w.vain, func(key uint64, _ int) bool { _, known := w.files[key]; return !known })
+	// A run's manifest comes before its outputs, and nothing is taken at first sight.
+	known := len(set.Not)
+	if earlier := set.LeaveOut(); earlier != "" {
+		w.not = append(w.not, set.Not[known:]...)
+		passedOver = cmp.Or(passedOver, errors.New(earlier))
+	}
 	return passedOver, nil
 }
 

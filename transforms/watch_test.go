@@ -7,7 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -77,6 +80,136 @@ func TestWatchLooks(t *testing.T) {
 	}
 	at(11, 0)
 	at(12, 0, "b.txt")
+}
+
+// TestWatchAgain has a document that could not be read passed on again, ever later as
+// long as it stays as it is.
+func TestWatchAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := write(t, map[string]string{"a.txt": "one\n", "b.txt": "two\n"})
+		set, err := input.New([]string{dir}, "", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, other := newWatched(), newWatched()
+		for run, w := range map[string]*watched{t.Name(): w, t.Name() + " other": other} {
+			watches.Store([2]any{run, int64(1)}, w)
+			defer watches.Delete([2]any{run, int64(1)})
+		}
+		const interval = time.Millisecond
+		number := int64(0)
+		after := func(wait time.Duration, want ...string) {
+			t.Helper()
+			time.Sleep(wait)
+			var got []string
+			if failed, err := w.look(t.Context(), set, number, interval, func(f input.File) { got = append(got, f.Name) }); failed != nil || err != nil {
+				t.Fatal(failed, err)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("look %d takes %q, want %q", number, got, want)
+			}
+			number++
+		}
+		fail := func() { watchAgain(t.Name(), filepath.Join(dir, "a.txt")) }
+		after(0)
+		after(interval, "a.txt", "b.txt")
+		fail()
+		after(0)
+		after(time.Second+interval, "a.txt")
+		fail()
+		after(0)
+		after(time.Second + interval)
+		after(time.Second, "a.txt")
+		for range 40 {
+			fail()
+			after(0)
+			after(maxPause+interval, "a.txt")
+		}
+		if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("other\n"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		after(0)
+		after(interval, "a.txt")
+		fail()
+		after(0)
+		after(time.Second+interval, "a.txt")
+		fail()
+		if err := os.Remove(filepath.Join(dir, "a.txt")); err != nil {
+			t.Fatal(err)
+		}
+		after(time.Hour)
+		equal(t, "pauses remembered", len(w.vain), 0)
+		equal(t, "of another run", len(other.unread.uris), 0)
+	})
+}
+
+// TestWatchReadsAgain watches what cannot be read, though nothing is wrong with its name,
+// kind or permission.
+func TestWatchReadsAgain(t *testing.T) {
+	const broken = "/proc/self/mem" // reading its beginning is an I/O error
+	if _, err := os.ReadFile(broken); !errors.Is(err, syscall.EIO) {
+		t.Skipf("no file whose reading fails: %v", err)
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(broken, filepath.Join(dir, "a.txt")); err != nil {
+		t.Fatal(err)
+	}
+	set, err := input.New([]string{dir}, "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := Options{Run: t.Name(), Base: Path(set.Base)}
+	progress := ProgressOf(opts.Run)
+	defer ForgetProgress(opts.Run)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := runOn("prism", func(s beam.Scope) {
+			_, rejected := Read(s, opts, Watch(s, opts, set, 50*time.Millisecond))
+			collect(s, t.Name(), rejected)
+		})
+		ended <- err
+	}()
+	for until := time.Now().Add(time.Minute); progress.Tried.Load() < 2 && time.Now().Before(until); {
+		time.Sleep(20 * time.Millisecond)
+	}
+	progress.Stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if got := gather[Rejection](t.Name()); len(got) < 2 {
+		t.Errorf("rejected: %v; want it twice", got)
+	}
+}
+
+// TestWatchLeavesOut has another run write its output below the input: it is told once,
+// and nothing of it is taken.
+func TestWatchLeavesOut(t *testing.T) {
+	dir := write(t, map[string]string{"a.txt": "one\n"})
+	encoded, err := input.New([]string{dir}, "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWatched()
+	for number, want := range []struct{ takes, told string }{{}, {takes: "a.txt"}, {told: "output of an earlier run"}, {}, {}} {
+		if number == 2 {
+			for _, name := range []string{"old/_manifest.jsonl", "old/a.txt.ann", "old/_done/a.txt.json"} {
+				path := filepath.Join(dir, name)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, nil, 0o666)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		set := *encoded // each look has it anew
+		takes := ""
+		failed, err := w.look(t.Context(), &set, int64(number), 0, func(f input.File) { takes += f.Name })
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, fmt.Sprintf("look %d takes", number), takes, want.takes)
+		if (failed == nil) != (want.told == "") || failed != nil && !strings.Contains(failed.Error(), want.told) {
+			t.Errorf("look %d: %v, want %q", number, failed, want.told)
+		}
+	}
 }
 
 // TestWatchGoesOn checks what a watch survives: no file, twins, and a listing

@@ -73,8 +73,12 @@ func (o *options) summary(w io.Writer, c *model.Config, result *runners.Result, 
 			}
 		}
 		uri, _ := url.PathUnescape(example)
-		fmt.Fprintf(w, "%s %s, whose letters beyond ASCII the model does not see (--force --verbosity=3 says which); convert each with: %s\n",
-			cli.Plural(count, "document"), foreign.what, cli.Printable(input.Iconv(uri, foreign.encoding)))
+		convert := "; convert each with: " + cli.Printable(input.Iconv(uri, foreign.encoding))
+		if o.watch && !o.foreign(uri) { // a watch counts what has been converted since; twice would spoil it
+			convert = ""
+		}
+		fmt.Fprintf(w, "%s %s, whose letters beyond ASCII the model does not see (--force --verbosity=3 says which)%s\n",
+			cli.Plural(count, "document"), foreign.what, convert)
 	}
 	if runners.Local() {
 		fmt.Fprintf(w, "reading %v, features %v, model %v, writing %v, summed over all workers, waiting included; peak memory %s MB\n",
@@ -99,6 +103,13 @@ func (o *options) summary(w io.Writer, c *model.Config, result *runners.Result, 
 	if rejected := n["rejected"]; rejected > 0 {
 		fmt.Fprintf(w, "%s rejected; %s says why\n", cli.Plural(rejected, "document"), store.Join(o.output, transforms.RejectedFile))
 	}
+}
+
+// foreign says whether what stands at uri now seems to be in another encoding than UTF-8.
+func (o *options) foreign(uri string) bool {
+	data, err := store.Read(context.Background(), uri, int64(o.maxDocumentBytes))
+	foreign, _ := input.Foreign(data)
+	return err == nil && foreign
 }
 
 // tellGPUs says what NVML saw of the run's GPUs, and what that suggests.
