@@ -69,7 +69,7 @@ type Device struct {
 	Index        int    // of the card among the machine's, in PCI order, as nvidia-smi counts
 	Ordinal      int    // CUDA's number for it in this process after Init; -1 before and where it is not used
 	Name, UUID   string // "NVIDIA A100-SXM4-40GB", "GPU-4404…" or "MIG-…"
-	Memory, Free uint64 // bytes; Free is 0 where nobody says it, without NVML
+	Memory, Free uint64 // bytes that programs can have; 0 where nobody says it: Free without NVML, both of a card that shares the machine's
 	Major, Minor int    // compute capability
 	MIG          bool   // an instance: CUDA gives a process no more than one
 	Exclusive    bool   // compute mode: one process at a time
@@ -94,7 +94,10 @@ func (d *Device) Held() (n uint64) {
 // String describes d in one line.
 func (d *Device) String() string {
 	memory := humanize.IBytes(d.Memory)
-	if d.Free > 0 {
+	switch {
+	case d.Memory == 0:
+		memory = "memory unknown"
+	case d.Free > 0:
 		memory = fmt.Sprintf("%s of %s free", humanize.IBytes(d.Free), memory)
 	}
 	s := fmt.Sprintf("%d %s, %s, compute %d.%d", d.Index, d.Name, memory, d.Major, d.Minor)

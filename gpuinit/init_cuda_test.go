@@ -196,6 +196,7 @@ func TestInit(t *testing.T) {
 		"no NVML":         {env: []string{"STANDIN_DEVICES=2", "STANDIN_FAIL=nvmlInit_v2:9"}, uuids: "00/0 01/1", log: "driver unknown (CUDA 12.4): 0 Stand-in GPU, 4.0 GiB, compute 8.0;"},
 		"no module":       {env: []string{"STANDIN_FAIL=nvmlInit_v2:9,cuInit:100"}, kind: "driver", err: "modprobe nvidia"},
 		"broken CUDA":     {env: []string{"STANDIN_FAIL=cuInit:999"}, kind: "broken", err: "CUDA 999"},
+		"shared memory":   {env: []string{"STANDIN_DEVICES=1", "STANDIN_FAIL=nvmlDeviceGetMemoryInfo_v2:3"}, uuids: "00/0", log: "0 Stand-in GPU, memory unknown, compute 8.0"},
 		"two versions":    {env: []string{"STANDIN_FAIL=cuInit:803"}, kind: "broken", err: "of two versions"},
 		"no NVML, twice":  {job: task{Twice: true}, env: []string{"STANDIN_DEVICES=2", "STANDIN_FAIL=nvmlInit_v2:9"}, uuids: "00/0 01/1", log: "driver unknown (CUDA 12.4)"},
 		"NVML hangs":      {job: task{Options: Options{Timeout: time.Second / 2}}, env: []string{"STANDIN_HANG=nvmlInit_v2"}, kind: "hangs", err: "does not answer (asking what GPUs there are, waited 500ms)"},

@@ -131,11 +131,8 @@ func describe(handle nvml.Device, d Device) Device {
 		d.Name = "GPU"
 	}
 	d.Name = line(d.Name)
-	if info, ret := handle.GetMemoryInfo_v2(); ret == nvml.SUCCESS {
-		d.Memory, d.Free = info.Total, info.Free
-	} else if info, ret := handle.GetMemoryInfo(); ret == nvml.SUCCESS { // drivers before 510
-		d.Memory, d.Free = info.Total, info.Free
-	} else {
+	// A card that shares the machine's memory (GB10, Jetson) tells none.
+	if d.Memory, d.Free, ret = memory(handle); ret != nvml.SUCCESS && ret != nvml.ERROR_NOT_SUPPORTED {
 		d.Err = errNVML(ret)
 		return d
 	}
@@ -162,12 +159,27 @@ func describe(handle nvml.Device, d Device) Device {
 		if int(p.Pid) == os.Getpid() {
 			continue
 		}
-		if p.UsedGpuMemory > d.Memory { // all ones where it is not known
+		if p.UsedGpuMemory > cmp.Or(d.Memory, math.MaxInt64) { // all ones where it is not known
 			p.UsedGpuMemory = 0
 		}
 		d.Processes = append(d.Processes, Process{PID: int(p.Pid), Memory: p.UsedGpuMemory})
 	}
 	return d
+}
+
+// memory is what programs can have of a device, and what is free, in bytes. Since
+// driver 510 the total has also what the driver keeps for itself, hundreds of MB,
+// which is never free.
+func memory(handle nvml.Device) (total, free uint64, ret nvml.Return) {
+	now, ret := handle.GetMemoryInfo_v2()
+	if ret == nvml.SUCCESS {
+		return now.Total - min(now.Reserved, now.Total), now.Free, ret
+	}
+	before, old := handle.GetMemoryInfo() // drivers before 510
+	if old == nvml.SUCCESS || ret != nvml.ERROR_NOT_SUPPORTED {
+		ret = old
+	}
+	return before.Total, before.Free, ret
 }
 
 // assess is why this process cannot use d.
@@ -183,7 +195,7 @@ func (m *Machine) assess(d *Device) error {
 	case d.Exclusive && len(d.Processes) > 0 && !m.MPS:
 		return &Error{Kind: ErrBusy, What: fmt.Sprintf("GPU %d %s takes one process at a time and %s", d.Index, d.Name, d.holders()),
 			Remedy: fmt.Sprintf("wait for it, start MPS, or allow more with nvidia-smi -i %d -c DEFAULT", d.Index)}
-	case d.Free < minFree:
+	case d.Memory > 0 && d.Free < minFree:
 		return &Error{Kind: ErrMemory, What: fmt.Sprintf("GPU %d %s has %s of %s free, %s", d.Index, d.Name, humanize.IBytes(d.Free), humanize.IBytes(d.Memory), d.holders()),
 			Remedy: fmt.Sprintf("end what holds it (nvidia-smi lists it); CUDA alone takes about %s", humanize.IBytes(minFree))}
 	}

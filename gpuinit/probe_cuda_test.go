@@ -88,6 +88,20 @@ func TestProbe(t *testing.T) {
 			card(s, 0).GetMemoryInfo_v2Func = func() (m nvml.Memory_v2, r nvml.Return) { return m, nvml.ERROR_FUNCTION_NOT_FOUND }
 			card(s, 0).MemoryInfo = nvml.Memory{Total: 40 * gib, Free: 30 * gib}
 		}, unset, false, "0", nil, []string{"30 GiB of 40 GiB"}},
+		"what the driver keeps": {1, func(s *dgxa100.Server) {
+			card(s, 0).GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) {
+				return nvml.Memory_v2{Total: 40 * gib, Reserved: 2 * gib, Used: gib, Free: 37 * gib}, nvml.SUCCESS
+			}
+		}, unset, false, "0", nil, []string{"37 GiB of 38 GiB free"}},
+		"memory that is the machine's": {1, func(s *dgxa100.Server) { // GB10
+			card(s, 0).GetMemoryInfo_v2Func = func() (m nvml.Memory_v2, r nvml.Return) { return m, nvml.ERROR_NOT_SUPPORTED }
+			card(s, 0).GetMemoryInfoFunc = func() (m nvml.Memory, r nvml.Return) { return m, nvml.ERROR_NOT_SUPPORTED }
+			setProcesses(&card(s, 0).Device, nvml.ProcessInfo{Pid: 7, UsedGpuMemory: gib})
+		}, unset, false, "0", nil, []string{"40GB, memory unknown, compute 8.0, 1 other process(es) hold 1.0 GiB"}},
+		"memory that is not told": {1, func(s *dgxa100.Server) {
+			card(s, 0).GetMemoryInfo_v2Func = func() (m nvml.Memory_v2, r nvml.Return) { return m, nvml.ERROR_UNKNOWN }
+			card(s, 0).GetMemoryInfoFunc = func() (m nvml.Memory, r nvml.Return) { return m, nvml.ERROR_UNKNOWN }
+		}, unset, false, "", ErrBroken, []string{"NVML 999"}},
 		"capability": {2, func(s *dgxa100.Server) {
 			card(s, 0).CudaComputeCapability = dgxa100.CudaComputeCapability{Major: 6, Minor: 1}
 		}, unset, false, "1", nil, nil},
@@ -228,7 +242,7 @@ func (a *answersFrom) device() nvml.Device {
 		GetNameFunc:       func() (string, nvml.Return) { return a.text(), a.ret() },
 		GetMemoryInfoFunc: func() (nvml.Memory, nvml.Return) { return nvml.Memory{Total: a.number(), Free: a.number()}, a.ret() },
 		GetMemoryInfo_v2Func: func() (nvml.Memory_v2, nvml.Return) {
-			return nvml.Memory_v2{Total: a.number(), Free: a.number()}, a.ret()
+			return nvml.Memory_v2{Total: a.number(), Reserved: a.number(), Free: a.number()}, a.ret()
 		},
 		GetCudaComputeCapabilityFunc:      func() (int, int, nvml.Return) { return a.small(), a.small(), a.ret() },
 		GetComputeModeFunc:                func() (nvml.ComputeMode, nvml.Return) { return nvml.ComputeMode(a.small()), a.ret() },
@@ -263,7 +277,7 @@ func FuzzProbe(f *testing.F) {
 			t.Fatalf("%d usable, error %v", len(usable), err)
 		}
 		for _, d := range usable {
-			if d.UUID == "" || strings.ContainsAny(d.UUID, ", \n") || d.Free > d.Memory || d.Free < minFree || d.Major < MinMajor || d.Ordinal != -1 {
+			if d.UUID == "" || strings.ContainsAny(d.UUID, ", \n") || d.Free > d.Memory || d.Memory > 0 && d.Free < minFree || d.Major < MinMajor || d.Ordinal != -1 {
 				t.Fatalf("usable: %+v", d)
 			}
 		}

@@ -249,6 +249,11 @@ CUresult cuCtxCreate_v2(CUcontext *out, unsigned, CUdevice d) {
   CARD(d);
   if (cards[d].lost) return cards[d].lost;
   if (machine().mode == 2) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  {
+    std::lock_guard l(cards[d].mu);
+    if (cards[d].taken + machine().context + machine().held(cards[d].card) > cards[d].memory) return CUDA_ERROR_OUT_OF_MEMORY;
+    cards[d].taken += machine().context;
+  }
   auto *c = new Context;
   c->card = &cards[d];
   std::lock_guard l(all_contexts);
@@ -271,6 +276,10 @@ CUresult cuCtxDestroy_v2(CUcontext context) {
   for (auto *s : c->streams) delete s;
   for (auto *e : c->events) delete e;
   for (auto *m : c->modules) delete m;
+  {
+    std::lock_guard l(c->card->mu);
+    c->card->taken -= machine().context;
+  }
   inside.unlock();
   delete c;
   return CUDA_SUCCESS;

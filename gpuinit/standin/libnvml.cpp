@@ -97,7 +97,8 @@ int nvmlDeviceGetMemoryInfo_v2(Handle *h, Memory2 *m) {
   m->total = machine().memory / (h->instance < 0 ? 1 : machine().mig);
   m->used = std::min<unsigned long long>(m->total, used(h));
   m->free = m->total - m->used;
-  m->reserved = 0;
+  m->reserved = machine().reserved;
+  m->total += m->reserved;
   return 0;
 }
 int nvmlDeviceGetCudaComputeCapability(Handle *, int *major, int *minor) { ENTER; *major = machine().major; *minor = machine().minor; return 0; }

@@ -2,6 +2,8 @@
 //
 //   STANDIN_DEVICES=1          cards
 //   STANDIN_MEMORY=4294967296  bytes of each card
+//   STANDIN_RESERVED=0         bytes beside it that NVML counts, for the driver
+//   STANDIN_CONTEXT=0          bytes of a card that a context takes
 //   STANDIN_CAPABILITY=8.0     compute capability
 //   STANDIN_NAME=…             name of the cards
 //   STANDIN_DRIVER=550.54.15   version of the driver
@@ -64,7 +66,7 @@ struct Other {
 };
 struct Machine {
   int devices = number("STANDIN_DEVICES", 1), mig = number("STANDIN_MIG", 0), mode = number("STANDIN_MODE", 0), cuda = number("STANDIN_CUDA", 12040);
-  size_t memory = number("STANDIN_MEMORY", 4ll << 30), max_alloc = number("STANDIN_MAX_ALLOC", 0);
+  size_t memory = number("STANDIN_MEMORY", 4ll << 30), reserved = number("STANDIN_RESERVED", 0), context = number("STANDIN_CONTEXT", 0), max_alloc = number("STANDIN_MAX_ALLOC", 0);
   int major = 8, minor = 0;
   std::vector<Other> others;
   Machine() {

@@ -345,7 +345,9 @@ func writeTable(w io.Writer, answers []answer) error {
 			capability, driver, memory, free, first, tenth := "–", "–", "–", "–", "–", "–"
 			if d.Kind == "cuda" {
 				capability, driver = d.Capability, fmt.Sprintf("%s (CUDA %s)", a.Driver, a.CUDA)
-				memory = humanize.IBytes(d.Memory)
+				if d.Memory > 0 {
+					memory = humanize.IBytes(d.Memory)
+				}
 				if d.Free > 0 {
 					free = humanize.IBytes(d.Free)
 				}
