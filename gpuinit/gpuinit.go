@@ -185,6 +185,9 @@ func Built() error { return built() }
 // as far as it is known, which may be nil.
 func Probe(ctx context.Context) (*Machine, error) { return probe(ctx, 0) }
 
+// FreeMemory is what is free of d now, in bytes; 0 where nobody says it.
+func FreeMemory(d *Device) uint64 { return freeMemory(d) }
+
 // Init takes devices for this process, sharing them fairly with other
 // processes that call it, and starts CUDA on them. CUDA is started once a
 // process, so a later call gets the devices that the first one got.

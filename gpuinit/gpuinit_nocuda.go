@@ -29,6 +29,7 @@ func built() error                                           { return errNotBuil
 func probe(context.Context, time.Duration) (*Machine, error) { return nil, errNotBuilt }
 func initialise(context.Context, Options) (*GPUs, error)     { return nil, errNotBuilt }
 func hangs(string, time.Duration) error                      { return errNotBuilt }
+func freeMemory(*Device) uint64                              { return 0 }
 func explain(err error, _ *Device) error                     { return err }
 
 func newMonitor([]Device, time.Duration, func() bool) *Monitor {

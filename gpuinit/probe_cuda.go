@@ -182,6 +182,23 @@ func memory(handle nvml.Device) (total, free uint64, ret nvml.Return) {
 	return before.Total, before.Free, ret
 }
 
+func freeMemory(d *Device) uint64 {
+	if libnvml.Open() != nil {
+		return 0
+	}
+	lib := nvml.New()
+	if lib.Init() != nvml.SUCCESS {
+		return 0
+	}
+	defer lib.Shutdown()
+	handle, ret := lib.DeviceGetHandleByUUID(d.UUID)
+	if ret != nvml.SUCCESS {
+		return 0
+	}
+	_, free, _ := memory(handle)
+	return free
+}
+
 // assess is why this process cannot use d.
 func (m *Machine) assess(d *Device) error {
 	cuda, driver := MinCUDA(d.Major)

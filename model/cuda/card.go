@@ -106,15 +106,8 @@ func (c *card) open(w *model.Weights, half bool) (err error) {
 			c.close()
 		}
 	}()
-	dev, err := cu.GetDevice(c.device.Ordinal)
-	if err != nil {
-		return c.failure("opening it", err)
-	}
-	if c.context, err = dev.MakeContext(cu.SchedBlockingSync); err != nil {
-		return c.failure("making a context", err)
-	}
-	if free, total, err := cu.MemInfo(); err == nil && c.device.Free > 0 {
-		c.used = max(0, int64(c.device.Free)-free-max(0, int64(c.device.Memory)-total)) // what the context itself takes
+	if err := c.makeContext(); err != nil {
+		return err
 	}
 	ptx, of, maxResident := code(c.device.Major, c.device.Minor)
 	if c.module, err = cu.LoadData(ptx); err != nil {
@@ -162,6 +155,23 @@ func (c *card) open(w *model.Weights, half bool) (err error) {
 	// The call may return before the bytes are there, and streams would not wait.
 	if err := cu.Synchronize(); err != nil {
 		return c.failure("copying the weights", err)
+	}
+	return nil
+}
+
+// makeContext makes the context, and counts what that takes of the device. Others
+// may have filled it since Init asked what is free.
+func (c *card) makeContext() error {
+	dev, err := cu.GetDevice(c.device.Ordinal)
+	if err != nil {
+		return c.failure("opening it", err)
+	}
+	before := int64(gpuinit.FreeMemory(&c.device))
+	if c.context, err = dev.MakeContext(cu.SchedBlockingSync); err != nil {
+		return c.failure("making a context", err)
+	}
+	if free, total, err := cu.MemInfo(); err == nil && before > 0 {
+		c.used = max(0, before-free-max(0, int64(c.device.Memory)-total))
 	}
 	return nil
 }

@@ -230,6 +230,27 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// TestContextMemory counts what a card's own context takes, whatever the driver
+// keeps for itself and others took since Init.
+func TestContextMemory(t *testing.T) {
+	if !standIn(t, "STANDIN_DEVICES=1", "STANDIN_RESERVED=500000000", "STANDIN_CONTEXT=300000000") {
+		return
+	}
+	w, _, _ := lostBatch(t)
+	var cards [2]card
+	for i := range cards {
+		c := &cards[i]
+		c.watched, c.device = newWatched(), devices(t)[0]
+		if err := c.open(w, true); err != nil {
+			t.Fatal(err)
+		}
+		defer c.close()
+		if d := c.device; d.Memory != 4<<30 || c.used < 300000000 || c.used > 301000000 {
+			t.Errorf("card %d of %d bytes: %d in use, want 300 MB and the weights", i, d.Memory, c.used)
+		}
+	}
+}
+
 // freeMemory is what is free of the first device beside the weights w, in bytes.
 func freeMemory(t *testing.T, w *model.Weights) int64 {
 	t.Helper()

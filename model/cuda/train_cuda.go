@@ -173,16 +173,9 @@ func (t *Trainer) Close() {
 // included, and the most that it had, in bytes.
 func (t *Trainer) Memory() (used, peak int64) { return t.used, t.peak }
 
-func (t *Trainer) open() error {
-	dev, err := cu.GetDevice(t.device.Ordinal)
-	if err != nil {
-		return t.failure("opening it", err)
-	}
-	if t.context, err = dev.MakeContext(cu.SchedBlockingSync); err != nil {
-		return t.failure("making a context", err)
-	}
-	if free, total, err := cu.MemInfo(); err == nil && t.device.Free > 0 {
-		t.used = max(0, int64(t.device.Free)-free-max(0, int64(t.device.Memory)-total)) // what the context itself takes
+func (t *Trainer) open() (err error) {
+	if err := t.makeContext(); err != nil {
+		return err
 	}
 	ptx := trainPTX80
 	if t.device.Major < 8 {

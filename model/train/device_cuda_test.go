@@ -252,7 +252,6 @@ func TestGPUParts(t *testing.T) {
 	whole := onGPU(t, gpuOptions(""), devices[:1])
 	least, _ := whole.gpus.memory()
 	want := losses(t, whole, 4)
-	whole.close() // or its memory counts as the context's of the next
 	t.Run("limit", func(t *testing.T) {
 		o := gpuOptions("")
 		o.Memory = least + 40<<10
