@@ -48,6 +48,8 @@ const (
 	stepThreads    = 128
 	outputLines    = 32
 	outputThreads  = 128
+
+	maxGrid = 65535 // blocks of a grid's second and third dimension
 )
 
 // slots is how many batches a device has at a time, each on its own stream: one

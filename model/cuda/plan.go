@@ -37,10 +37,11 @@ type lineRun struct {
 }
 
 // maxSteps bounds a batch so that its rows can be counted in 32 bits; maxWindow
-// is what the grid of kernel output has room for.
+// and maxWindows are what the grids of kernels output and step have room for.
 const (
-	maxSteps  = math.MaxInt32 / 64
-	maxWindow = 65535 * outputLines
+	maxSteps   = math.MaxInt32 / 64
+	maxWindow  = maxGrid * outputLines
+	maxWindows = maxGrid * stepRows
 )
 
 // lay fills p. Windows that overlap and follow each other share their lines.
@@ -56,8 +57,11 @@ func (p *plan) lay(s *sizes, rows int, batches []*model.Batch, probs []float32) 
 			if w.Len == 0 {
 				continue
 			}
-			if w.Len > maxWindow || p.steps+w.Len > maxSteps {
-				return fmt.Errorf("cuda: batch: more than %d lines in a window or %d in all; set window_size", maxWindow, maxSteps)
+			if most := min(maxSteps, (math.MaxInt32-linesThreads)/(s.e/4)); w.Len > maxWindow || p.steps+w.Len > most {
+				return fmt.Errorf("cuda: batch: more than %d lines in a window or %d in all; set window_size", maxWindow, most)
+			}
+			if len(p.windows) == maxWindows {
+				return fmt.Errorf("cuda: batch: more than %d windows; lower prediction_batch_size", maxWindows)
 			}
 			if w.First < first || w.First > end {
 				first, end = w.First, w.First

@@ -349,10 +349,15 @@ type layout struct {
 	y, x, dx, dh, dsecond, dc, logits, dlogits, loss, right int
 	z, c, h, out                                            []int // of each layer
 	floats                                                  int
+
+	// Rows, and as many as the grids of a product and of a step have room for, and as
+	// can be counted in 32 bits.
+	lines, most int
 }
 
 func (t *Trainer) lay(steps, windows, uses, slots int) (l layout) {
 	n, d, h, k, heads := steps*windows, t.net.Embedding, t.net.Hidden, t.net.columns(), len(t.net.Heads)
+	l.lines, l.most = n, min(maxGrid*gemmSide, maxGrid*lstmSide*steps, (math.MaxInt32-rowThreads)/d)
 	word := func(count int) int {
 		at := l.words
 		l.words += count
@@ -389,6 +394,9 @@ func (t *Trainer) Fit(steps, windows, uses int) error {
 }
 
 func (t *Trainer) reserve(l *layout) error {
+	if l.lines > l.most {
+		return fmt.Errorf("%w: GPU %d (%s): %d lines at a time, and a kernel has room for %d", model.ErrOutOfMemory, t.device.Index, t.device.Name, l.lines, l.most)
+	}
 	words, floats := 4*int64(l.words), 4*int64(l.floats)
 	more := words
 	if words > t.upload.size {

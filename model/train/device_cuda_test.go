@@ -292,6 +292,17 @@ func TestGPUParts(t *testing.T) {
 			t.Errorf("a model that does not fit: %v", err)
 		}
 	})
+	t.Run("no kernel has room", func(t *testing.T) { // a grid's second dimension ends at 65,535 blocks
+		one := onGPU(t, gpuOptions(""), devices[:1]).gpus.trainers[0]
+		for _, part := range []struct {
+			steps, windows int
+			err            string
+		}{{5, 13107 * 64, "4194240"}, {1, 65535 * 16, "1048560"}} {
+			if err := one.Fit(part.steps, part.windows+1, 1); !errors.Is(err, model.ErrOutOfMemory) || !strings.HasSuffix(err.Error(), "a kernel has room for "+part.err) {
+				t.Errorf("%d windows of %d lines: %v", part.windows+1, part.steps, err)
+			}
+		}
+	})
 	t.Run("auto", func(t *testing.T) {
 		o := gpuOptions("")
 		o.GPUs = devices[:1]
