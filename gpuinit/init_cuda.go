@@ -196,10 +196,16 @@ func askCUDA(ctx context.Context, o Options) (*Machine, error) {
 // errCUDA is a code of cuInit.
 func errCUDA(code int) error {
 	switch code {
+	case 2: // no memory: CUDA maps addresses for that of the machine and of all cards
+		return &Error{Kind: ErrMemory, What: "CUDA does not start: it finds no room for its addresses (CUDA 2)", Remedy: "let the process have them (ulimit -v unlimited; on SGE no h_vmem), or use --device=cpu"}
 	case 100: // no device
 		return &Error{Kind: ErrNoDevice, What: "CUDA sees no GPU", Remedy: "look at nvidia-smi; a container needs --gpus=all; or use --device=cpu"}
+	case 802: // not ready
+		return &Error{Kind: ErrBroken, What: "CUDA does not start: what connects the cards is not ready (CUDA 802)", Remedy: "start NVIDIA's fabric manager (systemctl start nvidia-fabricmanager), of the driver's version; it takes a minute"}
 	case 803, 804: // of two versions
 		return &Error{Kind: ErrBroken, What: fmt.Sprintf("CUDA does not start: its library and the kernel module are of two versions (CUDA %d)", code), Remedy: "reboot after the upgrade; a container's own libcuda must fit the host's driver"}
+	case 805, 806, 807, 808, 809: // of MPS
+		return &Error{Kind: ErrBusy, What: fmt.Sprintf("CUDA does not start: MPS does not take this process (CUDA %d)", code), Remedy: "it takes one user's processes, and so many of them; wait, or end it (echo quit | nvidia-cuda-mps-control)"}
 	case 500: // cuInit is missing
 		return &Error{Kind: ErrBroken, What: "libcuda.so.1 is no CUDA driver", Remedy: reinstall}
 	}
