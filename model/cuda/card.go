@@ -344,7 +344,13 @@ func (c *card) begin(s *slot, j *job) error {
 	if err := cu.MemcpyHtoDAsync(s.at, unsafe.Pointer(&p.upload[0]), int64(4*len(p.upload)), s.stream); err != nil {
 		return c.failure("copying a batch", err)
 	}
-	return c.launch(s, p)
+	if err := c.launch(s, p); err != nil {
+		// The caller has the plan back then, which a card that reads the host's memory
+		// by itself may still copy from, for kernels that were launched already.
+		_ = s.stream.Synchronize()
+		return err
+	}
+	return nil
 }
 
 // finish waits for s and takes its probabilities into the plan.
