@@ -64,16 +64,23 @@ func probeNVML(lib nvml.Interface, visible string, set, mps bool) (*Machine, err
 	if n < 0 || n > maxDevices {
 		return m, &Error{Kind: ErrBroken, What: fmt.Sprintf("the NVIDIA driver speaks of %d GPUs", n), Remedy: reinstall}
 	}
+	forbidden := 0
 	for i := range n {
 		handle, ret := lib.DeviceGetHandleByIndex(i)
-		if ret != nvml.SUCCESS {
+		switch i -= forbidden; ret {
+		case nvml.SUCCESS:
+			m.Devices = append(m.Devices, devices(i, handle)...)
+		case nvml.ERROR_NO_PERMISSION: // another job's: neither nvidia-smi nor CUDA counts it
+			forbidden++
+		default:
 			m.Devices = append(m.Devices, Device{Index: i, Ordinal: -1, Name: "GPU", Err: errNVML(ret)})
-			continue
 		}
-		m.Devices = append(m.Devices, devices(i, handle)...)
 	}
 	if set {
 		hide(m.Devices, visible)
+	}
+	if forbidden > 0 && len(m.Devices) == 0 {
+		m.Devices = []Device{{Ordinal: -1, Name: "GPU", Err: errNVML(nvml.ERROR_NO_PERMISSION)}}
 	}
 	for i := range m.Devices {
 		d := &m.Devices[i]

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -48,6 +49,17 @@ func setProcesses(d *mock.Device, p ...nvml.ProcessInfo) {
 
 func setMode(d *dgxa100.Device, mode nvml.ComputeMode) {
 	d.GetComputeModeFunc = func() (nvml.ComputeMode, nvml.Return) { return mode, nvml.SUCCESS }
+}
+
+// forbid has the driver open none of these cards for this process.
+func forbid(s *dgxa100.Server, cards ...int) {
+	all := s.DeviceGetHandleByIndexFunc
+	s.DeviceGetHandleByIndexFunc = func(i int) (nvml.Device, nvml.Return) {
+		if slices.Contains(cards, i) {
+			return nil, nvml.ERROR_NO_PERMISSION
+		}
+		return all(i)
+	}
 }
 
 // setMIG divides d into instances of 5 GiB whose numbers have a gap.
@@ -139,6 +151,12 @@ func TestProbe(t *testing.T) {
 		"no kernel module":         {1, func(s *dgxa100.Server) { s.InitFunc = func() nvml.Return { return nvml.ERROR_DRIVER_NOT_LOADED } }, unset, false, "", ErrNoDriver, []string{"modprobe nvidia"}},
 		"two versions":             {1, func(s *dgxa100.Server) { s.InitFunc = func() nvml.Return { return nvml.ERROR_LIB_RM_VERSION_MISMATCH } }, unset, false, "", ErrBroken, []string{"reboot after the upgrade"}},
 		"no permission":            {1, func(s *dgxa100.Server) { s.InitFunc = func() nvml.Return { return nvml.ERROR_NO_PERMISSION } }, unset, false, "", ErrBroken, []string{"/dev/nvidia"}},
+		"cards of other jobs": {4, func(s *dgxa100.Server) { // as Slurm has it: ConstrainDevices, and numbers of what is left
+			setMemory(&card(s, 2).Device, 40*gib, 30*gib)
+			forbid(s, 0, 1, 3)
+		}, "0", false, "0", nil, []string{"1 GPU(s) available", "30 GiB of 40 GiB free"}},
+		"two cards of other jobs": {4, func(s *dgxa100.Server) { forbid(s, 0, 2) }, "1,0", false, "0 1", nil, nil},
+		"all of other jobs":       {2, func(s *dgxa100.Server) { forbid(s, 0, 1) }, "0", false, "", ErrBroken, []string{"/dev/nvidia"}},
 		"no count": {1, func(s *dgxa100.Server) {
 			s.DeviceGetCountFunc = func() (int, nvml.Return) { return 0, nvml.ERROR_UNKNOWN }
 		}, unset, false, "", ErrBroken, []string{"NVML 999"}},
