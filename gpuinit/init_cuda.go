@@ -231,6 +231,9 @@ func explain(err error, d *Device) error {
 	case int(cu.NoBinaryForGpu), int(cu.InvalidSource):
 		e.Kind, e.What = ErrCapability, fmt.Sprintf("%s has compute capability %d.%d, which the kernels do not suit", where, d.Major, d.Minor)
 		e.Remedy = fmt.Sprintf("use one with %d.%d or newer, or --device=cpu", MinMajor, MinMinor)
+	case jitDisabled:
+		e.Kind, e.What = ErrBroken, fmt.Sprintf("the driver of %s may not compile the kernels: %v", where, err)
+		e.Remedy = "unset CUDA_DISABLE_PTX_JIT, or use --device=cpu"
 	case int(cu.InvalidPtx), int(cu.JitCompilerNotFound), unsupportedPTX, int(cu.NotFound):
 		e.Kind, e.What = ErrOldDriver, fmt.Sprintf("the driver of %s cannot compile the kernels: %v", where, err)
 		_, driver := MinCUDA(d.Major)
@@ -243,6 +246,7 @@ func explain(err error, d *Device) error {
 const (
 	deviceUnavailable = 46
 	unsupportedPTX    = 222
+	jitDisabled       = 223
 )
 
 // code is CUDA's number in err, or -1. The type of cu's errors has no name.

@@ -362,6 +362,11 @@ func TestSymbols(t *testing.T) {
 	}
 }
 
+// number is an error of CUDA's that package cu has no name for.
+type number int
+
+func (n number) Error() string { return fmt.Sprint("CUDA ", int(n)) }
+
 func TestExplain(t *testing.T) {
 	d := &Device{Index: 3, Name: "T4", Major: 7, Minor: 5, Processes: []Process{{7, 2 << 30}}}
 	for _, tc := range []struct {
@@ -373,6 +378,7 @@ func TestExplain(t *testing.T) {
 		{fmt.Errorf("opening: %w", cu.InvalidDevice), ErrBusy, "nvidia-smi -i 3"},
 		{cu.NoBinaryForGpu, ErrCapability, "7.5"},
 		{cu.InvalidPtx, ErrOldDriver, "install driver 410"},
+		{number(jitDisabled), ErrBroken, "unset CUDA_DISABLE_PTX_JIT"},
 		{cu.LaunchFailed, ErrBroken, "Xid"},
 		{errors.New("other"), ErrBroken, "other"},
 	} {

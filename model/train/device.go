@@ -53,6 +53,12 @@ const (
 
 // newGPUs makes trainers on the machine's GPUs for t's network.
 func newGPUs(t *trainer, m *Machine, steps int) (*gpus, error) {
+	for _, d := range m.GPUs {
+		if first := m.GPUs[0]; d.Major != first.Major || d.Minor != first.Minor { // each takes AdamW's steps by itself
+			return nil, fmt.Errorf("%w: GPU %d (%s) has compute capability %d.%d and GPU %d (%s) has %d.%d, which round differently, so that their parameters would not stay the same; choose equal ones by CUDA_VISIBLE_DEVICES",
+				ErrNoGPU, first.Index, first.Name, first.Major, first.Minor, d.Index, d.Name, d.Major, d.Minor)
+		}
+	}
 	g := &gpus{steps: steps, most: math.MaxInt, host: -1}
 	s := &t.net.sizes
 	net := cuda.Network{Rows: t.config.InputSize, Embedding: s.embedding, Layout: s.layout, Hidden: s.hidden, Layers: s.layers, Heads: s.heads, Focal: s.focal}
