@@ -14,6 +14,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/linnet-ml/linnet/model/eval"
 	"github.com/linnet-ml/linnet/transforms"
 	"github.com/linnet-ml/linnet/transforms/store"
@@ -326,45 +328,30 @@ func readParts(ctx context.Context, folder string, fn func(*part)) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	paths := make(chan string)
-	var group sync.WaitGroup
+	group, reading := errgroup.WithContext(ctx)
+	group.SetLimit(readers)
 	var mu sync.Mutex
-	for range readers {
-		group.Go(func() {
-			for path := range paths {
-				p, err := readPart(ctx, st, path)
-				if err != nil {
-					cancel(err)
-					continue
-				}
-				mu.Lock()
-				fn(p)
-				mu.Unlock()
-			}
-		})
-	}
-	err = st.List(ctx, folder+"/", func(o store.Object) error {
+	listed := st.List(reading, folder+"/", func(o store.Object) error {
 		switch {
 		case o.Err != nil:
 			return o.Err
 		case !strings.HasSuffix(o.Path, ".json"):
 			return nil
 		}
-		select {
-		case paths <- o.Path:
+		group.Go(func() error {
+			p, err := readPart(reading, st, o.Path)
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			fn(p)
 			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+		})
+		return reading.Err()
 	})
-	close(paths)
-	group.Wait()
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
-	return err
+	read := group.Wait()
+	return cmp.Or(context.Cause(ctx), read, listed)
 }
 
 func readPart(ctx context.Context, st store.Store, path string) (*part, error) {
