@@ -76,7 +76,7 @@ func (m *merger) add(p *part) {
 	d := scored{document: document{Name: text(p.Name)}}
 	own := sums{}
 	for _, l := range p.Lines {
-		own[[2]string{l.Gold, l.Predicted}] += l.N
+		own.add(l.Gold, l.Predicted, l.N)
 		d.cells = append(d.cells, eval.Cell{Gold: int32(m.index(l.Gold)), Pred: int32(m.index(l.Predicted)), N: l.N})
 		if l.Gold != l.Predicted {
 			d.Wrong += l.N
@@ -88,7 +88,7 @@ func (m *merger) add(p *part) {
 		m.documents = append(m.documents, d)
 	}
 	for _, c := range p.Characters {
-		m.characters[[2]string{c.Gold, c.Predicted}] += c.N
+		m.characters.add(c.Gold, c.Predicted, c.N)
 	}
 	classes := make([]int, len(p.Classes))
 	for c, name := range p.Classes {
@@ -158,6 +158,25 @@ func (m *merger) details() *details {
 // sums are numbers of lines or characters, by gold and predicted class; ""
 // predicted is none.
 type sums map[[2]string]int64
+
+// add counts n of them; those without gold are not judged.
+func (s sums) add(gold, predicted string, n int64) {
+	if gold != "" {
+		s[[2]string{gold, predicted}] += n
+	}
+}
+
+// pairs are the sums as a list, sorted.
+func (s sums) pairs() []pair {
+	list := make([]pair, 0, len(s))
+	for key, n := range s {
+		list = append(list, pair{key[0], key[1], n})
+	}
+	slices.SortFunc(list, func(a, b pair) int {
+		return cmp.Or(strings.Compare(a.Gold, b.Gold), strings.Compare(a.Predicted, b.Predicted))
+	})
+	return list
+}
 
 // counts are the counts over classes and what else occurs, by name.
 func (s sums) counts(classes []string) *eval.Counts {

@@ -82,17 +82,14 @@ type judged struct {
 // part makes the part of a document. Labels of characters are judged as classes:
 // gold ones by class, predicted ones by given.
 func (j *judged) part(class, given func(string) string) *part {
-	p := &part{Name: j.doc.Name, Wrong: []wrongLine{}}
-	p.Lines = pairs(func(add func(gold, predicted string, n int)) {
-		for i, g := range j.gold {
-			add(g, j.predicted[i], 1)
-		}
-	})
-	p.Characters = pairs(func(add func(gold, predicted string, n int)) {
-		for i, gold := range inkOf(&yedda.Document{Text: j.doc.Text, Spans: j.doc.Spans}, j.lines) {
-			align(gold, j.ink[i], func(g, p string, n int) { add(class(g), given(p), n) })
-		}
-	})
+	lines, characters := sums{}, sums{}
+	for i, g := range j.gold {
+		lines.add(g, j.predicted[i], 1)
+	}
+	for i, gold := range inkOf(&yedda.Document{Text: j.doc.Text, Spans: j.doc.Spans}, j.lines) {
+		align(gold, j.ink[i], func(g, p string, n int) { characters.add(class(g), given(p), int64(n)) })
+	}
+	p := &part{Name: j.doc.Name, Lines: lines.pairs(), Characters: characters.pairs(), Wrong: []wrongLine{}}
 	j.spans(p)
 	if j.probs != nil {
 		p.Calibration = eval.NewCalibration(eval.CalibrationBins)
@@ -104,24 +101,6 @@ func (j *judged) part(class, given func(string) string) *part {
 	}
 	j.wrong(p)
 	return p
-}
-
-// pairs are the sums of what count adds, where there is gold, sorted.
-func pairs(count func(add func(gold, predicted string, n int))) []pair {
-	sums := map[[2]string]int64{}
-	count(func(gold, predicted string, n int) {
-		if gold != "" {
-			sums[[2]string{gold, predicted}] += int64(n)
-		}
-	})
-	list := make([]pair, 0, len(sums))
-	for key, n := range sums {
-		list = append(list, pair{key[0], key[1], n})
-	}
-	slices.SortFunc(list, func(a, b pair) int {
-		return cmp.Or(strings.Compare(a.Gold, b.Gold), strings.Compare(a.Predicted, b.Predicted))
-	})
-	return list
 }
 
 // spans counts the document's spans. A blank line ends one, as in what predict

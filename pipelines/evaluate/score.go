@@ -51,7 +51,7 @@ func (f *scoreFn) ProcessElement(ctx context.Context, l transforms.Labelled) err
 // document's part where a report wants it.
 func (f *scoreFn) judge(ctx context.Context, j *judged) error {
 	j.gold = (&yedda.Document{Text: j.doc.Text, Spans: j.doc.Spans}).LineLabels(j.lines)
-	counts, odd := map[[2]string]int64{}, map[[2]string]int64{}
+	counts, odd := sums{}, map[[2]string]int64{}
 	known := func(label string) bool { return label == "" || f.Known == nil || slices.Contains(f.Known, label) }
 	labelled := false
 	for i, g := range j.gold {
@@ -63,9 +63,7 @@ func (f *scoreFn) judge(ctx context.Context, j *judged) error {
 			odd[[2]string{oddPredictedPrefix, p}]++
 		}
 		j.gold[i], j.predicted[i] = f.class(g), f.given(j.predicted[i])
-		if j.gold[i] != "" {
-			counts[[2]string{j.gold[i], j.predicted[i]}]++
-		}
+		counts.add(j.gold[i], j.predicted[i], 1)
 	}
 	for pair, n := range counts {
 		beam.NewCounter(transforms.Namespace, nameCounter(pairPrefix, pair)).Inc(ctx, n)
