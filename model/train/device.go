@@ -1,14 +1,13 @@
 package train
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
 	"strings"
-	"sync"
 
 	"github.com/dustin/go-humanize/english"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/linnet-ml/linnet/gpuinit"
 	"github.com/linnet-ml/linnet/model"
@@ -81,13 +80,11 @@ func (g *gpus) close() {
 
 // each calls f for every GPU at once.
 func (g *gpus) each(f func(i int, t *cuda.Trainer) error) error {
-	errs := make([]error, len(g.trainers))
-	var wg sync.WaitGroup
+	var group errgroup.Group
 	for i, t := range g.trainers {
-		wg.Go(func() { errs[i] = f(i, t) })
+		group.Go(func() error { return f(i, t) })
 	}
-	wg.Wait()
-	return cmp.Or(errs...) // the others say the same
+	return group.Wait() // the others' errors say the same
 }
 
 func (t *trainer) parameters() *cuda.Parameters {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/linnet-ml/linnet/gpuinit"
 	"github.com/linnet-ml/linnet/model"
@@ -239,29 +240,26 @@ func (d *device) measure(ctx context.Context, documents []*model.Batch, outputs,
 // calls together.
 func (d *device) round(ctx context.Context, batches []batch, outputs int) (time.Duration, error) {
 	var next, took atomic.Int64
-	errs := make([]error, d.atOnce)
-	var all sync.WaitGroup
-	for i := range d.atOnce {
-		all.Go(func() {
+	var group errgroup.Group
+	for range d.atOnce {
+		group.Go(func() error {
 			var probs []float32
 			for {
 				at := int(next.Add(1)) - 1
 				if at >= len(batches) || ctx.Err() != nil {
-					errs[i] = context.Cause(ctx)
-					return
+					return context.Cause(ctx)
 				}
 				b := &batches[at]
 				probs = slices.Grow(probs[:0], b.steps*outputs)[:b.steps*outputs]
 				begin := time.Now()
 				if err := d.scorer.ScoreAll(ctx, b.parts, probs); err != nil {
 					next.Store(int64(len(batches)))
-					errs[i] = err
-					return
+					return err
 				}
 				took.Add(int64(time.Since(begin)))
 			}
 		})
 	}
-	all.Wait()
-	return time.Duration(took.Load()), cmp.Or(errs...) // the others say the same
+	err := group.Wait() // the others' errors say the same
+	return time.Duration(took.Load()), err
 }

@@ -26,11 +26,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unsafe"
 
 	"github.com/maruel/safetensors"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/bundled"
@@ -279,19 +279,17 @@ func (s *server) time(what, callers, seconds string) error {
 	}
 	runtime.GOMAXPROCS(n)
 	times := make([][][]float64, n) // of a caller, part and call
-	errs := make([]error, n)
 	end := time.Now().Add(time.Duration(length * float64(time.Second)))
-	var wg sync.WaitGroup
+	var group errgroup.Group
 	for i := range n {
 		times[i] = make([][]float64, parts)
-		wg.Go(func() {
+		group.Go(func() error {
 			probs := make([]float32, windows*steps*s.w.Config.NumOutputs())
 			layout, x := make([]float32, windows*s.w.Config.LayoutSize), make([]float32, windows*d)
 			for first := true; first || time.Now().Before(end); first = false {
 				begin := time.Now()
 				if err := s.scorer.Score(context.Background(), b, probs); err != nil {
-					errs[i] = err
-					return
+					return err
 				}
 				times[i][0] = append(times[i][0], time.Since(begin).Seconds())
 				if parts > 1 {
@@ -300,10 +298,10 @@ func (s *server) time(what, callers, seconds string) error {
 					times[i][1] = append(times[i][1], time.Since(begin).Seconds())
 				}
 			}
+			return nil
 		})
 	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
+	if err := group.Wait(); err != nil {
 		return err
 	}
 	median, least, calls := 0., 0., 0
