@@ -3,6 +3,7 @@
 package backend
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/linnet-ml/linnet/gpuinit"
@@ -33,10 +34,4 @@ type onGPUs struct {
 // Devices are the GPUs.
 func (s *onGPUs) Devices() []gpuinit.Device { return s.gpus.Devices }
 
-func (s *onGPUs) Close() error {
-	err := s.Scorer.Close()
-	if e := s.gpus.Close(); err == nil {
-		err = e
-	}
-	return err
-}
+func (s *onGPUs) Close() error { return cmp.Or(s.Scorer.Close(), s.gpus.Close()) }
