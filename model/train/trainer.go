@@ -112,10 +112,8 @@ func (t *trainer) prepare(docs []Document, m *Machine) (err error) {
 	if t.columnWeights, err = t.corpus.columnWeights(cfg); err != nil {
 		return err
 	}
-	for i := range t.columnWeights {
-		if t.teachers != nil {
-			t.columnWeights[i] = 1 // the teachers know of the weights
-		}
+	if t.teachers != nil { // who know of the weights
+		t.columnWeights = slices.Repeat([]float64{1}, len(t.columnWeights))
 	}
 	size := cfg.WindowSize
 	if size == 0 {
