@@ -15,7 +15,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -486,11 +485,9 @@ func (o *options) loadInit(ctx context.Context, f *cli.Flags) (*model.Weights, e
 	if err != nil {
 		return nil, err
 	}
-	given := map[string]bool{}
-	f.Visit(func(g *flag.Flag) { given[g.Name] = true })
 	for i, value := range flagValues(&w.Config) {
 		name := configFlags[i]
-		if given[name] || name == "num_classes" {
+		if f.Given(name) || name == "num_classes" {
 			continue
 		}
 		if err := f.Set(name, value); err != nil {
@@ -498,7 +495,7 @@ func (o *options) loadInit(ctx context.Context, f *cli.Flags) (*model.Weights, e
 		}
 	}
 	c := &o.config
-	if !given["label_set"] && !given["label_map"] {
+	if !f.Given("label_set") && !f.Given("label_map") {
 		c.LabelSet, c.Classes, c.LabelMap, c.OtherClass = w.Config.LabelSet, w.Config.Classes, w.Config.LabelMap, w.Config.OtherClass
 	}
 	if c.LabelSet != model.Full {
