@@ -517,10 +517,7 @@ func (o *options) settle(ctx context.Context, opts transforms.Options, set *inpu
 
 // settings are all that changes an output beside model and input.
 func (o *options) settings(c *model.Config) string {
-	labelSet, window, stride := o.labelSet, o.windowSize, o.stride
-	if labelSet == "" {
-		labelSet = c.LabelSet
-	}
+	window, stride := o.windowSize, o.stride
 	if window < 0 {
 		window, stride = c.WindowSize, c.PredictionStride
 	}
@@ -529,7 +526,7 @@ func (o *options) settings(c *model.Config) string {
 		sorted := slices.Sorted(slices.Values(o.formats))
 		formats = strings.Join(slices.Compact(sorted), ",")
 	}
-	return fmt.Sprintf("label_set=%s window_size=%d prediction_stride=%d format=%s probabilities=%t", labelSet, window, stride, formats, o.probabilities)
+	return fmt.Sprintf("label_set=%s window_size=%d prediction_stride=%d format=%s probabilities=%t", cmp.Or(o.labelSet, c.LabelSet), window, stride, formats, o.probabilities)
 }
 
 // limitMemory sets Go's memory limit and returns transforms.Options.InFlight
