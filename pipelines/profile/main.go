@@ -134,33 +134,32 @@ func (o *options) check() error {
 
 // report is profile.json.
 type report struct {
-	Time         time.Time  `json:"time"`
-	Machine      string     `json:"machine"`
-	GPU          string     `json:"gpu,omitempty"`
-	Precision    string     `json:"gpu_precision,omitempty"` // of the GPU's products
-	NoGPU        string     `json:"no_gpu,omitempty"`        // why --device=auto took none
-	Model        string     `json:"model"`
-	ModelHash    string     `json:"model_hash"`
-	Input        []string   `json:"input"`
-	Documents    int        `json:"documents"`
-	Lines        int64      `json:"lines"`
-	WindowSize   int        `json:"window_size"`
-	Rounds       int        `json:"rounds"`
-	Rows         []measured `json:"rows"`
-	CPUFit       *fit       `json:"cpu_fit,omitempty"`
-	GPUFit       *fit       `json:"gpu_fit,omitempty"`
-	FastestCPU   *measured  `json:"fastest_cpu,omitempty"`
-	FastestGPU   *measured  `json:"fastest_gpu,omitempty"`
-	CPUStartup   float64    `json:"cpu_startup_seconds"`
-	GPUStartup   float64    `json:"gpu_startup_seconds,omitempty"`
-	CPUPerMega   float64    `json:"cpu_cost_per_million_lines,omitempty"`
-	GPUPerMega   float64    `json:"gpu_cost_per_million_lines,omitempty"`
-	Plan         *plan      `json:"plan,omitempty"`
-	Noise        float64    `json:"noise_share,omitempty"` // largest spread of a row's rounds, as a share of their median; one round has none
-	Advice       []string   `json:"advice"`                // all that is said below the table
-	ramWeights   int64      // bytes that the weights take as they were read
-	gpuUsage     []gpuinit.Usage
-	cpuWork, gpu *worker
+	Time       time.Time  `json:"time"`
+	Machine    string     `json:"machine"`
+	GPU        string     `json:"gpu,omitempty"`
+	Precision  string     `json:"gpu_precision,omitempty"` // of the GPU's products
+	NoGPU      string     `json:"no_gpu,omitempty"`        // why --device=auto took none
+	Model      string     `json:"model"`
+	ModelHash  string     `json:"model_hash"`
+	Input      []string   `json:"input"`
+	Documents  int        `json:"documents"`
+	Lines      int64      `json:"lines"`
+	WindowSize int        `json:"window_size"`
+	Rounds     int        `json:"rounds"`
+	Rows       []measured `json:"rows"`
+	CPUFit     *fit       `json:"cpu_fit,omitempty"`
+	GPUFit     *fit       `json:"gpu_fit,omitempty"`
+	FastestCPU *measured  `json:"fastest_cpu,omitempty"`
+	FastestGPU *measured  `json:"fastest_gpu,omitempty"`
+	CPUStartup float64    `json:"cpu_startup_seconds"`
+	GPUStartup float64    `json:"gpu_startup_seconds,omitempty"`
+	CPUPerMega float64    `json:"cpu_cost_per_million_lines,omitempty"`
+	GPUPerMega float64    `json:"gpu_cost_per_million_lines,omitempty"`
+	Plan       *plan      `json:"plan,omitempty"`
+	Noise      float64    `json:"noise_share,omitempty"` // largest spread of a row's rounds, as a share of their median; one round has none
+	Advice     []string   `json:"advice"`                // all that is said below the table
+	ramWeights int64      // bytes that the weights take as they were read
+	gpuUsage   []gpuinit.Usage
 }
 
 func (o *options) profile(ctx context.Context) error {
@@ -480,22 +479,23 @@ func (o *options) count(r *report, say func(string, ...any)) {
 	if o.givenGPUStart {
 		r.GPUStartup = o.gpuStartup.Seconds()
 	}
-	r.cpuWork = &worker{r.FastestCPU.PerSecond, o.cpuCost, time.Duration(r.CPUStartup * 1e9)}
+	cpu := &worker{r.FastestCPU.PerSecond, o.cpuCost, time.Duration(r.CPUStartup * 1e9)}
+	var gpu *worker
 	if r.FastestGPU != nil {
-		r.gpu = &worker{r.FastestGPU.PerSecond, o.gpuCost, time.Duration(r.GPUStartup * 1e9)}
+		gpu = &worker{r.FastestGPU.PerSecond, o.gpuCost, time.Duration(r.GPUStartup * 1e9)}
 	}
 	if o.cpuCost > 0 {
-		r.CPUPerMega = r.cpuWork.perMillion()
+		r.CPUPerMega = cpu.perMillion()
 		say("CPU: %s per million lines", decimal(r.CPUPerMega))
 	}
-	if o.gpuCost > 0 && r.gpu != nil {
-		r.GPUPerMega = r.gpu.perMillion()
+	if o.gpuCost > 0 && gpu != nil {
+		r.GPUPerMega = gpu.perMillion()
 		say("GPU: %s per million lines", decimal(r.GPUPerMega))
 	}
 	if o.planLines == 0 {
 		return
 	}
-	p := newPlan(r.cpuWork, r.gpu, o.planLines, o.planWorkers)
+	p := newPlan(cpu, gpu, o.planLines, o.planWorkers)
 	r.Plan = p
 	whole := cli.Plural(p.Lines, "line") + " on " + cli.Plural(int64(p.Workers), "worker")
 	cost := func(cost float64) string {
@@ -505,7 +505,7 @@ func (o *options) count(r *report, say func(string, ...any)) {
 		return ", cost " + decimal(cost)
 	}
 	say("%s: CPU %s h%s (scoring alone; reading and features come on top)", whole, decimal(p.CPUHours), cost(p.CPUCost))
-	if r.gpu == nil {
+	if gpu == nil {
 		return
 	}
 	saving := ""
