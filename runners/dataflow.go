@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -81,7 +82,7 @@ func fillGPU() error {
 		machine = machines[0]
 		fill("worker_machine_type", machine)
 	}
-	if !slices.ContainsFunc(machines, func(m string) bool { return carries(m, machine) }) {
+	if !slices.ContainsFunc(machines, func(m string) bool { ok, _ := path.Match(m, machine); return ok }) {
 		return fmt.Errorf("runners: --worker_machine_type=%s cannot carry %d %s; use %s", machine, count, kind, strings.Join(machines, ", "))
 	}
 	if value("flexrs_goal") == "FLEXRS_COST_OPTIMIZED" {
@@ -117,13 +118,6 @@ func CheckPaths(uris ...string) error {
 		}
 	}
 	return nil
-}
-
-// carries says whether machine is pattern, or begins as pattern does before
-// its *.
-func carries(pattern, machine string) bool {
-	prefix, any := strings.CutSuffix(pattern, "*")
-	return machine == pattern || any && strings.HasPrefix(machine, prefix)
 }
 
 // imageTag is the tag under which scripts/docker publishes the worker's image:
