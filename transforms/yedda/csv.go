@@ -42,7 +42,7 @@ func WriteCSV(t *Table, probabilities bool) []byte {
 		}
 		line := bytes.TrimSuffix(t.Text[row.Start:row.End], []byte("\r"))
 		record = append(record[:0], strconv.Itoa(numbers.of(row.Start)), t.Labels[i], confidence, string(line))
-		if probabilities && len(t.Classes) > 0 {
+		if probabilities {
 			for _, p := range t.probs(i) {
 				record = append(record, prob(p))
 			}
