@@ -356,23 +356,34 @@ func Gather(ctx context.Context, output string) error {
 }
 
 // clean removes the temporary files, of which there are some after a run that
-// was killed, and their folder where it holds nothing else.
+// was killed, and their folder where it holds nothing else. On gs:// there are none.
 func clean(ctx context.Context, output string) error {
-	temp := store.Join(output, TempFolder)
-	st, err := store.For(ctx, temp)
-	if err != nil {
-		return err
+	if store.Remote(output) {
+		return nil
 	}
-	err = st.List(ctx, temp+"/", func(o store.Object) error {
+	temp := store.Join(output, TempFolder)
+	err := listBelow(ctx, temp, func(o store.Object) error {
 		if !store.Temporary(o.Path) {
 			return nil
 		}
-		return st.Delete(ctx, o.Path)
+		return store.Delete(ctx, o.Path)
 	})
 	if err == nil {
-		err = st.Delete(ctx, temp)
+		err = store.Delete(ctx, temp)
 	}
-	if errors.Is(err, store.ErrNotExist) || errors.Is(err, fs.ErrExist) { // fs.ErrExist: it holds something
+	if errors.Is(err, fs.ErrExist) { // it holds something
+		return nil
+	}
+	return err
+}
+
+// listBelow calls fn with every file below a folder, which need not be there.
+func listBelow(ctx context.Context, folder string, fn func(store.Object) error) error {
+	st, err := store.For(ctx, folder)
+	if err == nil {
+		err = st.List(ctx, folder+"/", fn)
+	}
+	if errors.Is(err, store.ErrNotExist) {
 		return nil
 	}
 	return err
@@ -381,12 +392,7 @@ func clean(ctx context.Context, output string) error {
 // CountDone counts the Done records below output that are newer than a time, and
 // tells the newest's.
 func CountDone(ctx context.Context, output string, after time.Time) (n int64, newest time.Time, err error) {
-	folder := store.Join(output, DoneFolder)
-	st, err := store.For(ctx, folder)
-	if err != nil {
-		return 0, newest, err
-	}
-	err = st.List(ctx, folder+"/", func(o store.Object) error {
+	err = listBelow(ctx, store.Join(output, DoneFolder), func(o store.Object) error {
 		if o.Modified.After(after) {
 			n++
 		}
@@ -395,9 +401,6 @@ func CountDone(ctx context.Context, output string, after time.Time) (n int64, ne
 		}
 		return nil
 	})
-	if errors.Is(err, store.ErrNotExist) {
-		err = nil
-	}
 	return n, newest, err
 }
 
@@ -410,22 +413,15 @@ func HasRecords(ctx context.Context, output, folder string) (bool, error) {
 // anyBelow says whether there is a file below a folder, which need not be, whose
 // path wanted says yes to.
 func anyBelow(ctx context.Context, folder string, wanted func(path string) bool) (bool, error) {
-	st, err := store.For(ctx, folder)
-	if err != nil {
-		return false, err
-	}
 	found := errors.New("found")
-	err = st.List(ctx, folder+"/", func(o store.Object) error {
+	err := listBelow(ctx, folder, func(o store.Object) error {
 		if wanted(o.Path) {
 			return found
 		}
 		return nil
 	})
-	switch {
-	case errors.Is(err, found):
+	if errors.Is(err, found) {
 		return true, nil
-	case errors.Is(err, store.ErrNotExist):
-		return false, nil
 	}
 	return false, err
 }
@@ -648,13 +644,13 @@ func (o *Options) records(ctx context.Context, st store.Store, folder string, fn
 		}
 		return fn(r.path, r.data)
 	}
-	err := st.List(ctx, store.Join(string(o.Output), folder)+"/", func(obj store.Object) error {
+	err := listBelow(ctx, store.Join(string(o.Output), folder), func(obj store.Object) error {
 		if !strings.HasSuffix(obj.Path, ".json") {
 			return nil
 		}
 		return records.Push(ctx, obj.Path, obj.Size+recordRoom, add)
 	})
-	if err != nil && !errors.Is(err, store.ErrNotExist) {
+	if err != nil {
 		return err
 	}
 	return records.Drain(ctx, add)
