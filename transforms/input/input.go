@@ -50,12 +50,13 @@ type Set struct {
 	Outputs []Output
 	// Records are files that a run has for itself beside the Outputs of a document.
 	Records []Output
-	earlier map[string]bool // folders with an earlier run's output, seen by Walk
-	output  string          // an argument that is such a folder itself
-	left    leftovers       // of the last Walk
 	// Sample, where not 0, takes only as many documents, spread by a hash of
 	// their names and so always the same ones.
 	Sample int
+
+	earlier map[string]bool // folders with an earlier run's output, seen by Walk
+	output  string          // an argument that is such a folder itself
+	left    leftovers       // of the last Walk
 }
 
 // File is one document of a Set.
@@ -142,7 +143,7 @@ func New(args []string, output string, annotated bool) (*Set, error) {
 		if err := refused(arg); err != nil {
 			return nil, err
 		}
-		slash := remote(arg) && strings.HasSuffix(args[i], "/") // a folder, whatever characters it has
+		slash := store.Remote(arg) && strings.HasSuffix(args[i], "/") // a folder, whatever characters it has
 		dir := arg
 		if !slash {
 			dir = folder(arg)
@@ -172,7 +173,7 @@ func New(args []string, output string, annotated bool) (*Set, error) {
 
 // refused is why package store takes no URI of that scheme, or none.
 func refused(uri string) error {
-	if !remote(uri) || strings.HasPrefix(uri, "gs://") {
+	if !store.Remote(uri) || strings.HasPrefix(uri, "gs://") {
 		return nil
 	}
 	_, err := store.For(context.Background(), uri)
@@ -182,7 +183,7 @@ func refused(uri string) error {
 // Absolute makes a local path absolute and cleans it; a gs:// address loses
 // its last slash, and GS:// is gs://.
 func Absolute(uri string) (string, error) {
-	if remote(uri) {
+	if store.Remote(uri) {
 		path := strings.Index(uri, "://") + len("://")
 		return strings.ToLower(uri[:path]) + strings.TrimRight(uri[path:], "/"), nil
 	}
@@ -316,7 +317,7 @@ func (s *Set) none(arg string, inside bool) error {
 		hint = "a pattern takes files, those below a folder with /** or /**/*.txt at its end"
 	}
 	err := fmt.Errorf("input: %w in %s; %s", ErrNone, arg, hint)
-	if _, missing := os.Stat(arg); missing != nil && !remote(arg) && !pattern(arg) {
+	if _, missing := os.Stat(arg); missing != nil && !store.Remote(arg) && !pattern(arg) {
 		err = fmt.Errorf("%w (%w)", err, fs.ErrNotExist)
 		if len(s.Args) > 1 {
 			err = fmt.Errorf("%w; a comma in a name is written \\,", err)
@@ -539,14 +540,14 @@ func (l *links) of(dir string) string {
 
 // toNot says whether a file, or what it is a link to, lies in a folder of Not.
 func (l *links) toNot(file File) bool {
-	return len(l.not) > 0 && !remote(file.URI) &&
+	return len(l.not) > 0 && !store.Remote(file.URI) &&
 		(anyHolds(l.not, l.of(filepath.Dir(file.URI))) || file.Link && anyHolds(l.not, real(file.URI)))
 }
 
 // amongInputs is the first output of a file that would lie outside of the output
 // folder and in a folder of the inputs, or "".
 func (l *links) amongInputs(file File) string {
-	if len(l.outputs) == 0 || len(l.set.Not) == 0 || remote(file.URI) {
+	if len(l.outputs) == 0 || len(l.set.Not) == 0 || store.Remote(file.URI) {
 		return ""
 	}
 	output := string(l.set.Not[0])
@@ -628,7 +629,7 @@ func (s *Set) list(ctx context.Context, arg string, f func(File) error) error {
 // manifest in the folders above it, which the pattern need not match.
 func (s *Set) noticeAbove(arg, head, file string, looked map[string]bool) {
 	s.notice(arg, file)
-	if remote(arg) {
+	if store.Remote(arg) {
 		return
 	}
 	for dir := filepath.Dir(file); under(dir, head) && !looked[dir]; dir = filepath.Dir(dir) {
@@ -650,9 +651,8 @@ func (s *Set) notice(arg, file string) {
 			return
 		}
 	}
-	dir = filepath.FromSlash(dir)
-	if remote(arg) {
-		dir = filepath.ToSlash(dir)
+	if !store.Remote(arg) {
+		dir = filepath.FromSlash(dir)
 	}
 	if dir == s.output || s.earlier[dir] || s.leftOut(dir) {
 		return
@@ -675,7 +675,7 @@ func (s *Set) notice(arg, file string) {
 // The Walk has to be done again, then.
 func (s *Set) LeaveOut() string {
 	links := s.links()
-	maps.DeleteFunc(s.earlier, func(dir string, _ bool) bool { return !remote(dir) && anyHolds(links.not, real(dir)) }) // not read anyway
+	maps.DeleteFunc(s.earlier, func(dir string, _ bool) bool { return !store.Remote(dir) && anyHolds(links.not, real(dir)) }) // not read anyway
 	dirs := slices.Sorted(maps.Keys(s.earlier))
 	s.earlier = nil
 	if len(dirs) == 0 {
@@ -697,7 +697,7 @@ func (s *Set) LeaveOut() string {
 func (s *Set) Predicted() string {
 	dir := s.output
 	for _, arg := range s.Args {
-		if dir == "" && !remote(string(arg)) {
+		if dir == "" && !store.Remote(string(arg)) {
 			dir = outputOf(string(arg))
 		}
 	}
@@ -783,15 +783,13 @@ func hash64(s string) uint64 {
 	return h ^ h>>33
 }
 
-func remote(uri string) bool { return store.Remote(uri) }
-
 // pattern says whether arg has wildcards; a local file or folder of that very
 // name wins.
 func pattern(arg string) bool {
 	if !strings.ContainsAny(arg, "*?[") {
 		return false
 	}
-	if remote(arg) {
+	if store.Remote(arg) {
 		return true
 	}
 	_, err := os.Lstat(arg)
@@ -804,7 +802,7 @@ func folder(arg string) string {
 	if pattern(arg) {
 		return store.Head(arg)
 	}
-	if remote(arg) {
+	if store.Remote(arg) {
 		if Text(arg) {
 			return parent(arg)
 		}
@@ -818,7 +816,7 @@ func folder(arg string) string {
 
 // real is a local folder with its symbolic links resolved, "" where that fails.
 func real(dir string) string {
-	if remote(dir) {
+	if store.Remote(dir) {
 		return ""
 	}
 	r, err := filepath.EvalSymlinks(dir)
@@ -828,9 +826,9 @@ func real(dir string) string {
 	return r
 }
 
-// parent cuts uri's last element off.
+// parent is uri without its last element.
 func parent(uri string) string {
-	if !remote(uri) {
+	if !store.Remote(uri) {
 		return filepath.Dir(uri)
 	}
 	root := strings.Index(uri, "://") + 3
@@ -842,13 +840,13 @@ func parent(uri string) string {
 
 // common is the deepest folder that holds a and b.
 func common(a, b string) (string, error) {
-	if remote(a) != remote(b) {
+	if store.Remote(a) != store.Remote(b) {
 		return "", errors.New("input: local files and gs:// in one run have no folder in common; run once for each")
 	}
 	for !under(b, a) {
 		p := parent(a)
 		if p == a {
-			if remote(a) {
+			if store.Remote(a) {
 				return "", fmt.Errorf("input: %s and %s have no folder in common; run once for each", a, b)
 			}
 			return a, nil

@@ -117,7 +117,7 @@ func Iconv(uri, encoding string) string {
 // inPlace is a shell's command that puts what command makes of the file at uri in its
 // place. Windows has PowerShell, whose command has @ for the file.
 func inPlace(uri, command, powerShell string) string {
-	if remote(uri) {
+	if store.Remote(uri) {
 		return strings.TrimSuffix(command, " <")
 	}
 	if runtime.GOOS == "windows" {
