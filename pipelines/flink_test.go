@@ -28,8 +28,8 @@ import (
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
-	"github.com/fsouza/fake-gcs-server/fakestorage"
 
+	"github.com/linnet-ml/linnet/model/bundled"
 	"github.com/linnet-ml/linnet/pipelines/internal/cli"
 	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
 	"github.com/linnet-ml/linnet/runners"
@@ -377,37 +377,22 @@ func TestGS(t *testing.T) {
 		server.HTTPHandler().ServeHTTP(w, r)
 	}))
 	t.Setenv("STORAGE_EMULATOR_HOST", host)
-	put := func(bucket, name string, data []byte) {
-		server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: bucket, Name: name}, Content: data})
-	}
 	in := documents(t, 50, 20)
-	for name, text := range files(t, in) {
-		put("in", "docs/"+filepath.ToSlash(name), []byte(text))
-	}
-	for _, name := range []string{"config.json", "weights.safetensors"} {
-		data, err := os.ReadFile(filepath.Join("../model/bundled", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		put("models", "m/"+name, data)
-	}
+	clitest.PutFS(t, server, "in", "docs", os.DirFS(in))
+	clitest.PutFS(t, server, "models", "m", bundled.FS())
 	direct := filepath.Join(t.TempDir(), "direct")
 	must(t, "predict", "--input="+in, "--output="+direct)
 
 	config := fmt.Sprintf(`--environment_config={"command":%q,"env":{"STORAGE_EMULATOR_HOST":%q}}`, filepath.Join(bin, "predict"), host)
 	must(t, "predict", append(environments(t, "predict")["process"], config, "--input=gs://in/docs/**/*.txt", "--output=gs://out/labelled", "--model_uri=gs://models/m")...)
-	listed, err := server.ListObjectsWithOptionsPaginated("out", fakestorage.ListOptions{})
+	objects, err := clitest.Objects(server, "out", "labelled/")
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]string{}
-	for _, o := range listed.Objects {
-		if name := strings.TrimPrefix(o.Name, "labelled/"); !strings.HasPrefix(name, "_") {
-			object, err := server.GetObject("out", o.Name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got[filepath.FromSlash(name)] = string(object.Content)
+	for name, content := range objects {
+		if !strings.HasPrefix(name, "_") {
+			got[filepath.FromSlash(name)] = content
 		}
 	}
 	same(t, got, files(t, direct))

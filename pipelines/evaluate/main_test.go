@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -34,17 +35,12 @@ func TestScripts(t *testing.T) {
 // objects wants the bucket to hold these objects and no others, and writes each
 // into the script's folder.
 func objects(ts *testscript.TestScript, server *fakestorage.Server, want []string) {
-	all, err := server.ListObjectsWithOptionsPaginated("lab", fakestorage.ListOptions{})
+	contents, err := clitest.Objects(server, "lab", "")
 	ts.Check(err)
-	var got []string
-	for _, o := range all.Objects {
-		got = append(got, o.Name)
-		content, err := server.GetObject("lab", o.Name)
-		ts.Check(err)
-		ts.Check(os.WriteFile(ts.MkAbs(path.Base(o.Name)), content.Content, 0o666))
+	for name, content := range contents {
+		ts.Check(os.WriteFile(ts.MkAbs(path.Base(name)), []byte(content), 0o666))
 	}
-	slices.Sort(got)
-	if !slices.Equal(got, want) {
+	if got := slices.Sorted(maps.Keys(contents)); !slices.Equal(got, want) {
 		ts.Fatalf("the bucket holds %q, want %q", got, want)
 	}
 }

@@ -10,8 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/fsouza/fake-gcs-server/fakestorage"
-
+	"github.com/linnet-ml/linnet/model/bundled"
 	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
 	"github.com/linnet-ml/linnet/transforms"
 )
@@ -21,14 +20,12 @@ import (
 func TestGS(t *testing.T) {
 	server := clitest.Storage(t, "out")
 	t.Setenv("STORAGE_EMULATOR_HOST", clitest.Serve(t, server.HTTPHandler()))
-	put := func(bucket, name string, data []byte) {
-		server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: bucket, Name: name}, Content: data})
-	}
+	put := func(bucket, name, content string) { clitest.Put(server, bucket, name, []byte(content)) }
 	in := t.TempDir()
 	for name, text := range map[string]string{
 		"a.txt": "Agaricus \xff nov.\n", "sub/b.txt.ann": "[@Boletus#Nomenclature*]\nPileus\n", "sub/deep/c.txt": "x\r\ny",
 	} {
-		put("in", "docs/"+name, []byte(text))
+		put("in", "docs/"+name, text)
 		path := filepath.Join(in, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 			t.Fatal(err)
@@ -37,14 +34,8 @@ func TestGS(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	put("in", "docs/notes.md", []byte("no document"))
-	for _, name := range []string{"config.json", "weights.safetensors"} {
-		data, err := os.ReadFile(filepath.Join("..", "..", "model", "bundled", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		put("models", "m/"+name, data)
-	}
+	put("in", "docs/notes.md", "no document")
+	clitest.PutFS(t, server, "models", "m", bundled.FS())
 	local := filepath.Join(t.TempDir(), "out")
 	if _, stderr, status := predict(t, "--input="+in, "--output="+local); status != 0 {
 		t.Fatal(stderr)
@@ -69,37 +60,31 @@ func TestGS(t *testing.T) {
 		if i == 2 && !strings.Contains(stdout, "3 documents done before") {
 			t.Errorf("the last run says %s", stdout)
 		}
-		listed, err := server.ListObjectsWithOptionsPaginated("out", fakestorage.ListOptions{})
+		objects, err := clitest.Objects(server, "out", "labelled/")
 		if err != nil {
 			t.Fatal(err)
 		}
+		if _, there := objects[transforms.LockFile]; there {
+			t.Error("the lock is still there")
+		}
 		got := map[string]string{}
-		for _, o := range listed.Objects {
-			name := strings.TrimPrefix(o.Name, "labelled/")
-			if name == transforms.LockFile {
-				t.Error("the lock is still there")
+		for name, content := range objects {
+			if !strings.HasPrefix(name, "_") {
+				got[filepath.FromSlash(name)] = content
 			}
-			if strings.HasPrefix(name, "_") {
-				continue
-			}
-			object, err := server.GetObject("out", o.Name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got[filepath.FromSlash(name)] = string(object.Content)
 		}
 		if err := difference(got, want); err != nil {
 			t.Errorf("run %d: %v", i, err)
 		}
 	}
-	put("in", "docs/labelled/d.txt", []byte("no input"))
+	put("in", "docs/labelled/d.txt", "no input")
 	stdout, stderr, status := predict(t, "--input=gs://in/docs", "--output=gs://in/docs/labelled", "--plan")
 	if status != 0 || !strings.HasPrefix(stdout, "3 documents, ") {
 		t.Errorf("exit status %d: %s%s; want 3 documents, none of those below --output", status, stdout, stderr)
 	}
 	// Somebody's own in the place of an output stays, and other settings write anew.
-	put("in", "docs/d.txt", []byte("Boletus\n"))
-	put("out", "labelled/d.txt.ann", []byte("mine"))
+	put("in", "docs/d.txt", "Boletus\n")
+	put("out", "labelled/d.txt.ann", "mine")
 	for _, c := range []struct {
 		args   []string
 		status int
@@ -129,7 +114,7 @@ func TestGSLockLost(t *testing.T) {
 	t.Setenv("STORAGE_EMULATOR_HOST", clitest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Method == http.MethodPost && strings.Contains(req.URL.String(), transforms.DoneFolder) { // the first record
 			once.Do(func() {
-				server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "out", Name: "o/" + transforms.LockFile}, Content: []byte("process 2 on elsewhere\n")})
+				clitest.Put(server, "out", "o/"+transforms.LockFile, []byte("process 2 on elsewhere\n"))
 			})
 		}
 		if req.Method == http.MethodDelete && strings.Contains(req.URL.String(), transforms.LockFile) { // the stand-in compares no generations
@@ -154,7 +139,7 @@ func TestGSNames(t *testing.T) {
 	server := clitest.Storage(t, "in", "out")
 	t.Setenv("STORAGE_EMULATOR_HOST", clitest.Serve(t, server.HTTPHandler()))
 	for _, name := range []string{"twins/a/x.txt", "twins/a//x.txt", "both", "both/y.txt", "notes.md", "f[1].txt/z.txt"} {
-		server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "in", Name: name}, Content: []byte("Boletus\n")})
+		clitest.Put(server, "in", name, []byte("Boletus\n"))
 	}
 	for _, c := range []struct {
 		input string
@@ -188,7 +173,7 @@ func TestGSNamesElsewhere(t *testing.T) {
 	t.Setenv("STORAGE_EMULATOR_HOST", clitest.Serve(t, server.HTTPHandler()))
 	in := t.TempDir()
 	for _, name := range []string{"a\x00b.txt", "ok.txt"} {
-		server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "in", Name: name}, Content: []byte("Boletus\n")})
+		clitest.Put(server, "in", name, []byte("Boletus\n"))
 	}
 	for _, name := range []string{strings.Repeat("n", 200) + ".txt", "ok.txt"} {
 		if err := os.WriteFile(filepath.Join(in, name), []byte("Boletus\n"), 0o666); err != nil {

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fsouza/fake-gcs-server/fakestorage"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/linnet-ml/linnet/model"
@@ -197,7 +196,7 @@ func TestSaveRefused(t *testing.T) {
 func TestLabelMapGS(t *testing.T) {
 	server := clitest.Storage(t)
 	t.Setenv("STORAGE_EMULATOR_HOST", clitest.Serve(t, server.HTTPHandler()))
-	server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "in", Name: "map.json"}, Content: []byte(`{"Key": "Keys"}`)})
+	clitest.Put(server, "in", "map.json", []byte(`{"Key": "Keys"}`))
 	got, err := parseLabelMap([]string{"gs://in/map.json", "Holotype=Types"})
 	if want := map[string]string{"Key": "Keys", "Holotype": "Types"}; err != nil || !maps.Equal(got, want) {
 		t.Errorf("got %v, %v; want %v", got, err, want)

@@ -3,17 +3,17 @@ package main
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/fsouza/fake-gcs-server/fakestorage"
 
 	"github.com/linnet-ml/linnet/model/train"
 	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
@@ -253,42 +253,22 @@ func TestRunners(t *testing.T) {
 
 	server := clitest.Storage(t)
 	t.Setenv("STORAGE_EMULATOR_HOST", clitest.Serve(t, server.HTTPHandler()))
-	entries, err := os.ReadDir(corpus)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		data, err := os.ReadFile(filepath.Join(corpus, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "in", Name: "docs/" + e.Name()}, Content: data})
-	}
+	clitest.PutFS(t, server, "in", "docs", os.DirFS(corpus))
 	// A share that a killed leader left.
-	server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "out", Name: "model/" + trainingFolder + "/share-9-0-TLT6HWZJ.state"}})
+	clitest.Put(server, "out", "model/"+trainingFolder+"/share-9-0-TLT6HWZJ.state", nil)
 	args := medium("gs://in/docs", "gs://out/model", "--epochs=3", "--runner=prism", "--workers=2", "--round_steps=4", "--validation=gs://in/docs/4.txt.ann")
 	args[1] = args[0] // a local file
 	if text, err := exec.Command("train", args...).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
-	listed, err := server.ListObjectsWithOptionsPaginated("out", fakestorage.ListOptions{})
+	objects, err := clitest.Objects(server, "out", "model/")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
-	for _, o := range listed.Objects {
-		names = append(names, o.Name)
-		if o.Name == "model/weights.safetensors" {
-			object, err := server.GetObject("out", o.Name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(object.Content, two) {
-				t.Error("two workers with files in buckets: other weights")
-			}
-		}
+	if objects["weights.safetensors"] != string(two) {
+		t.Error("two workers with files in buckets: other weights")
 	}
-	if got, want := strings.Join(names, " "), "model/config.json model/metadata.json model/training.svg model/weights.safetensors"; got != want {
+	if got, want := slices.Sorted(maps.Keys(objects)), []string{"config.json", "metadata.json", "training.svg", "weights.safetensors"}; !slices.Equal(got, want) {
 		t.Errorf("the bucket holds %s, want %s", got, want)
 	}
 }

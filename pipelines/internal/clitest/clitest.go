@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -148,6 +149,45 @@ func Storage(t *testing.T, buckets ...string) *fakestorage.Server {
 		server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: name})
 	}
 	return server
+}
+
+// Put makes an object, and its bucket where that is missing.
+func Put(server *fakestorage.Server, bucket, name string, content []byte) {
+	server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: bucket, Name: name}, Content: content})
+}
+
+// PutFS makes objects of the files of fsys, called prefix/path.
+func PutFS(t *testing.T, server *fakestorage.Server, bucket, prefix string, fsys fs.FS) {
+	t.Helper()
+	err := fs.WalkDir(fsys, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := fs.ReadFile(fsys, path)
+		Put(server, bucket, prefix+"/"+path, data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Objects are the contents of a bucket's objects whose names begin with prefix, by
+// the rest of their names.
+func Objects(server *fakestorage.Server, bucket, prefix string) (map[string]string, error) {
+	listed, err := server.ListObjectsWithOptionsPaginated(bucket, fakestorage.ListOptions{Prefix: prefix})
+	if err != nil {
+		return nil, err
+	}
+	contents := map[string]string{}
+	for _, o := range listed.Objects {
+		object, err := server.GetObject(bucket, o.Name)
+		if err != nil {
+			return nil, err
+		}
+		contents[strings.TrimPrefix(o.Name, prefix)] = string(object.Content)
+	}
+	return contents, nil
 }
 
 // Serve serves h until the test ends, and returns the address, as
