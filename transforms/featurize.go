@@ -20,9 +20,8 @@ import (
 // Featurize is PCollection<Document> to PCollection<Example>: the features of
 // every row, for a model with Options.InputSize rows in its table; with
 // Options.Deferred, Predict makes them, and a long document is surveyed. With Device
-// auto it loads the model to see whether there is a GPU, without which it defers, too.
-// It rejects a document whose Rows are no lines of its text, one behind the other, that
-// can be read.
+// auto it loads the model to see whether there is a GPU; without one it defers, too.
+// It rejects a document whose Rows are not lines of its text, in order and not blank.
 func Featurize(s beam.Scope, opts Options, docs beam.PCollection) (examples, rejected beam.PCollection) {
 	s = s.Scope("linnet.Featurize")
 	global("Featurize", docs)
@@ -91,7 +90,7 @@ func (f *featurizeFn) featurize(_ context.Context, d Document) (*Example, *Rejec
 func tableSize(n int) bool { return n >= 0 && int64(n) <= math.MaxUint32 }
 
 // surveyed is the number of rows from which on a document is surveyed, as its
-// features would take 30 MB; deferredLines is up to how many features may be left to
+// features would take 30 MB; deferredLines is the most rows whose features are left to
 // Predict, which then makes 15 MB of them at once. Journals' volumes have up to 30,000
 // rows. They are variables for tests.
 var surveyed, deferredLines = 1 << 16, 2 * batchLines
@@ -108,9 +107,9 @@ func (e *Example) featurize(deferred bool, workers int) {
 	}
 }
 
-// checkFeatures tells of features that are not those of the rows, one line each. Of
-// an Example without any it looks whether they can be made, makes missing rows, and
-// surveys a long document.
+// checkFeatures tells of features that are not one line a row. Where an Example has
+// none, it makes missing rows, checks that features can be made of them, and surveys a
+// long document.
 func (e *Example) checkFeatures() error {
 	lines := len(e.Rows)
 	switch {
@@ -149,9 +148,9 @@ func workers(rows int) int {
 	return max(1, cores+1-pipe.Busy()) // the caller's is one of those busy
 }
 
-// featureBytes is about what a document and its features take: ids four bytes
-// each, some 60 of them a line, and the layout numbers; or its Survey; or, where they
-// are deferred or surveyed for that, its rows and results.
+// featureBytes is about what a document takes while it waits: with its features some
+// 60 ids a line, of four bytes each, and the layout numbers; with a Survey, or where
+// features are deferred, its rows and results.
 func featureBytes(d *Document, deferred bool) int64 {
 	row := 4*60 + 8*model.Groups + 4*feature.LayoutSize
 	if deferred || len(d.Rows) >= surveyed {

@@ -110,9 +110,9 @@ func countGPUs(ctx context.Context, usages []gpuinit.Usage) {
 	}
 }
 
-// updateBy counts the samples of v: their number, least and most, and their
-// sum to the nearest of what the others make, which is all that a distribution
-// keeps.
+// updateBy adds the samples of v to a distribution, which keeps their number, sum,
+// least and most alone. They are gone, so it adds as many made-up ones with v's least
+// and most, and with its sum as nearly as whole numbers allow.
 func updateBy(ctx context.Context, name string, v *gpuinit.Value, scale float64) {
 	if v.N == 0 {
 		return

@@ -31,17 +31,17 @@ type Options struct {
 	Run string
 	// Verbosity of what workers log: 2 adds the device, 3 each batch.
 	Verbosity int
-	// InFlight bounds the bytes of documents and their features that Predict
-	// holds in a process, and those that the others hold, which is less; 0
-	// stands for 24 MiB a core and at least 64 MiB: with half of that, cores
-	// waited for the oldest document a quarter of the time. With Deferred, Predict
-	// takes two thirds of that, since what waits has no features.
+	// InFlight bounds the bytes of documents and their features that Predict holds
+	// in a process; the other stages hold a fixed part of that. 0 stands for 24 MiB
+	// a core and at least 64 MiB: with half as much, cores waited for the oldest
+	// document a quarter of the time. With Deferred, Predict takes two thirds of this
+	// default, since documents wait without features then.
 	InFlight int64
 	// Deferred leaves the features of all but the longest documents to Predict, which
-	// makes them for one document of a batch after the other, where it uses them. On
-	// a processor that is sooner done and takes less memory; with GPUs, features are
-	// better made while these compute. Where Device auto falls back on a worker's
-	// processor, that worker does as with Deferred (Featurize, Predict).
+	// makes them document by document while it scores a batch. On the CPU that is
+	// faster and takes less memory; with GPUs, features are better made while these
+	// compute. A worker whose Device auto falls back on the CPU works as with
+	// Deferred (Featurize, Predict).
 	Deferred bool
 	// MemoryLimit, where not 0, becomes Go's memory limit of every worker, in
 	// bytes (Read).
@@ -60,14 +60,14 @@ type Options struct {
 	// Force labels documents again that are done (Read).
 	Force bool
 	// Rejections says that there are records of rejections from before, which
-	// go when their document is done (Read, Write).
+	// are deleted when their document is done (Read, Write).
 	Rejections bool
-	// Again says that there are Done records from before: a document's goes before
-	// its outputs are written again (Write).
+	// Again says that there are Done records from before: a document's is deleted
+	// before its outputs are written again (Write).
 	Again bool
-	// Began, where not 0, is when the run did, in nanoseconds since 1970: on a runner
-	// that tries bundles again an output without a record is the run's own where it
-	// is younger (Write).
+	// Began, where not 0, is when the run began, in nanoseconds since 1970: on a
+	// runner that tries bundles again, an output without a record counts as the run's
+	// own where it is younger (Write).
 	Began int64
 	// RetryRejected takes only documents with a record of rejection, of their own or of
 	// a folder above them (Read).
@@ -139,8 +139,8 @@ func (o *Options) inFlight() int64 {
 	return max(64, 24*int64(runtime.GOMAXPROCS(0))) << 20
 }
 
-// inPredict is inFlight of Predict, by whether it makes the features. While one core
-// has the oldest batch, the others need that much to go on with.
+// inPredict is inFlight of Predict, by whether it makes the features: as much as the
+// other cores need to go on with while one has the oldest batch.
 func (o *Options) inPredict(deferred bool) int64 {
 	if deferred && o.InFlight <= 0 {
 		return o.inFlight() * 2 / 3

@@ -188,7 +188,7 @@ func argmax(v []float32) int {
 
 // Model is a model as this process has loaded it, on its device.
 type Model struct {
-	Config *model.Config // of all heads; what scores has that of the label set
+	Config *model.Config // with all heads; the scorer has that of the label set alone
 	Hash   string
 	Device string // where it runs and how, in words
 	Reason string // why --device=auto took no GPU, in one line; otherwise empty
@@ -216,11 +216,11 @@ const (
 	ReasonCounter     = "workers_fallen_back: " // and the reason
 )
 
-// fallenBack are the models of this process, by key, that were counted so.
+// fallenBack has the keys of this process's models that FallenBackCounter counted.
 var fallenBack sync.Map
 
-// count counts the lines of a document, whose windows were scored so, as Beam
-// metrics of ctx. Where windows overlap, each has its share of the lines.
+// count counts the lines of a document, by the devices that scored its windows, as
+// Beam metrics of ctx. Where windows overlap, each has its share of the lines.
 func (m *Model) count(ctx context.Context, lines int, windows []scored) {
 	all, onGPU := 0, 0
 	for i := range windows {
@@ -442,8 +442,8 @@ type scorerHandler struct {
 	verbosity int
 }
 
-// maxIDs bounds the ids of a document that leaves its memory to the next one's: more
-// than there are in any of deferredLines that are not out of the ordinary.
+// maxIDs is how many ids a document may have for its memory to be used again: more
+// than any ordinary one of deferredLines has.
 const maxIDs = 128 << 15
 
 // scoring is the memory of one batch.

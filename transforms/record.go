@@ -252,8 +252,9 @@ func (r *Done) split(formats []format, name string) (fresh, old []format) {
 }
 
 // forget deletes outputs that are to be written again, and then the record of
-// them. Should the run end there, it would else hold again for the model and
-// settings before, and nobody could tell whose an output without a record is.
+// them. Should the run end before the new one is written, a record that stayed would
+// hold again for the former model and settings, and of an output that stayed without
+// one nobody could tell whose it is.
 func (o *Options) forget(ctx context.Context, st store.Store, name string, r *Done) error {
 	sums := r.sums()
 	for _, out := range o.outputs(name) {
@@ -267,8 +268,8 @@ func (o *Options) forget(ctx context.Context, st store.Store, name string, r *Do
 	return remove(ctx, st, o.donePath(name))
 }
 
-// own says that an output without a record is of this run, an earlier try of a
-// bundle, which may have had another device.
+// own says whether an output without a record is of this run: of an earlier try of
+// the bundle, which may have had another device.
 func (o *Options) own(ctx context.Context, st store.Store, path string) bool {
 	if o.Began == 0 {
 		return false

@@ -101,11 +101,11 @@ func (f *rejectFn) write(ctx context.Context, r Rejection) (*struct{}, *Rejectio
 	return nil, nil, err
 }
 
-// Settle ends a run that read all of set: records of rejections go that earlier
-// runs left and that hold no more. A document's stays where it is none of set and
-// is still there, that of a folder or of a link as long as it cannot be read. With
-// a set of nil, not every document was tried: theirs stay, but of this run, too,
-// records go of what is gone and of folders that can be read.
+// Settle ends a run that read all of set: it deletes the records of rejections that
+// earlier runs left and that no longer hold. The record of a document outside of set
+// stays while the document is there, that of a folder or a link while it cannot be
+// read. A nil set is for a run that did not try every document: it deletes only
+// records, its own too, of inputs that are gone and of folders that can be read now.
 func Settle(ctx context.Context, opts Options, set *input.Set) error {
 	st, err := opts.outputStore(ctx)
 	if err != nil {
