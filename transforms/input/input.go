@@ -427,9 +427,9 @@ func (s *Set) other(ctx context.Context, t *clash) (uri string) {
 	return uri
 }
 
-// Passed says, a line for each reason, what the last Walk did not take for its
-// name though it may be meant: annotations, as a browser that saves a document again
-// calls it "X.txt (1).ann", files such as X.TXT and X.txt.gz, and hidden ones.
+// Passed says, a line for each reason, what the last Walk passed over for its name
+// though it may be meant: annotations such as "X.txt (1).ann", as a browser calls a
+// second export, files such as X.TXT and X.txt.gz, and hidden ones.
 func (s *Set) Passed() (lines []string) {
 	var ann leftover
 	for _, uri := range s.left.ann {
@@ -482,7 +482,8 @@ func (l leftover) and(m leftover) leftover {
 	return leftover{l.count + m.count, cmp.Or(l.first, m.first)}
 }
 
-// unlike says whether a file is no Text for its letters' case, or as it is packed.
+// unlike says whether a file would be Text but for its letters' case, or for being
+// packed.
 func unlike(name string) bool {
 	name = strings.ToLower(name)
 	for _, packed := range []string{".gz", ".bz2", ".xz", ".zip"} {
@@ -625,8 +626,8 @@ func (s *Set) list(ctx context.Context, arg string, f func(File) error) error {
 	return err
 }
 
-// noticeAbove is notice of what a pattern with ** came upon, and of a local run's
-// manifest in the folders above it, which the pattern need not match.
+// noticeAbove is notice for a file that a pattern with ** came upon, and for a local
+// run's manifest in the folders above that, which the pattern need not match.
 func (s *Set) noticeAbove(arg, head, file string, looked map[string]bool) {
 	s.notice(arg, file)
 	if store.Remote(arg) {
@@ -691,9 +692,9 @@ func (s *Set) LeaveOut() string {
 	return fmt.Sprintf("%q%s below --input: output of an earlier run, not read; name it by --input to read it", dirs[0], more)
 }
 
-// Predicted says in one line which argument is itself the output of an earlier
-// run, as the last Walk saw it, or names what has its record above it on disk, ""
-// where none is: who wants annotation finds what a model said there.
+// Predicted says in one line which argument is the output of an earlier run, as the
+// last Walk saw, or lies in one that has a record of it on disk; "" where none does.
+// There, who looks for annotation finds what a model said.
 func (s *Set) Predicted() string {
 	dir := s.output
 	for _, arg := range s.Args {

@@ -38,7 +38,7 @@ type gs struct {
 	client   *storage.Client
 	attempts int           // of one request, when the answer is 429, 5xx or nothing
 	backoff  gax.Backoff   // between them
-	idle     time.Duration // that a write waits for the storage to take a piece, or to answer; answered has that of the rest
+	idle     time.Duration // how long a write waits for the storage to take a piece, or to answer; answered bounds other requests
 	renew    time.Duration // of a lock
 	stale    time.Duration // when a lock that was not renewed is free
 }
@@ -89,8 +89,8 @@ func newClient(ctx context.Context, emulator string) (*storage.Client, error) {
 // gsIdle is how long storage may be silent.
 var gsIdle = time.Minute
 
-// answered ends a request, and the answer to it, of which nothing comes for limit.
-// The client tries it again. A request with a body is a write, which within ends.
+// answered ends a request when nothing of its answer comes for limit; the client then
+// tries again. It leaves a request with a body alone: that is a write, which within ends.
 type answered struct {
 	http.RoundTripper
 	limit time.Duration
@@ -494,7 +494,7 @@ func (g *gs) Create(ctx context.Context, uri string, write func(io.Writer) error
 // errIdle ends a Create, whose pieces the client has tried again all the while.
 var errIdle = errors.New("nothing could be sent")
 
-// createOnce returns an error of write as failed, too.
+// createOnce returns an error of write as both failed and err.
 func (g *gs) createOnce(ctx context.Context, o *storage.ObjectHandle, write func(io.Writer) error, generation int64) (failed, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -519,8 +519,8 @@ func (g *gs) createOnce(ctx context.Context, o *storage.ObjectHandle, write func
 	return nil, err
 }
 
-// within is w, and calls late where w takes longer than limit over its end or some
-// of what it gets. How long that takes to come is no matter.
+// within writes to w, and calls late where w takes longer than limit over a piece or
+// over Close. The time between the calls does not count.
 type within struct {
 	w     io.WriteCloser
 	limit time.Duration

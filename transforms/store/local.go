@@ -49,9 +49,9 @@ func WriteError(uri string, err error) error {
 	return err
 }
 
-// FolderError is err, of the first look or write to a folder, with what to do where
-// that lies below a file, or below a link to nowhere, if it does not say so already: on
-// Windows what lies below a file does not exist.
+// FolderError is err, of the first look at a folder or the first write there, with
+// what to do where a file or a link to nowhere stands in the folder's place, unless
+// WriteError has said it: on Windows what lies below a file does not exist.
 func FolderError(err error) error {
 	if (errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrExist)) && !strings.HasSuffix(err.Error(), otherFolder) {
 		return fmt.Errorf("%w; %s", err, otherFolder)
@@ -547,8 +547,9 @@ func (local) Delete(_ context.Context, uri string) error {
 }
 
 // Lock locks the file by flock(2), which ends with the process, and writes
-// into it who holds it. The file stays, but where its holder removes it: who has then
-// locked a file without a name begins again, or two runs would hold two files of one name.
+// into it who holds it. The file stays, unless its holder removes it: whoever finds
+// that the file it locked is no longer the one of that name begins again, or two runs
+// would hold a lock each.
 func (local) Lock(_ context.Context, uri string) (func() error, error) {
 	// Who follows a link writes into a file that is no lock.
 	if info, err := os.Lstat(uri); err == nil && !info.Mode().IsRegular() {
