@@ -17,10 +17,9 @@ import (
 	"github.com/maruel/safetensors"
 )
 
-// alignment is what the place of each tensor in the file is a multiple of,
-// in bytes: a cache line. Safetensors allows no holes, so small tensors whose
-// names begin with padding fill up; the key pad of the metadata does so for
-// the header.
+// alignment is that of each tensor in the file, in bytes: a cache line.
+// Safetensors allows no holes, so small tensors whose names begin with padding
+// fill up; the key pad of the metadata does so for the header.
 const (
 	alignment = 64
 	padding   = "padding."

@@ -21,8 +21,8 @@ const cropLeast, cropMost = 20, 80
 // are to be learnt from as documents of their own. Each begins with a run of lines
 // of one class of c, of every class in turn: whole volumes teach that a document
 // begins with a title page, and pieces from anywhere that it begins within a run.
-// There are at most four crops for cropMost lines of a document: where little but
-// last lines begins a run, those lines would be most of what is learnt from.
+// There are at most four crops for each cropMost lines of a document: of one whose runs
+// begin in its last lines alone, these would else be most of what is learnt from.
 // Equal docs and c.Seed give equal crops.
 func Crops(docs []Document, c *model.Config, share float64) (crops []Crop) {
 	starts := make([][]Crop, len(c.Classes)) // of runs, by class

@@ -256,7 +256,8 @@ func (g *gpus) reduce() error {
 	return g.each(func(_ int, one *cuda.Trainer) error { return one.SetGradient(dense[0], rows[0]) })
 }
 
-// memory is what the GPU that has most of it has, and had at most, in bytes.
+// memory is what a GPU has in use and what it had at most, in bytes; of several, the
+// largest of each.
 func (g *gpus) memory() (used, peak int64) {
 	for _, t := range g.trainers {
 		u, p := t.Memory()
