@@ -44,8 +44,8 @@ func gather(counters map[string]int64, f *scoreFn) *eval.Report {
 	return lines.counts(classes).Report()
 }
 
-// notOurs refuses a folder where a report would be written over files that are of
-// none. What cannot be asked is told of by who writes.
+// notOurs refuses a folder where a report would be written over files that are no
+// report's. Where they cannot be read, the write that follows says so.
 func notOurs(ctx context.Context, to string) error {
 	for _, f := range [][2]string{{"report.json", `"label_set"`}, {"report.html", "<title>Linnet: evaluation</title>"}} {
 		file := store.Join(to, f[0])

@@ -176,11 +176,11 @@ func firstReason(run string, counters map[string]int64) string {
 	return "what the workers' log says"
 }
 
-// pairPrefix begins the name of a counter of lines by gold and predicted label,
-// and of no other; oddPrefix that of a counter of lines by a label that is none of
-// Known, of documents without a label by "", or of places of broken markup by
-// broken, and by the name of the first document of the process that has them;
-// oddPredictedPrefix the same of lines by a label of Predictions.
+// Prefixes of nameCounter. Counters with pairPrefix, and no others, are of lines by gold
+// and predicted label. Those with oddPrefix are by what is odd and the first document
+// of the process that has it: of lines by a label that is none of Known, of documents
+// without any label by "", and of places of broken markup by broken. Those with
+// oddPredictedPrefix are of lines by such a label in Predictions.
 const (
 	pairPrefix         = "lines: "
 	oddPrefix          = "unknown: "

@@ -15,8 +15,8 @@ import (
 )
 
 // notOurs refuses a folder where a model would be written over files that are no
-// model's: a save writes the weights before them. What cannot be asked is told of
-// by who writes.
+// model's: a save writes the weights before them. Where the store cannot be asked,
+// the write that follows says so.
 func notOurs(ctx context.Context, to string) error {
 	if there, err := store.Exists(ctx, store.Join(to, "weights.safetensors")); there || err != nil {
 		return nil

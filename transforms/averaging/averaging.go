@@ -52,8 +52,8 @@ type Job struct {
 	Verbosity int
 }
 
-// Document is one annotated document of the training, or lines of it as one, from
-// First on and before End, where that is above 0, set anew (typeset.Vary) by Setting, unless that is 0.
+// Document is one annotated document of the training or, where End is above 0, its
+// lines [First, End) as a document, set anew (typeset.Vary) by Setting unless that is 0.
 type Document struct {
 	URI        transforms.Path // where it is read
 	Name       transforms.Path

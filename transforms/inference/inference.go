@@ -61,10 +61,10 @@ type Options struct {
 	// MaxBatchWeight is the weight that a batch does not exceed, except with a
 	// single item, or a single group by WholeWeight; 0 is no bound.
 	MaxBatchWeight int64
-	// WholeWeight lets the items of one Push that weigh no more together, and are no more
-	// than MaxBatchSize, go to one batch: that of the first of them by BucketWeights. They are
-	// parted where cores or a queue wait for them, and where memory runs out. 0 parts
-	// items anywhere.
+	// WholeWeight keeps the items of one Push that together weigh no more than this, and
+	// are no more than MaxBatchSize, in one batch, by the bucket of the first of them.
+	// They are parted all the same where cores or a queue wait for them, and where memory
+	// runs out. 0 keeps none together.
 	WholeWeight int64
 	// BucketWeights are bounds, rising, that part items by weight (up to the
 	// first bound, up to the second, …, above all): a batch that starts when it

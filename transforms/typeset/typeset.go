@@ -17,8 +17,9 @@ import (
 	"github.com/linnet-ml/linnet/transforms/yedda"
 )
 
-// longest is how many lines a setting has at most for each of the text's: where a
-// line is a paragraph, narrow ones would be learnt from many times as much as all else.
+// longest is the most lines that a setting has for each line of the text: a text whose
+// lines are paragraphs, set in narrow ones, would be learnt from many times as much as
+// any other.
 const longest = 4
 
 // line is a row of the text.

@@ -130,9 +130,9 @@ var (
 // as a batch system or a cloud that takes a machine back, often kill after 10 s.
 const grace = 9 * time.Second
 
-// echo is how soon after the first a signal is taken for the same one: timeout
-// sends it to the program and to its process group, and a script that hands on
-// what a terminal or a batch system sent to both.
+// echo is how soon after the first signal another is taken for the same one: timeout(1)
+// signals the program and its process group, and a script may pass on what a terminal
+// or a batch system sent to the script and the program.
 var echo = 200 * time.Millisecond // a test has another
 
 // Interruptible returns a context that the first SIGINT or SIGTERM ends, with

@@ -22,7 +22,7 @@ type Pipe[I, O any] struct {
 
 type item[I, O any] struct {
 	size   int64
-	larger Larger // and in, for another call; else 0
+	larger Larger // what f asked for, and in for another call; else 0
 	in     I
 	out    O
 	err    error
