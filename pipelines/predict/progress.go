@@ -11,35 +11,41 @@ import (
 	"github.com/linnet-ml/linnet/transforms"
 )
 
+// regularly calls f until ctx ends, least apart and so that it takes no more than a
+// twentieth of the time.
+func regularly(ctx context.Context, least time.Duration, f func()) {
+	for pause := least; ; {
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+		begin := time.Now()
+		f()
+		pause = max(least, 20*time.Since(begin))
+	}
+}
+
 // show moves the bar while the run goes on; the function it returns ends that.
-func (o *options) show(bar *cli.Bar, p *transforms.Progress, begin time.Time) func() {
-	over := make(chan struct{})
+func (o *options) show(bar *cli.Bar, p *transforms.Progress, begin time.Time) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
 	total := bar.Total()
 	speed := pace{older: mark{at: begin}, newer: mark{at: begin}}
-	go func() {
-		tick := time.NewTicker(200 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-over:
-				return
-			case <-tick.C:
-				seen := p.Seen() + p.PassedOver.Load()
-				text := fmt.Sprintf("%s of %s, %s lines/s", cli.Count(seen), cli.Plural(total, "document"), cli.Rate(p.Lines.Load(), time.Since(begin)))
-				if o.watch {
-					text = fmt.Sprintf("%s, %s; watching", cli.Plural(p.Labelled.Load(), "document"), cli.Plural(p.Lines.Load(), "line"))
-				}
-				if n := p.Rejected.Load(); n > 0 {
-					text += ", " + cli.Count(n) + " rejected"
-				}
-				if seen > 0 && !o.watch {
-					text += ", " + speed.left(time.Now(), seen, total).Round(time.Second).String() + " left"
-				}
-				bar.Set(seen, text)
-			}
+	go regularly(ctx, 200*time.Millisecond, func() {
+		seen := p.Seen() + p.PassedOver.Load()
+		text := fmt.Sprintf("%s of %s, %s lines/s", cli.Count(seen), cli.Plural(total, "document"), cli.Rate(p.Lines.Load(), time.Since(begin)))
+		if o.watch {
+			text = fmt.Sprintf("%s, %s; watching", cli.Plural(p.Labelled.Load(), "document"), cli.Plural(p.Lines.Load(), "line"))
 		}
-	}()
-	return func() { close(over) }
+		if n := p.Rejected.Load(); n > 0 {
+			text += ", " + cli.Count(n) + " rejected"
+		}
+		if seen > 0 && !o.watch {
+			text += ", " + speed.left(time.Now(), seen, total).Round(time.Second).String() + " left"
+		}
+		bar.Set(seen, text)
+	})
+	return cancel
 }
 
 // pace tells how long the rest takes at the speed of the last 5 to 10 s: what is
@@ -63,56 +69,44 @@ func (p *pace) left(now time.Time, seen, total int64) time.Duration {
 // follow moves the bar by the records of a job elsewhere, whose counters come
 // only when a stage ends: those made after the newest that was there before.
 // The function it returns ends that.
-func (o *options) follow(bar *cli.Bar, output string, begin time.Time) func() {
+func (o *options) follow(bar *cli.Bar, output string, begin time.Time) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		_, newest, err := transforms.CountDone(ctx, output, time.Time{})
-		const least, share = 2 * time.Second, 20
-		for pause := least; err == nil; {
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
+		if err != nil {
+			return
+		}
+		regularly(ctx, 2*time.Second, func() {
+			n, _, err := transforms.CountDone(ctx, output, newest)
+			if err != nil || ctx.Err() != nil {
+				cancel()
 				return
 			}
-			looked := time.Now()
-			var n int64
-			if n, _, err = transforms.CountDone(ctx, output, newest); err == nil && ctx.Err() == nil {
-				text := fmt.Sprintf("%s of %s labelled", cli.Count(n), cli.Plural(bar.Total(), "document"))
-				if o.watch {
-					text = fmt.Sprintf("%s; watching", cli.Plural(n, "document"))
-				} else if n > 0 {
-					left := time.Duration(float64(time.Since(begin)) / float64(n) * float64(max(0, bar.Total()-n)))
-					text += ", " + left.Round(time.Second).String() + " left at most"
-				}
-				bar.Set(n, text)
+			text := fmt.Sprintf("%s of %s labelled", cli.Count(n), cli.Plural(bar.Total(), "document"))
+			if o.watch {
+				text = fmt.Sprintf("%s; watching", cli.Plural(n, "document"))
+			} else if n > 0 {
+				left := time.Duration(float64(time.Since(begin)) / float64(n) * float64(max(0, bar.Total()-n)))
+				text += ", " + left.Round(time.Second).String() + " left at most"
 			}
-			pause = max(least, share*time.Since(looked))
-		}
+			bar.Set(n, text)
+		})
 	}()
 	return cancel
 }
 
-// gather gathers the records of a watch now and then: often while there are few
-// of them, and so that it takes no more than a twentieth of the time. The
-// function it returns ends that.
+// gather gathers the records of a watch now and then, the more seldom the more there
+// are. The function it returns ends that.
 func (o *options) gather(opts transforms.Options) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		const least, share = 10 * time.Second, 20
-		for pause := least; ; {
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
-				return
-			}
-			begin := time.Now()
+		regularly(ctx, 10*time.Second, func() {
 			if err := cmp.Or(transforms.Settle(ctx, opts, nil), transforms.Gather(ctx, string(opts.Output))); err != nil && ctx.Err() == nil && o.verbosity > 0 {
 				fmt.Fprintf(os.Stderr, "linnet: %v; trying again\n", err)
 			}
-			pause = max(least, share*time.Since(begin))
-		}
+		})
 	}()
 	return func() { cancel(); <-over }
 }
