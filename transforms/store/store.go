@@ -101,6 +101,8 @@ type Store interface {
 	// Unlock's error wraps ErrLost where the lock is known to have been lost on the
 	// way.
 	Lock(ctx context.Context, uri string) (unlock func() error, err error)
+
+	sub(ctx context.Context, uri string) (fs.FS, error) // for Sub
 }
 
 // For returns the store of a URI. A scheme other than gs:// is refused, and so is what
@@ -174,9 +176,7 @@ func Sub(ctx context.Context, uri string) (fs.FS, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.(interface {
-		sub(ctx context.Context, uri string) (fs.FS, error)
-	}).sub(ctx, uri)
+	return s.sub(ctx, uri)
 }
 
 // Join appends the elements to base, with one slash between. Locally the result
@@ -221,7 +221,7 @@ func taken(uri string, data, content []byte, err error) error {
 // has control characters or bytes that are no UTF-8.
 func quote(uri string) string {
 	q := fmt.Sprintf("%q", uri)
-	if q[1:len(q)-1] == uri || strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(q[1:len(q)-1]) == uri {
+	if strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(q[1:len(q)-1]) == uri {
 		return uri
 	}
 	return q
