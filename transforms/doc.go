@@ -23,8 +23,8 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/log"
 )
 
-// Namespace is that of the counters: documents, lines, skipped, rejected,
-// warnings and label_NAME for every label.
+// Namespace is that of the counters: documents, lines, skipped, rejected, warnings,
+// label_NAME for every label, and those that have constants here.
 const Namespace = "linnet"
 
 // global panics with one line where c is not in the global window.

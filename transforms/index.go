@@ -20,8 +20,8 @@ import (
 )
 
 // IndexFile is the page that names every document with a review page, with the
-// number of its lines, of those that are doubtful and of its labels. No output of a document ends in .html outside
-// of the folder html.
+// number of its lines, of those that are doubtful and of those of each label. No
+// output of a document ends in .html outside of the folder html.
 const IndexFile = "index.html"
 
 const indexStyle = `:root{color-scheme:light dark;--paper:#fff;--ink:#16191d;--line:#c9ced4;--bar:#f3f5f7;--link:#0b57d0}

@@ -378,9 +378,9 @@ func (m *Model) engine(ctx context.Context, o *Options) (*inference.Engine[windo
 	})
 }
 
-// batchLines bounds a batch of more than one document. Matrix tiles want many windows at once; still larger
-// batches are no faster on a processor, and leave cores without work where few
-// documents are in flight. A GPU takes four times that.
+// batchLines bounds a batch of more than one document. Matrix tiles want many windows
+// at once; still larger batches are no faster on a processor, and leave cores without
+// work where few documents are in flight. A GPU takes four times that.
 const batchLines = 16 << 10
 
 // windowItem is one window of a document.

@@ -43,9 +43,9 @@ const (
 
 // Dropout beside that of x and the states, as shares of Config.Dropout: 0.3 of
 // the ids, 0.05 of the lines and the layout numbers of 0.3 of the windows, at
-// its usual 0.4. Ids that stay weigh more for those that do not; lines do not. A window without layout
-// has but its words, so that a volume set otherwise than all others is still
-// read; dropping single numbers does not teach that.
+// its usual 0.4. Ids that stay are scaled up for those that do not; lines are not.
+// A window without layout has but its words, so that a volume set otherwise than
+// all others is still read; dropping single numbers does not teach that.
 const (
 	idDropout     = 0.75
 	lineDropout   = 0.125

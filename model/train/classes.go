@@ -20,8 +20,7 @@ const MinLines = 20
 //   - Classes of the full label set are the raw labels with at least 20 lines that
 //     YEDDA can write (model.IsLabel), those in LabelMap counted as what it maps them
 //     to, what else it maps to, and OtherClass, by name. Those of the collapsed set
-//     are cfg.Classes; where
-//     that is empty, those that LabelMap maps to, and OtherClass
+//     are cfg.Classes or, where that is empty, what LabelMap maps to, and OtherClass
 //     unless LabelMap leaves no label of docs to it: then there is none.
 //   - Where NumClasses is not 0 and smaller than that, the commonest
 //     NumClasses−1 stay and the rest fold into OtherClass, which stays too.
@@ -30,7 +29,7 @@ const MinLines = 20
 //   - Where init is the model to begin with, not nil, and cfg has its label set,
 //     map and classes, all are as init has them, whatever lines docs have.
 //
-// One class is an error. The returned Config has NumClasses set and passes model's Validate.
+// One class is an error. The returned Config has NumClasses set and passes Validate.
 func Classes(docs []Document, cfg model.Config, init *model.Weights) (model.Config, error) {
 	if init != nil && continues(&cfg, &init.Config) {
 		cfg.Classes, cfg.FullClasses, cfg.NumClasses = init.Config.Classes, init.Config.FullClasses, init.Config.NumClasses

@@ -19,8 +19,8 @@ type Round struct {
 }
 
 // Share takes the steps of a round as one of its workers, number worker of
-// workers, on machine m. docs are those that the training
-// is of; others are refused with ErrOther.
+// workers, on machine m. docs are those of the training; others are refused with
+// ErrOther.
 func Share(ctx context.Context, docs []Document, s *State, worker, workers, steps int, m Machine) (*State, error) {
 	if worker < 0 || worker >= workers || workers != s.Training.Workers {
 		return nil, fmt.Errorf("train: worker %d of %d, but the training has %d workers", worker, workers, s.Training.Workers)

@@ -153,10 +153,9 @@ func (o *options) tellPlan(ctx context.Context, opts transforms.Options, set *in
 	return nil
 }
 
-// judge is the end of a run that came to its end: nil, or the error or status
-// that the rejected documents make, of all files that were listed where it took only
-// some of them. example is one of the rejections, if this
-// process knows any.
+// judge is the end of a run that came to its end: nil, or the error or status that
+// the rejected documents make. Under --retry_rejected they are a share of all files
+// that were listed. example is one of the rejections, if this process knows any.
 func (o *options) judge(n map[string]int64, files int64, example string) error {
 	rejected := n["rejected"]
 	seen := n["documents"] + n["skipped"] + rejected

@@ -1,9 +1,9 @@
 // Package typeset sets an annotated text anew, as another journal might have it:
 // in lines of another length or a line a paragraph, with names in capitals, without
 // blank lines or with one after each line, with the mistakes of a scanner, with words
-// that nobody knows, or with passages that break off or say but a few words. Trained on that beside the text as
-// it stands, a model knows a label by what a line says more than by how one publisher
-// prints it.
+// that nobody knows, or with passages that break off or say but a few words. Trained
+// on that beside the text as it stands, a model knows a label by what a line says more
+// than by how one publisher prints it.
 package typeset
 
 import (

@@ -12,9 +12,9 @@
 //   - A closer ends the span opened last of those still open. A closer with no span
 //     open and an opener that is never closed make no span; each is a Warning.
 //   - Format is the other way round, for any bytes: the Text of
-//     Parse(Format(text, spans)) is text. Its tokens are read again as they were written, wherever they
-//     stand, for '[' and '#' only ever begin a token; a token that text itself
-//     holds is taken apart by an empty span inside (Literal).
+//     Parse(Format(text, spans)) is text. Its tokens are read again as they were
+//     written, wherever they stand, for '[' and '#' only ever begin a token; a
+//     token that text itself holds is taken apart by an empty span inside (Literal).
 //   - Everything runs in time linear in its input.
 //
 // All offsets are in bytes, but for those that the other formats write, which
