@@ -10,7 +10,7 @@ import (
 func TestTapeIsGorgonia(t *testing.T) {
 	for _, s := range shapes {
 		t.Run(s.name, func(t *testing.T) {
-			net, want := randomNetwork[float32](t, kernels{}, testSizes(s.layers, s.hidden), s.lengths)
+			net, want := randomNetwork[float32](t, kernels{}, s.sizes(s.layers, s.hidden), s.lengths)
 			arrays, calls, got := describe(net, want.steps, want.windows)
 			got.machine = newTape(arrays, calls)
 			for run := range 2 {
@@ -55,4 +55,5 @@ func copyInputs[T, U number](to *inputs[T], from *inputs[U]) {
 	}
 	one(to.targets, from.targets)
 	one(to.weights, from.weights)
+	one(to.taught, from.taught)
 }

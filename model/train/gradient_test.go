@@ -106,11 +106,7 @@ func randomNetwork[T number](t *testing.T, a arithmetic[T], s sizes, lengths []i
 			p.data[i] = T(scale * rnd.NormFloat64())
 		}
 	}
-	steps := 0
-	for _, n := range lengths {
-		steps = max(steps, n)
-	}
-	g, err := newGraph(net, steps, len(lengths))
+	g, err := newGraph(net, slices.Max(lengths), len(lengths))
 	if err != nil {
 		t.Fatal(err)
 	}
