@@ -98,7 +98,6 @@ func TestConfigValidate(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			c := testConfig()
-			c.FullClasses = slices.Clone(c.FullClasses)
 			tc.change(&c)
 			checkError(t, c.Validate(), tc.want)
 		})
