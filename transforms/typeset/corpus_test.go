@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,7 +64,7 @@ func BenchmarkSettings(b *testing.B) {
 			for b.Loop() {
 				counts = eval.NewCounts(judge.config.Classes)
 				for i, doc := range docs {
-					gold := s.set(clone(doc), rand.New(rand.NewPCG(uint64(i), 1)))
+					gold := s.set(slices.Clone(doc), rand.New(rand.NewPCG(uint64(i), 1)))
 					for k, class := range judge.label(b, gold) {
 						if gold[k].label != "" {
 							counts.Add(judge.config.Class(gold[k].label), class)
@@ -94,20 +95,19 @@ func BenchmarkFirstNames(b *testing.B) {
 						if !begins(doc, first) || l.label == "" || first > 0 && judge.config.Class(doc[first-1].label) == judge.config.Class(l.label) {
 							continue
 						}
-						part := clone(doc[first:min(first+60, len(doc))])
+						part := slices.Clone(doc[first:min(first+60, len(doc))])
 						part[0].before = nil
 						called := judge.label(b, s.set(part, rand.New(rand.NewPCG(uint64(i), uint64(first)))))[0] == name
-						switch is := judge.config.Class(l.label) == name; {
-						case is && called:
-							found++
-							fallthrough
-						case is:
+						if judge.config.Class(l.label) == name {
 							names++
-						case called:
-							mistaken++
-							fallthrough
-						default:
+							if called {
+								found++
+							}
+						} else {
 							others++
+							if called {
+								mistaken++
+							}
 						}
 					}
 				}
@@ -120,8 +120,6 @@ func BenchmarkFirstNames(b *testing.B) {
 		})
 	}
 }
-
-func clone(lines []line) []line { return append([]line(nil), lines...) }
 
 type judge struct {
 	config *model.Config

@@ -101,7 +101,7 @@ func TestSettings(t *testing.T) {
 	} {
 		seed := uint64(0)
 		for ; seed < 5000; seed++ {
-			if set, _ := Vary(text, rows, sampleLabels, seed); strings.Contains(strings.ReplaceAll(string(set), "Mycologia", "mycologia"), strings.ReplaceAll(c.has, "Mycologia", "mycologia")) {
+			if set, _ := Vary(text, rows, sampleLabels, seed); strings.Contains(string(set), c.has) {
 				break
 			}
 		}

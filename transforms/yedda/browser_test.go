@@ -267,8 +267,8 @@ func (b *browser) shoot(name string) {
 	}
 }
 
-// current is the number of the current line, from 0, and its text; hidden
-// lines and lines outside the window are none.
+// current is the number of the current line, from 0, or -1 where it is hidden or
+// out of view.
 const current = `(() => {
   const row = document.getElementById(document.getElementById("list").getAttribute("aria-activedescendant"));
   const box = row.getBoundingClientRect(), list = document.getElementById("list").getBoundingClientRect();
