@@ -34,19 +34,8 @@ func documentsForGPU(t *testing.T) ([]Example, map[string]Labelled) {
 	for i := range 12 {
 		examples = append(examples, exampleOf(fmt.Sprintf("%d.txt", i), manyLines(i+1, 20+9*i), 256))
 	}
-	want, _ := predictAll(t, direct(t), Options{ModelURI: Path(testModel(t)), WindowSize: 20}, examples)
+	want, _ := predictAll(t, on(t, "direct"), Options{ModelURI: Path(testModel(t)), WindowSize: 20}, examples)
 	return examples, want
-}
-
-func direct(t *testing.T) func(func(beam.Scope)) beam.PipelineResult {
-	return func(build func(beam.Scope)) beam.PipelineResult {
-		t.Helper()
-		res, err := runOn("direct", build)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return res
-	}
 }
 
 func needGPU(t *testing.T) {
@@ -67,12 +56,12 @@ func TestHalving(t *testing.T) {
 	needGPU(t)
 	examples, onCPU := documentsForGPU(t)
 	opts := Options{Device: backend.CUDA, Precision: "float32", ModelURI: Path(testModel(t)), WindowSize: 20, GPUMemory: 200 << 10}
-	got, res := predictAll(t, direct(t), opts, examples)
+	got, res := predictAll(t, on(t, "direct"), opts, examples)
 	if n := counters(res, "BeamML_Go")["batch_halvings_counter"]; n < 1 || n > 8 {
 		t.Errorf("%d halvings, want some and few: the size that fits is remembered", n)
 	}
 	opts.ModelURI, opts.GPUMemory = Path(testModel(t)), 0 // another folder, or the Scorer would be the same
-	want, res := predictAll(t, direct(t), opts, examples)
+	want, res := predictAll(t, on(t, "direct"), opts, examples)
 	if n := counters(res, "BeamML_Go")["batch_halvings_counter"]; n != 0 {
 		t.Errorf("%d halvings with memory to spare, want none", n)
 	}
@@ -116,7 +105,7 @@ func TestLost(t *testing.T) {
 	}
 	seen := 0
 	got, _ := predictAll(t, func(build func(beam.Scope)) beam.PipelineResult {
-		res := direct(t)(build)
+		res := on(t, "direct")(build)
 		if b, ok := collected.Load(t.Name()); ok {
 			seen = len(b.(*bag).elements)
 		}

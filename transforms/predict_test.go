@@ -269,15 +269,8 @@ func TestPredictOptions(t *testing.T) {
 	for i := range 40 {
 		examples = append(examples, exampleOf(fmt.Sprintf("%d.txt", i), manyLines(i+1, 40+i%3), 256))
 	}
-	direct := func(build func(beam.Scope)) beam.PipelineResult {
-		res, err := runOn("direct", build)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return res
-	}
 	base := Options{ModelURI: Path(uri), WindowSize: -1}
-	want, res := predictAll(t, direct, base, examples)
+	want, res := predictAll(t, on(t, "direct"), base, examples)
 	if n := counters(res, "BeamML_Go")["num_inferences"]; n != 40 {
 		t.Errorf("%d windows were scored, want 40", n)
 	}
@@ -304,7 +297,7 @@ func TestPredictOptions(t *testing.T) {
 	} {
 		opts := base
 		opts.WindowSize, opts.PredictionStride = c.size, c.stride
-		got, res := predictAll(t, direct, opts, examples)
+		got, res := predictAll(t, on(t, "direct"), opts, examples)
 		if same(got, want) != c.same {
 			t.Errorf("%s: same probabilities: %t, want %t", c.name, !c.same, c.same)
 		}
@@ -317,11 +310,11 @@ func TestPredictOptions(t *testing.T) {
 		}
 	}
 
-	want, _ = predictAll(t, direct, base, examples)
+	want, _ = predictAll(t, on(t, "direct"), base, examples)
 	for _, size := range []int{1, 8} {
 		opts := base
 		opts.PredictionBatchSize = size
-		got, res := predictAll(t, direct, opts, examples)
+		got, res := predictAll(t, on(t, "direct"), opts, examples)
 		if !same(got, want) {
 			t.Errorf("prediction_batch_size=%d changes probabilities", size)
 		}
@@ -604,15 +597,8 @@ func TestPredictOther(t *testing.T) {
 	if err := model.Save(dir, w, nil); err != nil {
 		t.Fatal(err)
 	}
-	direct := func(build func(beam.Scope)) beam.PipelineResult {
-		res, err := runOn("direct", build)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return res
-	}
 	for set, want := range map[string]string{"": other, model.Full: ""} {
-		got, _ := predictAll(t, direct, Options{ModelURI: Path(dir), LabelSet: set}, []Example{exampleOf("a.txt", "one\n\ufffd\n", 256)})
+		got, _ := predictAll(t, on(t, "direct"), Options{ModelURI: Path(dir), LabelSet: set}, []Example{exampleOf("a.txt", "one\n\ufffd\n", 256)})
 		l := got["a.txt"]
 		if _, labels := l.Inked(); len(labels) != 2 || labels[1] != want {
 			t.Errorf("label_set=%s: labels %q, want %q for the line that nobody can read", set, labels, want)

@@ -584,14 +584,10 @@ func TestRejectionGoes(t *testing.T) {
 	}
 }
 
-// TestWriteFails has an output folder that is a file: the bundle fails.
+// TestWriteFails has an output folder that cannot be made: the bundle fails.
 func TestWriteFails(t *testing.T) {
-	if os.Getuid() == 0 {
-		t.Log("running as root, who may write everywhere: only the missing folder is tried")
-	}
-	dir := t.TempDir()
-	out := filepath.Join(dir, "out")
-	if err := os.Symlink(filepath.Join(dir, "out"), out); err != nil { // a loop
+	out := filepath.Join(t.TempDir(), "out")
+	if err := os.Symlink(out, out); err != nil { // a loop
 		t.Skip(err)
 	}
 	_, err := writeAll(Options{Output: Path(out)}, []Labelled{labelledOf("a.txt", "x\n", "Key")})
