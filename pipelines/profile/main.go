@@ -23,6 +23,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/linnet-ml/linnet/gpuinit"
@@ -227,18 +228,20 @@ func (o *options) read(ctx context.Context, r *report, inputSize int) ([]*model.
 		return nil, cli.Usagef("%w", err)
 	}
 	var documents []*model.Batch
+	unread, firstUnread := int64(0), error(nil)
 	enough := errors.New("enough")
 	err = set.Walk(ctx, func(file input.File) error {
 		data, err := store.Read(ctx, file.URI, 64<<20)
-		if errors.Is(err, store.ErrNotExist) {
-			return fmt.Errorf("%w; it went away, or it is a link to nothing", err)
+		var parsed *yedda.Document
+		if err == nil {
+			if parsed, _, err = input.Parse(ctx, file.URI, data, false, 0); err != nil {
+				err = fmt.Errorf("%s: %w", file.URI, err)
+			}
 		}
 		if err != nil {
-			return err
-		}
-		parsed, _, err := input.Parse(ctx, file.URI, data, false, 0)
-		if err != nil {
-			return fmt.Errorf("%s: %w", file.URI, err)
+			unread++
+			firstUnread = cmp.Or(firstUnread, err)
+			return context.Cause(ctx)
 		}
 		rows := yedda.Rows(parsed.Text)
 		if left := o.maxLines - r.Lines; o.maxLines > 0 && int64(len(rows)) > left {
@@ -265,6 +268,9 @@ func (o *options) read(ctx context.Context, r *report, inputSize int) ([]*model.
 		return nil, cli.Usagef("%w", err)
 	case err != nil:
 		return nil, err
+	}
+	if unread > 0 {
+		cli.Warnf("%s passed over, such as %v", cli.Plural(unread, "document"), firstUnread)
 	}
 	if r.Lines == 0 {
 		return nil, fmt.Errorf("no document of %s has %s (--window_size); lower it, or name longer documents", strings.Join(o.input, ", "), cli.Plural(int64(o.windowSize), "line"))
@@ -531,7 +537,7 @@ func (o *options) count(r *report, say func(string, ...any)) {
 // decimal is a number for people, in four figures and without an exponent.
 func decimal(x float64) string {
 	if math.Abs(x) >= 1000 {
-		return cli.Count(int64(math.Round(x)))
+		return humanize.Commaf(math.Round(x))
 	}
 	x, _ = strconv.ParseFloat(fmt.Sprintf("%.4g", x), 64)
 	return strconv.FormatFloat(x, 'f', -1, 64)

@@ -178,7 +178,7 @@ func TestAdvise(t *testing.T) {
 			t.Errorf("nothing like %q in:\n%s", want, &table)
 		}
 	}
-	for x, want := range map[float64]string{0: "0", 6.371e-5: "0.00006371", 7.0 / 6: "1.167", -12345.6: "-12,346"} {
+	for x, want := range map[float64]string{0: "0", 6.371e-5: "0.00006371", 7.0 / 6: "1.167", -12345.6: "-12,346", 1e19: "10,000,000,000,000,000,000"} {
 		if got := decimal(x); got != want {
 			t.Errorf("decimal(%g) = %q, want %q", x, got, want)
 		}

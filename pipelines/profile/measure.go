@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -254,7 +255,7 @@ func (d *device) round(ctx context.Context, batches []batch, outputs int) (time.
 				begin := time.Now()
 				if err := d.scorer.ScoreAll(ctx, b.parts, probs); err != nil {
 					next.Store(int64(len(batches)))
-					return err
+					return cmp.Or(context.Cause(ctx), err)
 				}
 				took.Add(int64(time.Since(begin)))
 			}

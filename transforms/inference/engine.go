@@ -115,9 +115,18 @@ func (e *Engine[I, O]) submit(items []I, size int64) *group[O] {
 	}
 	var weight int64
 	ws := make([]waiting[I, O], len(items))
-	for i, item := range items {
-		ws[i] = waiting[I, O]{item, i, max(e.handler.Weight(item), 0), g}
-		weight += ws[i].weight
+	err := pipe.Catch(func() error {
+		for i, item := range items {
+			ws[i] = waiting[I, O]{item: item, index: i, group: g}
+			ws[i].weight = max(e.handler.Weight(item), 0)
+			weight += ws[i].weight
+		}
+		return nil
+	})
+	if err != nil {
+		g.unbatched = 0
+		e.finish(ws, nil, fmt.Errorf("inference: Weight: %w", err), 0)
+		return g
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -57,6 +57,9 @@ func RunInference[I, O any, L Loader[I, O]](s beam.Scope, loader L, options Opti
 			panic(fmt.Sprintf("inference: %T: %v", loader, err))
 		}
 	}
+	if _, err := json.Marshal(fn); err != nil { // as the runner does, which says less
+		panic(fmt.Sprintf("inference: %T travels as JSON: %v", loader, err))
+	}
 	return beam.ParDo2(s.Scope("linnet.RunInference"), fn, items)
 }
 
@@ -160,7 +163,12 @@ func (f *runFn[I, O, L]) ProcessElement(ctx context.Context, t beam.EventTime, i
 	if sizer, ok := f.served.engine.handler.(interface{ Size(I) int64 }); ok {
 		measure = sizer.Size
 	}
-	return f.queue.Push(ctx, timed[I]{t, item}, []I{item}, measure(item), f.emitter(emit, fail))
+	size := int64(0)
+	if err := pipe.Catch(func() error { size = measure(item); return nil }); err != nil {
+		fail(t, item, fmt.Sprintf("inference: the size of an item: %v", oneLine{err}))
+		return nil
+	}
+	return f.queue.Push(ctx, timed[I]{t, item}, []I{item}, size, f.emitter(emit, fail))
 }
 
 func (f *runFn[I, O, L]) FinishBundle(ctx context.Context, emit func(beam.EventTime, I, O), fail func(beam.EventTime, I, string)) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -55,9 +56,23 @@ func (l line) Run(_ context.Context, batch []int) ([]float64, error) {
 	return outs, nil
 }
 
-func (line) Weight(int) int64 { return 1 }
-func (line) Size(int) int64   { return 8 }
-func (line) Close() error     { return nil }
+// Numbers without a weight, and without a size.
+const weightless, sizeless = -1, -2
+
+func (line) Weight(x int) int64 {
+	if x == weightless {
+		panic("no weight")
+	}
+	return 1
+}
+
+func (line) Size(x int) int64 {
+	if x == sizeless {
+		panic("no size")
+	}
+	return 8
+}
+func (line) Close() error { return nil }
 
 func init() {
 	Register[int, float64, lineLoader]()
@@ -178,6 +193,29 @@ func TestRunInferenceLoadFails(t *testing.T) {
 	}
 }
 
+// An item that the handler cannot weigh or measure fails alone.
+func TestRunInferenceItemPanics(t *testing.T) {
+	for _, runner := range []string{"direct", "prism"} {
+		kept.lines = nil
+		p, s := beam.NewPipelineWithRoot()
+		col := beam.ParDo(s, later, beam.Create(s, 1, weightless, 2, sizeless, 3))
+		results, failed := RunInference[int, float64](s, lineLoader{Slope: 1, Name: t.Name()}, Options{MaxBatchSize: 5}, col)
+		beam.ParDo0(s, &keepFn{"results"}, results)
+		beam.ParDo0(s, &keepFn{"failed"}, failed)
+		if _, err := beam.Run(t.Context(), runner, p); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := slices.Sorted(slices.Values(kept.lines["results"])), []string{"1 1 at 1", "2 2 at 2", "3 3 at 3"}; !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", runner, got, want)
+		}
+		got := slices.Sorted(slices.Values(kept.lines["failed"]))
+		if len(got) != 2 || !strings.HasPrefix(got[0], "-1 inference: Weight: panic: no weight (run_test.go:") ||
+			!strings.HasPrefix(got[1], "-2 inference: the size of an item: panic: no size (run_test.go:") {
+			t.Errorf("%s: failed: %q", runner, got)
+		}
+	}
+}
+
 type otherLoader struct{ lineLoader }
 
 func TestRunInferenceWithoutRegister(t *testing.T) {
@@ -188,6 +226,17 @@ func TestRunInferenceWithoutRegister(t *testing.T) {
 	}()
 	_, s := beam.NewPipelineWithRoot()
 	RunInference[int, float64](s, otherLoader{}, Options{}, beam.Create(s, 1))
+}
+
+// What a loader says of its model has to reach the workers.
+func TestRunInferenceLoaderTravels(t *testing.T) {
+	defer func() {
+		if got, want := fmt.Sprint(recover()), "inference: inference.lineLoader travels as JSON: json: unsupported value: NaN"; got != want {
+			t.Errorf("got the panic %q, want %q", got, want)
+		}
+	}()
+	_, s := beam.NewPipelineWithRoot()
+	RunInference[int, float64](s, lineLoader{Slope: math.NaN()}, Options{}, beam.Create(s, 1))
 }
 
 // Results that come out while another item is at hand, or at a bundle's end, would

@@ -171,9 +171,13 @@ func New(args []string, output string, annotated bool) (*Set, error) {
 	return s, nil
 }
 
-// refused is why package store takes no URI of that scheme, or none.
+// refused is why package store takes no URI of that scheme, or without one or a bucket.
 func refused(uri string) error {
-	if !store.Remote(uri) || strings.HasPrefix(uri, "gs://") {
+	object, gs := strings.CutPrefix(uri, "gs://")
+	switch {
+	case gs && strings.HasPrefix(object+"/", "/"):
+		return fmt.Errorf("input: %s: no bucket in it; give gs://bucket/folder", uri)
+	case gs || !store.Remote(uri):
 		return nil
 	}
 	_, err := store.For(context.Background(), uri)

@@ -255,6 +255,11 @@ func TestWalkErrors(t *testing.T) {
 	if _, err := New([]string{dir, "gs://b/x"}, "", false); err == nil {
 		t.Error("local and gs:// together are no error")
 	}
+	for _, uri := range []string{"gs://", "gs:///x"} {
+		if _, err := New([]string{uri}, "", false); err == nil || !strings.Contains(err.Error(), "gs://") || !strings.Contains(err.Error(), "no bucket in it") {
+			t.Errorf("%s: got %v, want an error about it", uri, err)
+		}
+	}
 	if _, err := New([]string{"s3://b/x"}, "", false); err == nil || !strings.Contains(err.Error(), "s3") {
 		t.Errorf("s3://: got %v, want an error about it", err)
 	}
