@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -53,7 +54,11 @@ func (a *address) Set(v string) error {
 		if !strings.Contains(v, ":") {
 			v = "localhost:" + v
 		}
-		if _, _, err := net.SplitHostPort(v); err != nil {
+		_, port, err := net.SplitHostPort(v)
+		if err == nil {
+			_, err = strconv.ParseUint(port, 10, 16)
+		}
+		if err != nil {
 			return fmt.Errorf("not an address such as %s", defaultPool)
 		}
 	}

@@ -334,7 +334,7 @@ func (o *Options) loadWeights(ctx context.Context) (*model.Weights, error) {
 	}
 	fsys, err := store.Sub(ctx, string(o.ModelURI))
 	if err != nil {
-		return nil, fmt.Errorf("no model there: %w", err)
+		return nil, fmt.Errorf("--model_uri: no model there: %w; name a folder as train writes it", err)
 	}
 	w, err := model.Load(fsys)
 	if err != nil {

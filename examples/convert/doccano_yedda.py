@@ -37,7 +37,11 @@ if len(sys.argv) != 3:
     sys.exit("usage: python doccano_yedda.py FOLDER EXPORT.jsonl")
 written, refused = set(), 0
 part = os.path.join(sys.argv[1], ".part")  # becomes a document once it is whole
-with open(sys.argv[2], encoding="utf-8", newline="\n") as lines:
+try:
+    export = open(sys.argv[2], encoding="utf-8", newline="\n")
+except OSError as e:
+    sys.exit(f"doccano_yedda: {e}; name doccano's export")
+with export as lines:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue

@@ -211,7 +211,7 @@ func (o *options) weights(ctx context.Context) (*model.Weights, error) {
 	}
 	fsys, err := store.Sub(ctx, uri)
 	if err != nil {
-		return nil, fmt.Errorf("no model there: %w", err)
+		return nil, fmt.Errorf("--model_uri: no model there: %w; name a folder as train writes it", err)
 	}
 	w, err := model.Load(fsys)
 	if err != nil {

@@ -469,7 +469,7 @@ func loadModel(ctx context.Context, flag, name string) (*model.Weights, error) {
 	if name != "bundled" {
 		var err error
 		if fsys, err = store.Sub(ctx, name); err != nil {
-			return nil, fmt.Errorf("--%s: no model there: %w", flag, err)
+			return nil, fmt.Errorf("--%s: no model there: %w; name a folder as train writes it", flag, err)
 		}
 	}
 	w, err := model.Load(fsys)

@@ -279,7 +279,11 @@ func (f *Flags) Parse(args []string) error {
 		return Usagef("%s; --help lists the flags", f.reword(err.Error()))
 	}
 	if f.NArg() > 0 {
-		return Usagef("%q is no flag; input is named by --input", f.Arg(0))
+		what := "--help lists the flags"
+		if f.Lookup("input") != nil {
+			what = "input is named by --input"
+		}
+		return Usagef("%q is no flag; %s", f.Arg(0), what)
 	}
 	for _, g := range [][2]string{
 		{"model_uri", "a folder"}, {"predictions", "a folder"}, {"init_model", "a folder"}, {"report", "a folder"},

@@ -78,7 +78,7 @@ func TestParse(t *testing.T) {
 		{[]string{"--timeout=5"}, `invalid value "5" for flag --timeout: a time has a unit, such as 5s; --help`},
 		{[]string{"--model_uri="}, "--model_uri is empty; name a folder, or leave it out"},
 		{[]string{"--model_uri=m"}, ""},
-		{[]string{"file"}, `"file" is no flag; input is named by --input`},
+		{[]string{"file"}, `"file" is no flag; --help lists the flags`},
 	} {
 		_, err := parse(c.args...)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
