@@ -233,7 +233,9 @@ func (o *options) list(ctx context.Context, set *input.Set) (err error) {
 		look := func(input.File) error { return nil }
 		err = set.Walk(ctx, look)
 		if earlier := set.LeaveOut(); earlier != "" {
-			fmt.Fprintf(os.Stderr, "linnet: %s\n", earlier)
+			if o.verbosity > 0 {
+				fmt.Fprintf(os.Stderr, "linnet: %s\n", earlier)
+			}
 			err = set.Walk(ctx, look)
 		}
 		for _, passed := range set.Passed() {

@@ -106,7 +106,7 @@ func (o *options) list(ctx context.Context, i int, args []string, taken map[stri
 		return nil, cli.Usagef("%w", err)
 	}
 	_ = set.Walk(ctx, func(input.File) error { return nil }) // for LeaveOut; the next one tells of errors
-	if earlier := set.LeaveOut(); earlier != "" {
+	if earlier := set.LeaveOut(); earlier != "" && o.verbosity > 0 {
 		fmt.Fprintf(os.Stderr, "linnet: %s\n", earlier)
 	}
 	var left []string
