@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -56,7 +55,7 @@ func (a *address) Set(v string) error {
 		}
 		_, port, err := net.SplitHostPort(v)
 		if err == nil {
-			_, err = strconv.ParseUint(port, 10, 16)
+			_, err = net.LookupPort("tcp", port)
 		}
 		if err != nil {
 			return fmt.Errorf("not an address such as %s", defaultPool)

@@ -63,6 +63,7 @@ type Rejection struct {
 	Stage     string // read, featurize, predict or write
 	Reason    string // one line: what is wrong and what to do
 	SHA256    []byte // of the bytes read, if they were
+	Again     bool   // it is the rejection of an earlier try, too, of a watch
 }
 
 // reject makes the Rejection of a document.
@@ -213,12 +214,16 @@ func encodeRejection(j Rejection) []byte {
 	b = appendBytes(b, j.Name)
 	b = appendBytes(b, j.Stage)
 	b = appendBytes(b, j.Reason)
-	return appendBytes(b, j.SHA256)
+	b = appendBytes(b, j.SHA256)
+	if j.Again {
+		return append(b, 1)
+	}
+	return append(b, 0)
 }
 
 func decodeRejection(b []byte) (Rejection, error) {
 	r := reader{b: b}
-	j := Rejection{URI: r.bytes(), Name: r.bytes(), Stage: string(r.bytes()), Reason: string(r.bytes()), SHA256: r.bytes()}
+	j := Rejection{URI: r.bytes(), Name: r.bytes(), Stage: string(r.bytes()), Reason: string(r.bytes()), SHA256: r.bytes(), Again: r.int() != 0}
 	return j, r.end("Rejection")
 }
 

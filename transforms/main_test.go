@@ -105,7 +105,7 @@ func onBoth(t *testing.T, f func(t *testing.T, run func(build func(s beam.Scope)
 	}
 }
 
-// on runs what succeeds on one of them.
+// on runs pipelines on one of them, and ends the test where one fails.
 func on(t *testing.T, runner string) func(build func(s beam.Scope)) beam.PipelineResult {
 	return func(build func(s beam.Scope)) beam.PipelineResult {
 		t.Helper()

@@ -168,11 +168,11 @@ func (f *readFn) read(ctx context.Context, w *wanted) (*Document, *Rejection, er
 		if ctx.Err() != nil {
 			return nil, nil, ctx.Err()
 		}
-		if passing(err) {
-			watchAgain(o.Run, string(uri))
-		}
 		r := d.reject("read", advise(err))
 		r.SHA256 = nil
+		if passing(err) {
+			r.Again = watchAgain(o.Run, string(uri))
+		}
 		return nil, r, nil
 	}
 	d.SHA256 = sha256.Sum256(data)

@@ -51,7 +51,10 @@ func (f *rejectFn) StartBundle() { f.stage.begin() }
 
 func (f *rejectFn) ProcessElement(ctx context.Context, t beam.EventTime, r Rejection) error {
 	rejectedCounter.Inc(ctx, 1)
-	n := f.progress.Rejected.Add(1)
+	n := f.progress.Rejected.Load()
+	if !r.Again {
+		n = f.progress.Rejected.Add(1)
+	}
 	f.progress.Note(fmt.Sprintf("%s: %s: %s", r.URI, r.Stage, r.Reason))
 	logf(ctx, f.Options.Verbosity, 2, "%s: %s: %s", r.URI, r.Stage, r.Reason)
 	if err := f.stage.push(ctx, t, r, int64(len(r.Reason)+len(r.URI)+len(r.Name)), ignore, nil); err != nil {

@@ -1,7 +1,6 @@
 package transforms
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -121,7 +120,7 @@ type watched struct {
 	told   string        // of the look before: what was wrong
 	seed   maphash.Seed
 	files  map[uint64]sighting // by the hash of the address
-	vain   map[uint64]int      // how often a file could not be read, by the same
+	good   int                 // looks that did not fail
 	not    [][]byte            // folders of other runs' outputs that came since
 	unread unread
 }
@@ -129,6 +128,7 @@ type watched struct {
 type sighting struct {
 	print uint64        // hash of size, time and access
 	since time.Duration // when the file was first seen so
+	good  int           // the looks that had not failed by then
 	taken int64         // the look that passed it on so, or never
 	look  int64         // the last that saw it
 }
@@ -143,26 +143,31 @@ func (f *watchFn) watched() *watched {
 }
 
 func newWatched() *watched {
-	return &watched{begin: time.Now(), ended: -1, seed: maphash.MakeSeed(), files: map[uint64]sighting{}, vain: map[uint64]int{}}
+	return &watched{begin: time.Now(), ended: -1, seed: maphash.MakeSeed(), files: map[uint64]sighting{}, unread: unread{tries: map[string]int{}}}
 }
 
-// unread is what the watches of a run in this process are to pass on again.
+// unread is what a watch is to pass on again.
 type unread struct {
-	mu   sync.Mutex // not watched's: a look holds that while what it passes on may be read
-	uris []string
+	mu    sync.Mutex // not watched's: a look holds that while what it passes on may be read
+	uris  []string
+	tries map[string]int // in vain, of files as they are
 }
 
-// watchAgain has the watches of a run in this process pass a document on once more.
-func watchAgain(run, uri string) {
+// watchAgain has the watches of a run in this process pass a document on once more. It
+// reports whether one did so before, with the file as it is.
+func watchAgain(run, uri string) (before bool) {
 	watches.Range(func(key, value any) bool {
 		if key.([2]any)[0] == any(run) {
 			u := &value.(*watched).unread
 			u.mu.Lock()
 			defer u.mu.Unlock()
 			u.uris = append(u.uris, uri)
+			u.tries[uri]++
+			before = before || u.tries[uri] > 1
 		}
 		return true
 	})
+	return before
 }
 
 // maxPause is the longest pause between two tries of a document that cannot be read.
@@ -176,12 +181,18 @@ func (w *watched) again() {
 	for _, uri := range w.unread.uris {
 		key := maphash.String(w.seed, uri)
 		if s, known := w.files[key]; known {
-			s.since, s.taken = time.Since(w.begin)+min(time.Second<<min(w.vain[key], 20), maxPause), never
+			s.since, s.taken = time.Since(w.begin)+min(time.Second<<min(w.unread.tries[uri]-1, 20), maxPause), never
 			w.files[key] = s
-			w.vain[key]++
 		}
 	}
 	w.unread.uris = nil
+}
+
+// forget begins anew with a file that changed.
+func (u *unread) forget(uri string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.tries, uri)
 }
 
 // due says whether an interval has gone by since the last look.
@@ -216,10 +227,11 @@ func (w *watched) look(ctx context.Context, set *input.Set, number int64, interv
 		print := maphash.Comparable(w.seed, [5]int64{file.Size, file.Modified.UnixNano(), int64(file.Access[0]), int64(file.Access[1]), int64(file.Access[2])})
 		s, known := w.files[key]
 		if !known || s.print != print {
-			s = sighting{print: print, since: time.Since(w.begin), taken: never}
-			delete(w.vain, key)
+			s = sighting{print: print, since: time.Since(w.begin), good: w.good, taken: never}
+			w.unread.forget(file.URI)
 		}
-		if s.taken >= number && begin-s.since >= interval {
+		// Only a look that did not fail is sure to have seen all that LeaveOut tells by.
+		if s.taken >= number && begin-s.since >= interval && s.good < w.good {
 			s.taken = number
 			take(file)
 		}
@@ -236,13 +248,19 @@ func (w *watched) look(ctx context.Context, set *input.Set, number int64, interv
 		return fmt.Errorf("%w; looking again in %v", failed, interval), nil
 	}
 	w.failed = 0
+	w.good++
 	maps.DeleteFunc(w.files, func(_ uint64, s sighting) bool { return s.look != number })
-	maps.DeleteFunc(w.vain, func(key uint64, _ int) bool { _, known := w.files[key]; return !known })
+	w.unread.mu.Lock()
+	maps.DeleteFunc(w.unread.tries, func(uri string, _ int) bool {
+		_, known := w.files[maphash.String(w.seed, uri)]
+		return !known
+	})
+	w.unread.mu.Unlock()
 	// A run's manifest comes before its outputs, and nothing is taken at first sight.
 	known := len(set.Not)
-	if earlier := set.LeaveOut(); earlier != "" {
+	if other := set.LeaveOut(); other != "" { // once: twins are told of again
 		w.not = append(w.not, set.Not[known:]...)
-		passedOver = cmp.Or(passedOver, errors.New(earlier))
+		passedOver = errors.New(other)
 	}
 	return passedOver, nil
 }

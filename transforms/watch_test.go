@@ -110,18 +110,21 @@ func TestWatchAgain(t *testing.T) {
 			}
 			number++
 		}
-		fail := func() { watchAgain(t.Name(), filepath.Join(dir, "a.txt")) }
+		fail := func(before bool) {
+			t.Helper()
+			equal(t, "failed before", watchAgain(t.Name(), filepath.Join(dir, "a.txt")), before)
+		}
 		after(0)
 		after(interval, "a.txt", "b.txt")
-		fail()
+		fail(false)
 		after(0)
 		after(time.Second+interval, "a.txt")
-		fail()
+		fail(true)
 		after(0)
 		after(time.Second + interval)
 		after(time.Second, "a.txt")
 		for range 40 {
-			fail()
+			fail(true)
 			after(0)
 			after(maxPause+interval, "a.txt")
 		}
@@ -130,15 +133,15 @@ func TestWatchAgain(t *testing.T) {
 		}
 		after(0)
 		after(interval, "a.txt")
-		fail()
+		fail(false)
 		after(0)
 		after(time.Second+interval, "a.txt")
-		fail()
+		fail(true)
 		if err := os.Remove(filepath.Join(dir, "a.txt")); err != nil {
 			t.Fatal(err)
 		}
 		after(time.Hour)
-		equal(t, "pauses remembered", len(w.vain), 0)
+		equal(t, "pauses remembered", len(w.unread.tries), 0)
 		equal(t, "of another run", len(other.unread.uris), 0)
 	})
 }
@@ -176,37 +179,51 @@ func TestWatchReadsAgain(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	if got := gather[Rejection](t.Name()); len(got) < 2 {
-		t.Errorf("rejected: %v; want it twice", got)
+	got := gather[Rejection](t.Name())
+	if len(got) < 2 {
+		t.Fatalf("rejected: %v; want it twice", got)
+	}
+	for i, r := range got { // WriteRejected counts the first alone
+		equal(t, fmt.Sprintf("rejection %d is one again", i), r.Again, i > 0)
 	}
 }
 
-// TestWatchLeavesOut has another run write its output below the input: it is told once,
-// and nothing of it is taken.
+// TestWatchLeavesOut has another run write its output below the input: nothing of it is
+// taken, though a look failed meanwhile, and it is told once, though there are twins.
 func TestWatchLeavesOut(t *testing.T) {
-	dir := write(t, map[string]string{"a.txt": "one\n"})
-	encoded, err := input.New([]string{dir}, "", false)
+	dir, away := write(t, map[string]string{"a.txt": "one\n", "x.md": "", "x.md.ann": ""}), t.TempDir()
+	encoded, err := input.New([]string{dir, dir + "/*.md", dir + "/*.ann", away}, "", false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := newWatched()
-	for number, want := range []struct{ takes, told string }{{}, {takes: "a.txt"}, {told: "output of an earlier run"}, {}, {}} {
-		if number == 2 {
-			for _, name := range []string{"old/_manifest.jsonl", "old/a.txt.ann", "old/_done/a.txt.json"} {
+	for number, want := range []struct{ takes, told string }{
+		{told: "two inputs, one output"}, {"a.txt x.md", "two inputs, one output"}, {told: "no document in"},
+		{told: "output of an earlier run"}, {told: "two inputs, one output"},
+	} {
+		switch number {
+		case 2: // a disk is away for a moment
+			for _, name := range []string{"old/_manifest.jsonl", "old/a.txt.ann", "old/brat/a.txt", "old/_done/a.txt.json"} {
 				path := filepath.Join(dir, name)
 				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, nil, 0o666)); err != nil {
 					t.Fatal(err)
 				}
 			}
+			err = os.Remove(away)
+		case 3:
+			err = os.Mkdir(away, 0o777)
 		}
-		set := *encoded // each look has it anew
-		takes := ""
-		failed, err := w.look(t.Context(), &set, int64(number), 0, func(f input.File) { takes += f.Name })
 		if err != nil {
 			t.Fatal(err)
 		}
-		equal(t, fmt.Sprintf("look %d takes", number), takes, want.takes)
-		if (failed == nil) != (want.told == "") || failed != nil && !strings.Contains(failed.Error(), want.told) {
+		set := *encoded // each look has it anew
+		var takes []string
+		failed, err := w.look(t.Context(), &set, int64(number), 0, func(f input.File) { takes = append(takes, filepath.Base(f.Name)) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, fmt.Sprintf("look %d takes", number), strings.Join(takes, " "), want.takes)
+		if failed == nil || !strings.Contains(failed.Error(), want.told) {
 			t.Errorf("look %d: %v, want %q", number, failed, want.told)
 		}
 	}

@@ -860,6 +860,7 @@ func TestPanics(t *testing.T) {
 
 // mustPanic fails where a call does not panic with a string that says kernel.
 func mustPanic(t *testing.T, calls map[string]func()) {
+	t.Helper()
 	for name, f := range calls {
 		func() {
 			defer func() {

@@ -11,7 +11,7 @@ import (
 	"github.com/linnet-ml/linnet/transforms"
 )
 
-// regularly calls f until ctx ends, least apart and so that it takes no more than a
+// regularly calls f until ctx ends, at least least apart and so that it takes no more than a
 // twentieth of the time.
 func regularly(ctx context.Context, least time.Duration, f func()) {
 	for pause := least; ; {

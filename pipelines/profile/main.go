@@ -269,10 +269,12 @@ func (o *options) read(ctx context.Context, r *report, inputSize int) ([]*model.
 	case err != nil:
 		return nil, err
 	}
-	if unread > 0 {
+	switch {
+	case unread > 0 && r.Lines == 0:
+		return nil, fmt.Errorf("nothing to measure: %w", firstUnread)
+	case unread > 0:
 		cli.Warnf("%s passed over, such as %v", cli.Plural(unread, "document"), firstUnread)
-	}
-	if r.Lines == 0 {
+	case r.Lines == 0:
 		return nil, fmt.Errorf("no document of %s has %s (--window_size); lower it, or name longer documents", strings.Join(o.input, ", "), cli.Plural(int64(o.windowSize), "line"))
 	}
 	return documents, nil

@@ -115,9 +115,11 @@ func (e *Engine[I, O]) submit(items []I, size int64) *group[O] {
 	}
 	var weight int64
 	ws := make([]waiting[I, O], len(items))
+	for i, item := range items {
+		ws[i] = waiting[I, O]{item: item, index: i, group: g}
+	}
 	err := pipe.Catch(func() error {
 		for i, item := range items {
-			ws[i] = waiting[I, O]{item: item, index: i, group: g}
 			ws[i].weight = max(e.handler.Weight(item), 0)
 			weight += ws[i].weight
 		}
@@ -144,6 +146,13 @@ func (e *Engine[I, O]) submit(items []I, size int64) *group[O] {
 	}
 	e.start()
 	return g
+}
+
+// refuse counts an item that failed before it could be pushed.
+func (e *Engine[I, O]) refuse() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stats.add(batchStat{items: 1})
 }
 
 // add puts items that stay together into the bucket of the first and, where form is

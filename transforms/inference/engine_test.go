@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -48,7 +49,12 @@ func (f *fake) Run(ctx context.Context, batch []int64) ([]int64, error) {
 	return outs, nil
 }
 
-func (f *fake) Weight(item int64) int64 { return item }
+func (f *fake) Weight(item int64) int64 {
+	if item == math.MinInt64 {
+		panic("no weight")
+	}
+	return item
+}
 
 func (f *fake) Close() error {
 	f.closed.Store(true)
@@ -230,6 +236,29 @@ func TestBatchesFill(t *testing.T) {
 			}
 			e.Close()
 		})
+	}
+}
+
+// A group with an item that cannot be weighed fails, and no other does.
+func TestWeightPanics(t *testing.T) {
+	e := NewEngine(&fake{}, Options{MaxBatchSize: 5, MaxInFlight: 1000})
+	defer e.Close()
+	q := NewQueue[string](e)
+	got := map[string]string{}
+	emit := func(name string, outs []int64, err error) error {
+		got[name] = fmt.Sprint(outs, " ", err)
+		return nil
+	}
+	for name, group := range map[string][]int64{"bad": {1, math.MinInt64, 2}, "good": {1, 2}} {
+		if err := q.Push(t.Context(), name, group, 1, emit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := q.Drain(t.Context(), emit); err != nil {
+		t.Fatal(err)
+	}
+	if got["good"] != "[2 4] <nil>" || !strings.Contains(got["bad"], "inference: Weight: panic: no weight (engine_test.go:") {
+		t.Errorf("got %q", got)
 	}
 }
 

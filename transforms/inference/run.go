@@ -165,6 +165,7 @@ func (f *runFn[I, O, L]) ProcessElement(ctx context.Context, t beam.EventTime, i
 	}
 	size := int64(0)
 	if err := pipe.Catch(func() error { size = measure(item); return nil }); err != nil {
+		f.served.engine.refuse()
 		fail(t, item, fmt.Sprintf("inference: the size of an item: %v", oneLine{err}))
 		return nil
 	}

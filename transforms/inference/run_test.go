@@ -199,11 +199,15 @@ func TestRunInferenceItemPanics(t *testing.T) {
 		kept.lines = nil
 		p, s := beam.NewPipelineWithRoot()
 		col := beam.ParDo(s, later, beam.Create(s, 1, weightless, 2, sizeless, 3))
-		results, failed := RunInference[int, float64](s, lineLoader{Slope: 1, Name: t.Name()}, Options{MaxBatchSize: 5}, col)
+		results, failed := RunInference[int, float64](s, lineLoader{Slope: 1, Name: t.Name()}, Options{MaxBatchSize: 5, Namespace: "test"}, col)
 		beam.ParDo0(s, &keepFn{"results"}, results)
 		beam.ParDo0(s, &keepFn{"failed"}, failed)
-		if _, err := beam.Run(t.Context(), runner, p); err != nil {
+		res, err := beam.Run(t.Context(), runner, p)
+		if err != nil {
 			t.Fatal(err)
+		}
+		if got := metricsOf(res)["failed_inferences_counter"].Sum; got != 2 {
+			t.Errorf("%s: %d failures counted, want 2", runner, got)
 		}
 		if got, want := slices.Sorted(slices.Values(kept.lines["results"])), []string{"1 1 at 1", "2 2 at 2", "3 3 at 3"}; !slices.Equal(got, want) {
 			t.Errorf("%s: got %q, want %q", runner, got, want)

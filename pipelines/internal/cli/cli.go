@@ -248,7 +248,7 @@ func (f *Flags) reword(text string) string {
 	if m == nil {
 		return strings.Replace(text, "flag provided but not defined: -", "there is no flag --", 1)
 	}
-	reason := m[3]
+	invalid, reason := m[1], m[3]
 	if g, ok := f.Lookup(m[2]).Value.(flag.Getter); ok && reason != "" {
 		switch g.Get().(type) {
 		case time.Duration:
@@ -259,9 +259,13 @@ func (f *Flags) reword(text string) string {
 			reason = ": it must be a number, such as 0.5"
 		case bool:
 			reason = ": it must be true or false"
+		default: // such as one that may stand alone
+			invalid = strings.Replace(invalid, "invalid boolean value", "invalid value", 1)
 		}
+	} else {
+		invalid = strings.Replace(invalid, "invalid boolean value", "invalid value", 1)
 	}
-	return m[1] + "--" + m[2] + reason + text[len(m[0]):]
+	return invalid + "--" + m[2] + reason + text[len(m[0]):]
 }
 
 // Parse parses args, and judges LINNET_ISA; an error is one of wrong use, or
