@@ -120,7 +120,7 @@ type watched struct {
 	told   string        // of the look before: what was wrong
 	seed   maphash.Seed
 	files  map[uint64]sighting // by the hash of the address
-	good   int                 // looks that did not fail
+	good   int64               // the last look that did not fail, -1 before
 	not    [][]byte            // folders of other runs' outputs that came since
 	unread unread
 }
@@ -128,7 +128,6 @@ type watched struct {
 type sighting struct {
 	print uint64        // hash of size, time and access
 	since time.Duration // when the file was first seen so
-	good  int           // the looks that had not failed by then
 	taken int64         // the look that passed it on so, or never
 	look  int64         // the last that saw it
 }
@@ -143,7 +142,7 @@ func (f *watchFn) watched() *watched {
 }
 
 func newWatched() *watched {
-	return &watched{begin: time.Now(), ended: -1, seed: maphash.MakeSeed(), files: map[uint64]sighting{}, unread: unread{tries: map[string]int{}}}
+	return &watched{begin: time.Now(), ended: -1, good: -1, seed: maphash.MakeSeed(), files: map[uint64]sighting{}, unread: unread{tries: map[string]int{}}}
 }
 
 // unread is what a watch is to pass on again.
@@ -227,11 +226,11 @@ func (w *watched) look(ctx context.Context, set *input.Set, number int64, interv
 		print := maphash.Comparable(w.seed, [5]int64{file.Size, file.Modified.UnixNano(), int64(file.Access[0]), int64(file.Access[1]), int64(file.Access[2])})
 		s, known := w.files[key]
 		if !known || s.print != print {
-			s = sighting{print: print, since: time.Since(w.begin), good: w.good, taken: never}
+			s = sighting{print: print, since: time.Since(w.begin), taken: never, look: never}
 			w.unread.forget(file.URI)
 		}
 		// Only a look that did not fail is sure to have seen all that LeaveOut tells by.
-		if s.taken >= number && begin-s.since >= interval && s.good < w.good {
+		if s.taken >= number && begin-s.since >= interval && s.look <= w.good {
 			s.taken = number
 			take(file)
 		}
@@ -248,7 +247,7 @@ func (w *watched) look(ctx context.Context, set *input.Set, number int64, interv
 		return fmt.Errorf("%w; looking again in %v", failed, interval), nil
 	}
 	w.failed = 0
-	w.good++
+	w.good = number
 	maps.DeleteFunc(w.files, func(_ uint64, s sighting) bool { return s.look != number })
 	w.unread.mu.Lock()
 	maps.DeleteFunc(w.unread.tries, func(uri string, _ int) bool {

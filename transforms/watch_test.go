@@ -157,21 +157,7 @@ func TestWatchReadsAgain(t *testing.T) {
 	if err := os.Symlink(broken, filepath.Join(dir, "a.txt")); err != nil {
 		t.Fatal(err)
 	}
-	set, err := input.New([]string{dir}, "", false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	opts := Options{Run: t.Name(), Base: Path(set.Base)}
-	progress := ProgressOf(opts.Run)
-	defer ForgetProgress(opts.Run)
-	ended := make(chan error, 1)
-	go func() {
-		_, err := runOn("prism", func(s beam.Scope) {
-			_, rejected := Read(s, opts, Watch(s, opts, set, 50*time.Millisecond))
-			collect(s, t.Name(), rejected)
-		})
-		ended <- err
-	}()
+	progress, ended := watchFolder(t, dir, 50*time.Millisecond)
 	for until := time.Now().Add(time.Minute); progress.Tried.Load() < 2 && time.Now().Before(until); {
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -179,7 +165,7 @@ func TestWatchReadsAgain(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	got := gather[Rejection](t.Name())
+	got := gather[Rejection](t.Name() + " rejected")
 	if len(got) < 2 {
 		t.Fatalf("rejected: %v; want it twice", got)
 	}
@@ -306,22 +292,7 @@ func TestLookTracker(t *testing.T) {
 func TestWatch(t *testing.T) {
 	const interval = 60 * time.Millisecond
 	dir := write(t, map[string]string{"first.txt": "one\n", "\xff.txt": "no UTF-8\n", "other.md": "x"})
-	set, err := input.New([]string{dir}, "", false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	opts := Options{Run: t.Name(), Base: Path(set.Base)}
-	progress := ProgressOf(opts.Run)
-	defer ForgetProgress(opts.Run)
-	ended := make(chan error, 1)
-	go func() {
-		_, err := runOn("prism", func(s beam.Scope) {
-			docs, rejected := Read(s, opts, Watch(s, opts, set, interval))
-			collect(s, t.Name(), beam.ParDo(s, textOf, docs))
-			collect(s, t.Name()+" rejected", rejected)
-		})
-		ended <- err
-	}()
+	progress, ended := watchFolder(t, dir, interval)
 	seen := func() []string {
 		got, ok := collected.Load(t.Name())
 		if !ok {
@@ -377,6 +348,29 @@ func TestWatch(t *testing.T) {
 	}
 	equal(t, "all documents", len(gather[[]byte](t.Name())), 4)
 	equal(t, "rejected", len(gather[Rejection](t.Name()+" rejected")), 0)
+}
+
+// watchFolder watches a folder on prism until its Progress is told to stop, and collects
+// what it reads by the test's name.
+func watchFolder(t *testing.T, dir string, interval time.Duration) (*Progress, <-chan error) {
+	t.Helper()
+	set, err := input.New([]string{dir}, "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := Options{Run: t.Name(), Base: Path(set.Base)}
+	progress := ProgressOf(opts.Run)
+	t.Cleanup(func() { ForgetProgress(opts.Run) })
+	ended := make(chan error, 1)
+	go func() {
+		_, err := runOn("prism", func(s beam.Scope) {
+			docs, rejected := Read(s, opts, Watch(s, opts, set, interval))
+			collect(s, t.Name(), beam.ParDo(s, textOf, docs))
+			collect(s, t.Name()+" rejected", rejected)
+		})
+		ended <- err
+	}()
+	return progress, ended
 }
 
 func textOf(_ context.Context, t beam.EventTime, d Document) (beam.EventTime, []byte) {

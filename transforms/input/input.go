@@ -174,10 +174,7 @@ func New(args []string, output string, annotated bool) (*Set, error) {
 // refused is why package store takes no URI of that scheme, or without one or a bucket.
 func refused(uri string) error {
 	object, gs := strings.CutPrefix(uri, "gs://")
-	switch {
-	case gs && strings.HasPrefix(object+"/", "/"):
-		return fmt.Errorf("input: %s: no bucket in it; give gs://bucket/folder", uri)
-	case gs || !store.Remote(uri):
+	if !store.Remote(uri) || gs && !strings.HasPrefix(object+"/", "/") {
 		return nil
 	}
 	_, err := store.For(context.Background(), uri)

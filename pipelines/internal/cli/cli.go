@@ -249,8 +249,15 @@ func (f *Flags) reword(text string) string {
 		return strings.Replace(text, "flag provided but not defined: -", "there is no flag --", 1)
 	}
 	invalid, reason := m[1], m[3]
-	if g, ok := f.Lookup(m[2]).Value.(flag.Getter); ok && reason != "" {
-		switch g.Get().(type) {
+	var value any
+	if g, ok := f.Lookup(m[2]).Value.(flag.Getter); ok {
+		value = g.Get()
+	}
+	if _, ok := value.(bool); !ok { // it may be one that can stand alone
+		invalid = strings.Replace(invalid, "invalid boolean value", "invalid value", 1)
+	}
+	if reason != "" {
+		switch value.(type) {
 		case time.Duration:
 			reason = ": a time has a unit, such as 5s"
 		case int, int64, uint, uint64:
@@ -259,11 +266,7 @@ func (f *Flags) reword(text string) string {
 			reason = ": it must be a number, such as 0.5"
 		case bool:
 			reason = ": it must be true or false"
-		default: // such as one that may stand alone
-			invalid = strings.Replace(invalid, "invalid boolean value", "invalid value", 1)
 		}
-	} else {
-		invalid = strings.Replace(invalid, "invalid boolean value", "invalid value", 1)
 	}
 	return invalid + "--" + m[2] + reason + text[len(m[0]):]
 }
