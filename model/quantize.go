@@ -5,7 +5,7 @@ import "math"
 // QuantizeTable rounds table, [rows, d], to int8 with one scale a row:
 // table[r,j] ≈ scale[r]·q[r,j], off by at most scale[r]/2, with q in ±127. The
 // scales are whole multiples, up to 255, of one power of two, so that
-// kernel.SumLines can add whole numbers; the largest is 128 times that power or
+// kernel.SumLines can add integers; the largest is 128 times that power or
 // more. A row of zeros has scale 0. Rounding what was rounded so before
 // changes nothing. The numbers must be finite.
 func QuantizeTable(table []float32, rows, d int) (q []int8, scale []float32) {

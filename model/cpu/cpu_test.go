@@ -145,7 +145,7 @@ func testScoreAll(t *testing.T) {
 	}
 }
 
-// A NaN between layers, which products of whole numbers would lose, is one in the
+// A NaN between layers, which products of integers would lose, is one in the
 // probabilities of its window, and of no later one.
 func TestNaNBetweenLayers(t *testing.T) {
 	eachISA(t, func(t *testing.T) {

@@ -147,7 +147,7 @@ func BenchmarkSum(b *testing.B) {
 			}
 			for i, scale := range [][]float32{random(r, rows), whole} {
 				table := NewTable(data, scale, d)
-				b.Run(fmt.Sprintf("SumLines%s/%dof%d", []string{"", "Whole"}[i], d, spread), func(b *testing.B) {
+				b.Run(fmt.Sprintf("SumLines%s/%dof%d", []string{"", "Int"}[i], d, spread), func(b *testing.B) {
 					benchISA(b, func(b *testing.B) {
 						nanoseconds(b, len(ids), "ns/id", func() { SumLines(dst, d, table, ids, 0, ends, scales, groups) })
 					})

@@ -39,17 +39,17 @@ func gemm(m int, x, y term, add []float32, ldadd int, c []float32, ldc int) {
 	switch {
 	case x.b.isa == isaGeneric:
 		gemmGeneric(m, x, y, add, ldadd, c, ldc)
-	case x.b.few:
-		gemmFew(m, x, add, ldadd, c, ldc)
+	case x.b.narrow:
+		gemmNarrow(m, x, add, ldadd, c, ldc)
 		if y.b != nil {
-			gemmFew(m, y, c, ldc, c, ldc)
+			gemmNarrow(m, y, c, ldc, c, ldc)
 		}
 	case x.b.inParts():
 		gemmAMX(m, x, y, add, ldadd, c, ldc)
-	case x.b.isa.whole():
-		gemmWhole(m, x, add, ldadd, c, ldc)
+	case x.b.isa.integer():
+		gemmInt(m, x, add, ldadd, c, ldc)
 		if y.b != nil {
-			gemmWhole(m, y, c, ldc, c, ldc)
+			gemmInt(m, y, c, ldc, c, ldc)
 		}
 	default:
 		gemmAsm(m, x, y, add, ldadd, c, ldc)
@@ -58,24 +58,24 @@ func gemm(m int, x, y term, add []float32, ldadd int, c []float32, ldc int) {
 
 // nothing is what a product of few columns adds to where there is nothing to
 // add.
-var nothing [maxFew]float32
+var nothing [maxNarrow]float32
 
-type few = func(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
+type narrow = func(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
 
 // Products of few columns, by their number less 1.
 var (
-	fewAVX512 = []few{gemmFew1AVX512, gemmFew2AVX512, gemmFew3AVX512, gemmFew4AVX512}
-	fewAVX2   = []few{gemmFew1AVX2, gemmFew2AVX2, gemmFew3AVX2}
+	narrowAVX512 = []narrow{gemmNarrow1AVX512, gemmNarrow2AVX512, gemmNarrow3AVX512, gemmNarrow4AVX512}
+	narrowAVX2   = []narrow{gemmNarrow1AVX2, gemmNarrow2AVX2, gemmNarrow3AVX2}
 )
 
-// gemmFew computes c = x + add.
-func gemmFew(m int, x term, add []float32, ldadd int, c []float32, ldc int) {
+// gemmNarrow computes c = x + add.
+func gemmNarrow(m int, x term, add []float32, ldadd int, c []float32, ldc int) {
 	if add == nil {
 		add, ldadd = nothing[:], 0
 	}
-	calls := fewAVX512
+	calls := narrowAVX512
 	if x.b.isa == isaAVX2 {
-		calls = fewAVX2
+		calls = narrowAVX2
 	}
 	calls[x.b.N-1](uintptr(m), &x.a[0], uintptr(4*x.lda), &x.b.data[0], uintptr(x.b.K), &add[0], uintptr(4*ldadd), &c[0], uintptr(4*ldc))
 }

@@ -16,15 +16,15 @@
 //   - bfmmla: neon, with products of bfloat16 parts by FEAT_BF16; chosen
 //     unasked on Linux alone
 //   - avx2: AVX2 and FMA
-//   - madd: avx2, with products of whole numbers of 16 bits
+//   - madd: avx2, with products of 16-bit integers
 //   - avxvnni: madd, by the instruction of AVX-VNNI
 //   - avx512: AVX-512 as processors have it since Skylake-X and Zen 4
-//   - vnni: avx512, with products of whole numbers of 16 bits by VNNI
+//   - vnni: avx512, with products of 16-bit integers by VNNI
 //   - vnni8: vnni, with steps of Joined in 8 bits; never chosen unasked
 //   - amx24, amx, amx8: avx512, with products of three, two or one bfloat16
 //     parts on AMX's matrix tiles; amx8 is never chosen unasked
 //
-// Whole numbers: instructions take two of 16 bits, or four of 8, for one
+// Integers: instructions take two of 16 bits, or four of 8, for one
 // float32. A row of the left operand is rounded to multiples
 // of 1/8,191 of its largest number; a column of the right one, 192 of K at a
 // time, to multiples of about 1/262,000 of the sum of its magnitudes; sums are
@@ -61,7 +61,7 @@
 //     anything is written. Slices of one call must not overlap unless its
 //     comment says so.
 //   - A NaN stays a NaN, but not in what Joined rounds; in products of parts
-//     or of whole numbers an infinity may become one. Gates take σ beyond ±29
+//     or of integers an infinity may become one. Gates take σ beyond ±29
 //     as σ(±29), 3e-13 from its limit. With AVX2 and better they take it beyond
 //     ±21 as σ(±21), 8e-10 from its limit, and c, which a step changes by 1 at
 //     most, may become infinite beyond ±1e11.

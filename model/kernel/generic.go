@@ -225,9 +225,9 @@ func sumLinesGeneric(dst []float32, ldd int, t *Table, ids []uint32, first uint3
 // atOnce is how many ids' products of int8 and uint8 an int32 can sum.
 const atOnce = 1 << 16
 
-// sumLinesWhole is SumLines of a table with multiples, in whole numbers within
+// sumLinesInt is SumLines of a table with multiples, in integers within
 // a group; other implementations give the same bits.
-func sumLinesWhole(dst []float32, ldd int, t *Table, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups, lines int) bool {
+func sumLinesInt(dst []float32, ldd int, t *Table, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups, lines int) bool {
 	sum, part := make([]float32, t.d), make([]int32, t.d)
 	for l := range lines {
 		clear(sum)

@@ -14,10 +14,10 @@ const (
 	isaNEON        // of arm64
 	isaBFMMLA      // products of two parts in bfloat16; all else as NEON
 	isaAVX2
-	isaMADD    // products of whole numbers of 16 bits; gates of Joined as precise; all else as AVX2
+	isaMADD    // products of 16-bit integers; gates of Joined as precise; all else as AVX2
 	isaAVXVNNI // the same, by one instruction
 	isaAVX512
-	isaVNNI  // products of whole numbers of 16 bits; gates of Joined as precise; all else as AVX-512
+	isaVNNI  // products of 16-bit integers; gates of Joined as precise; all else as AVX-512
 	isaVNNI8 // of 8 bits in steps; by name only
 	isaAMX24 // products on matrix tiles, of numbers in three parts in bfloat16; all else as AVX-512
 	isaAMX   // of two parts; gates in Step as the tiles are
@@ -102,10 +102,10 @@ func SwitchISA(name string) (restore func(), ok bool) {
 	return func() {}, false
 }
 
-// whole tells that products are of whole numbers.
-func (i isa) whole() bool { return i.lane() > 0 }
+// integer tells that products are of integers.
+func (i isa) integer() bool { return i.lane() > 0 }
 
-// lane is how many whole numbers one of 32 bits holds: two of 16 bits, four of 8
+// lane is how many integers one of 32 bits holds: two of 16 bits, four of 8
 // or none.
 func (i isa) lane() int {
 	switch i {
@@ -117,7 +117,7 @@ func (i isa) lane() int {
 	return 0
 }
 
-// largest is the largest multiple of a row's unit in products of whole numbers. Of
+// largest is the largest multiple of a row's unit in products of integers. Of
 // 16 bits, 2³¹ less this is what is left for a column, about as many bits a number.
 func (i isa) largest() int32 {
 	if i.lane() == 4 {
@@ -126,7 +126,7 @@ func (i isa) largest() int32 {
 	return 1<<13 - 1
 }
 
-// depth is the most of K that is summed in whole numbers: of 16 bits what keeps
+// depth is the most of K that is summed in integers: of 16 bits what keeps
 // them fine, of 8 what cannot overflow.
 func (i isa) depth() int {
 	if i.lane() == 4 {

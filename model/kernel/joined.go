@@ -1,7 +1,7 @@
 package kernel
 
 // Joined is the two matrices of a Step one above the other, where products are of
-// whole numbers: inputs and states are numbers within ±1, so that all have one unit,
+// integers: inputs and states are numbers within ±1, so that all have one unit,
 // stand in one row, and are multiplied at once. It serves any number of calls.
 //
 // A row is Stride words: Words of them hold the input, the rest the states of the step
@@ -14,10 +14,10 @@ type Joined struct {
 }
 
 // Join copies input [k, 4·hidden] and recurrent [hidden, 4·hidden], which have no gaps
-// between their rows. It returns nil where products are not of whole numbers: Step is
+// between their rows. It returns nil where products are not of integers: Step is
 // what there is then.
 func Join(input []float32, k int, recurrent []float32, hidden int) *Joined {
-	if !active.whole() {
+	if !active.integer() {
 		return nil
 	}
 	n := 4 * hidden

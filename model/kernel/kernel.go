@@ -10,47 +10,47 @@ import "math"
 // AVX2 and better sum the products of few columns along K, as many at a time as a
 // vector has lanes.
 type Packed struct {
-	K, N  int
-	isa   isa       // which packed it, and so multiplies by it
-	width int       // columns of a panel
-	few   bool      // at most maxFew columns
-	data  []float32 // [panels, K, width]; where few, the transpose, [N, K up to a multiple of 16]
-	half  []uint16  // instead of data: bfloat16 in the order of partIndex
-	parts int       // of half
-	whole []uint32  // instead of data: whole numbers of columns' units, in the order of wholeIndex
-	depth int       // of whole: how much of K is summed at once
-	unit  []float32 // of whole: [depths, columns of all panels]
-	start []int32   // of whole: what sums begin with, of the same size
+	K, N   int
+	isa    isa       // which packed it, and so multiplies by it
+	width  int       // columns of a panel
+	narrow bool      // at most maxNarrow columns
+	data   []float32 // [panels, K, width]; where narrow, the transpose, [N, K up to a multiple of 16]
+	half   []uint16  // instead of data: bfloat16 in the order of partIndex
+	parts  int       // of half
+	ints   []uint32  // instead of data: integers of columns' units, in the order of intIndex
+	depth  int       // of ints: how much of K is summed at once
+	unit   []float32 // of ints: [depths, columns of all panels]
+	start  []int32   // of ints: what sums begin with, of the same size
 }
 
 // NewPacked is a matrix of zeros for Repack, of weights that change all the
 // time: always in float32, as for the others packing takes as long as many products.
 func NewPacked(k, n int) *Packed { return newPacked(k, n, active.float(), false) }
 
-// maxFew is the most columns that are few: too little of a vector or a tile.
-const maxFew = 4
+// maxNarrow is the most columns of a narrow matrix: too little of a vector or a tile.
+const maxNarrow = 4
 
-// leastWhole is the number of columns from which on whole numbers win back what it costs
+// leastIntColumns is the number of columns from which on integers win back what it costs
 // to round the rows.
-const leastWhole = 64
+const leastIntColumns = 64
 
-// newPacked is a matrix that i multiplies by, of zeros or, in parts and in whole numbers,
-// without memory yet. few keeps few columns in float32, transposed where AVX2 or better
+// newPacked is a matrix that i multiplies by, of zeros or, in parts and in integers,
+// without memory yet. narrow keeps few columns in float32, transposed where AVX2 or better
 // sums them along K.
-func newPacked(k, n int, i isa, few bool) *Packed {
+func newPacked(k, n int, i isa, narrow bool) *Packed {
 	if k < 0 || n < 0 {
 		panic("kernel: negative size")
 	}
-	few = few && n <= maxFew
-	if few && i.float() < isaAVX512 {
+	narrow = narrow && n <= maxNarrow
+	if narrow && i.float() < isaAVX512 {
 		i = i.float()
 	}
-	p := &Packed{K: k, N: n, isa: i, width: i.panelWidth(), few: few && (i >= isaAVX512 || i == isaAVX2 && n < maxFew)}
+	p := &Packed{K: k, N: n, isa: i, width: i.panelWidth(), narrow: narrow && (i >= isaAVX512 || i == isaAVX2 && n < maxNarrow)}
 	switch {
-	case p.few:
+	case p.narrow:
 		p.data = make([]float32, n*p.stride())
 		return p
-	case p.isa.whole():
+	case p.isa.integer():
 		depths := max(1, (k+i.depth()-1)/i.depth())
 		p.depth = roundUp((k+depths-1)/depths, i.lane())
 		return p
@@ -66,15 +66,15 @@ func roundUp(n, to int) int { return (n + to - 1) / to * to }
 
 // matches tells whether one product goes through p and q.
 func (p *Packed) matches(q *Packed) bool {
-	return p.isa == q.isa && p.few == q.few && p.parts == q.parts
+	return p.isa == q.isa && p.narrow == q.narrow && p.parts == q.parts
 }
 
 // stride is K up to whole vectors: the distance of columns where they are few, and of
-// rows of whole numbers.
+// rows of integers.
 func (p *Packed) stride() int { return (p.K + 15) &^ 15 }
 
 // inParts tells that p's numbers stand as parts of bfloat16.
-func (p *Packed) inParts() bool { return p.isa.parts() > 0 && !p.few }
+func (p *Packed) inParts() bool { return p.isa.parts() > 0 && !p.narrow }
 
 // InSteps reports whether Step, with both products of an LSTM's step at once, is faster
 // than one product of many steps' inputs ahead of them, whose sums go to memory and back.
@@ -88,7 +88,7 @@ func (p *Packed) InSteps() bool {
 func Pack(b []float32, k, n, ldb int) *Packed {
 	i := active
 	switch {
-	case i.whole() && n < leastWhole:
+	case i.integer() && n < leastIntColumns:
 		i = i.float()
 	case i == isaVNNI8: // 8 bits are for Joined alone
 		i = isaVNNI
@@ -131,10 +131,10 @@ func (p *Packed) Repack(b []float32, ldb int) {
 	case p.inParts():
 		repackParts(p, b, ldb, p.partsOf(b, ldb))
 		return
-	case p.isa.whole():
-		repackWhole(p, b, ldb)
+	case p.isa.integer():
+		repackInt(p, b, ldb)
 		return
-	case p.few:
+	case p.narrow:
 		for k := range p.K {
 			for j, v := range b[k*ldb:][:p.N] {
 				p.data[j*p.stride()+k] = v
@@ -155,7 +155,7 @@ func (p *Packed) Repack(b []float32, ldb int) {
 // RepackTrans copies bᵀ into the memory of p, which NewPacked made; b is
 // [p.N, p.K] with rows ldb apart.
 func (p *Packed) RepackTrans(b []float32, ldb int) {
-	if p.inParts() || p.isa.whole() || p.few {
+	if p.inParts() || p.isa.integer() || p.narrow {
 		panic("kernel: RepackTrans of a matrix that NewPacked did not make")
 	}
 	checkMatrix(b, p.N, p.K, ldb)
@@ -272,7 +272,7 @@ func GatesRows(rows int, z []float32, ldz int, c []float32, ldc int, h []float32
 // bias, with x [m, input.K], before and h [m, hidden] and c [m, hidden] in rows
 // ldx and hidden apart, the matrices packed by PackTwo. before may be nil, which
 // is zero, or share memory with h. z [m, 4·hidden] is room for the pre-activations.
-// Where products are of whole numbers Joined has a faster one.
+// Where products are of integers Joined has a faster one.
 func Step(m int, x []float32, ldx int, input *Packed, before []float32, recurrent *Packed, bias, z, c, h []float32, hidden int) {
 	if input.N != 4*hidden || recurrent.N != 4*hidden || recurrent.K != hidden || !input.matches(recurrent) {
 		panic("kernel: Step of matrices that do not match")

@@ -19103,9 +19103,9 @@ row:
 	MOVQ  CX, SI
 	MOVQ  BX, R8
 	TESTQ R8, R8
-	JZ    wholeTail
+	JZ    integerTail
 
-whole:
+integer:
 	VMOVUPS      (DI), Y3
 	VMULPS       Y2, Y3, Y3
 	VCVTPS2DQ    Y3, Y3
@@ -19115,11 +19115,11 @@ whole:
 	ADDQ         $0x20, DI
 	ADDQ         $0x10, SI
 	DECQ         R8
-	JNZ          whole
+	JNZ          integer
 
-wholeTail:
+integerTail:
 	TESTQ        R9, R9
-	JZ           wholeDone
+	JZ           integerDone
 	VMASKMOVPS   (DI), Y1, Y3
 	VMULPS       Y2, Y3, Y3
 	VCVTPS2DQ    Y3, Y3
@@ -19127,7 +19127,7 @@ wholeTail:
 	VPACKSSDW    X0, X3, X0
 	VMOVDQU      X0, (SI)
 
-wholeDone:
+integerDone:
 	ADDQ ldd+16(FP), CX
 	ADDQ lds+32(FP), DX
 	DECQ AX
@@ -23886,9 +23886,9 @@ row:
 	MOVQ  CX, SI
 	MOVQ  BX, R8
 	TESTQ R8, R8
-	JZ    wholeTail
+	JZ    integerTail
 
-whole:
+integer:
 	VMOVUPS   (DI), Z1
 	VMULPS    Z0, Z1, Z1
 	VCVTPS2DQ Z1, Z1
@@ -23896,17 +23896,17 @@ whole:
 	ADDQ      $0x40, DI
 	ADDQ      $0x20, SI
 	DECQ      R8
-	JNZ       whole
+	JNZ       integer
 
-wholeTail:
+integerTail:
 	TESTQ     R9, R9
-	JZ        wholeDone
+	JZ        integerDone
 	VMOVUPS.Z (DI), K1, Z1
 	VMULPS    Z0, Z1, Z1
 	VCVTPS2DQ Z1, Z1
 	VPMOVSDW  Z1, (SI)
 
-wholeDone:
+integerDone:
 	ADDQ ldd+16(FP), CX
 	ADDQ lds+32(FP), DX
 	DECQ AX
@@ -28971,9 +28971,9 @@ row:
 	MOVQ  CX, SI
 	MOVQ  BX, R8
 	TESTQ R8, R8
-	JZ    wholeTail
+	JZ    integerTail
 
-whole:
+integer:
 	VMOVUPS     (DI), Z1
 	VMULPS      Z0, Z1, Z1
 	VCVTPS2DQ   Z1, Z1
@@ -28982,18 +28982,18 @@ whole:
 	ADDQ        $0x40, DI
 	ADDQ        $0x10, SI
 	DECQ        R8
-	JNZ         whole
+	JNZ         integer
 
-wholeTail:
+integerTail:
 	TESTQ       R9, R9
-	JZ          wholeDone
+	JZ          integerDone
 	VMOVUPS.Z   (DI), K1, Z1
 	VMULPS      Z0, Z1, Z1
 	VCVTPS2DQ   Z1, Z1
 	VPADDD.BCST middle<>+0(SB), Z1, Z1
 	VPMOVDB     Z1, (SI)
 
-wholeDone:
+integerDone:
 	ADDQ ldd+16(FP), CX
 	ADDQ lds+32(FP), DX
 	DECQ AX
@@ -29066,9 +29066,9 @@ magnitudeDone:
 	MOVQ         CX, SI
 	MOVQ         BX, R8
 	TESTQ        R8, R8
-	JZ           wholeTail
+	JZ           integerTail
 
-whole:
+integer:
 	VMOVUPS      (DI), Y6
 	VMULPS       Y5, Y6, Y6
 	VCVTPS2DQ    Y6, Y6
@@ -29078,11 +29078,11 @@ whole:
 	ADDQ         $0x20, DI
 	ADDQ         $0x10, SI
 	DECQ         R8
-	JNZ          whole
+	JNZ          integer
 
-wholeTail:
+integerTail:
 	TESTQ        R9, R9
-	JZ           wholeDone
+	JZ           integerDone
 	VMASKMOVPS   (DI), Y1, Y6
 	VMULPS       Y5, Y6, Y6
 	VCVTPS2DQ    Y6, Y6
@@ -29090,7 +29090,7 @@ wholeTail:
 	VPACKSSDW    X0, X6, X0
 	VMOVDQU      X0, (SI)
 
-wholeDone:
+integerDone:
 	ADDQ $0x04, R10
 	ADDQ ldd+16(FP), CX
 	ADDQ lds+40(FP), DX
@@ -29166,9 +29166,9 @@ magnitudeDone:
 	MOVQ          CX, SI
 	MOVQ          BX, R8
 	TESTQ         R8, R8
-	JZ            wholeTail
+	JZ            integerTail
 
-whole:
+integer:
 	VMOVUPS   (DI), Z5
 	VMULPS    Z0, Z5, Z5
 	VCVTPS2DQ Z5, Z5
@@ -29176,17 +29176,17 @@ whole:
 	ADDQ      $0x40, DI
 	ADDQ      $0x20, SI
 	DECQ      R8
-	JNZ       whole
+	JNZ       integer
 
-wholeTail:
+integerTail:
 	TESTQ     R9, R9
-	JZ        wholeDone
+	JZ        integerDone
 	VMOVUPS.Z (DI), K1, Z5
 	VMULPS    Z0, Z5, Z5
 	VCVTPS2DQ Z5, Z5
 	VPMOVSDW  Z5, (SI)
 
-wholeDone:
+integerDone:
 	ADDQ $0x04, R10
 	ADDQ ldd+16(FP), CX
 	ADDQ lds+40(FP), DX
@@ -46025,9 +46025,9 @@ vector:
 	VZEROUPPER
 	RET
 
-// func gatesFractions(rows uintptr, vectors uintptr, z *float32, ldz uintptr, gate uintptr, c *float32, h *float32, ld uintptr, whole *uint32, ldw uintptr, most float32)
+// func gatesRational(rows uintptr, vectors uintptr, z *float32, ldz uintptr, gate uintptr, c *float32, h *float32, ld uintptr, ints *uint32, ldw uintptr, most float32)
 // Requires: AVX, AVX2, FMA3
-TEXT ·gatesFractions(SB), NOSPLIT, $0-84
+TEXT ·gatesRational(SB), NOSPLIT, $0-84
 	VBROADCASTSS loTanhFraction<>+0(SB), Y0
 	VBROADCASTSS hiTanhFraction<>+0(SB), Y1
 	VBROADCASTSS half<>+0(SB), Y2
@@ -46040,7 +46040,7 @@ TEXT ·gatesFractions(SB), NOSPLIT, $0-84
 	MOVQ         c+40(FP), SI
 	MOVQ         h+48(FP), DI
 	MOVQ         ld+56(FP), R8
-	MOVQ         whole+64(FP), R9
+	MOVQ         ints+64(FP), R9
 	VBROADCASTSS most+80(FP), Y5
 	LEAQ         (BX)(BX*2), R10
 	ADDQ         CX, R10
@@ -46297,9 +46297,9 @@ DATA q6SigmoidFraction<>+24(SB)/4, $0x3560e5a4
 DATA q6SigmoidFraction<>+28(SB)/4, $0x3560e5a4
 GLOBL q6SigmoidFraction<>(SB), RODATA|NOPTR, $32
 
-// func gemmFew1AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
+// func gemmNarrow1AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
 // Requires: AVX, AVX512F, AVX512VL, BMI2, CMOV
-TEXT ·gemmFew1AVX512(SB), NOSPLIT, $0-72
+TEXT ·gemmNarrow1AVX512(SB), NOSPLIT, $0-72
 	MOVQ  m+0(FP), AX
 	MOVQ  a+8(FP), CX
 	MOVQ  lda+16(FP), DX
@@ -46432,9 +46432,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func gemmFew2AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
+// func gemmNarrow2AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
 // Requires: AVX, AVX512F, AVX512VL, BMI2, CMOV
-TEXT ·gemmFew2AVX512(SB), NOSPLIT, $0-72
+TEXT ·gemmNarrow2AVX512(SB), NOSPLIT, $0-72
 	MOVQ  m+0(FP), AX
 	MOVQ  a+8(FP), CX
 	MOVQ  lda+16(FP), DX
@@ -46595,9 +46595,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func gemmFew3AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
+// func gemmNarrow3AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
 // Requires: AVX, AVX512F, AVX512VL, BMI2, CMOV
-TEXT ·gemmFew3AVX512(SB), NOSPLIT, $0-72
+TEXT ·gemmNarrow3AVX512(SB), NOSPLIT, $0-72
 	MOVQ  m+0(FP), AX
 	MOVQ  a+8(FP), CX
 	MOVQ  lda+16(FP), DX
@@ -46786,9 +46786,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func gemmFew4AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
+// func gemmNarrow4AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
 // Requires: AVX, AVX512F, AVX512VL, BMI2, CMOV
-TEXT ·gemmFew4AVX512(SB), NOSPLIT, $0-72
+TEXT ·gemmNarrow4AVX512(SB), NOSPLIT, $0-72
 	MOVQ  m+0(FP), AX
 	MOVQ  a+8(FP), CX
 	MOVQ  lda+16(FP), DX
@@ -47005,9 +47005,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func gemmFew1AVX2(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
+// func gemmNarrow1AVX2(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
 // Requires: AVX, CMOV, FMA3
-TEXT ·gemmFew1AVX2(SB), NOSPLIT, $0-72
+TEXT ·gemmNarrow1AVX2(SB), NOSPLIT, $0-72
 	MOVQ    m+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    lda+16(FP), DX
@@ -47133,9 +47133,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func gemmFew2AVX2(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
+// func gemmNarrow2AVX2(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
 // Requires: AVX, CMOV, FMA3
-TEXT ·gemmFew2AVX2(SB), NOSPLIT, $0-72
+TEXT ·gemmNarrow2AVX2(SB), NOSPLIT, $0-72
 	MOVQ    m+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    lda+16(FP), DX
@@ -47283,9 +47283,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func gemmFew3AVX2(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
+// func gemmNarrow3AVX2(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
 // Requires: AVX, CMOV, FMA3
-TEXT ·gemmFew3AVX2(SB), NOSPLIT, $0-72
+TEXT ·gemmNarrow3AVX2(SB), NOSPLIT, $0-72
 	MOVQ    m+0(FP), AX
 	MOVQ    a+8(FP), CX
 	MOVQ    lda+16(FP), DX

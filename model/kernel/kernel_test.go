@@ -81,7 +81,7 @@ func near(t *testing.T, what string, got, want []float32, tol func(i int) float6
 	for i, w := range want {
 		g := got[i]
 		switch {
-		case (active.parts() > 1 || active.whole()) && math.IsInf(float64(w), 0) && g != g: // ∞ times parts of either sign, or in multiples of a unit
+		case (active.parts() > 1 || active.integer()) && math.IsInf(float64(w), 0) && g != g: // ∞ times parts of either sign, or in multiples of a unit
 		case w != w || g != g:
 			if (w != w) != (g != g) {
 				t.Fatalf("%s: element %d: got %v, want %v", what, i, g, w)
@@ -126,10 +126,10 @@ func product(m, n, k int, a, b func(i, j int) float32) (c []float32, tol []float
 	return c, tol
 }
 
-// wholeTolerance is what rounding a row and a column to whole numbers of their units
+// intTolerance is what rounding a row and a column to integers of their units
 // can change of their product: half a unit of each number, and a part of K has no
 // larger units than all of it.
-func wholeTolerance(k int, a, b func(l int) float32) float64 {
+func intTolerance(k int, a, b func(l int) float32) float64 {
 	var largest [2]float64
 	var sum [2]float64
 	for l := range k {
@@ -162,14 +162,14 @@ func gemmCase(t *testing.T, r *rand.Rand, m, n, k, off int, spoil func(a, b []fl
 		}
 	}
 	want, tol := product(m, n, k, func(i, l int) float32 { return a[i*lda+l] }, func(l, j int) float32 { return b[l*ldb+j] })
-	whole, parts := active.whole() && n >= leastWhole, active.parts()
-	if n <= maxFew {
+	integer, parts := active.integer() && n >= leastIntColumns, active.parts()
+	if n <= maxNarrow {
 		parts = 0
 	}
 	switch {
-	case whole:
+	case integer:
 		for i := range tol {
-			tol[i] += wholeTolerance(k, func(l int) float32 { return a[i/n*lda+l] }, func(l int) float32 { return b[l*ldb+i%n] })
+			tol[i] += intTolerance(k, func(l int) float32 { return a[i/n*lda+l] }, func(l int) float32 { return b[l*ldb+i%n] })
 		}
 	case parts == 1: // exact products of rounded operands
 		want, tol = product(m, n, k, func(i, l int) float32 { return rounded(a[i*lda+l]) }, func(l, j int) float32 { return rounded(b[l*ldb+j]) })
@@ -227,7 +227,7 @@ func gemmCase(t *testing.T, r *rand.Rand, m, n, k, off int, spoil func(a, b []fl
 		one, two := make([]float32, m*n), make([]float32, m*n)
 		Gemm(m, a, lda, p, one, n, false)
 		gemmSum(m, x, y, nil, 0, two, n)
-		if !slices.Equal(bits(one), bits(two)) && k1 < k && !hasNaN(one) && active == active.float() && !p.few {
+		if !slices.Equal(bits(one), bits(two)) && k1 < k && !hasNaN(one) && active == active.float() && !p.narrow {
 			t.Fatalf("%s: a sum of two products differs from Gemm of the whole", size)
 		}
 	}
@@ -339,13 +339,13 @@ func TestRepackReplacesAll(t *testing.T) {
 		r := rand.New(rand.NewPCG(7, 8))
 		const k, n = 5, 70
 		p, b := Pack(random(r, k*n), k, n, n), random(r, k*n)
-		if active.whole() && p.whole == nil {
-			t.Error("not in whole numbers")
+		if active.integer() && p.ints == nil {
+			t.Error("not in integers")
 		}
 		if allocs := testing.AllocsPerRun(10, func() { p.Repack(b, n) }); allocs != 0 {
 			t.Errorf("Repack allocates %v times", allocs)
 		}
-		if q := Pack(b, k, n, n); !slices.Equal(p.data, q.data) || !slices.Equal(p.half, q.half) || !slices.Equal(p.whole, q.whole) || !slices.Equal(p.unit, q.unit) {
+		if q := Pack(b, k, n, n); !slices.Equal(p.data, q.data) || !slices.Equal(p.half, q.half) || !slices.Equal(p.ints, q.ints) || !slices.Equal(p.unit, q.unit) {
 			t.Error("Repack differs from Pack")
 		}
 		p = NewPacked(k, n)

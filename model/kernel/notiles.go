@@ -2,9 +2,9 @@
 
 package kernel
 
-// What x86 alone has: whole numbers, Joined, and steps that are more than products and gates.
+// What x86 alone has: integers, Joined, and steps that are more than products and gates.
 
-func repackWhole(*Packed, []float32, int) {}
+func repackInt(*Packed, []float32, int) {}
 
 func round(isa, int, []uint32, int, []float32, int, int) {}
 

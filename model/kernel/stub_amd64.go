@@ -1927,7 +1927,7 @@ func peakAVX512(n uintptr)
 //	for i < 1, j < 16·t.panels, 16 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -1960,7 +1960,7 @@ func gemm1x16MADD(t *struct {
 //	for i < 2, j < 16·t.panels, 16 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -1993,7 +1993,7 @@ func gemm2x16MADD(t *struct {
 //	for i < 3, j < 16·t.panels, 16 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -2026,7 +2026,7 @@ func gemm3x16MADD(t *struct {
 //	for i < 4, j < 16·t.panels, 16 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -2059,7 +2059,7 @@ func gemm4x16MADD(t *struct {
 //	for i < 5, j < 16·t.panels, 16 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -2092,7 +2092,7 @@ func gemm5x16MADD(t *struct {
 //	for i < 6, j < 16·t.panels, 16 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -2125,7 +2125,7 @@ func gemm6x16MADD(t *struct {
 //	for i < 1, j < 16·t.panels, 64 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -2158,7 +2158,7 @@ func gemm1x64MADD(t *struct {
 //	for i < 2, j < 16·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -2191,7 +2191,7 @@ func gemm2x32MADD(t *struct {
 //	for i < 3, j < 16·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -2221,7 +2221,7 @@ func gemm3x32MADD(t *struct {
 
 // roundMADD is
 //
-//	for r < rows, l < k: dst[r,l] = src[r,l]·most, to the nearest whole number, ties to even
+//	for r < rows, l < k: dst[r,l] = src[r,l]·most, to the nearest integer, ties to even
 //
 // of 16 bits, as for zeros up to the next multiple of 8 of k, and ldd and lds in bytes. Numbers
 // beyond ±1 and NaNs mean nothing.
@@ -2234,7 +2234,7 @@ func roundMADD(rows uintptr, dst *uint32, ldd uintptr, src *float32, lds uintptr
 //	for i < 1, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -2267,7 +2267,7 @@ func gemm1x32VNNI(t *struct {
 //	for i < 2, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -2300,7 +2300,7 @@ func gemm2x32VNNI(t *struct {
 //	for i < 3, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -2333,7 +2333,7 @@ func gemm3x32VNNI(t *struct {
 //	for i < 4, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -2366,7 +2366,7 @@ func gemm4x32VNNI(t *struct {
 //	for i < 5, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -2399,7 +2399,7 @@ func gemm5x32VNNI(t *struct {
 //	for i < 6, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -2432,7 +2432,7 @@ func gemm6x32VNNI(t *struct {
 //	for i < 7, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -2465,7 +2465,7 @@ func gemm7x32VNNI(t *struct {
 //	for i < 8, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -2498,7 +2498,7 @@ func gemm8x32VNNI(t *struct {
 //	for i < 9, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -2531,7 +2531,7 @@ func gemm9x32VNNI(t *struct {
 //	for i < 10, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -2564,7 +2564,7 @@ func gemm10x32VNNI(t *struct {
 //	for i < 11, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -2597,7 +2597,7 @@ func gemm11x32VNNI(t *struct {
 //	for i < 12, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -2630,7 +2630,7 @@ func gemm12x32VNNI(t *struct {
 //	for i < 13, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -2663,7 +2663,7 @@ func gemm13x32VNNI(t *struct {
 //	for i < 14, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -2696,7 +2696,7 @@ func gemm14x32VNNI(t *struct {
 //	for i < 1, j < 32·t.panels, 128 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -2729,7 +2729,7 @@ func gemm1x128VNNI(t *struct {
 //	for i < 2, j < 32·t.panels, 64 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -2762,7 +2762,7 @@ func gemm2x64VNNI(t *struct {
 //	for i < 3, j < 32·t.panels, 64 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/32][l/2,j%32,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -2792,7 +2792,7 @@ func gemm3x64VNNI(t *struct {
 
 // roundVNNI is
 //
-//	for r < rows, l < k: dst[r,l] = src[r,l]·most, to the nearest whole number, ties to even
+//	for r < rows, l < k: dst[r,l] = src[r,l]·most, to the nearest integer, ties to even
 //
 // of 16 bits, as for zeros up to the next multiple of 16 of k, and ldd and lds in bytes. Numbers
 // beyond ±1 and NaNs mean nothing.
@@ -2805,7 +2805,7 @@ func roundVNNI(rows uintptr, dst *uint32, ldd uintptr, src *float32, lds uintptr
 //	for i < 1, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = p.start[j], a whole number
+//			s = p.start[j], an integer
 //			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -2838,7 +2838,7 @@ func gemm1x32VNNI8(t *struct {
 //	for i < 2, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = p.start[j], a whole number
+//			s = p.start[j], an integer
 //			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -2871,7 +2871,7 @@ func gemm2x32VNNI8(t *struct {
 //	for i < 3, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = p.start[j], a whole number
+//			s = p.start[j], an integer
 //			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -2904,7 +2904,7 @@ func gemm3x32VNNI8(t *struct {
 //	for i < 4, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = p.start[j], a whole number
+//			s = p.start[j], an integer
 //			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -2937,7 +2937,7 @@ func gemm4x32VNNI8(t *struct {
 //	for i < 5, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = p.start[j], a whole number
+//			s = p.start[j], an integer
 //			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -2970,7 +2970,7 @@ func gemm5x32VNNI8(t *struct {
 //	for i < 6, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = p.start[j], a whole number
+//			s = p.start[j], an integer
 //			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -3003,7 +3003,7 @@ func gemm6x32VNNI8(t *struct {
 //	for i < 7, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = p.start[j], a whole number
+//			s = p.start[j], an integer
 //			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -3036,7 +3036,7 @@ func gemm7x32VNNI8(t *struct {
 //	for i < 8, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = p.start[j], a whole number
+//			s = p.start[j], an integer
 //			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -3069,7 +3069,7 @@ func gemm8x32VNNI8(t *struct {
 //	for i < 9, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = p.start[j], a whole number
+//			s = p.start[j], an integer
 //			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -3102,7 +3102,7 @@ func gemm9x32VNNI8(t *struct {
 //	for i < 10, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = p.start[j], a whole number
+//			s = p.start[j], an integer
 //			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -3135,7 +3135,7 @@ func gemm10x32VNNI8(t *struct {
 //	for i < 11, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = p.start[j], a whole number
+//			s = p.start[j], an integer
 //			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -3168,7 +3168,7 @@ func gemm11x32VNNI8(t *struct {
 //	for i < 12, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = p.start[j], a whole number
+//			s = p.start[j], an integer
 //			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -3201,7 +3201,7 @@ func gemm12x32VNNI8(t *struct {
 //	for i < 13, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = p.start[j], a whole number
+//			s = p.start[j], an integer
 //			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -3234,7 +3234,7 @@ func gemm13x32VNNI8(t *struct {
 //	for i < 14, j < 32·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = p.start[j], a whole number
+//			s = p.start[j], an integer
 //			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -3267,7 +3267,7 @@ func gemm14x32VNNI8(t *struct {
 //	for i < 1, j < 32·t.panels, 128 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = p.start[j], a whole number
+//			s = p.start[j], an integer
 //			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -3300,7 +3300,7 @@ func gemm1x128VNNI8(t *struct {
 //	for i < 2, j < 32·t.panels, 64 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = p.start[j], a whole number
+//			s = p.start[j], an integer
 //			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -3333,7 +3333,7 @@ func gemm2x64VNNI8(t *struct {
 //	for i < 3, j < 32·t.panels, 64 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = p.start[j], a whole number
+//			s = p.start[j], an integer
 //			for l < 4·p.lanes: s += p.a[i,l]·p.b[j/32][l/4,j%32,l%4]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -3363,7 +3363,7 @@ func gemm3x64VNNI8(t *struct {
 
 // roundVNNI8 is
 //
-//	for r < rows, l < k: dst[r,l] = src[r,l]·most, to the nearest whole number, ties to even + 128
+//	for r < rows, l < k: dst[r,l] = src[r,l]·most, to the nearest integer, ties to even + 128
 //
 // of 8 bits, as for zeros up to the next multiple of 16 of k, and ldd and lds in bytes. Numbers
 // beyond ±1 and NaNs mean nothing.
@@ -3375,7 +3375,7 @@ func roundVNNI8(rows uintptr, dst *uint32, ldd uintptr, src *float32, lds uintpt
 //
 //	for r < rows:
 //		m = max(least, |src[r,0]|, …, |src[r,k-1]|); unit[r] = m/most
-//		for l < k: dst[r,l] = src[r,l]·(most/m), to the nearest whole number, ties to even
+//		for l < k: dst[r,l] = src[r,l]·(most/m), to the nearest integer, ties to even
 //
 // of 16 bits, as for zeros up to the next multiple of 8 of k, and ldd and lds in bytes. Of a row
 // with an infinity or a NaN the unit is a NaN and the numbers mean nothing.
@@ -3387,7 +3387,7 @@ func quantiseMADD(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *fl
 //
 //	for r < rows:
 //		m = max(least, |src[r,0]|, …, |src[r,k-1]|); unit[r] = m/most
-//		for l < k: dst[r,l] = src[r,l]·(most/m), to the nearest whole number, ties to even
+//		for l < k: dst[r,l] = src[r,l]·(most/m), to the nearest integer, ties to even
 //
 // of 16 bits, as for zeros up to the next multiple of 16 of k, and ldd and lds in bytes. Of a row
 // with an infinity or a NaN the unit is a NaN and the numbers mean nothing.
@@ -3400,7 +3400,7 @@ func quantiseVNNI(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *fl
 //	for i < 1, j < 16·t.panels, 16 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -3433,7 +3433,7 @@ func gemm1x16AVXVNNI(t *struct {
 //	for i < 2, j < 16·t.panels, 16 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -3466,7 +3466,7 @@ func gemm2x16AVXVNNI(t *struct {
 //	for i < 3, j < 16·t.panels, 16 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -3499,7 +3499,7 @@ func gemm3x16AVXVNNI(t *struct {
 //	for i < 4, j < 16·t.panels, 16 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -3532,7 +3532,7 @@ func gemm4x16AVXVNNI(t *struct {
 //	for i < 5, j < 16·t.panels, 16 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -3565,7 +3565,7 @@ func gemm5x16AVXVNNI(t *struct {
 //	for i < 6, j < 16·t.panels, 16 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -3598,7 +3598,7 @@ func gemm6x16AVXVNNI(t *struct {
 //	for i < 1, j < 16·t.panels, 64 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -3631,7 +3631,7 @@ func gemm1x64AVXVNNI(t *struct {
 //	for i < 2, j < 16·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -3664,7 +3664,7 @@ func gemm2x32AVXVNNI(t *struct {
 //	for i < 3, j < 16·t.panels, 32 at a time:
 //		c = t.add[i,j]
 //		for each p of t.products up to one of no lanes:
-//			s = 0, a whole number
+//			s = 0, an integer
 //			for l < 2·p.lanes: s += p.a[i,l]·p.b[j/16][l/2,j%16,l%2]
 //			c += float32(s)·p.columnUnit[j]·p.rowUnit[i]
 //		t.c[i,j] = c
@@ -3692,13 +3692,13 @@ func gemm3x32AVXVNNI(t *struct {
 	}
 })
 
-// sumLinesVNNI is sumLinesWhole of lines ≥ 1 over count ≥ 1 ids, with ldd in bytes and
+// sumLinesVNNI is sumLinesInt of lines ≥ 1 over count ≥ 1 ids, with ldd in bytes and
 // d in whole 64s. It prefetches 64 ids ahead and returns false at an id from rows on.
 //
 //go:noescape
 func sumLinesVNNI(dst *float32, ldd uintptr, d uintptr, table *int8, multiples *uint8, unit float32, rows uintptr, ids *uint32, first uintptr, count uintptr, groupEnd *uint32, groupScale *float32, groups uintptr, lines uintptr) (ok bool)
 
-// sumLinesMADD is sumLinesWhole of lines ≥ 1 over count ≥ 1 ids, with ldd in bytes and
+// sumLinesMADD is sumLinesInt of lines ≥ 1 over count ≥ 1 ids, with ldd in bytes and
 // d in whole 64s. It prefetches 64 ids ahead and returns false at an id from rows on.
 //
 //go:noescape
@@ -4068,19 +4068,19 @@ func gemmAMX3x1(call *struct {
 //go:noescape
 func gatesCubic(rows uintptr, vectors uintptr, z *float32, ldz uintptr, gate uintptr, c *float32, h *float32, ld uintptr)
 
-// gatesFractions is
+// gatesRational is
 //
 //	for r < rows, j < 8·vectors:
 //		c[r,j] = σ(z[r,f,j])·c[r,j] + σ(z[r,i,j])·tanh(z[r,g,j])
 //		h[r,j] = σ(z[r,o,j])·tanh(c[r,j])
 //
 // within 2e-5 times max(1, |c|) for finite c, with rows of c and h ld bytes apart, those of z ldz and the four of one gate bytes.
-// whole, of rows ldw bytes apart, gets h as roundMADD makes it.
+// ints, of rows ldw bytes apart, gets h as roundMADD makes it.
 //
 //go:noescape
-func gatesFractions(rows uintptr, vectors uintptr, z *float32, ldz uintptr, gate uintptr, c *float32, h *float32, ld uintptr, whole *uint32, ldw uintptr, most float32)
+func gatesRational(rows uintptr, vectors uintptr, z *float32, ldz uintptr, gate uintptr, c *float32, h *float32, ld uintptr, ints *uint32, ldw uintptr, most float32)
 
-// gemmFew1AVX512 is
+// gemmNarrow1AVX512 is
 //
 //	for i < m, j < 1: c[i,j] = add[i,j] + Σ_l a[i,l]·b[j,l]
 //
@@ -4088,9 +4088,9 @@ func gatesFractions(rows uintptr, vectors uintptr, z *float32, ldz uintptr, gate
 // of 64 bytes. The sum goes over l of each remainder by 16 and then over these.
 //
 //go:noescape
-func gemmFew1AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
+func gemmNarrow1AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
 
-// gemmFew2AVX512 is
+// gemmNarrow2AVX512 is
 //
 //	for i < m, j < 2: c[i,j] = add[i,j] + Σ_l a[i,l]·b[j,l]
 //
@@ -4098,9 +4098,9 @@ func gemmFew1AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, a
 // of 64 bytes. The sum goes over l of each remainder by 16 and then over these.
 //
 //go:noescape
-func gemmFew2AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
+func gemmNarrow2AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
 
-// gemmFew3AVX512 is
+// gemmNarrow3AVX512 is
 //
 //	for i < m, j < 3: c[i,j] = add[i,j] + Σ_l a[i,l]·b[j,l]
 //
@@ -4108,9 +4108,9 @@ func gemmFew2AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, a
 // of 64 bytes. The sum goes over l of each remainder by 16 and then over these.
 //
 //go:noescape
-func gemmFew3AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
+func gemmNarrow3AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
 
-// gemmFew4AVX512 is
+// gemmNarrow4AVX512 is
 //
 //	for i < m, j < 4: c[i,j] = add[i,j] + Σ_l a[i,l]·b[j,l]
 //
@@ -4118,9 +4118,9 @@ func gemmFew3AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, a
 // of 64 bytes. The sum goes over l of each remainder by 16 and then over these.
 //
 //go:noescape
-func gemmFew4AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
+func gemmNarrow4AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
 
-// gemmFew1AVX2 is
+// gemmNarrow1AVX2 is
 //
 //	for i < m, j < 1: c[i,j] = add[i,j] + Σ_l a[i,l]·b[j,l]
 //
@@ -4128,9 +4128,9 @@ func gemmFew4AVX512(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, a
 // of 64 bytes. The sum goes over l of each remainder by 8 and then over these.
 //
 //go:noescape
-func gemmFew1AVX2(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
+func gemmNarrow1AVX2(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
 
-// gemmFew2AVX2 is
+// gemmNarrow2AVX2 is
 //
 //	for i < m, j < 2: c[i,j] = add[i,j] + Σ_l a[i,l]·b[j,l]
 //
@@ -4138,9 +4138,9 @@ func gemmFew1AVX2(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add
 // of 64 bytes. The sum goes over l of each remainder by 8 and then over these.
 //
 //go:noescape
-func gemmFew2AVX2(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
+func gemmNarrow2AVX2(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
 
-// gemmFew3AVX2 is
+// gemmNarrow3AVX2 is
 //
 //	for i < m, j < 3: c[i,j] = add[i,j] + Σ_l a[i,l]·b[j,l]
 //
@@ -4148,7 +4148,7 @@ func gemmFew2AVX2(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add
 // of 64 bytes. The sum goes over l of each remainder by 8 and then over these.
 //
 //go:noescape
-func gemmFew3AVX2(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
+func gemmNarrow3AVX2(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)
 
 // peakAMX multiplies 4·n tiles of 16 by 32 and 32 by 16 numbers.
 //

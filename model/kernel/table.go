@@ -16,9 +16,8 @@ type Table struct {
 
 // NewTable is the table of data [len(scale), d], which it shares with the
 // caller, as it does scale. Where every scale is a whole multiple, 0 to 255, of
-// one power of two, as model.QuantizeTable makes them, SumLines adds whole
-// numbers on processors that are good at it (AVX-512 with VNNI or AVX2, d in
-// whole 64s).
+// one power of two, as model.QuantizeTable makes them, SumLines adds integers on
+// processors that are good at it (AVX-512 with VNNI or AVX2, d in whole 64s).
 func NewTable(data []int8, scale []float32, d int) *Table {
 	if d < 0 || len(data) != len(scale)*d {
 		panic("kernel: table is not [rows, d]")

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// The sums in whole numbers have the bits of their specification.
+// The sums in integers have the bits of their specification.
 func TestSumLinesAsm(t *testing.T) {
 	for _, name := range []string{"avx2", "avx512"} {
 		t.Run(name, func(t *testing.T) {
@@ -32,10 +32,10 @@ func testSumLinesAsm(t *testing.T) {
 			ldd := d + r.IntN(8)
 			dst := random(r, (l.n-1)*ldd+d)
 			want := slices.Clone(dst)
-			sumLinesWhole(want, ldd, l.whole, l.ids, l.first, l.ends, l.scales, l.groups, l.n)
+			sumLinesInt(want, ldd, l.whole, l.ids, l.first, l.ends, l.scales, l.groups, l.n)
 			SumLines(dst, ldd, l.whole, l.ids, l.first, l.ends, l.scales, l.groups)
 			if !slices.Equal(bits(dst), bits(want)) {
-				t.Fatalf("d %d, %d lines of %d groups: other bits than sumLinesWhole", d, l.n, l.groups)
+				t.Fatalf("d %d, %d lines of %d groups: other bits than sumLinesInt", d, l.n, l.groups)
 			}
 		}
 	}
@@ -46,8 +46,8 @@ func testSumLinesAsm(t *testing.T) {
 	const n = 3*atOnce + 5
 	dst, want := make([]float32, 64), make([]float32, 64)
 	SumLines(dst, 64, table, make([]uint32, n), 0, []uint32{n}, []float32{.7}, 1)
-	sumLinesWhole(want, 64, table, make([]uint32, n), 0, []uint32{n}, []float32{.7}, 1, 1)
+	sumLinesInt(want, 64, table, make([]uint32, n), 0, []uint32{n}, []float32{.7}, 1, 1)
 	if !slices.Equal(bits(dst), bits(want)) {
-		t.Fatal("a long group: other bits than sumLinesWhole")
+		t.Fatal("a long group: other bits than sumLinesInt")
 	}
 }

@@ -41,9 +41,9 @@ func TestNewTable(t *testing.T) {
 	}
 }
 
-// The sum in whole numbers is exact where scales and sums fit float32, so that
+// The sum in integers is exact where scales and sums fit float32, so that
 // it is the sum by the definition, in float64.
-func TestSumLinesWhole(t *testing.T) {
+func TestSumLinesInt(t *testing.T) {
 	r := rand.New(rand.NewPCG(17, 18))
 	l := randomLines(r, 5, 3, 4)
 	for i := range l.scales {
@@ -59,7 +59,7 @@ func TestSumLinesWhole(t *testing.T) {
 		}
 		at = end
 	}
-	if !sumLinesWhole(got, 5, l.whole, l.ids, l.first, l.ends, l.scales, 3, l.n) {
+	if !sumLinesInt(got, 5, l.whole, l.ids, l.first, l.ends, l.scales, 3, l.n) {
 		t.Fatal("an id is outside the table")
 	}
 	for i, w := range want {

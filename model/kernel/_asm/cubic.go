@@ -158,7 +158,7 @@ func (k *tileGates) gates(z func(i int) Op, c, h Mem) code {
 }
 
 // gatesCubic writes the gates by themselves: for the last block of a step on tiles, and
-// for steps of whole numbers with VNNI.
+// for steps of integers with VNNI.
 func gatesCubic() {
 	TEXT("gatesCubic", NOSPLIT, "func(rows, vectors uintptr, z *float32, ldz, gate uintptr, c, h *float32, ld uintptr)")
 	gatesDoc("gatesCubic", "16·vectors",

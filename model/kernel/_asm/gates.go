@@ -645,7 +645,7 @@ func (k *constants) threes(x Register) {
 	}
 }
 
-// indices are whole numbers in lanes, read-only data.
+// indices are integers in lanes, read-only data.
 func (v vector) indices(name string, of func(lane int) int) Mem {
 	words := make([]uint32, v.lanes)
 	for lane := range words {

@@ -29,13 +29,13 @@ func main() {
 		softmax(v)
 		peak(v)
 	}
-	for _, w := range []whole{madd, vnni, vnni8} {
-		gemmWhole(w)
+	for _, w := range []integer{madd, vnni, vnni8} {
+		gemmInt(w)
 		round(w)
 	}
 	quantise(madd)
 	quantise(vnni)
-	gemmWhole(avxvnni)
+	gemmInt(avxvnni)
 	sumLinesVNNI()
 	sumLinesMADD()
 	for parts := 1; parts <= 3; parts++ {
@@ -45,12 +45,12 @@ func main() {
 	amx(2, 1)
 	amx(3, 1)
 	gatesCubic()
-	gatesFractions()
+	gatesRational()
 	for n := range 4 {
-		gemmFew(avx512, n+1)
+		gemmNarrow(avx512, n+1)
 	}
 	for n := range 3 {
-		gemmFew(avx2, n+1)
+		gemmNarrow(avx2, n+1)
 	}
 	peakTiles()
 	pass.Compile = pass.Concat(pass.Compile, pass.FunctionPass(inReach), pass.FunctionPass(noLegacy), pass.FunctionPass(encodeVEX))

@@ -9,7 +9,7 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// The gates beside products of whole numbers with AVX2, whose registers have no room
+// The gates beside products of integers with AVX2, whose registers have no room
 // for the cubics' coefficients: tanh is a fraction, which takes 9 instructions where
 // the exponential takes 14, and shares its division with another.
 
@@ -68,12 +68,12 @@ func (k *fractions) of(x Op) fraction {
 	return fraction{n, d}
 }
 
-// gatesFractions writes the gates beside products of whole numbers with AVX2.
-func gatesFractions() {
-	TEXT("gatesFractions", NOSPLIT, "func(rows, vectors uintptr, z *float32, ldz, gate uintptr, c, h *float32, ld uintptr, whole *uint32, ldw uintptr, most float32)")
-	gatesDoc("gatesFractions", "8·vectors",
+// gatesRational writes the gates beside products of integers with AVX2.
+func gatesRational() {
+	TEXT("gatesRational", NOSPLIT, "func(rows, vectors uintptr, z *float32, ldz, gate uintptr, c, h *float32, ld uintptr, ints *uint32, ldw uintptr, most float32)")
+	gatesDoc("gatesRational", "8·vectors",
 		"within 2e-5 times max(1, |c|) for finite c, with rows of c and h ld bytes apart, those of z ldz and the four of one gate bytes.",
-		"whole, of rows ldw bytes apart, gets h as roundMADD makes it.")
+		"ints, of rows ldw bytes apart, gets h as roundMADD makes it.")
 	Pragma("noescape")
 	tanh, half := newFractions("TanhFraction", 1, 1), avx2.broadcast("half", 0.5)
 	odd := newFractions("SigmoidFraction", 0.5, 0.5) // σ less 1/2
@@ -89,9 +89,9 @@ func gatesFractions() {
 		return b.n
 	}
 	rows, z, ldz, gate, c, h, ld := param("rows"), param("z"), param("ldz"), param("gate"), param("c"), param("h"), param("ld")
-	whole, most := param("whole"), YMM()
+	ints, most := param("ints"), YMM()
 	VBROADCASTSS(slot("most"), most)
-	gate3, size, at := GP64(), GP64(), GP64() // at in bytes of whole numbers
+	gate3, size, at := GP64(), GP64(), GP64() // at in bytes of integers
 	LEAQ(Mem{Base: gate, Index: gate, Scale: 2}, gate3)
 	ADDQ(z, gate3)
 	MOVQ(slot("vectors"), size)
@@ -121,13 +121,13 @@ func gatesFractions() {
 		VMOVUPS(x, of(h))
 		VMULPS(most, x, x)
 		VCVTPS2DQ(x, x)
-		packWords(x, other, Mem{Base: whole, Index: at, Scale: 1})
+		packWords(x, other, Mem{Base: ints, Index: at, Scale: 1})
 	})
 	ADDQ(ldz, z)
 	ADDQ(ldz, gate3)
 	ADDQ(ld, c)
 	ADDQ(ld, h)
-	ADDQ(slot("ldw"), whole)
+	ADDQ(slot("ldw"), ints)
 	DECQ(rows)
 	JNZ(LabelRef("row"))
 	VZEROUPPER()

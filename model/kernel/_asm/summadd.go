@@ -13,7 +13,7 @@ import (
 // column, which one instruction multiplies and adds. The last one of an odd number goes
 // with itself, times 0.
 func sumLinesMADD() {
-	wholeSum("sumLinesMADD")
+	intSum("sumLinesMADD")
 	tab, multiples, ids, d, rows := param("table"), param("multiples"), param("ids"), param("d"), param("rows")
 	// The rest stays on the stack: there are too few registers.
 	dst, first, lastAhead := slot("dst"), slot("first"), slot("count")
@@ -87,7 +87,7 @@ func sumLinesMADD() {
 			VMOVDQU(zero, sum(i))
 		}
 	}
-	wholeGroups(2, first, p, func() {
+	intGroups(2, first, p, func() {
 		for _, r := range acc {
 			VPXOR(r, r, r)
 		}

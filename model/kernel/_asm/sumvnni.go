@@ -13,7 +13,7 @@ import (
 // one column, which one instruction multiplies and adds. The last one to four
 // of a group go apart; those that are missing are the last one again, times 0.
 func sumLinesVNNI() {
-	wholeSum("sumLinesVNNI")
+	intSum("sumLinesVNNI")
 	tab, multiples, ids, d, rows := param("table"), param("multiples"), param("ids"), param("d"), param("rows")
 	// The rest stays on the stack: there are too few registers.
 	dst, first, lastAhead, columns := slot("dst"), slot("first"), slot("count"), AllocLocal(8)
@@ -87,7 +87,7 @@ func sumLinesVNNI() {
 	for _, r := range sums {
 		VPXORD(r, r, r)
 	}
-	wholeGroups(4, first, p, func() {
+	intGroups(4, first, p, func() {
 		for _, r := range acc {
 			VPXORD(r, r, r)
 		}

@@ -12,15 +12,15 @@ import (
 
 const atOnce = 1 << 16 // ids whose sum an int32 holds
 
-// wholeSum begins a sum of whole numbers.
-func wholeSum(name string) {
+// intSum begins a sum of integers.
+func intSum(name string) {
 	TEXT(name, NOSPLIT, "func(dst *float32, ldd, d uintptr, table *int8, multiples *uint8, unit float32, rows uintptr, ids *uint32, first, count uintptr, groupEnd *uint32, groupScale *float32, groups, lines uintptr) (ok bool)")
-	Doc(name+" is sumLinesWhole of lines ≥ 1 over count ≥ 1 ids, with ldd in bytes and",
+	Doc(name+" is sumLinesInt of lines ≥ 1 over count ≥ 1 ids, with ldd in bytes and",
 		fmt.Sprintf("d in whole 64s. It prefetches %d ids ahead and returns false at an id from rows on.", ahead))
 	Pragma("noescape")
 }
 
-// groupPlace is where a sum of whole numbers is among the ids of a line.
+// groupPlace is where a sum of integers is among the ids of a line.
 type groupPlace struct {
 	pos        GPVirtual // of the next id
 	ends, s, g GPVirtual // where the group's end and scale are, and how many groups are left
@@ -32,10 +32,10 @@ func newGroupPlace() groupPlace {
 	return groupPlace{pos: GP64(), ends: GP64(), s: GP64(), g: GP64(), end: GP64(), stop: GP64()}
 }
 
-// wholeGroups writes the loop over the groups of a line, whose rows go n at a time and
+// intGroups writes the loop over the groups of a line, whose rows go n at a time and
 // whose ids begin at first. begin clears a sum, some adds the n rows from p.pos on, last
 // the one to n up to p.stop, and finish adds a sum times the group's scale to the line.
-func wholeGroups(n int, first Op, p groupPlace, begin, some, last func(), finish func(scale Mem)) {
+func intGroups(n int, first Op, p groupPlace, begin, some, last func(), finish func(scale Mem)) {
 	MOVQ(first, p.pos)
 	MOVQ(slot("groupEnd"), p.ends)
 	MOVQ(slot("groupScale"), p.s)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Rows become whole numbers of their units, with a zero behind an odd number of them.
+// Rows become integers of their units, with a zero behind an odd number of them.
 func TestQuantise(t *testing.T) {
 	for _, i := range []isa{isaMADD, isaAVXVNNI, isaVNNI} {
 		t.Run(isaNames[i], func(t *testing.T) { testQuantise(t, i) })
@@ -32,7 +32,7 @@ func testQuantise(t *testing.T, isa isa) {
 			x = guard(x[:(rows-1)*lds+k], k%8).x
 			want, wantUnit := make([]int, rows*ldd), make([]float32, rows)
 			for i := range rows {
-				largest := float32(wholeLeast)
+				largest := float32(leastLargest)
 				for _, v := range x[i*lds:][:k] {
 					if v != v || math.IsInf(float64(v), 0) {
 						largest = nan
@@ -51,7 +51,7 @@ func testQuantise(t *testing.T, isa isa) {
 			unit.check(t, "units")
 			near(t, "units", unit.x, wantUnit, func(int) float64 { return 0 })
 			for i, w := range want {
-				if g := wholeNumber(isa, got, i); g != w && i%ldd < roundUp(k, isa.lane()) && wantUnit[i/ldd] == wantUnit[i/ldd] {
+				if g := integerAt(isa, got, i); g != w && i%ldd < roundUp(k, isa.lane()) && wantUnit[i/ldd] == wantUnit[i/ldd] {
 					t.Fatalf("k %d with %v: number %d of row %d: got %d, want %d", k, bad, i%ldd, i/ldd, g, w)
 				}
 			}
@@ -62,21 +62,21 @@ func testQuantise(t *testing.T, isa isa) {
 	}
 }
 
-// fractions is gatesFractions, of whose whole numbers it sees that they are those of h.
+// fractions is gatesRational, of whose integers it sees that they are those of h.
 func fractions(t *testing.T) gatesCall {
 	return func(rows, vectors uintptr, z *float32, ldz, gate uintptr, c, h *float32, ld uintptr) {
 		k := int(8 * vectors)
 		ldw := k/2 + 5
 		got, want := slices.Repeat([]uint32{0xbad}, int(rows)*ldw), slices.Repeat([]uint32{0xbad}, int(rows)*ldw)
-		gatesFractions(rows, vectors, z, ldz, gate, c, h, ld, &got[0], uintptr(4*ldw), 1000)
+		gatesRational(rows, vectors, z, ldz, gate, c, h, ld, &got[0], uintptr(4*ldw), 1000)
 		roundMADD(rows, &want[0], uintptr(4*ldw), h, ld, uintptr(k), 1000)
 		if !slices.Equal(got, want) {
-			t.Error("other whole numbers than those of h")
+			t.Error("other integers than those of h")
 		}
 	}
 }
 
-// Numbers within ±1 become whole numbers of one unit, with zeros behind an odd number of
+// Numbers within ±1 become integers of one unit, with zeros behind an odd number of
 // them.
 func TestRound(t *testing.T) {
 	for _, isa := range []isa{isaMADD, isaVNNI, isaVNNI8} {
@@ -100,7 +100,7 @@ func TestRound(t *testing.T) {
 					} else if l >= roundUp(k, isa.lane()) {
 						continue
 					}
-					if g := wholeNumber(isa, got, i); g != want {
+					if g := integerAt(isa, got, i); g != want {
 						t.Fatalf("k %d: number %d of row %d: got %d, want %d", k, i%ldd, i/ldd, g, want)
 					}
 				}
@@ -112,14 +112,14 @@ func TestRound(t *testing.T) {
 	}
 }
 
-// Steps with joined matrices are those of the whole numbers in the rows, and near those
+// Steps with joined matrices are those of the integers in the rows, and near those
 // of float32.
 func TestJoined(t *testing.T) {
 	eachISA(t, func(t *testing.T) {
-		if joined := Join(nil, 0, nil, 0) != nil; joined != active.whole() {
-			t.Fatalf("joined matrices: got %v, want %v", joined, active.whole())
+		if joined := Join(nil, 0, nil, 0) != nil; joined != active.integer() {
+			t.Fatalf("joined matrices: got %v, want %v", joined, active.integer())
 		}
-		if active.whole() {
+		if active.integer() {
 			testJoined(t)
 		}
 	})
@@ -189,12 +189,12 @@ func testJoined(t *testing.T) {
 				gatesGeneric(left, wantZ, n, wantC, hidden, wantH, hidden, hidden)
 				for i, got := range state.x[:left*hidden] {
 					if math.Abs(float64(got-exactH[i])) > 1e-5 {
-						t.Fatalf("%d inputs, %d units, %d rows, step %d: h[%d] is %v, and of the whole numbers %v", k, hidden, left, step, i, got, exactH[i])
+						t.Fatalf("%d inputs, %d units, %d rows, step %d: h[%d] is %v, and of the integers %v", k, hidden, left, step, i, got, exactH[i])
 					}
 					if tolerance := map[int]float64{2: 2e-3, 4: 0.1}[j.b.isa.lane()]; math.Abs(float64(got-wantH[i])) > tolerance {
 						t.Fatalf("%d inputs, %d units, %d rows, step %d: h[%d] is %v, in float64 %v", k, hidden, left, step, i, got, wantH[i])
 					}
-					word := wholeNumber(j.b.isa, rows[(at+left+i/hidden)*stride+words:], i%hidden)
+					word := integerAt(j.b.isa, rows[(at+left+i/hidden)*stride+words:], i%hidden)
 					if want := int(math.RoundToEven(float64(got * float32(j.b.isa.largest())))); word != want {
 						t.Fatalf("state %v is %d in the next row, want %d", got, word, want)
 					}
@@ -211,7 +211,7 @@ func testJoined(t *testing.T) {
 func TestJoinedPanics(t *testing.T) {
 	eachISA(t, func(t *testing.T) {
 		const k, hidden, m = 5, 8, 3
-		if !active.whole() {
+		if !active.integer() {
 			return
 		}
 		x := make([]float32, m*4*hidden)
@@ -242,7 +242,7 @@ func exactSum(j *Joined, row []uint32, col int, before bool) (z float64) {
 			if l < roundUp(j.input, 16) && l >= j.input || l >= roundUp(j.input, 16) && !before {
 				continue
 			}
-			sum += int64(wholeNumber(p.isa, row, l)) * int64(columnNumber(p, l, col))
+			sum += int64(integerAt(p.isa, row, l)) * int64(columnNumber(p, l, col))
 		}
 		z += float64(sum) * float64(p.unit[d*roundUp(p.N, p.width)+col]) / float64(p.isa.largest())
 	}
@@ -261,25 +261,25 @@ func joinedGates(t *testing.T, m int, z, c, h []float32, hidden int) {
 	}
 }
 
-// wholeNumber is number i of rows that quantise or round wrote.
-func wholeNumber(i isa, rows []uint32, at int) int {
+// integerAt is number i of rows that quantise or round wrote.
+func integerAt(i isa, rows []uint32, at int) int {
 	if i.lane() == 4 {
 		return int(uint8(rows[at/4]>>(at%4*8))) - 128
 	}
 	return int(int16(rows[at/2] >> (at % 2 * 16)))
 }
 
-// The products of 16 bits are those of the whole numbers, exactly, and these sum to
+// The products of 16 bits are those of the integers, exactly, and these sum to
 // 31 where all have one sign.
-func TestGemmWhole(t *testing.T) {
+func TestGemmInt(t *testing.T) {
 	eachISA(t, func(t *testing.T) {
 		if active.lane() == 2 {
-			testGemmWhole(t)
+			testGemmInt(t)
 		}
 	})
 }
 
-func testGemmWhole(t *testing.T) {
+func testGemmInt(t *testing.T) {
 	r := rand.New(rand.NewPCG(31, 32))
 	most := int64(0)
 	for _, size := range [][3]int{{1, 32, 1}, {1, 200, 95}, {2, 70, 96}, {3, 160, 97}, {5, 384, 64}, {14, 33, 191}, {15, 40, 192}, {120, 96, 193}, {7, 40, 129}, {29, 47, 256}, {29, 47, 300}, {1, 33, 1<<15 + 5}} {
@@ -298,15 +298,15 @@ func testGemmWhole(t *testing.T) {
 			}
 			Gemm(m, a, k, p, c.x, ldc, true)
 			c.check(t, "c")
-			whole, unit := make([]uint32, roundUp(k, 16)/active.lane()), make([]float32, 1)
+			ints, unit := make([]uint32, roundUp(k, 16)/active.lane()), make([]float32, 1)
 			for i := range m {
-				quantise(active, 1, whole, 0, unit, a[i*k:], 0, k)
+				quantise(active, 1, ints, 0, unit, a[i*k:], 0, k)
 				for j := range n {
 					want := add[i*ldc+j]
 					for d, first := 0, 0; first < k; d, first = d+1, first+p.depth {
 						var sum int64
 						for l := first; l < min(k, first+p.depth); l++ {
-							sum += int64(wholeNumber(active, whole, l)) * int64(columnNumber(p, l, j))
+							sum += int64(integerAt(active, ints, l)) * int64(columnNumber(p, l, j))
 						}
 						most = max(most, sum, -sum)
 						x := float32(sum) * p.unit[d*roundUp(n, p.width)+j]
@@ -326,7 +326,7 @@ func testGemmWhole(t *testing.T) {
 
 // columnNumber is number (k, j) that p holds.
 func columnNumber(p *Packed, k, j int) int {
-	x := p.whole[p.wholeIndex(k, j)]
+	x := p.ints[p.intIndex(k, j)]
 	if p.isa.lane() == 4 {
 		return int(int8(x >> (k % 4 * 8)))
 	}

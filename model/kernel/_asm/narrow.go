@@ -8,11 +8,11 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// gemmFew writes the product with a matrix of n columns, at most four, with AVX2
+// gemmNarrow writes the product with a matrix of n columns, at most four, with AVX2
 // three: too few to fill a vector, so vectors go along K, and four rows' sums are
 // added up together.
-func gemmFew(v vector, n int) {
-	name := fmt.Sprintf("gemmFew%d%s", n, v.isa)
+func gemmNarrow(v vector, n int) {
+	name := fmt.Sprintf("gemmNarrow%d%s", n, v.isa)
 	TEXT(name, NOSPLIT, "func(m uintptr, a *float32, lda uintptr, b *float32, k uintptr, add *float32, ldadd uintptr, c *float32, ldc uintptr)")
 	Doc(name+" is", "",
 		fmt.Sprintf("\tfor i < m, j < %d: c[i,j] = add[i,j] + Σ_l a[i,l]·b[j,l]", n), "",

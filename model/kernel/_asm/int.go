@@ -12,49 +12,49 @@ import (
 	"github.com/mmcloughlin/avo/x86"
 )
 
-// Products of whole numbers of 16 bits: a lane of 32 bits multiplies two of them and
+// Products of 16-bit integers: a lane of 32 bits multiplies two of them and
 // adds the products, by one instruction of VNNI's, or by two without a sum in them,
 // which still take less time than two multiply-adds of float32. Of 8 bits it
 // multiplies four.
 
-// The types of Go's wholeTile, which must be the same there, and the offsets of
+// The types of Go's intTile, which must be the same there, and the offsets of
 // their fields in bytes.
 const (
-	wholeProductType = "struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit, columnUnit *float32; start *int32}"
-	wholeType        = "struct{c *float32; ldc uintptr; add *float32; ldadd, panels, done uintptr; products *" + wholeProductType + "}"
+	intProductType = "struct{lanes uintptr; a *uint32; lda uintptr; b *uint32; panel uintptr; rowUnit, columnUnit *float32; start *int32}"
+	intType        = "struct{c *float32; ldc uintptr; add *float32; ldadd, panels, done uintptr; products *" + intProductType + "}"
 
-	wholeC, wholeLDC, wholeAdd, wholeLDAdd, wholePanels, wholeDone, wholeProducts       = 0, 8, 16, 24, 32, 40, 48
-	wholeLanes, wholeA, wholeLDA, wholeB, wholePanel, wholeRow, wholeColumn, wholeStart = 0, 8, 16, 24, 32, 40, 48, 56
-	wholeProductLength                                                                  = 64
+	intC, intLDC, intAdd, intLDAdd, intPanels, intDone, intProducts     = 0, 8, 16, 24, 32, 40, 48
+	intLanes, intA, intLDA, intB, intPanel, intRow, intColumn, intStart = 0, 8, 16, 24, 32, 40, 48, 56
+	intProductLength                                                    = 64
 )
 
-// whole is an instruction set with products of whole numbers, each of so many bytes.
-type whole struct {
+// integer is an instruction set with products of integers, each of so many bytes.
+type integer struct {
 	vector
 	name string
 	size int
 }
 
 var (
-	madd    = whole{avx2, "MADD", 2}
-	avxvnni = whole{avx2, "AVXVNNI", 2} // rounds as madd
-	vnni    = whole{avx512, "VNNI", 2}
-	vnni8   = whole{avx512, "VNNI8", 1}
+	madd    = integer{avx2, "MADD", 2}
+	avxvnni = integer{avx2, "AVXVNNI", 2} // rounds as madd
+	vnni    = integer{avx512, "VNNI", 2}
+	vnni8   = integer{avx512, "VNNI8", 1}
 )
 
-// gemmWhole writes the tiles, as gemm does, but for those of two panels and more than
-// three rows, by which whole numbers gain nothing.
-func gemmWhole(w whole) {
+// gemmInt writes the tiles, as gemm does, but for those of two panels and more than
+// three rows, by which integers gain nothing.
+func gemmInt(w integer) {
 	for rows := 1; rows <= w.rows; rows++ {
-		gemmTileWhole(w, rows, panelVectors)
+		gemmTileInt(w, rows, panelVectors)
 	}
-	gemmTileWhole(w, 1, 4*panelVectors)
-	gemmTileWhole(w, 2, 2*panelVectors)
-	gemmTileWhole(w, 3, 2*panelVectors)
+	gemmTileInt(w, 1, 4*panelVectors)
+	gemmTileInt(w, 2, 2*panelVectors)
+	gemmTileInt(w, 3, 2*panelVectors)
 }
 
-// gemmTileWhole writes a row of tiles of nv vectors of columns.
-func gemmTileWhole(w whole, rows, nv int) {
+// gemmTileInt writes a row of tiles of nv vectors of columns.
+func gemmTileInt(w integer, rows, nv int) {
 	v, lane := w.vector, 4/w.size
 	cols := v.lanes * panelVectors
 	name := fmt.Sprintf("gemm%dx%d%s", rows, v.lanes*nv, w.name)
@@ -62,12 +62,12 @@ func gemmTileWhole(w whole, rows, nv int) {
 	if lane == 4 {
 		begin, number = "p.start[j]", ", those of p.a without a sign"
 	}
-	TEXT(name, NOSPLIT, "func(t *"+wholeType+")")
+	TEXT(name, NOSPLIT, "func(t *"+intType+")")
 	Doc(name+" is", "",
 		fmt.Sprintf("\tfor i < %d, j < %d·t.panels, %d at a time:", rows, cols, v.lanes*nv),
 		"\t\tc = t.add[i,j]",
 		"\t\tfor each p of t.products up to one of no lanes:",
-		"\t\t\ts = "+begin+", a whole number",
+		"\t\t\ts = "+begin+", an integer",
 		fmt.Sprintf("\t\t\tfor l < %d·p.lanes: s += p.a[i,l]·p.b[j/%d][l/%d,j%%%d,l%%%d]", lane, cols, lane, cols, lane),
 		"\t\t\tc += float32(s)·p.columnUnit[j]·p.rowUnit[i]",
 		"\t\tt.c[i,j] = c", "",
@@ -83,14 +83,14 @@ func gemmTileWhole(w whole, rows, nv int) {
 	add, ldadd := GP64(), GP64()
 	// from adds the place of the panels, of 8·lanes bytes each, in a row.
 	from := func(r Register, at GPVirtual) {
-		MOVQ(field(wholeDone), at)
+		MOVQ(field(intDone), at)
 		SHLQ(Imm(v.log2()+3), at)
 		ADDQ(at, r)
 	}
-	MOVQ(field(wholeAdd), add)
+	MOVQ(field(intAdd), add)
 	from(add, GP64())
-	MOVQ(field(wholeLDAdd), ldadd)
-	MOVQ(field(wholeProducts), p)
+	MOVQ(field(intLDAdd), ldadd)
+	MOVQ(field(intProducts), p)
 	Label("product")
 	panels := []Register{GP64()}
 	for len(panels)*panelVectors < nv {
@@ -101,20 +101,20 @@ func gemmTileWhole(w whole, rows, nv int) {
 	for len(bases)*3 < rows {
 		bases = append(bases, GP64())
 	}
-	MOVQ(of(wholeA), a)
-	MOVQ(of(wholeLDA), lda)
+	MOVQ(of(intA), a)
+	MOVQ(of(intLDA), lda)
 	at := everyRow(bases, lda)
-	MOVQ(field(wholeDone), panels[0])
-	IMULQ(of(wholePanel), panels[0])
-	ADDQ(of(wholeB), panels[0])
+	MOVQ(field(intDone), panels[0])
+	IMULQ(of(intPanel), panels[0])
+	ADDQ(of(intB), panels[0])
 	for i, b := range panels[1:] {
 		MOVQ(panels[i], b)
-		ADDQ(of(wholePanel), b)
+		ADDQ(of(intPanel), b)
 	}
 	unit, c, ldc := GP64(), GP64(), GP64()
 	acc := accumulators(v, rows, nv)
 	if lane == 4 {
-		MOVQ(of(wholeStart), unit)
+		MOVQ(of(intStart), unit)
 		from(unit, c)
 		for j := range nv {
 			for _, row := range acc {
@@ -122,9 +122,9 @@ func gemmTileWhole(w whole, rows, nv int) {
 			}
 		}
 	}
-	MOVQ(of(wholeLanes), k)
+	MOVQ(of(intLanes), k)
 	multiply(v, rows, nv, k, acc, at, w.product(), panels, bases)
-	MOVQ(of(wholeColumn), unit)
+	MOVQ(of(intColumn), unit)
 	from(unit, c)
 	for j := range nv {
 		u := v.reg()
@@ -134,10 +134,10 @@ func gemmTileWhole(w whole, rows, nv int) {
 			VMULPS(u, row[j], row[j])
 		}
 	}
-	MOVQ(of(wholeRow), unit)
-	MOVQ(field(wholeC), c)
+	MOVQ(of(intRow), unit)
+	MOVQ(field(intC), c)
 	from(c, ldc)
-	MOVQ(field(wholeLDC), ldc)
+	MOVQ(field(intLDC), ldc)
 	for i, row := range acc {
 		u := v.reg()
 		VBROADCASTSS(Mem{Base: unit, Disp: 4 * i}, u)
@@ -150,22 +150,22 @@ func gemmTileWhole(w whole, rows, nv int) {
 			ADDQ(ldc, c)
 		}
 	}
-	MOVQ(field(wholeC), add)
+	MOVQ(field(intC), add)
 	from(add, ldadd)
 	MOVQ(ldc, ldadd)
-	ADDQ(Imm(wholeProductLength), p)
-	CMPQ(of(wholeLanes), Imm(0))
+	ADDQ(Imm(intProductLength), p)
+	CMPQ(of(intLanes), Imm(0))
 	JNE(LabelRef("product"))
-	ADDQ(Imm(uint64(nv/panelVectors)), field(wholeDone))
-	MOVQ(field(wholeDone), k)
-	CMPQ(k, field(wholePanels))
+	ADDQ(Imm(uint64(nv/panelVectors)), field(intDone))
+	MOVQ(field(intDone), k)
+	CMPQ(k, field(intPanels))
 	JCS(LabelRef("tile"))
 	VZEROUPPER()
 	RET()
 }
 
 // product adds the products of a lane.
-func (w whole) product() product {
+func (w integer) product() product {
 	switch w.name {
 	case "AVXVNNI":
 		return product{add: multiplyVEX}
@@ -225,17 +225,17 @@ func encodeVEX(f *ir.Function) error {
 	return nil
 }
 
-// rounding goes through rows of float32 that become whole numbers.
+// rounding goes through rows of float32 that become integers.
 type rounding struct {
-	whole
+	integer
 	rows, dst, src, vectors Register
 	d, s, n, left           Register
 	tail                    lanes
 	other                   VecVirtual
 }
 
-func newRounding(w whole) *rounding {
-	r := &rounding{whole: w, rows: param("rows"), dst: param("dst"), src: param("src"), vectors: param("k"),
+func newRounding(w integer) *rounding {
+	r := &rounding{integer: w, rows: param("rows"), dst: param("dst"), src: param("src"), vectors: param("k"),
 		d: GP64(), s: GP64(), n: GP64(), left: GP64(), other: XMM()}
 	rest := GP64()
 	MOVQ(r.vectors, r.left)
@@ -268,7 +268,7 @@ func (r *rounding) each(label string, f func(x VecVirtual)) {
 
 // store writes a row times by.
 func (r *rounding) store(by VecVirtual) {
-	r.each("whole", func(x VecVirtual) {
+	r.each("integer", func(x VecVirtual) {
 		VMULPS(by, x, x)
 		VCVTPS2DQ(x, x)
 		switch r.name {
@@ -301,19 +301,19 @@ func (r *rounding) next() {
 }
 
 // more is what is added to the numbers of rows: bytes have no sign there.
-func (w whole) more() string {
+func (w integer) more() string {
 	if w.size == 1 {
 		return " + 128"
 	}
 	return ""
 }
 
-// round writes the rounding of rows to whole numbers of one unit.
-func round(w whole) {
+// round writes the rounding of rows to integers of one unit.
+func round(w integer) {
 	name := "round" + w.name
 	TEXT(name, NOSPLIT, "func(rows uintptr, dst *uint32, ldd uintptr, src *float32, lds, k uintptr, most float32)")
 	Doc(name+" is", "",
-		"\tfor r < rows, l < k: dst[r,l] = src[r,l]·most, to the nearest whole number, ties to even"+w.more(), "",
+		"\tfor r < rows, l < k: dst[r,l] = src[r,l]·most, to the nearest integer, ties to even"+w.more(), "",
 		fmt.Sprintf("of %d bits, as for zeros up to the next multiple of %d of k, and ldd and lds in bytes. Numbers", 8*w.size, w.lanes),
 		"beyond ±1 and NaNs mean nothing.")
 	Pragma("noescape")
@@ -325,14 +325,14 @@ func round(w whole) {
 	r.next()
 }
 
-// quantise writes the rounding of rows to whole numbers of units of their own.
-func quantise(w whole) {
+// quantise writes the rounding of rows to integers of units of their own.
+func quantise(w integer) {
 	v, name := w.vector, "quantise"+w.name
 	TEXT(name, NOSPLIT, "func(rows uintptr, dst *uint32, ldd uintptr, unit *float32, src *float32, lds, k uintptr, most, least float32)")
 	Doc(name+" is", "",
 		"\tfor r < rows:",
 		"\t\tm = max(least, |src[r,0]|, …, |src[r,k-1]|); unit[r] = m/most",
-		"\t\tfor l < k: dst[r,l] = src[r,l]·(most/m), to the nearest whole number, ties to even", "",
+		"\t\tfor l < k: dst[r,l] = src[r,l]·(most/m), to the nearest integer, ties to even", "",
 		fmt.Sprintf("of %d bits, as for zeros up to the next multiple of %d of k, and ldd and lds in bytes. Of a row", 8*w.size, v.lanes),
 		"with an infinity or a NaN the unit is a NaN and the numbers mean nothing.")
 	Pragma("noescape")
@@ -371,7 +371,7 @@ func quantise(w whole) {
 	VPSHUFD(Imm(0xb1), quarter, other)
 	VPMAXUD(other, quarter, quarter)
 	VPMAXUD(least, quarter, quarter)
-	// Whole numbers have no NaN; the unit tells: m − m is 0 or one.
+	// Integers have no NaN; the unit tells: m − m is 0 or one.
 	scale, u := XMM(), XMM()
 	VDIVSS(quarter, most, scale)
 	VDIVSS(most, quarter, u)

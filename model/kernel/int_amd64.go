@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Products of whole numbers of 16 bits: one instruction multiplies two a lane where a
+// Products of 16-bit integers: one instruction multiplies two a lane where a
 // multiply-add of float32 does one (AVX-512's VNNI), or two instructions do that take
 // less time than two multiply-adds (AVX2). A row of a is rounded to multiples of its
 // own unit, or all rows of Joined to multiples of one, a column of b to multiples of its
@@ -17,14 +17,14 @@ import (
 // Of 8 bits one instruction multiplies four a lane. It takes those of a without a sign,
 // so 128 is added to each, and sums begin with minus what that adds to them.
 
-// wholeLeast is the smallest number that a row's unit is made of, such that one
+// leastLargest is the smallest number that a row's unit is made of, such that one
 // divided by it stays finite.
-const wholeLeast = 1e-30
+const leastLargest = 1e-30
 
-// wholeTile is one call of the assembly: a row of tiles, the distances in bytes.
+// intTile is one call of the assembly: a row of tiles, the distances in bytes.
 // Aliases because the assembly's declaration spells the types out.
 type (
-	wholeTile = struct {
+	intTile = struct {
 		c      *float32
 		ldc    uintptr
 		add    *float32
@@ -32,9 +32,9 @@ type (
 		panels uintptr
 		//lint:ignore U1000 the assembly counts
 		done     uintptr
-		products *wholeProduct
+		products *intProduct
 	}
-	wholeProduct = struct {
+	intProduct = struct {
 		lanes   uintptr // of numbers in K; 0 behind the last product
 		a       *uint32
 		lda     uintptr
@@ -51,22 +51,22 @@ type (
 // lanes is how many lanes of numbers K takes.
 func (p *Packed) lanes() int { return (p.K + p.isa.lane() - 1) / p.isa.lane() }
 
-// wholeIndex is the lane that (k, j) stands in, lowest k lowest: panels of columns;
+// intIndex is the lane that (k, j) stands in, lowest k lowest: panels of columns;
 // in each, rows of lanes.
-func (p *Packed) wholeIndex(k, j int) int {
+func (p *Packed) intIndex(k, j int) int {
 	return (j/p.width*p.lanes()+k/p.isa.lane())*p.width + j%p.width
 }
 
-// repackWhole rounds a matrix with rows ldb apart. In each depth of K a column's
+// repackInt rounds a matrix with rows ldb apart. In each depth of K a column's
 // unit is such that its numbers' magnitudes, of 16 bits, sum to at most
 // (2³¹−1)/largest.
-func repackWhole(p *Packed, b []float32, ldb int) {
+func repackInt(p *Packed, b []float32, ldb int) {
 	n, depth, lane := roundUp(p.N, p.width), p.depth, p.isa.lane()
-	if size := n * p.lanes(); len(p.whole) < size {
+	if size := n * p.lanes(); len(p.ints) < size {
 		depths := (p.K + depth - 1) / depth
-		p.whole, p.unit, p.start = make([]uint32, size), make([]float32, n*depths), make([]int32, n*depths)
+		p.ints, p.unit, p.start = make([]uint32, size), make([]float32, n*depths), make([]int32, n*depths)
 	}
-	clear(p.whole)
+	clear(p.ints)
 	clear(p.start)
 	width := 32 / lane
 	for d, first := 0, 0; first < p.K; d, first = d+1, first+depth {
@@ -88,7 +88,7 @@ func repackWhole(p *Packed, b []float32, ldb int) {
 			p.unit[d*n+j] = float32(1 / scale)
 			for k := first; k < end; k++ {
 				v := int32(math.RoundToEven(float64(b[k*ldb+j]) * scale))
-				p.whole[p.wholeIndex(k, j)] |= uint32(v) << (32 - width) >> (32 - width - k%lane*width)
+				p.ints[p.intIndex(k, j)] |= uint32(v) << (32 - width) >> (32 - width - k%lane*width)
 				if lane == 4 {
 					p.start[d*n+j] -= 128 * v
 				}
@@ -97,41 +97,41 @@ func repackWhole(p *Packed, b []float32, ldb int) {
 	}
 }
 
-// wholeRows are rows of whole numbers, lda words apart, and their units.
-type wholeRows struct {
+// intRows are rows of integers, lda words apart, and their units.
+type intRows struct {
 	a    []uint32
 	lda  int
 	unit []float32
 }
 
-// wholeBuffer holds rows in whole numbers, their units, and products for the assembly.
-type wholeBuffer struct {
+// intBuffer holds rows in integers, their units, and products for the assembly.
+type intBuffer struct {
 	a        []uint32
 	unit     [chunkRows]float32
-	products []wholeProduct
+	products []intProduct
 }
 
-var wholeBuffers = sync.Pool{New: func() any { return new(wholeBuffer) }}
+var intBuffers = sync.Pool{New: func() any { return new(intBuffer) }}
 
-// gemmWhole computes c = x + add with operands rounded to whole numbers; add is added
+// gemmInt computes c = x + add with operands rounded to integers; add is added
 // first and may be c.
-func gemmWhole(m int, x term, add []float32, ldadd int, c []float32, ldc int) {
+func gemmInt(m int, x term, add []float32, ldadd int, c []float32, ldc int) {
 	if add == nil {
 		add, ldadd = c, ldc
 		for i := range m {
 			clear(c[i*ldc:][:x.b.N])
 		}
 	}
-	w := wholeBuffers.Get().(*wholeBuffer)
+	w := intBuffers.Get().(*intBuffer)
 	for row := 0; row < m; row += chunkRows {
 		rows := min(chunkRows, m-row)
 		a := w.quantise(x, row, rows)
 		inTiles(rows, x.b.isa, func(i, size int) {
-			tile := wholeRows{a.a[i*a.lda:], a.lda, a.unit[i:]}
+			tile := intRows{a.a[i*a.lda:], a.lda, a.unit[i:]}
 			w.multiply(tile, x.b.K, x.b, size, add[(row+i)*ldadd:], ldadd, c[(row+i)*ldc:], ldc)
 		})
 	}
-	wholeBuffers.Put(w)
+	intBuffers.Put(w)
 }
 
 // inTiles calls f for tiles of about equally many of m rows.
@@ -145,81 +145,81 @@ func inTiles(m int, i isa, f func(first, rows int)) {
 }
 
 // quantise rounds rows of x to units of their own.
-func (w *wholeBuffer) quantise(x term, row, rows int) wholeRows {
+func (w *intBuffer) quantise(x term, row, rows int) intRows {
 	lda := x.b.stride() / x.b.isa.lane()
 	if len(w.a) < rows*lda {
 		w.a = make([]uint32, chunkRows*lda)
 	}
 	quantise(x.b.isa, rows, w.a, lda, w.unit[:], x.a[row*x.lda:], x.lda, x.b.K)
-	return wholeRows{w.a, lda, w.unit[:]}
+	return intRows{w.a, lda, w.unit[:]}
 }
 
 // multiply computes c = a·b + add of as many rows as a tile has, and of the first k
 // numbers of each.
-func (w *wholeBuffer) multiply(a wholeRows, k int, b *Packed, rows int, add []float32, ldadd int, c []float32, ldc int) {
+func (w *intBuffer) multiply(a intRows, k int, b *Packed, rows int, add []float32, ldadd int, c []float32, ldc int) {
 	for j := 0; j < b.N; {
 		width := b.width
 		if panels, _ := b.isa.tileSize(rows); j+panels*width <= b.N {
 			width *= panels
 		}
 		w.point(a, k, b, j)
-		t := wholeTile{ldc: uintptr(4 * ldc), ldadd: uintptr(4 * ldadd), products: &w.products[0]}
+		t := intTile{ldc: uintptr(4 * ldc), ldadd: uintptr(4 * ldadd), products: &w.products[0]}
 		count := (b.N - j) / width
 		if count == 0 {
 			last(t, b, rows, add[j:], ldadd, c[j:], ldc, b.N-j)
 			return
 		}
 		t.c, t.add, t.panels = &c[j], &add[j], uintptr(count*width/b.width)
-		runTileWhole(&t, b.isa, rows, width)
+		runTileInt(&t, b.isa, rows, width)
 		j += count * width
 	}
 }
 
 // point points products, one a depth of K, at a's rows and at column j.
-func (w *wholeBuffer) point(a wholeRows, k int, b *Packed, j int) {
+func (w *intBuffer) point(a intRows, k int, b *Packed, j int) {
 	lane := b.isa.lane()
 	lanes, left := b.depth/lane, (k+lane-1)/lane
-	at, column := b.wholeIndex(0, j), j
+	at, column := b.intIndex(0, j), j
 	panel := uintptr(4 * b.width * b.lanes())
 	w.products = w.products[:0]
 	for first := 0; left > 0; first += lanes {
-		w.products = append(w.products, wholeProduct{
+		w.products = append(w.products, intProduct{
 			lanes: uintptr(min(lanes, left)),
 			a:     &a.a[first], lda: uintptr(4 * a.lda),
-			b: &b.whole[at], panel: panel,
+			b: &b.ints[at], panel: panel,
 			rowUnit: &a.unit[0], columnUnit: &b.unit[column], start: &b.start[column],
 		})
 		left -= lanes
 		at += lanes * b.width
 		column += roundUp(b.N, b.width)
 	}
-	w.products = append(w.products, wholeProduct{})
+	w.products = append(w.products, intProduct{})
 }
 
 // last is multiply of columns that do not fill a panel.
-func last(t wholeTile, b *Packed, rows int, add []float32, ldadd int, c []float32, ldc, columns int) {
+func last(t intTile, b *Packed, rows int, add []float32, ldadd int, c []float32, ldc, columns int) {
 	var out [maxTileRows * maxTileColumns]float32
 	w := b.width
 	for i := range rows {
 		copy(out[i*w:], add[i*ldadd:][:columns])
 	}
 	t.c, t.ldc, t.add, t.ldadd, t.panels = &out[0], uintptr(4*w), &out[0], uintptr(4*w), 1
-	runTileWhole(&t, b.isa, rows, w)
+	runTileInt(&t, b.isa, rows, w)
 	for i := range rows {
 		copy(c[i*ldc:][:columns], out[i*w:])
 	}
 }
 
-// quantise rounds rows of src to whole numbers of their units.
+// quantise rounds rows of src to integers of their units.
 func quantise(i isa, rows int, dst []uint32, ldd int, unit, src []float32, lds, k int) {
 	call := quantiseMADD
 	if i == isaVNNI {
 		call = quantiseVNNI
 	}
-	call(uintptr(rows), &dst[0], uintptr(4*ldd), &unit[0], &src[0], uintptr(4*lds), uintptr(k), float32(i.largest()), wholeLeast)
+	call(uintptr(rows), &dst[0], uintptr(4*ldd), &unit[0], &src[0], uintptr(4*lds), uintptr(k), float32(i.largest()), leastLargest)
 }
 
-// round rounds rows of src, of numbers within ±1, to whole numbers of one unit.
+// round rounds rows of src, of numbers within ±1, to integers of one unit.
 func round(i isa, rows int, dst []uint32, ldd int, src []float32, lds, k int) {
 	call := roundMADD
 	switch i {
@@ -264,27 +264,27 @@ func (j *Joined) step(m int, rows []uint32, before bool, bias, z, c, h []float32
 		}
 	}
 	unit := oneUnit[4/i.lane()][:]
-	w := wholeBuffers.Get().(*wholeBuffer)
+	w := intBuffers.Get().(*intBuffer)
 	inTiles(m, i, func(first, size int) {
-		tile := wholeRows{rows[first*stride:], stride, unit}
+		tile := intRows{rows[first*stride:], stride, unit}
 		w.multiply(tile, k, b, size, bias, 0, z, 4*hidden)
 		c, h, to := c[first*hidden:], h[first*hidden:], next[first*stride+words:]
 		switch {
 		case i >= isaVNNI && hidden%16 == 0:
 			gatesCubic(uintptr(size), uintptr(hidden/16), &z[0], uintptr(16*hidden), uintptr(4*hidden), &c[0], &h[0], uintptr(4*hidden))
 		case i < isaVNNI && hidden%8 == 0:
-			gatesFractions(uintptr(size), uintptr(hidden/8), &z[0], uintptr(16*hidden), uintptr(4*hidden), &c[0], &h[0], uintptr(4*hidden), &to[0], uintptr(4*stride), float32(i.largest()))
+			gatesRational(uintptr(size), uintptr(hidden/8), &z[0], uintptr(16*hidden), uintptr(4*hidden), &c[0], &h[0], uintptr(4*hidden), &to[0], uintptr(4*stride), float32(i.largest()))
 			return
 		default:
 			gates(size, z, 4*hidden, c, hidden, h, hidden, hidden)
 		}
 		round(i, size, to, stride, h, hidden, hidden)
 	})
-	wholeBuffers.Put(w)
+	intBuffers.Put(w)
 }
 
-// runTileWhole calls the assembly of a tile's size.
-func runTileWhole(t *wholeTile, i isa, rows, cols int) {
+// runTileInt calls the assembly of a tile's size.
+func runTileInt(t *intTile, i isa, rows, cols int) {
 	switch i {
 	case isaVNNI:
 		switch cols {
