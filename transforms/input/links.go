@@ -1,0 +1,76 @@
+package input
+
+import (
+	"path/filepath"
+	"slices"
+
+	"github.com/linnet-ml/linnet/transforms/store"
+)
+
+// links tells where the links in local paths lead, as they are at one time.
+type links struct {
+	set       *Set
+	real      map[string]string // what real said of folders
+	not, args []string          // the set's folders without links
+	outputs   []Output          // and Records
+}
+
+func (s *Set) links() *links {
+	l := &links{set: s, real: map[string]string{}, outputs: slices.Concat(s.Outputs, s.Records)}
+	for _, dir := range s.Not {
+		if dir := real(string(dir)); dir != "" {
+			l.not = append(l.not, dir)
+		}
+	}
+	for _, arg := range s.Args {
+		if dir := real(folder(string(arg))); dir != "" {
+			l.args = append(l.args, dir)
+		}
+	}
+	return l
+}
+
+// of is real(dir).
+func (l *links) of(dir string) string {
+	r, ok := l.real[dir]
+	if !ok {
+		r = real(dir)
+		l.real[dir] = r
+	}
+	return r
+}
+
+// toNot says whether a file, or what it is a link to, lies in a folder of Not.
+func (l *links) toNot(file File) bool {
+	return len(l.not) > 0 && !store.Remote(file.URI) &&
+		(anyHolds(l.not, l.of(filepath.Dir(file.URI))) || file.Link && anyHolds(l.not, real(file.URI)))
+}
+
+// amongInputs is the first output of a file that would lie outside of the output
+// folder and in a folder of the inputs, or "".
+func (l *links) amongInputs(file File) string {
+	if len(l.outputs) == 0 || len(l.set.Not) == 0 || store.Remote(file.URI) {
+		return ""
+	}
+	output := string(l.set.Not[0])
+	if l.of(output) == "" { // there are no links in it yet
+		return ""
+	}
+	for _, o := range l.outputs {
+		path := filepath.Join(output, filepath.FromSlash(o.Of(file.Name)))
+		dir := filepath.Dir(path)
+		for under(dir, output) && l.of(dir) == "" { // it will be made
+			dir = filepath.Dir(dir)
+		}
+		lies := l.of(dir)
+		if under(dir, output) && !under(lies, l.of(output)) && (anyHolds(l.args, lies) || lies == l.of(filepath.Dir(file.URI))) {
+			return path
+		}
+	}
+	return ""
+}
+
+// anyHolds says whether dir is one of the folders or lies below one.
+func anyHolds(folders []string, dir string) bool {
+	return slices.ContainsFunc(folders, func(f string) bool { return under(dir, f) })
+}

@@ -1,0 +1,220 @@
+package transforms
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/log"
+
+	"github.com/linnet-ml/linnet/gpuinit"
+	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/backend"
+	"github.com/linnet-ml/linnet/model/bundled"
+	"github.com/linnet-ml/linnet/model/kernel"
+	"github.com/linnet-ml/linnet/transforms/inference"
+	"github.com/linnet-ml/linnet/transforms/store"
+)
+
+// Model is a model as this process has loaded it, on its device.
+type Model struct {
+	Config *model.Config // with all heads; the scorer has that of the label set alone
+	Hash   string
+	Device string // where it runs and how, in words
+	Reason string // why --device=auto took no GPU, in one line; otherwise empty
+
+	key     string
+	classes []string // of the head that it has on the device
+	gpu     bool
+	gpus    *gpuWatch // nil without GPUs
+	scorer  model.MultiScorer
+	bytes   int64
+	loading time.Duration
+}
+
+// deferred says whether features are made where they are used: as o asks, or as auto
+// fell back on the processor.
+func (m *Model) deferred(o *Options) bool { return o.Deferred || m.Reason != "" }
+
+// Counters of Predict, in Namespace: lines by the device that scored them, and
+// processes of --device=auto that went to the CPU, with one more counter for each
+// reason.
+const (
+	LinesCPUCounter   = "lines_cpu"
+	LinesCUDACounter  = "lines_cuda"
+	FallenBackCounter = "workers_fallen_back"
+	ReasonCounter     = "workers_fallen_back: " // and the reason
+)
+
+// fallenBack has the keys of this process's models that FallenBackCounter counted.
+var fallenBack sync.Map
+
+// count counts the lines of a document, by the devices that scored its windows, as
+// Beam metrics of ctx. Where windows overlap, each has its share of the lines.
+func (m *Model) count(ctx context.Context, lines int, windows []scored) {
+	all, onGPU := 0, 0
+	for i := range windows {
+		n := len(windows[i].probs)
+		all += n
+		if windows[i].onGPU {
+			onGPU += n
+		}
+	}
+	if all > 0 {
+		onGPU = int(int64(lines) * int64(onGPU) / int64(all))
+	}
+	if onGPU > 0 {
+		beam.NewCounter(Namespace, LinesCUDACounter).Inc(ctx, int64(onGPU))
+	}
+	if onGPU < lines {
+		beam.NewCounter(Namespace, LinesCPUCounter).Inc(ctx, int64(lines-onGPU))
+	}
+	reason := m.Reason
+	if m.gpu && onGPU < lines {
+		if now := fmt.Sprint(m.scorer); strings.HasPrefix(now, backend.CPU) {
+			reason = now
+		}
+	}
+	if reason == "" {
+		return
+	}
+	if _, counted := fallenBack.LoadOrStore(m.key, true); !counted {
+		beam.NewCounter(Namespace, FallenBackCounter).Inc(ctx, 1)
+		beam.NewCounter(Namespace, ReasonCounter+reason).Inc(ctx, 1)
+	}
+}
+
+// models and engines are those of the process: Setup runs once a DoFn
+// instance, and Teardown seldom.
+var (
+	models  inference.Shared[*Model]
+	engines inference.Shared[*inference.Engine[windowItem, scored]]
+)
+
+// loads counts the models that this process loaded.
+var loads atomic.Int64
+
+// LoadModel is the model of ModelURI on Device, with the head of LabelSet alone,
+// loaded once a process. A load that failed is tried again by the next call. Where
+// the model has no such head, the error is model.ErrLabelSet.
+func LoadModel(ctx context.Context, opts Options) (*Model, error) {
+	device := cmp.Or(opts.Device, backend.CPU)
+	key := fmt.Sprintf("%s %t %s %s %s", device, opts.Hybrid, opts.Precision, opts.LabelSet, opts.ModelURI)
+	return models.Get(ctx, key, func(ctx context.Context) (*Model, error) {
+		begin := time.Now()
+		loads.Add(1)
+		w, err := opts.loadWeights(ctx)
+		if err != nil {
+			return nil, err
+		}
+		head, err := w.Head(opts.LabelSet)
+		if err != nil {
+			return nil, err
+		}
+		m := &Model{Config: &w.Config, Hash: w.Hash(), key: key, classes: head.Config.Classes, bytes: int64(len(w.Table))}
+		if m.scorer, m.Reason, err = backend.New(ctx, opts.backend(ctx), head); err != nil {
+			return nil, err
+		}
+		if m.Reason != "" {
+			logf(ctx, opts.Verbosity, 1, "%s", m.Reason)
+		}
+		m.Device = "cpu, " + kernel.Precision() + ", " + kernel.ISA()
+		if on, ok := m.scorer.(interface {
+			fmt.Stringer
+			Devices() []gpuinit.Device
+		}); ok {
+			m.gpu, m.Device, m.gpus = true, on.String(), newGPUWatch(on.Devices())
+		}
+		m.loading = time.Since(begin)
+		logf(ctx, opts.Verbosity, 2, "model %.12s of %s on %s, loaded in %v", m.Hash, opts.modelName(), m.Device, m.loading.Round(time.Millisecond))
+		return m, nil
+	})
+}
+
+// backend are the options of the device.
+func (o *Options) backend(ctx context.Context) backend.Options {
+	return backend.Options{
+		Device:    cmp.Or(o.Device, backend.CPU),
+		Memory:    o.GPUMemory,
+		Precision: o.Precision,
+		Hybrid:    o.Hybrid,
+		Timeout:   o.GPUTimeout,
+		GPU: gpuinit.Options{WorkersPerGPU: o.WorkersPerGPU, Devices: o.GPUs, Log: func(level int, format string, args ...any) {
+			switch {
+			case level > o.Verbosity:
+			case level == 1:
+				log.Warnf(ctx, "linnet: "+format, args...)
+			default:
+				log.Infof(ctx, "linnet: "+format, args...)
+			}
+		}},
+	}
+}
+
+func (o *Options) modelName() string {
+	if o.ModelURI == "" {
+		return "the program"
+	}
+	return string(o.ModelURI)
+}
+
+func (o *Options) loadWeights(ctx context.Context) (*model.Weights, error) {
+	if o.ModelURI == "" {
+		return bundled.Weights()
+	}
+	fsys, err := store.Sub(ctx, string(o.ModelURI))
+	if err != nil {
+		return nil, fmt.Errorf("--model_uri: no model there: %w; name a folder as train writes it", err)
+	}
+	w, err := model.Load(fsys)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.ModelURI, err)
+	}
+	return w, nil
+}
+
+// engine batches windows for the model.
+func (m *Model) engine(ctx context.Context, o *Options) (*inference.Engine[windowItem, scored], error) {
+	size, lines, whole, spread, lanes := o.PredictionBatchSize, int64(batchLines), int64(deferredLines), int64(model.LongWindow), 0
+	if size <= 0 {
+		size = m.Config.WindowsPerBatch()
+		if m.gpu {
+			size *= 8
+		}
+	}
+	if m.gpu {
+		lines, whole, spread = 4*batchLines, 0, 0
+		// The cores' number, too, for the CPU when the GPUs are lost.
+		lanes = max((backend.Lanes+1)*len(m.gpus.devices), runtime.GOMAXPROCS(0))
+		if o.Hybrid {
+			lanes = (backend.Lanes+1)*len(m.gpus.devices) + runtime.GOMAXPROCS(0)
+		}
+	}
+	inFlight := o.inPredict(m.deferred(o))
+	key := fmt.Sprintf("%d %d %s", size, inFlight, m.key)
+	return engines.Get(ctx, key, func(context.Context) (*inference.Engine[windowItem, scored], error) {
+		return inference.NewEngine(scorerHandler{m, o.Verbosity}, inference.Options{
+			MaxBatchSize:   size,
+			MaxBatchWeight: lines,
+			WholeWeight:    whole,
+			BucketWeights:  []int64{32, 64, 128, 256, 512, 1024},
+			SpreadWeight:   spread,
+			Concurrency:    lanes,
+			Waits:          m.gpu,
+			MaxInFlight:    inFlight,
+			ModelBytes:     m.bytes,
+			LoadTime:       m.loading,
+		}), nil
+	})
+}
+
+// batchLines bounds a batch of more than one document. Matrix tiles want many windows
+// at once; still larger batches are no faster on a processor, and leave cores without
+// work where few documents are in flight. A GPU takes four times that.
+const batchLines = 16 << 10

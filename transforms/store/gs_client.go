@@ -1,0 +1,123 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"cloud.google.com/go/storage"
+	"google.golang.org/api/option"
+	"google.golang.org/api/option/internaloption"
+	htransport "google.golang.org/api/transport/http"
+)
+
+// gsClients holds the process's one client. It is made anew when the emulator's
+// address changes, as tests do.
+var gsClients struct {
+	sync.Mutex
+	client *storage.Client
+	host   string
+}
+
+// forGS returns the store with the process's client; a failure is not kept.
+// Where STORAGE_EMULATOR_HOST names a stand-in, no credentials are needed.
+func forGS(ctx context.Context, uri string) (Store, error) {
+	if _, _, err := splitGS(uri); err != nil {
+		return nil, err
+	}
+	c := &gsClients
+	c.Lock()
+	defer c.Unlock()
+	host := os.Getenv("STORAGE_EMULATOR_HOST")
+	if c.client == nil || c.host != host {
+		// The client outlives ctx, and takes its credentials when it is used.
+		client, err := newClient(context.WithoutCancel(ctx), host)
+		if err != nil {
+			return nil, &gsError{fmt.Sprintf("store: %s: no access to Google Cloud Storage: %s; run `gcloud auth application-default login` or set GOOGLE_APPLICATION_CREDENTIALS", quote(uri), oneLine(err)), err}
+		}
+		c.client, c.host = client, host
+	}
+	return newGS(c.client), nil
+}
+
+// newClient has the client's own transport, with a bound on waiting.
+func newClient(ctx context.Context, emulator string) (*storage.Client, error) {
+	access := option.WithScopes(storage.ScopeFullControl, "https://www.googleapis.com/auth/cloud-platform")
+	if emulator != "" {
+		access = option.WithoutAuthentication()
+	}
+	web, _, err := htransport.NewClient(ctx, access, internaloption.EnableNewAuthLibrary())
+	if err != nil {
+		return nil, err
+	}
+	web.Transport = answered{web.Transport, gsIdle}
+	return storage.NewClient(ctx, option.WithHTTPClient(web), storage.WithJSONReads(), storage.WithDisabledClientMetrics())
+}
+
+// gsIdle is how long storage may be silent.
+var gsIdle = time.Minute
+
+// answered ends a request when nothing of its answer comes for limit; the client then
+// tries again. It leaves a request with a body alone: that is a write, which within ends.
+type answered struct {
+	http.RoundTripper
+	limit time.Duration
+}
+
+func (a answered) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Body != nil {
+		return a.RoundTripper.RoundTrip(req)
+	}
+	ctx, cancel := context.WithCancelCause(req.Context())
+	timer := time.AfterFunc(a.limit, func() { cancel(unanswered(a.limit)) })
+	res, err := a.RoundTripper.RoundTrip(req.WithContext(ctx))
+	timer.Stop()
+	if err != nil {
+		defer cancel(nil)
+		return nil, silence(ctx, err)
+	}
+	res.Body = &answer{res.Body, ctx, cancel, timer, a.limit}
+	return res, nil
+}
+
+// answer is the body of an answer. The time runs while a piece of it is waited for.
+type answer struct {
+	io.ReadCloser
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+	limit  time.Duration
+}
+
+func (a *answer) Read(p []byte) (int, error) {
+	a.timer.Reset(a.limit)
+	n, err := a.ReadCloser.Read(p)
+	a.timer.Stop()
+	if err != nil && err != io.EOF {
+		err = silence(a.ctx, err)
+	}
+	return n, err
+}
+
+func (a *answer) Close() error {
+	defer a.cancel(nil)
+	return a.ReadCloser.Close()
+}
+
+// unanswered is an error that is worth another try.
+func unanswered(limit time.Duration) error {
+	return fmt.Errorf("no answer for %v: %w", limit, os.ErrDeadlineExceeded)
+}
+
+// silence is the error that ended ctx where that is unanswered's, else err.
+func silence(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); errors.Is(cause, os.ErrDeadlineExceeded) {
+		return cause
+	}
+	return err
+}
