@@ -1,154 +1,206 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
+	"strconv"
 	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
+
+	"github.com/linnet-ml/linnet/model/backend"
+	"github.com/linnet-ml/linnet/pipelines/internal/cli"
 )
 
-// fit is the line through the points (batch size, bytes) with the least
-// squares of its errors.
-type fit struct {
-	Slope        float64  `json:"slope_bytes"`               // bytes a sample
-	SlopeGiB     float64  `json:"slope_gib"`                 // GiB a sample
-	SlopeError   *float64 `json:"slope_error_gib,omitempty"` // standard error of SlopeGiB; two points have none
-	Intercept    float64  `json:"intercept_bytes"`           // of no sample; it may be below 0
-	R2           float64  `json:"r2"`                        // share of the variance that the line explains
-	Worst        float64  `json:"worst_residual_share"`      // largest distance of a point, as a share of the range
-	Points       int      `json:"points"`
-	LargestBatch int64    `json:"largest_batch,omitempty"` // that fits Budget
-	Budget       int64    `json:"budget_bytes,omitempty"`
-	Refused      string   `json:"refused,omitempty"` // why the line is none to go by; then nothing else counts
-}
-
-// A line is refused where a point lies further from it than this share of the
-// points' range.
-const bent = .05
-
-// fitLine fits y, bytes, to x, batch sizes; noise is how many bytes one y varies
-// by when it is measured again.
-func fitLine(x, y []float64, noise float64) fit {
-	n := float64(len(x))
-	var meanX, meanY float64
-	for i := range x {
-		meanX += x[i] / n
-		meanY += y[i] / n
-	}
-	var xx, xy, yy float64
-	for i := range x {
-		dx, dy := x[i]-meanX, y[i]-meanY
-		xx, xy, yy = xx+dx*dx, xy+dx*dy, yy+dy*dy
-	}
-	f := fit{Points: len(x)}
-	if xx == 0 {
-		f.Refused = "one batch size makes no line; name two or more in --batch_sizes"
-		return f
-	}
-	f.Slope = xy / xx
-	f.SlopeGiB = f.Slope / (1 << 30)
-	f.Intercept = meanY - f.Slope*meanX
-	var rest, least, most float64
-	at := 0
-	least, most = math.Inf(1), math.Inf(-1)
-	worst := 0.
-	for i := range x {
-		r := y[i] - f.Intercept - f.Slope*x[i]
-		rest += r * r
-		least, most = min(least, y[i]), max(most, y[i])
-		if math.Abs(r) > worst {
-			worst, at = math.Abs(r), i
+// rows are those of a device that were measured.
+func (r *report) rows(kind string) (out []measured) {
+	for _, m := range r.Rows {
+		if m.Device == kind && m.Failed == "" {
+			out = append(out, m)
 		}
 	}
-	f.R2 = 1
-	if yy > 0 {
-		f.R2 = 1 - rest/yy
+	return out
+}
+
+// line fits memory to batch size.
+func line(rows []measured, memory func(*measured) int64) *fit {
+	var x, y []float64
+	noise := int64(0)
+	for i := range rows {
+		x, y = append(x, float64(rows[i].BatchSize)), append(y, float64(memory(&rows[i])))
+		if rows[i].Device == backend.CPU {
+			noise = max(noise, rows[i].RAMNoise)
+		}
 	}
-	if most > least {
-		f.Worst = worst / (most - least)
+	f := fitLine(x, y, float64(noise))
+	return &f
+}
+
+func fastest(rows []measured) *measured {
+	m := slices.MaxFunc(rows, func(a, b measured) int { return cmp.Compare(a.PerSecond, b.PerSecond) })
+	return &m
+}
+
+// wild is how far rounds of one batch size may be apart, as a share of their
+// median, before their speeds tell nothing.
+const wild = .5
+
+// advise works out what the rows say.
+func (o *options) advise(r *report) {
+	say := func(format string, args ...any) { r.Advice = append(r.Advice, fmt.Sprintf(format, args...)) }
+	for _, m := range r.Rows {
+		r.Noise = max(r.Noise, m.spread())
+		if m.Failed != "" {
+			say("%s: a batch of %s does not fit: %s", m.Device, cli.Count(int64(m.BatchSize)), m.Failed)
+		}
 	}
-	if len(x) > 2 {
-		e := math.Sqrt(rest/(n-2)/xx) / (1 << 30)
-		f.SlopeError = &e
+	if rows := r.rows(backend.CPU); len(rows) > 0 {
+		r.FastestCPU = fastest(rows)
+		say("CPU: fastest with batches of %s, %s lines/s", cli.Count(int64(r.FastestCPU.BatchSize)), cli.Count(int64(math.Round(r.FastestCPU.PerSecond))))
+		r.CPUFit = line(rows, func(m *measured) int64 { return m.RAMPeak })
+		if o.budget > 0 && r.GPU == "" {
+			r.CPUFit.fits(int64(o.budget))
+		}
+		say("RAM: %s", r.CPUFit.text(rows))
 	}
+	if rows := r.rows(backend.CUDA); len(rows) > 0 {
+		r.FastestGPU = fastest(rows)
+		say("GPU: fastest with batches of %s, %s lines/s in %s, %.3g times the CPU", cli.Count(int64(r.FastestGPU.BatchSize)), cli.Count(int64(math.Round(r.FastestGPU.PerSecond))), r.Precision, r.FastestGPU.PerSecond/r.FastestCPU.PerSecond)
+		if slices.ContainsFunc(rows, func(m measured) bool { return m.GPUPeak < 0 }) {
+			say("GPU memory: the driver does not tell it (NVML)")
+		} else {
+			most := rows[len(rows)-1]
+			r.GPUFit = line(rows, func(m *measured) int64 { return m.GPUPeak })
+			r.GPUFit.fits(o.cardBudget(r))
+			say("GPU memory: %s", r.GPUFit.text(rows))
+			say("GPU memory cannot be read off RAM: with batches of %s the card had %s in use, and the process %s of RAM", cli.Count(int64(most.BatchSize)), bytes(float64(most.GPUPeak)), bytes(float64(most.RAMPeak)))
+		}
+		for i := range r.gpuUsage {
+			if text := r.gpuUsage[i].Advice(); text != "" {
+				say("%s", text)
+			}
+		}
+	}
+	if r.NoGPU != "" {
+		say("no GPU: %s", r.NoGPU)
+	}
+	o.count(r, say)
 	switch {
-	case most-least <= 2*noise:
-		f.Refused = fmt.Sprintf("memory differs by %s from the smallest to the largest batch, and by %s when one is measured again", bytes(most-least), bytes(noise))
-	case f.Slope <= 0:
-		f.Refused = "memory does not grow with the batch"
-	case f.Worst > bent:
-		f.Refused = fmt.Sprintf("the points lie on no line: that of batch size %.0f is %s off, %.0f %% of their range (R² %.3f)", x[at], bytes(worst), 100*f.Worst, f.R2)
-	}
-	return f
-}
-
-// fits sets the largest batch whose memory by the line is at most budget bytes.
-func (f *fit) fits(budget int64) {
-	f.Budget = budget
-	if f.Refused == "" {
-		f.LargestBatch = int64(max(0, math.Floor((float64(budget)-f.Intercept)/f.Slope)))
+	case r.Noise > wild:
+		say("rounds of one batch size were up to %.0f %% apart, too far to go by: give more documents than these %s, or more --rounds", 100*r.Noise, cli.Plural(r.Lines, "line"))
+	case o.rounds > 1:
+		say("rounds of one batch size were up to %.1f %% apart: what else runs on the machine counts; lines a CPU second count it least", 100*r.Noise)
 	}
 }
 
-// worker is one worker of a kind, as a plan counts it.
-type worker struct {
-	Lines   float64 // lines/s
-	Cost    float64 // an hour, in any currency
-	Startup time.Duration
+// cardBudget is what a batch may take of the GPU.
+func (o *options) cardBudget(r *report) int64 {
+	if o.budget > 0 || len(r.gpuUsage) == 0 {
+		return int64(o.budget)
+	}
+	return int64(r.gpuUsage[0].Device.Memory)
 }
 
-// perMillion is the cost of a million lines, without start-up.
-func (w *worker) perMillion() float64 { return w.Cost / 3600 * 1e6 / w.Lines }
-
-// run is the hours that lines take on some workers, start-up included, and what
-// all of them cost.
-func (w *worker) run(lines float64, workers int) (hours, cost float64) {
-	hours = w.Startup.Hours() + lines/w.Lines/3600/float64(workers)
-	return hours, hours * w.Cost * float64(workers)
+// text is the line through rows in words.
+func (f *fit) text(rows []measured) string {
+	if f.Refused != "" {
+		return "no slope: " + f.Refused
+	}
+	t := bytes(f.Slope) + " a sample"
+	if f.SlopeError != nil {
+		t += fmt.Sprintf(" (± %s, R² %.4f)", bytes(math.Round(*f.SlopeError*(1<<30))), f.R2)
+	} else {
+		t += " (two points tell no error; name three or more batch sizes)"
+	}
+	t += fmt.Sprintf(", %s at once", english.Plural(rows[0].AtOnce, "batch", "batches"))
+	if f.Budget > 0 {
+		t += fmt.Sprintf("; the largest batch within %s has %s", bytes(float64(f.Budget)), cli.Plural(f.LargestBatch, "sample"))
+		if most := rows[len(rows)-1].BatchSize; f.LargestBatch > int64(most) {
+			t += fmt.Sprintf(", if the line goes on %.1f times as far as was measured", float64(f.LargestBatch)/float64(most))
+		}
+	}
+	return t
 }
 
-// plan compares CPU and GPU workers for a number of lines.
-type plan struct {
-	Lines    int64    `json:"lines"`
-	Workers  int      `json:"workers"`
-	CPUHours float64  `json:"cpu_hours"`
-	CPUCost  float64  `json:"cpu_cost"`
-	GPUHours float64  `json:"gpu_hours,omitempty"`
-	GPUCost  float64  `json:"gpu_cost,omitempty"`
-	Saving   *float64 `json:"saving,omitempty"` // of the GPU against the CPU; below 0 it costs more; absent where a cost is missing
-	// From these numbers of lines on the GPU is cheaper, and sooner done; absent
-	// where it never is, and the first where a cost is missing.
-	CheaperFrom *int64 `json:"gpu_cheaper_from_lines,omitempty"`
-	SoonerFrom  *int64 `json:"gpu_sooner_from_lines,omitempty"`
-}
-
-// newPlan plans lines on workers of each kind; gpu is nil where there is none.
-func newPlan(cpu, gpu *worker, lines int64, workers int) *plan {
-	p := &plan{Lines: lines, Workers: workers}
-	p.CPUHours, p.CPUCost = cpu.run(float64(lines), workers)
+// count works out costs and the plan.
+func (o *options) count(r *report, say func(string, ...any)) {
+	if r.FastestCPU == nil {
+		return
+	}
+	if o.givenCPUStart {
+		r.CPUStartup = o.cpuStartup.Seconds()
+	}
+	if o.givenGPUStart {
+		r.GPUStartup = o.gpuStartup.Seconds()
+	}
+	cpu := &worker{r.FastestCPU.PerSecond, o.cpuCost, time.Duration(r.CPUStartup * 1e9)}
+	var gpu *worker
+	if r.FastestGPU != nil {
+		gpu = &worker{r.FastestGPU.PerSecond, o.gpuCost, time.Duration(r.GPUStartup * 1e9)}
+	}
+	if o.cpuCost > 0 {
+		r.CPUPerMega = cpu.perMillion()
+		say("CPU: %s per million lines", decimal(r.CPUPerMega))
+	}
+	if o.gpuCost > 0 && gpu != nil {
+		r.GPUPerMega = gpu.perMillion()
+		say("GPU: %s per million lines", decimal(r.GPUPerMega))
+	}
+	if o.planLines == 0 {
+		return
+	}
+	p := newPlan(cpu, gpu, o.planLines, o.planWorkers)
+	r.Plan = p
+	whole := cli.Plural(p.Lines, "line") + " on " + cli.Plural(int64(p.Workers), "worker")
+	cost := func(cost float64) string {
+		if cost == 0 { // nobody said what an hour costs
+			return ""
+		}
+		return ", cost " + decimal(cost)
+	}
+	say("%s: CPU %s h%s (scoring alone; reading and features come on top)", whole, decimal(p.CPUHours), cost(p.CPUCost))
 	if gpu == nil {
-		return p
+		return
 	}
-	p.GPUHours, p.GPUCost = gpu.run(float64(lines), workers)
-	n := float64(workers)
-	if cpu.Cost > 0 && gpu.Cost > 0 {
-		saving := p.CPUCost - p.GPUCost
-		p.Saving = &saving
-		// Cost: n·(start·cost) + lines·cost/speed of both are equal.
-		p.CheaperFrom = crossing(n*(gpu.Startup.Seconds()*gpu.Cost-cpu.Startup.Seconds()*cpu.Cost), cpu.Cost/cpu.Lines-gpu.Cost/gpu.Lines)
+	saving := ""
+	if p.Saving != nil {
+		saving = ", saving " + decimal(*p.Saving)
 	}
-	p.SoonerFrom = crossing(n*(gpu.Startup-cpu.Startup).Seconds(), 1/cpu.Lines-1/gpu.Lines)
-	return p
+	say("%s: GPU %s h%s%s", whole, decimal(p.GPUHours), cost(p.GPUCost), saving)
+	if p.SoonerFrom != nil {
+		say("the GPU is sooner done from %s on, start-up included", cli.Plural(*p.SoonerFrom, "line"))
+	} else {
+		say("the GPU is never sooner done")
+	}
+	switch {
+	case p.Saving == nil:
+		say("whether the GPU is cheaper needs --cpu_hourly_cost and --gpu_hourly_cost")
+	case p.CheaperFrom != nil:
+		say("the GPU is cheaper from %s on, start-up included", cli.Plural(*p.CheaperFrom, "line"))
+	default:
+		say("the GPU never pays at these costs, however many lines there are")
+	}
 }
 
-// crossing is the number of lines from which on what is saved, each line some,
-// is more than what is spent at first; nil where that never comes.
-func crossing(first, each float64) *int64 {
-	var n int64
-	switch {
-	case each <= 0:
-		return nil // it may be ahead for small numbers, and falls behind
-	case first > 0:
-		n = int64(math.Ceil(first / each))
+// decimal is a number for people, in four figures and without an exponent.
+func decimal(x float64) string {
+	if math.Abs(x) >= 1000 {
+		return humanize.Commaf(math.Round(x))
 	}
-	return &n
+	x, _ = strconv.ParseFloat(fmt.Sprintf("%.4g", x), 64)
+	return strconv.FormatFloat(x, 'f', -1, 64)
+}
+
+// bytes is a number of bytes for people, in four figures.
+func bytes(n float64) string {
+	for _, unit := range []string{"B", "KiB", "MiB", "GiB"} {
+		if math.Abs(n) < 1000 {
+			return fmt.Sprintf("%.4g %s", n, unit)
+		}
+		n /= 1024
+	}
+	return fmt.Sprintf("%.4g TiB", n)
 }

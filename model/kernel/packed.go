@@ -1,0 +1,175 @@
+package kernel
+
+import "math"
+
+// Packed is the right-hand side of Gemm, a K×N matrix copied into the order in
+// which the instruction set of the time of packing reads it: panels of some
+// columns, the last one padded with zeros, each panel row after row. It serves
+// any number of Gemm calls at once, and none while it is repacked.
+//
+// AVX2 and better sum the products of few columns along K, as many at a time as a
+// vector has lanes.
+type Packed struct {
+	K, N   int
+	isa    isa       // which packed it, and so multiplies by it
+	width  int       // columns of a panel
+	narrow bool      // at most maxNarrow columns
+	data   []float32 // [panels, K, width]; where narrow, the transpose, [N, K up to a multiple of 16]
+	half   []uint16  // instead of data: bfloat16 in the order of partIndex
+	parts  int       // of half
+	ints   []uint32  // instead of data: integers of columns' units, in the order of intIndex
+	depth  int       // of ints: how much of K is summed at once
+	unit   []float32 // of ints: [depths, columns of all panels]
+	start  []int32   // of ints: what sums begin with, of the same size
+}
+
+// NewPacked is a matrix of zeros for Repack, of weights that change all the
+// time: always in float32, as for the others packing takes as long as many products.
+func NewPacked(k, n int) *Packed { return newPacked(k, n, active.float(), false) }
+
+// maxNarrow is the most columns of a narrow matrix: too little of a vector or a tile.
+const maxNarrow = 4
+
+// leastIntColumns is the number of columns from which on integers win back what it costs
+// to round the rows.
+const leastIntColumns = 64
+
+// newPacked is a matrix that i multiplies by, of zeros or, in parts and in integers,
+// without memory yet. narrow keeps few columns in float32, transposed where AVX2 or better
+// sums them along K.
+func newPacked(k, n int, i isa, narrow bool) *Packed {
+	if k < 0 || n < 0 {
+		panic("kernel: negative size")
+	}
+	narrow = narrow && n <= maxNarrow
+	if narrow && i.float() < isaAVX512 {
+		i = i.float()
+	}
+	p := &Packed{K: k, N: n, isa: i, width: i.panelWidth(), narrow: narrow && (i >= isaAVX512 || i == isaAVX2 && n < maxNarrow)}
+	switch {
+	case p.narrow:
+		p.data = make([]float32, n*p.stride())
+		return p
+	case p.isa.integer():
+		depths := max(1, (k+i.depth()-1)/i.depth())
+		p.depth = roundUp((k+depths-1)/depths, i.lane())
+		return p
+	case p.inParts():
+		return p
+	}
+	p.data = make([]float32, (n+p.width-1)/p.width*k*p.width)
+	return p
+}
+
+// roundUp is n up to a multiple of to.
+func roundUp(n, to int) int { return (n + to - 1) / to * to }
+
+// matches tells whether one product goes through p and q.
+func (p *Packed) matches(q *Packed) bool {
+	return p.isa == q.isa && p.narrow == q.narrow && p.parts == q.parts
+}
+
+// stride is K up to whole vectors: the distance of columns where they are few, and of
+// rows of integers.
+func (p *Packed) stride() int { return (p.K + 15) &^ 15 }
+
+// inParts tells that p's numbers stand as parts of bfloat16.
+func (p *Packed) inParts() bool { return p.isa.parts() > 0 && !p.narrow }
+
+// InSteps reports whether Step, with both products of an LSTM's step at once, is faster
+// than one product of many steps' inputs ahead of them, whose sums go to memory and back.
+// On tiles these take longer than a product; with AVX-512 multiply-adds wait for them, with
+// AVX2 those of large matrices.
+func (p *Packed) InSteps() bool {
+	return p.inParts() || p.isa == isaAVX512 || p.isa == isaAVX2 && p.N > 512
+}
+
+// Pack copies b, [k, n] with rows ldb apart.
+func Pack(b []float32, k, n, ldb int) *Packed {
+	i := active
+	switch {
+	case i.integer() && n < leastIntColumns:
+		i = i.float()
+	case i == isaVNNI8: // 8 bits are for Joined alone
+		i = isaVNNI
+	}
+	p := newPacked(k, n, i, true)
+	p.Repack(b, ldb)
+	return p
+}
+
+// PackTwo copies the matrices of a Step, b1 [k1, n] and b2 [k2, n]
+// with rows ldb apart.
+func PackTwo(b1 []float32, k1 int, b2 []float32, k2, n, ldb int) (p1, p2 *Packed) {
+	p1, p2 = Pack(b1, k1, n, ldb), Pack(b2, k2, n, ldb)
+	if p1.parts < p2.parts {
+		repackParts(p1, b1, ldb, p2.parts)
+	} else if p2.parts < p1.parts {
+		repackParts(p2, b2, ldb, p1.parts)
+	}
+	return p1, p2
+}
+
+// partsOf is how many parts the numbers of b take: one where the others would all be 0.
+func (p *Packed) partsOf(b []float32, ldb int) int {
+	for k := range p.K {
+		for _, v := range b[k*ldb:][:p.N] {
+			if math.Float32bits(v)<<16 != 0 {
+				return p.isa.parts()
+			}
+		}
+	}
+	return 1
+}
+
+// Repack copies another b of the same size, [p.K, p.N], into p's memory.
+func (p *Packed) Repack(b []float32, ldb int) {
+	checkMatrix(b, p.K, p.N, ldb)
+	switch {
+	case p.N == 0:
+		return
+	case p.inParts():
+		repackParts(p, b, ldb, p.partsOf(b, ldb))
+		return
+	case p.isa.integer():
+		repackInt(p, b, ldb)
+		return
+	case p.narrow:
+		for k := range p.K {
+			for j, v := range b[k*ldb:][:p.N] {
+				p.data[j*p.stride()+k] = v
+			}
+		}
+		return
+	}
+	w := p.width
+	for j := 0; j < p.N; j += w {
+		n := min(w, p.N-j)
+		panel := p.data[j*p.K:][:p.K*w]
+		for k := 0; k < p.K; k++ {
+			copy(panel[k*w:k*w+n], b[k*ldb+j:])
+		}
+	}
+}
+
+// RepackTrans copies bᵀ into the memory of p, which NewPacked made; b is
+// [p.N, p.K] with rows ldb apart.
+func (p *Packed) RepackTrans(b []float32, ldb int) {
+	if p.inParts() || p.isa.integer() || p.narrow {
+		panic("kernel: RepackTrans of a matrix that NewPacked did not make")
+	}
+	checkMatrix(b, p.N, p.K, ldb)
+	if p.K == 0 {
+		return
+	}
+	w := p.width
+	for j := 0; j < p.N; j += w {
+		n := min(w, p.N-j)
+		panel := p.data[j*p.K:][:p.K*w]
+		for i := 0; i < n; i++ {
+			for k, v := range b[(j+i)*ldb:][:p.K] {
+				panel[k*w+i] = v
+			}
+		}
+	}
+}
