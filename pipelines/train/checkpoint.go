@@ -40,7 +40,7 @@ func lock(ctx context.Context, to, folder string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	_, before := os.Stat(to)
+	_, before := os.Lstat(to) // a link to nothing is there, too
 	file := store.Join(folder, transforms.LockFile)
 	free, err := st.Lock(ctx, file)
 	if errors.Is(err, store.ErrLocked) {

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/linnet-ml/linnet/pipelines/internal/cli"
@@ -28,6 +30,29 @@ func TestTold(t *testing.T) {
 		at := checkpoint{path: "x", written: c.written}
 		if got := at.told(ctx, c.err); got.Error() != c.want {
 			t.Errorf("got %v, want %s", got, c.want)
+		}
+	}
+}
+
+// A link to a disk that is not there now stays when the training fails; a folder
+// that the training made goes.
+func TestLockLeaves(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(filepath.Join(dir, "disk"), link); err != nil {
+		t.Skip("needs links: ", err)
+	}
+	for _, c := range []struct {
+		to   string
+		stay bool
+	}{{link, true}, {filepath.Join(dir, "new"), false}} {
+		unlock, err := lock(t.Context(), c.to, filepath.Join(c.to, trainingFolder))
+		if err != nil {
+			t.Fatal(err)
+		}
+		unlock()
+		if _, err := os.Lstat(c.to); (err == nil) != c.stay {
+			t.Errorf("%s: got %v", c.to, err)
 		}
 	}
 }
