@@ -409,6 +409,7 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 	if err := save(ctx, o.modelOut, w, meta); err != nil {
 		return at.told(ctx, err)
 	}
+	ctx = context.WithoutCancel(ctx) // the model is written
 	if err := errors.Join(job.End(ctx), at.remove(ctx, folder)); err != nil {
 		return err
 	}

@@ -63,7 +63,7 @@ func save(ctx context.Context, to string, w *model.Weights, meta *model.Metadata
 		if err := model.Save(to, w, meta); err != nil {
 			return store.WriteError(to, err)
 		}
-		return st.Write(ctx, store.Join(to, plotFile), picture)
+		return st.Write(context.WithoutCancel(ctx), store.Join(to, plotFile), picture) // an interrupt comes too late
 	}
 	dir, err := os.MkdirTemp("", "linnet-")
 	if err != nil {
