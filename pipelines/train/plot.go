@@ -81,5 +81,8 @@ func newPlot(y string, epochs []model.EpochStats, lines []line) (*plot.Plot, err
 		p.Add(path, dots)
 		p.Legend.Add(l.name, path, dots)
 	}
+	if huge := p.Y.Max; p.Y.Min == huge && huge+1 == huge { // one above and one below is no range then
+		p.Y.Min = 0
+	}
 	return p, nil
 }

@@ -20,6 +20,7 @@ func TestPlotEpochs(t *testing.T) {
 	}{
 		{"training alone", alone, []string{"training", "training accuracy", "epoch", "loss", "1", "2"}, []string{"validation", "macro-F1"}},
 		{"one epoch", judged, []string{"validation", "validation accuracy", "validation macro-F1"}, nil},
+		{"one huge loss", []model.EpochStats{{Loss: 3e38, Accuracy: .5}}, []string{"training"}, nil},
 	} {
 		b, err := plotEpochs(c.epochs)
 		if err != nil {
