@@ -272,13 +272,17 @@ func (o *options) tell(ctx context.Context, r *report, score *scoreFn, counters 
 	if o.verbosity > 0 {
 		warnOdd(counters, &score.Config)
 	}
+	var untold error // that the table could not be printed, such as into a file on a full disk
 	if r.Documents > 0 {
-		table(os.Stdout, r)
+		untold = table(os.Stdout, r)
 	}
 	if o.report != "" {
 		if err := o.writeReport(ctx, string(score.Parts), r); err != nil {
 			return err
 		}
+	}
+	if untold != nil {
+		return untold
 	}
 	if rejected == nil || r.Documents == 0 {
 		return rejected

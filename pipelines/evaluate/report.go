@@ -109,7 +109,7 @@ func (o *options) writeReport(ctx context.Context, parts string, r *report) erro
 }
 
 // table writes the figures for people.
-func table(w io.Writer, r *report) {
+func table(w io.Writer, r *report) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "label\tprecision\trecall\tF1\tlines\tpredicted\t\n")
 	for _, c := range r.Report.Classes {
@@ -120,7 +120,10 @@ func table(w io.Writer, r *report) {
 	}
 	fmt.Fprintf(t, "macro\t%.4f\t%.4f\t%.4f\t%s\t\t\n", r.Report.MacroPrecision, r.Report.MacroRecall, r.Report.MacroF1, cli.Count(r.Report.Lines))
 	fmt.Fprintf(t, "micro\t%.4f\t%.4f\t%.4f\t\t\t\n", r.Report.MicroPrecision, r.Report.MicroRecall, r.Report.MicroF1)
-	t.Flush()
-	fmt.Fprintf(w, "accuracy %.4f, macro-F1 %.4f; %s, %s with a label, %.1f s\n",
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "accuracy %.4f, macro-F1 %.4f; %s, %s with a label, %.1f s\n",
 		r.Report.Accuracy, r.Report.MacroF1, cli.Plural(r.Documents, "document"), cli.Plural(r.Report.Lines, "line"), r.Seconds)
+	return err
 }

@@ -526,3 +526,19 @@ func TestMissingParts(t *testing.T) {
 		}
 	}
 }
+
+// A table that cannot be printed, here into a file that is only read, is an error.
+func TestTellUntold(t *testing.T) {
+	closed, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed.Close()
+	stdout := os.Stdout
+	defer func() { os.Stdout = stdout }()
+	os.Stdout = closed
+	r := &report{Documents: 1, Report: sums{{"Key", "Key"}: 1}.counts(nil).Report()}
+	if err := new(options).tell(t.Context(), r, &scoreFn{}, nil); err == nil {
+		t.Error("got no error")
+	}
+}
