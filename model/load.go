@@ -68,7 +68,11 @@ func decodeConfig(text []byte, c *Config) error {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return fmt.Errorf("ends after %s bytes in the middle; copy the model again", comma(len(text)))
 		}
-		if wrongType, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		wrongType, ok := errors.AsType[*json.UnmarshalTypeError](err)
+		if ok && wrongType.Field == "" {
+			return errors.New("it holds no object; mend it or copy the model again")
+		}
+		if ok {
 			return fmt.Errorf("%s: a %s where it must be %s; mend it or copy the model again", wrongType.Field, wrongType.Value, wrongType.Type)
 		}
 		return fmt.Errorf("%s; mend it or copy the model again", strings.TrimPrefix(oneLine(err), "json: "))

@@ -234,7 +234,7 @@ func TestLoadErrors(t *testing.T) {
 		"config no JSON":   {setFile(configFile, []byte("input_size=3\n")), "model: config.json: invalid character"},
 		"config large":     {setFile(configFile, make([]byte, 1<<20+1)), "model: config.json: 1,048,577 bytes; at most 1,048,576"},
 		"config goes on":   {setFile(configFile, append(bytes.Clone(good[configFile].Data), '{')), "model: config.json: more follows after byte"},
-		"config is array":  {setFile(configFile, []byte("[]")), "model: config.json: "},
+		"config is array":  {setFile(configFile, []byte("[]")), "model: config.json: it holds no object; mend it"},
 		"unknown field":    {setJSON("crf", true), `model: config.json: unknown field "crf"; mend it`},
 		"wrong JSON type":  {setJSON("input_size", "many"), "model: config.json: input_size: a string where it must be int;"},
 		"format":           {setJSON("format", 2), "model: config.json: format: 2, but this program reads 1"},
