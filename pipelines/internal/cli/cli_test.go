@@ -6,6 +6,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -153,6 +155,23 @@ func TestLinesArePrintable(t *testing.T) {
 	err := errors.New("a\nb\x1b[31m\u0085ü\x00.txt")
 	if got, want := Line(err), `linnet: a b\x1b[31m\x85ü\x00.txt`; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// A warning is one line, whatever a file's name holds, and a terminal obeys none of it.
+func TestWarningsArePrintable(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	stderr := os.Stderr
+	defer func() { os.Stderr = stderr }()
+	os.Stderr = file
+	Warnf("%s: 100 %% of it", "a\x1b[31m\nb.txt")
+	got, err := os.ReadFile(file.Name())
+	if want := "linnet: warning: a\\x1b[31m b.txt: 100 % of it\n"; err != nil || string(got) != want {
+		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
 }
 

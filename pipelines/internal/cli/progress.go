@@ -19,9 +19,9 @@ import (
 // Count writes n with commas between the thousands.
 func Count(n int64) string { return humanize.Comma(n) }
 
-// Warnf prints a warning.
+// Warnf prints a warning, as a Line.
 func Warnf(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "linnet: warning: "+format+"\n", args...)
+	fmt.Fprintln(os.Stderr, Line(fmt.Errorf("warning: "+format, args...)))
 }
 
 // Some names the first few of names.
