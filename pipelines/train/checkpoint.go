@@ -54,7 +54,9 @@ func lock(ctx context.Context, to, folder string) (unlock func(), err error) {
 		if runtime.GOOS == "windows" { // which removes no file that anyone has open
 			os.Remove(file)
 		}
-		os.Remove(folder) // where it is empty
+		if info, err := os.Lstat(folder); err == nil && info.IsDir() { // no link or file of somebody's
+			os.Remove(folder) // where it is empty
+		}
 		if before != nil {
 			os.Remove(to) // the same
 		}
@@ -98,22 +100,23 @@ func (c *checkpoint) write(ctx context.Context, s *train.State) error {
 	return nil
 }
 
-// remove removes the checkpoint and, locally, all else in its folder, such as what a
-// kill left half written, but the lock, which goes with the folder once nobody trains.
+// remove removes the checkpoint and, locally, what a kill left half written beside it.
+// What else lies there is somebody's; the lock goes with the folder once nobody trains.
 func (c *checkpoint) remove(ctx context.Context, folder string) error {
+	err := store.Delete(ctx, c.path)
 	if store.Remote(folder) {
-		return store.Delete(ctx, c.path)
+		return err
 	}
-	left, err := os.ReadDir(folder)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	left, e := os.ReadDir(folder)
+	if errors.Is(e, fs.ErrNotExist) {
+		return err
 	}
 	for _, entry := range left {
-		if entry.Name() != transforms.LockFile {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(folder, entry.Name())))
+		if store.Temporary(entry.Name()) {
+			e = errors.Join(e, os.Remove(filepath.Join(folder, entry.Name())))
 		}
 	}
-	return err
+	return errors.Join(err, e)
 }
 
 // told is err, with what an interrupted training left behind.

@@ -35,7 +35,7 @@ func TestTold(t *testing.T) {
 }
 
 // A link to a disk that is not there now stays when the training fails; a folder
-// that the training made goes.
+// that the training made goes, and a link to another for its checkpoints stays.
 func TestLockLeaves(t *testing.T) {
 	dir := t.TempDir()
 	link := filepath.Join(dir, "link")
@@ -54,5 +54,45 @@ func TestLockLeaves(t *testing.T) {
 		if _, err := os.Lstat(c.to); (err == nil) != c.stay {
 			t.Errorf("%s: got %v", c.to, err)
 		}
+	}
+	folder := filepath.Join(dir, trainingFolder)
+	if err := os.Symlink(t.TempDir(), folder); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := lock(t.Context(), dir, folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+	if _, err := os.Lstat(folder); err != nil {
+		t.Errorf("a link to where the checkpoints go: got %v", err)
+	}
+}
+
+// The end of a training removes what it and its kills left in its folder, and
+// nothing of anybody else's that lies there.
+func TestRemoveLeaves(t *testing.T) {
+	to := t.TempDir()
+	folder := filepath.Join(to, trainingFolder)
+	if err := os.Mkdir(folder, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{checkpointFile, ".half.tmp", "n1.txt.ann"} {
+		if err := os.WriteFile(filepath.Join(folder, name), nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unlock, err := lock(t.Context(), to, folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := checkpoint{path: filepath.Join(folder, checkpointFile)}
+	if err := at.remove(t.Context(), folder); err != nil {
+		t.Error(err)
+	}
+	unlock()
+	left, err := os.ReadDir(folder)
+	if err != nil || len(left) != 1 || left[0].Name() != "n1.txt.ann" {
+		t.Errorf("got %v, %v, want n1.txt.ann alone", left, err)
 	}
 }
