@@ -296,19 +296,28 @@ func parseLabelMap(values []string) (map[string]string, error) {
 // addLabels adds the object of "Label": "Class" that a file holds to labels.
 func addLabels(labels map[string]string, file []byte) error {
 	var object map[string]any
-	err := json.Unmarshal(bytes.TrimPrefix(file, []byte("\ufeff")), &object) // as editors save it
+	file = bytes.TrimPrefix(file, []byte("\ufeff")) // as editors save it
+	err := json.Unmarshal(file, &object)
 	if _, other := errors.AsType[*json.UnmarshalTypeError](err); other || err == nil && object == nil {
 		return errors.New("it is no object")
 	}
 	if err != nil {
 		return err
 	}
-	for _, label := range slices.Sorted(maps.Keys(object)) {
-		class, ok := object[label].(string)
+	dec := json.NewDecoder(bytes.NewReader(file)) // object has the last of what stands there twice
+	_, _ = dec.Token()
+	for dec.More() {
+		label, _ := dec.Token()
+		value, _ := dec.Token()
+		class, ok := value.(string)
 		if !ok {
 			return fmt.Errorf("what %q stands for is no string", label)
 		}
-		labels[label] = class
+		name := label.(string)
+		if other, ok := labels[name]; ok && other != class {
+			return fmt.Errorf("%q is both %q and %q", label, other, class)
+		}
+		labels[name] = class
 	}
 	return nil
 }
