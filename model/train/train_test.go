@@ -437,7 +437,7 @@ func TestRunErrors(t *testing.T) {
 		want   string
 	}{
 		{"no documents", func(o *Options) { o.Train = nil }, "train: no documents"},
-		{"no labels", func(o *Options) { o.Train = unlabelled }, "train: no line"},
+		{"no labels", func(o *Options) { o.Train = unlabelled }, "train: no line of the training documents has a label that is a class"},
 		{"labels and lines", func(o *Options) { o.Train = short }, "training document 0.txt: "},
 		{"no features", func(o *Options) { o.Test = []Document{{Name: "0.txt"}} }, "test document 0.txt: no Features"},
 		{"validation", func(o *Options) { o.Validation = short }, "validation document 0.txt: "},

@@ -107,7 +107,7 @@ func (t *trainer) prepare(docs []Document, m *Machine) (err error) {
 		return err
 	}
 	if t.corpus.lines == 0 {
-		return errors.New("train: no line of the training documents has a label; give annotated documents")
+		return errors.New("train: no line of the training documents has a label that is a class; give annotated documents")
 	}
 	if t.columnWeights, err = t.corpus.columnWeights(cfg); err != nil {
 		return err

@@ -264,6 +264,9 @@ func (o *options) tell(ctx context.Context, r *report, score *scoreFn, counters 
 	}
 	if r.Report.Lines == 0 && (r.Documents > 0 || rejected == nil) {
 		err := fmt.Errorf("%s: no line has a label; name files with YEDDA annotation (*.txt.ann)", strings.Join(o.input, ", "))
+		if oddOf(counters, oddPrefix)[""].n < r.Documents {
+			err = fmt.Errorf("%s: no line has a label of the model's: %s; name files that are annotated with them", strings.Join(o.input, ", "), strings.Join(score.Config.Classes, ", "))
+		}
 		if rejected != nil {
 			err = fmt.Errorf("%w; %w", err, rejected)
 		}

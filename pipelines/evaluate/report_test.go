@@ -542,3 +542,24 @@ func TestTellUntold(t *testing.T) {
 		t.Error("got no error")
 	}
 }
+
+// Documents whose labels are none of the model's, which has no class for the rest, are
+// not told to be without labels.
+func TestTellOtherLabels(t *testing.T) {
+	cfg := model.DefaultConfig()
+	cfg.Classes, cfg.OtherClass = []string{"Shell", "Rest"}, ""
+	bare := nameCounter(oddPrefix, [2]string{"", "b.txt"})
+	for _, c := range []struct {
+		bare int64 // documents without a label, of two
+		want string
+	}{
+		{1, "no line has a label of the model's: Shell, Rest; name files that are annotated with them"},
+		{2, "no line has a label; name files with YEDDA annotation (*.txt.ann)"},
+	} {
+		r := &report{Documents: 2, Report: sums{}.counts(nil).Report()}
+		err := (&options{input: []string{"in"}}).tell(t.Context(), r, &scoreFn{Config: cfg}, map[string]int64{bare: c.bare})
+		if want := "in: " + c.want; err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
