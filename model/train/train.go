@@ -124,6 +124,9 @@ func Run(ctx context.Context, o Options) (*model.Weights, *model.Metadata, error
 		return nil, nil, err
 	}
 	defer t.close()
+	if err := t.fits("training", o.Train); err != nil { // judged at the end
+		return nil, nil, err
+	}
 	validation, err := t.judged("validation", o.Validation)
 	if err != nil {
 		return nil, nil, err
@@ -189,13 +192,18 @@ func (t *trainer) judged(what string, docs []Document) (*corpus, error) {
 	if len(docs) > 0 && c.lines == 0 {
 		return nil, fmt.Errorf("train: no line of the %s documents has a label that is a class; give annotated documents", what)
 	}
+	return c, t.fits(what, docs)
+}
+
+// fits tells of documents whose windows take too much memory to judge them.
+func (t *trainer) fits(what string, docs []Document) error {
 	for _, d := range docs {
 		n := model.Covered(d.Features.NumLines(), t.config.WindowSize, t.config.PredictionStride)
 		if n > model.MaxCovered/t.config.NumOutputs() {
-			return nil, fmt.Errorf("train: %s documents: one has %d lines in windows of %d, which take too much memory; choose a larger --prediction_stride", what, n, t.config.WindowSize)
+			return fmt.Errorf("train: %s documents: one has %d lines in windows of %d, which take too much memory; choose a larger --prediction_stride", what, n, t.config.WindowSize)
 		}
 	}
-	return c, nil
+	return nil
 }
 
 // metadata is what there is to tell of the training itself.

@@ -495,6 +495,23 @@ func TestRunErrors(t *testing.T) {
 	}
 }
 
+// A document to train on whose windows are too many to judge it is told of before a
+// step is taken, not by want of memory behind the last one.
+func TestRunFits(t *testing.T) {
+	o := Options{Config: smallConfig(), Train: annotated(3, 1<<10, 1)}
+	o.Config.WindowSize, o.Config.PredictionStride = 12000, 1
+	const rows = 24000
+	layout := o.Config.LayoutSize
+	o.Train = append(o.Train, Document{Name: "long.txt", Labels: make([]string, rows), Features: &model.Batch{
+		GroupEnd: make([]uint32, rows*model.Groups), GroupScale: make([]float32, rows*model.Groups), Layout: make([]float32, rows*layout)}})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // before the first step
+	_, _, err := Run(ctx, o)
+	if want := "train: training documents: one has 144012000 lines in windows of 12000"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
 func TestLargestBatchWithoutGPU(t *testing.T) {
 	if _, _, err := LargestBatch(Options{Config: smallConfig(), Train: annotated(3, 1<<10, 1)}); !errors.Is(err, ErrNoGPU) {
 		t.Errorf("got %v, want ErrNoGPU", err)
