@@ -448,7 +448,7 @@ func TestStuckStorage(t *testing.T) {
 		says   string
 		within time.Duration
 	}{
-		{syscall.SIGTERM, "linnet: interrupted by SIGTERM, and not through after 9s; what is done is kept", 30 * time.Second},
+		{syscall.SIGTERM, "linnet: interrupted by SIGTERM, and not through after 9s; what is done is kept, run again to go on, train with --resume", 30 * time.Second},
 		{os.Interrupt, "linnet: interrupted twice, ended at once", 8 * time.Second},
 	} {
 		writes.Store(0)

@@ -159,7 +159,7 @@ func Interruptible(ctx context.Context) (context.Context, func()) {
 			}
 			cancel(ErrTerminated)
 			time.AfterFunc(grace, func() {
-				fmt.Fprintf(os.Stderr, "linnet: %v, and not through after %v; what is done is kept, run again to go on\n", ErrTerminated, grace)
+				fmt.Fprintf(os.Stderr, "linnet: %v, and not through after %v; what is done is kept, run again to go on, train with --resume\n", ErrTerminated, grace)
 				os.Exit(Failed)
 			})
 		}
