@@ -42,7 +42,7 @@ func parallel(workers, n int, f func(i int)) {
 func judge(ctx context.Context, w *model.Weights, c *corpus, workers int) (*eval.Counts, float64, error) {
 	scorer, err := cpu.New(w)
 	if err != nil {
-		return nil, 0, fmt.Errorf("train: %s documents: %w", c.what, err)
+		return nil, 0, fmt.Errorf("train: %s documents: training diverged, lower learning_rate: %w", c.what, err)
 	}
 	defer scorer.Close()
 	cfg := &w.Config

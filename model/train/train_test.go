@@ -404,7 +404,7 @@ func TestTrainerAndScorerAgree(t *testing.T) {
 	}
 }
 
-// A model whose numbers are finite, and too large to reckon with.
+// A model whose numbers are finite, and too large to reckon with, or are none.
 func TestJudgeNaN(t *testing.T) {
 	o := Options{Config: smallConfig(), Train: annotated(3, 1<<10, 1)}
 	w, _ := run(t, o)
@@ -417,6 +417,10 @@ func TestJudgeNaN(t *testing.T) {
 	}
 	if _, _, err := judge(t.Context(), w, tr.corpus, 2); err == nil || !strings.Contains(err.Error(), "train: training document 0.txt: line ") {
 		t.Errorf("got %v, want an error that tells the line", err)
+	}
+	w.OutputWeights[0] = float32(math.NaN())
+	if _, _, err := judge(t.Context(), w, tr.corpus, 2); err == nil || !strings.HasPrefix(err.Error(), "train: training documents: training diverged, lower learning_rate: ") {
+		t.Errorf("got %v, want an error that tells what to do", err)
 	}
 }
 
