@@ -76,7 +76,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	if !f.Worker() {
-		if err := o.check(); err != nil {
+		if err := o.check(f); err != nil {
 			return err
 		}
 		if err := runners.Check(); err != nil {
@@ -91,7 +91,7 @@ func run(ctx context.Context) error {
 }
 
 // check finds wrong use.
-func (o *options) check() error {
+func (o *options) check(f *cli.Flags) error {
 	o.input = input.Split(o.input...)
 	switch {
 	case len(o.input) == 0:
@@ -106,6 +106,16 @@ func (o *options) check() error {
 		return cli.Usagef("--prediction_batch_size=%d: it must be 0 or more", o.batchSize)
 	case o.report != "" && *jobopts.Async:
 		return cli.Usagef("--report is written when the job is done; leave out --async")
+	}
+	if o.predictions != "" {
+		for _, name := range []string{"device", "window_size", "prediction_stride", "prediction_batch_size"} {
+			if f.Given(name) {
+				return cli.Usagef("--%s with --predictions: no model labels; leave one out", name)
+			}
+		}
+		if info, err := os.Stat(o.predictions); err == nil && !info.IsDir() {
+			return cli.Usagef("--predictions=%s is a file; name the folder it lies in", o.predictions)
+		}
 	}
 	for _, f := range [][2]string{{"model_uri", o.modelURI}, {"predictions", o.predictions}, {"report", o.report}} {
 		if _, err := store.For(context.Background(), f[1]); err != nil {

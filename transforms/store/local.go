@@ -62,7 +62,7 @@ func Writable(ctx context.Context, to string) error {
 		return err
 	}
 	_, there := os.Stat(to)
-	probe := Join(to, ".linnet")
+	probe := Join(to, fmt.Sprintf(".linnet-%d", os.Getpid())) // which nobody else has there
 	if err := st.Write(ctx, probe, nil); err != nil {
 		return FolderError(err)
 	}
