@@ -79,6 +79,8 @@ def main(programs, crd=None, jar=None):
     flink = next(o for o in objects if o["kind"] == "FlinkDeployment")
     # What one TaskManager's slots do one worker does, and only standalone clusters mind replicas.
     assert flink["spec"]["mode"] == "standalone" and flink["spec"]["flinkConfiguration"]["taskmanager.numberOfTaskSlots"] == "1", flink["spec"]
+    account = {"name": flink["spec"]["serviceAccount"], "namespace": flink["metadata"]["namespace"]}
+    assert any(o["kind"] == "ServiceAccount" and o["metadata"] == account for o in objects), f"no object is the account {account}"
     server = next(c for o in objects for c in containers(o) if c["name"] == "job-server")
     assert "--job-host=$(POD_IP)" in server["args"], "the job server tells launchers its host, which they reach"
     if crd:

@@ -48,6 +48,8 @@ func decode(t *testing.T, part []byte, kind metav1.TypeMeta) {
 		object = &corev1.Namespace{}
 	case "ConfigMap":
 		object = &corev1.ConfigMap{}
+	case "ServiceAccount":
+		object = &corev1.ServiceAccount{}
 	case "Service":
 		object = &corev1.Service{}
 	case "Job":
