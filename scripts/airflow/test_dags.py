@@ -5,6 +5,7 @@ Usage: test_dags.py; LINNET_BIN is the folder of the programs.
 """
 
 import fnmatch
+import hashlib
 import io
 import os
 import subprocess
@@ -55,9 +56,38 @@ def check_new_documents(tasks):
         (issues / ".old").mkdir()
         (issues / ".old" / "x.txt").touch()
         (issues / "._far.txt").touch()
+        # A folder may have a document's name, and a link may lead around in a circle.
+        (issues / "1994.txt").mkdir()
+        (issues / "1994.txt" / "around").symlink_to(issues)
+        # A name that predict can keep no record of under itself it rejects under its hash.
+        long = "n" * 251
+        (issues / long).with_suffix(".txt").touch()
+        (records / hashlib.sha256(f"{long}.txt".encode()).hexdigest()).with_suffix(".json").touch()
+        assert not new()
+        elsewhere = Path(folder, "elsewhere")
+        elsewhere.mkdir()
+        (issues / "1993").symlink_to(elsewhere)
+        assert not new()
+        (elsewhere / "n1.txt").touch()
+        assert new()
+        (records.parent / "_done" / "1993").mkdir(parents=True)
+        (records.parent / "_done" / "1993" / "n1.txt.json").touch()
         assert not new()
         Path(os.fsdecode(bytes(issues) + b"/caf\xe9.txt")).touch()
         assert new()
+
+
+def check_local_publish(tasks):
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):
+        done = ["_drafts/n1.txt.ann", "n" * 247 + ".txt.ann"]
+        for name in [*done, "_done/_drafts/n1.txt.json", "_rejected.jsonl"]:
+            file = Path(folder, "labelled", name)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()
+        published = Path(folder, "published")
+        for count in (2, 0):
+            assert tasks.publish(Path(folder, "labelled"), published) == count
+            assert sorted(p.relative_to(published).as_posix() for p in published.rglob("*") if p.is_file()) == done
 
 
 class Bucket:
@@ -111,6 +141,7 @@ def main():
     import linnet_tasks
 
     check_new_documents(linnet_tasks)
+    check_local_publish(linnet_tasks)
     check_publish(bag.dags["linnet_dataflow"])
     print(f"{len(bag.dags)} DAGs, {checked} flags known to the programs")
 

@@ -13,6 +13,7 @@ Settings are environment variables of the scheduler and its workers:
 The DAGs for Dataflow and Flink take gs:// addresses, and the settings that each names at its top.
 """
 
+import hashlib
 import os
 import shutil
 from datetime import timedelta
@@ -27,23 +28,38 @@ PUBLISHED = os.environ.get("LINNET_PUBLISHED", "/data/published")
 REPORTS = os.environ.get("LINNET_REPORTS", "/data/reports")
 WAIT = float(os.environ.get("LINNET_WAIT", "3600"))
 
+# What predict keeps in LINNET_LABELLED for itself; a document's name may begin with _ too.
+RECORDS = {"_done", "_rejected", "_tmp", "_lock", "_manifest.jsonl", "_rejected.jsonl"}
+
 DEFAULTS = {"retries": 2, "retry_delay": timedelta(seconds=float(os.environ.get("LINNET_RETRY", "300")))}
 
 # A run that somebody starts by hand has no logical date.
 DAY = "{{ (dag_run.logical_date or dag_run.run_after) | ds }}"
 
 
-def documents(pattern, issues):
-    """The files of a pattern below a folder but hidden ones, which predict and evaluate leave out."""
-    return (p for p in Path(issues).rglob(pattern) if not any(n.startswith(".") for n in p.relative_to(issues).parts))
+def documents(ending, issues):
+    """The files below a folder as predict and evaluate take them: links to folders are followed, at the end and none
+    to a folder that was there already, and hidden names are left out."""
+    roots, seen = [issues], set()
+    for root in roots:  # links below come to them
+        for folder, below, files in os.walk(root):
+            below[:] = sorted(n for n in below if not n.startswith("."))
+            real = os.path.realpath(folder)
+            if real in seen:
+                below.clear()
+                continue
+            seen.add(real)
+            roots += [link for n in below if os.path.islink(link := os.path.join(folder, n))]
+            yield from (Path(folder, n) for n in files if n.endswith(ending) and not n.startswith("."))
 
 
 def new_documents(issues=ISSUES, labelled=LABELLED):
     """Says whether a document is newer than what predict recorded of it, done or rejected."""
-    for path in documents("*.txt", issues):
+    for path in documents(".txt", issues):
         name = path.relative_to(issues)
-        records = [Path(labelled, kind, f"{name}.json") for kind in ("_done", "_rejected")]
-        times = [r.stat().st_mtime for r in records if r.exists()]
+        hashed = hashlib.sha256(os.fsencode(name)).hexdigest()  # under which a name too long for a record is rejected
+        records = [Path(labelled, r + ".json") for r in (f"_done/{name}", f"_rejected/{name}", f"_rejected/{hashed}")]
+        times = [r.stat().st_mtime for r in records if os.path.exists(r)]
         changed = path.stat() if os.path.exists(path) else path.lstat()  # a link that leads nowhere is rejected
         if not times or max(times) < changed.st_mtime:
             print("new:", repr(str(name)))  # which may be no UTF-8
@@ -64,7 +80,7 @@ def wait_for_documents():
 
 
 def annotated_documents(issues=ISSUES):
-    return any(documents("*.txt.ann", issues))
+    return any(documents(".txt.ann", issues))
 
 
 def rejected_documents(labelled=LABELLED):
@@ -93,13 +109,13 @@ def publish(labelled=LABELLED, published=PUBLISHED):
     count = 0
     for source in sorted(Path(labelled).rglob("*")):
         name = source.relative_to(labelled)
-        if name.parts[0].startswith("_") or not source.is_file():
+        if name.parts[0] in RECORDS or not source.is_file():
             continue
         target = Path(published, name)
         if target.exists() and target.stat().st_mtime >= source.stat().st_mtime:
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(f".{target.name}.part")
+        part = target.with_name(".part")  # a name may be as long as names can be
         shutil.copyfile(source, part)
         part.replace(target)
         count += 1
