@@ -24,6 +24,7 @@ case $kind in
       esac
     done
     : "${input:?array needs --input=FOLDER}" "${output:?array needs --output=FOLDER}"
+    [[ $input != -* ]] || input=./$input # no option of find's
     # The output may lie there, made by another task meanwhile.
     folders=()
     while IFS= read -r -d '' folder; do
