@@ -6,9 +6,9 @@
 # line of JSON, {"name":"gpu","addresses":["0","1"]}. With AMOUNT, as Flink's
 # external-resource.gpu.param.discovery-script.path calls it: AMOUNT indexes,
 # separated by commas; fewer cards than that is status 1. In coordination mode
-# processes on one machine take different cards, by one lock a card in FILE's
-# folder (/tmp); a card is free again when its process, the caller of this
-# script, is gone.
+# processes on one machine take different cards, by FILE (/tmp/linnet-gpus),
+# which all of them can write to and which says who has which; a card is free
+# again when its process, the caller of this script, is gone.
 set -euo pipefail
 
 fail() { echo "getGpusResources.sh: $*" >&2; exit 1; }
@@ -41,10 +41,11 @@ if ! $coordinate; then
   exit
 fi
 
-# One line a card that is taken: its index and the process that has it.
+# One line a card that is taken: its index and the process that has it, which
+# may be another user's and take no signal from here.
 exec 9>>"$file"
 flock -w 8 9 || fail "$file stays locked"
-taken=$(while read -r card owner; do if kill -0 "$owner" 2>/dev/null; then echo "$card $owner"; fi; done <"$file")
+taken=$(while read -r card owner; do if kill -0 "$owner" 2>/dev/null || [ -e "/proc/$owner" ]; then echo "$card $owner"; fi; done <"$file")
 mine=()
 for card in "${cards[@]}"; do
   if [ ${#mine[@]} -lt "$amount" ] && ! grep -q "^$card " <<<"$taken"; then mine+=("$card"); fi
