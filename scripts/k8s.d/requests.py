@@ -61,6 +61,7 @@ def main():
             assert pool["autoscaling"]["enabled"] and pool["autoscaling"]["maxNodeCount"] == 4, pool
             card = {"acceleratorCount": "1", "acceleratorType": "nvidia-l4", "gpuDriverInstallationConfig": {"gpuDriverVersion": "DEFAULT"}}
             assert config["accelerators"] == [card] and config["labels"] == LABELS and config["spot"], config
+            assert "https://www.googleapis.com/auth/devstorage.read_write" in config["oauthScopes"], "jobs write to gs://"
             print("gcloud sends what scripts/k8s means")
         else:
             print("what gcloud sends skipped: no gcloud in PATH")
