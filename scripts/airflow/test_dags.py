@@ -107,7 +107,8 @@ class Bucket:
 
 
 def check_publish(dag):
-    done, records = ["1994/n1.txt.ann", "n2.txt.ann"], ["_done/1994/n1.txt.json", "_done/n2.txt.ann.json", "_manifest.jsonl"]
+    done = ["1994/n1.txt.ann", "1994/n1.txt.treatments.jsonl", "_drafts/n2.txt.ann"]
+    records = ["_done/1994/n1.txt.json", "_done/_drafts/n2.txt.ann.json", "_manifest.jsonl"]
     task = dag.get_task("publish")
     for labelled in ([*done, *records], [done[0], *records], records):
         bucket = Bucket(*("labelled/" + name for name in labelled))

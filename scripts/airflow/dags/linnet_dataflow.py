@@ -20,7 +20,7 @@ from airflow.providers.google.cloud.sensors.gcs import GCSObjectsWithPrefixExist
 from airflow.providers.standard.operators.python import BranchPythonOperator, PythonOperator
 from airflow.sdk import DAG
 
-from linnet_tasks import BIN, DAY, DEFAULTS
+from linnet_tasks import BIN, DAY, DEFAULTS, RECORDS
 
 BUCKET = os.environ.get("LINNET_BUCKET", "linnet-issues")
 PROJECT = os.environ.get("LINNET_PROJECT", "linnet")
@@ -40,7 +40,8 @@ def next_tasks():
     tasks = ["publish"]
     if rejected_documents():
         tasks.append("tell_rejected")
-    if any(name.endswith(".txt.ann") for name in GCSHook().list(BUCKET, prefix="issues/")):
+    names = GCSHook().list(BUCKET, prefix="issues/", match_glob="**/*.txt.ann")
+    if any("/." not in name for name in names):  # hidden ones evaluate leaves out
         tasks.append("evaluate")
     return tasks
 
@@ -54,8 +55,10 @@ def tell_rejected():
 def publish():
     """Copies finished documents, and none of predict's own records."""
     hook = GCSHook()
-    for name in hook.list(BUCKET, prefix="labelled/", match_glob="**/*.txt.ann"):
-        hook.rewrite(BUCKET, name, BUCKET, "published/" + name.removeprefix("labelled/"))
+    for name in hook.list(BUCKET, prefix="labelled/"):
+        document = name.removeprefix("labelled/")
+        if document.split("/")[0] not in RECORDS:
+            hook.rewrite(BUCKET, name, BUCKET, "published/" + document)
 
 
 with DAG(

@@ -26,12 +26,12 @@ ISSUES = os.environ.get("LINNET_ISSUES", "/data/issues")
 LABELLED = os.environ.get("LINNET_LABELLED", "/data/labelled")
 PUBLISHED = os.environ.get("LINNET_PUBLISHED", "/data/published")
 REPORTS = os.environ.get("LINNET_REPORTS", "/data/reports")
-WAIT = float(os.environ.get("LINNET_WAIT", "3600"))
+WAIT = float(os.environ.get("LINNET_WAIT") or "3600")
 
 # What predict keeps in LINNET_LABELLED for itself; a document's name may begin with _ too.
 RECORDS = {"_done", "_rejected", "_tmp", "_lock", "_manifest.jsonl", "_rejected.jsonl"}
 
-DEFAULTS = {"retries": 2, "retry_delay": timedelta(seconds=float(os.environ.get("LINNET_RETRY", "300")))}
+DEFAULTS = {"retries": 2, "retry_delay": timedelta(seconds=float(os.environ.get("LINNET_RETRY") or "300"))}
 
 # A run that somebody starts by hand has no logical date.
 DAY = "{{ (dag_run.logical_date or dag_run.run_after) | ds }}"
