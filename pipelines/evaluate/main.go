@@ -307,10 +307,8 @@ func (o *options) tell(ctx context.Context, r *report, score *scoreFn, counters 
 // markup and of documents that are not in UTF-8.
 func warnOdd(counters map[string]int64, c *model.Config) {
 	labels, predicted := oddOf(counters, oddPrefix), oddOf(counters, oddPredictedPrefix)
-	if bare, ok := labels[""]; ok {
-		cli.Warnf("--input: %s without a label, such as %s", cli.Plural(bare.n, "document"), bare.first)
-		delete(labels, "")
-	}
+	warnBare("--input", labels)
+	warnBare("--predictions", predicted)
 	if places, ok := labels[broken]; ok {
 		cli.Warnf("--input: %s of broken markup, such as in %s (--verbosity=3 says where)", cli.Plural(places.n, "place"), places.first)
 		delete(labels, broken)
@@ -346,6 +344,14 @@ func oddOf(counters map[string]int64, prefix string) map[string]odd {
 		}
 	}
 	return labels
+}
+
+// warnBare tells of documents in the files of a flag that have no label.
+func warnBare(flag string, labels map[string]odd) {
+	if bare, ok := labels[""]; ok {
+		cli.Warnf("%s: %s without a label, such as %s", flag, cli.Plural(bare.n, "document"), bare.first)
+		delete(labels, "")
+	}
 }
 
 // warnUnknown tells of labels in the files of a flag that are none of the known.

@@ -53,9 +53,9 @@ func (f *scoreFn) judge(ctx context.Context, j *judged) error {
 	j.gold = (&yedda.Document{Text: j.doc.Text, Spans: j.doc.Spans}).LineLabels(j.lines)
 	counts, odd := sums{}, map[[2]string]int64{}
 	known := func(label string) bool { return label == "" || f.Known == nil || slices.Contains(f.Known, label) }
-	labelled := false
+	labelled, predicted := false, f.Predictions == "" || len(j.lines) == 0
 	for i, g := range j.gold {
-		labelled = labelled || g != ""
+		labelled, predicted = labelled || g != "", predicted || j.predicted[i] != ""
 		if !known(g) {
 			odd[[2]string{oddPrefix, g}]++
 		}
@@ -70,6 +70,9 @@ func (f *scoreFn) judge(ctx context.Context, j *judged) error {
 	}
 	if !labelled {
 		odd[[2]string{oddPrefix, ""}]++
+	}
+	if !predicted {
+		odd[[2]string{oddPredictedPrefix, ""}]++
 	}
 	if j.doc.Warnings > 0 {
 		odd[[2]string{oddPrefix, broken}] += int64(j.doc.Warnings)
