@@ -24,8 +24,9 @@ type Batch struct {
 	// GroupScale[l*Groups+g] weighs the rows of group g of line l: 1/√n of
 	// its n ids (0 for none).
 	GroupScale []float32
-	// Layout is [lines, LayoutSize]: layout and document numbers as they are;
-	// a Scorer standardises them with the model's mean and deviation.
+	// Layout is [lines, LayoutSize]: the dense features, of a line's layout and of
+	// the document around it, not yet standardised; a Scorer does that with the
+	// model's means and standard deviations.
 	Layout []float32
 	// Windows lie anywhere over the lines and may overlap.
 	Windows []ContextWindow

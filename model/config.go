@@ -23,7 +23,7 @@ const Format = 1
 const (
 	FeatureVersion = 1
 	FeatureHash    = "fnv1a32-murmur3" // FNV-1a of 32 bits, then murmur3's finaliser
-	FeatureLayout  = 51                // layout and document numbers of a line
+	FeatureLayout  = 51                // layout and document features of a line
 )
 
 // Names of label sets (Config.LabelSet and the flag --label_set).
@@ -48,7 +48,7 @@ type Config struct {
 
 	InputSize     int `json:"input_size"`     // rows of the embedding table
 	EmbeddingSize int `json:"embedding_size"` // D
-	LayoutSize    int `json:"layout_size"`    // layout and document numbers of a line; Load takes FeatureLayout alone
+	LayoutSize    int `json:"layout_size"`    // layout and document features of a line; Load takes FeatureLayout alone
 	HiddenSize    int `json:"hidden_size"`    // H, of one direction
 	NumLayers     int `json:"num_layers"`
 	NumClasses    int `json:"num_classes"` // len(Classes)
@@ -158,7 +158,7 @@ func (c *Config) WindowsPerBatch() int {
 	return 32
 }
 
-// LossWeights is ClassWeights read: the weight of each label it names, nil
+// LossWeights is ClassWeights parsed: the weight of each label it names, nil
 // where it names none. balanced says that weights are to be the inverse of how
 // often a class occurs.
 func (c *Config) LossWeights() (weights map[string]float64, balanced bool, err error) {

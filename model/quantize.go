@@ -13,17 +13,17 @@ func QuantizeTable(table []float32, rows, d int) (q []int8, scale []float32) {
 		panic("model: QuantizeTable: table is not [rows, d]")
 	}
 	q, scale = make([]int8, rows*d), make([]float32, rows)
-	// Of numbers below 2⁻¹³⁴ or so the power is as small as a float32 can be, and
-	// the largest scale a smaller multiple.
-	unit := max(math.SmallestNonzeroFloat32, powerAbove(top(table)/127/255))
+	// Where all numbers are below 2⁻¹³⁴ or so, the unit is the smallest float32, and
+	// the largest scale may be less than 128 times that.
+	unit := max(math.SmallestNonzeroFloat32, ceilPowerOfTwo(maxAbs(table)/127/255))
 	for r := range rows {
 		row := table[r*d : (r+1)*d]
-		m := math.Ceil(top(row) / 127 / unit)
+		m := math.Ceil(maxAbs(row) / 127 / unit)
 		if m == 0 {
 			continue
 		}
-		// A row that was rounded before may have lost its largest number's last
-		// part, and its scale be one multiple more.
+		// Rounding may have lowered the row's largest number, so that a smaller
+		// scale would do now: the one that it was rounded with stays.
 		if m < 255 && !allMultiples(row, m*unit) && allMultiples(row, (m+1)*unit) {
 			m++
 		}
@@ -36,8 +36,8 @@ func QuantizeTable(table []float32, rows, d int) (q []int8, scale []float32) {
 	return q, scale
 }
 
-// allMultiples reports whether each number is a whole multiple of s, give or
-// take a thousandth.
+// allMultiples reports whether each number is a whole multiple of s, within a
+// thousandth of s.
 func allMultiples(x []float32, s float64) bool {
 	for _, v := range x {
 		if n := float64(v) / s; math.Abs(n-math.Round(n)) > 1e-3 {
@@ -47,17 +47,18 @@ func allMultiples(x []float32, s float64) bool {
 	return true
 }
 
-// top is the largest magnitude.
-func top(x []float32) float64 {
-	var top float32
+// maxAbs is the largest magnitude in x, 0 where x is empty.
+func maxAbs(x []float32) float64 {
+	var m float32
 	for _, v := range x {
-		top = max(top, v, -v)
+		m = max(m, v, -v)
 	}
-	return float64(top)
+	return float64(m)
 }
 
-// powerAbove is the least power of two from x on, or 0 of 0.
-func powerAbove(x float64) float64 {
+// ceilPowerOfTwo is the smallest power of two that is at least x, and 0 where x
+// is 0.
+func ceilPowerOfTwo(x float64) float64 {
 	fraction, exponent := math.Frexp(x)
 	if fraction == 0.5 {
 		return x

@@ -60,8 +60,8 @@ const MaxCovered = 1 << 28
 // Average is the probabilities of the rows, [rows, count], from those of their
 // windows, [window.Len, count]. The windows are those of Windows and leave no row
 // out. A row that lies in several windows gets their mean, weighed by how far from
-// the window's ends it stands. Where one window holds all rows, Average is its very
-// slice.
+// the window's ends it stands. Where one window holds all rows, Average returns
+// probs[0] itself, not a copy.
 func Average(rows int, windows []ContextWindow, probs [][]float32, count int) []float32 {
 	if len(windows) == 1 {
 		return probs[0]
