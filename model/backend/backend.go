@@ -49,7 +49,7 @@ func New(ctx context.Context, o Options, w *model.Weights) (s model.MultiScorer,
 		s, err := newCUDA(ctx, o, w)
 		switch {
 		case err == nil && o.Device == Auto:
-			both := newWithSpare(s, w, o.GPU.Log)
+			both := newWithFallback(s, w, o.GPU.Log)
 			if o.Hybrid {
 				both.split = &split{cores: runtime.GOMAXPROCS(0), full: Lanes * len(both.Devices()), now: time.Now}
 			}

@@ -12,38 +12,38 @@ import (
 	"github.com/linnet-ml/linnet/model/cpu"
 )
 
-// withSpare is a Scorer on GPUs with the CPU beside it, for auto: what the GPUs
-// cannot score is scored there, whole, before anyone hears of it, and with a
-// split some of the rest too.
-type withSpare struct {
+// withFallback is a Scorer on GPUs that falls back on the CPU, for auto: a call that
+// the GPUs cannot serve is scored there, all of it, and the caller sees no error. With
+// a split the CPU takes some of the other calls too.
+type withFallback struct {
 	model.MultiScorer
-	spare func() (*cpu.Scorer, error)
-	split *split // nil where the CPU is to fall back on alone
-	log   func(level int, format string, args ...any)
-	lost  atomic.Bool
-	small sync.Once // one line on windows that do not fit
+	fallback func() (*cpu.Scorer, error)
+	split    *split // nil where the CPU only serves as the fallback
+	log      func(level int, format string, args ...any)
+	lost     atomic.Bool
+	small    sync.Once // one line on windows that do not fit
 }
 
-func newWithSpare(s model.MultiScorer, w *model.Weights, log func(level int, format string, args ...any)) *withSpare {
+func newWithFallback(s model.MultiScorer, w *model.Weights, log func(level int, format string, args ...any)) *withFallback {
 	if log == nil {
 		log = func(int, string, ...any) {}
 	}
-	return &withSpare{MultiScorer: s, log: log, spare: sync.OnceValues(func() (*cpu.Scorer, error) { return cpu.New(w) })}
+	return &withFallback{MultiScorer: s, log: log, fallback: sync.OnceValues(func() (*cpu.Scorer, error) { return cpu.New(w) })}
 }
 
 // Score implements model.Scorer.
-func (s *withSpare) Score(ctx context.Context, b *model.Batch, probs []float32) error {
+func (s *withFallback) Score(ctx context.Context, b *model.Batch, probs []float32) error {
 	return s.ScoreAll(ctx, []*model.Batch{b}, probs)
 }
 
 // ScoreAll implements model.MultiScorer.
-func (s *withSpare) ScoreAll(ctx context.Context, batches []*model.Batch, probs []float32) error {
+func (s *withFallback) ScoreAll(ctx context.Context, batches []*model.Batch, probs []float32) error {
 	_, err := s.ScoreOn(ctx, batches, probs)
 	return err
 }
 
 // ScoreOn is ScoreAll, and says whether the batches were scored on a GPU.
-func (s *withSpare) ScoreOn(ctx context.Context, batches []*model.Batch, probs []float32) (onGPU bool, err error) {
+func (s *withFallback) ScoreOn(ctx context.Context, batches []*model.Batch, probs []float32) (onGPU bool, err error) {
 	if !s.lost.Load() {
 		onGPU = true
 		if s.split != nil {
@@ -69,7 +69,7 @@ func (s *withSpare) ScoreOn(ctx context.Context, batches []*model.Batch, probs [
 			}
 		}
 	}
-	onCPU, err := s.spare()
+	onCPU, err := s.fallback()
 	if err != nil {
 		return false, err
 	}
@@ -77,7 +77,7 @@ func (s *withSpare) ScoreOn(ctx context.Context, batches []*model.Batch, probs [
 }
 
 // Devices are the GPUs.
-func (s *withSpare) Devices() []gpuinit.Device {
+func (s *withFallback) Devices() []gpuinit.Device {
 	if on, ok := s.MultiScorer.(interface{ Devices() []gpuinit.Device }); ok {
 		return on.Devices()
 	}
@@ -85,7 +85,7 @@ func (s *withSpare) Devices() []gpuinit.Device {
 }
 
 // String says where the Scorer computes.
-func (s *withSpare) String() string {
+func (s *withFallback) String() string {
 	if s.lost.Load() {
 		return "cpu, after the GPU was lost"
 	}

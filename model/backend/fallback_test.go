@@ -31,7 +31,7 @@ func (f *failing) ScoreAll(ctx context.Context, batches []*model.Batch, probs []
 	return f.MultiScorer.ScoreAll(ctx, batches, probs)
 }
 
-func TestSpare(t *testing.T) {
+func TestFallback(t *testing.T) {
 	w := modeltest.Weights(modeltest.Config(20, 4, 3, 5, 1, 3, 0), 1)
 	one := modeltest.Batch(w.Config, 1, 9, []model.ContextWindow{{}, {Len: 9}})
 	two := modeltest.Batch(w.Config, 1, 9, []model.ContextWindow{{Len: 4}, {First: 4, Len: 5}})
@@ -59,7 +59,7 @@ func TestSpare(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var log strings.Builder
 			gpu := &failing{MultiScorer: onCPU, err: tc.err}
-			s := newWithSpare(gpu, w, func(level int, format string, args ...any) {
+			s := newWithFallback(gpu, w, func(level int, format string, args ...any) {
 				if level == 1 {
 					fmt.Fprintf(&log, format+"\n", args...)
 				}

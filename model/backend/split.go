@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// split deals batches out to GPUs and CPU where both work at once. Batches go to
+// split schedules batches on GPUs and CPU where both work at once. Batches go to
 // the GPUs until these have enough to do; one more goes to a free core where
 // that is done with it sooner than the GPUs would be, or soon enough: within a
-// twentieth of the time that the GPUs have worked, which is the most that the
-// end of a run can wait for it. Speeds are as measured, under whatever else the
-// machine does; that of the CPU is not known before the first such batch, which
-// comes when the GPUs have worked for a second.
+// twentieth of the time that the GPUs have worked, so that the end of a run waits
+// no longer for it. Speeds are as measured, under whatever else the machine does;
+// that of the CPU is not known before its first batch, which it gets when the GPUs
+// have worked for a second.
 type split struct {
 	cores int // batches that the CPU computes at once
 	full  int // batches that keep the GPUs busy
@@ -35,8 +35,8 @@ func (s *speed) add(lines int, took time.Duration) {
 	s.lines, s.seconds = keep*s.lines+float64(lines), keep*s.seconds+took.Seconds()
 }
 
-// of is the time that lines take, and false where that is not known.
-func (s *speed) of(lines int) (time.Duration, bool) {
+// timeFor is the time that lines take, and false where that is not known.
+func (s *speed) timeFor(lines int) (time.Duration, bool) {
 	if s.lines == 0 {
 		return 0, false
 	}
@@ -44,15 +44,15 @@ func (s *speed) of(lines int) (time.Duration, bool) {
 }
 
 const (
-	tryCPU = time.Second // of the GPUs' work, before the CPU's speed is looked for
-	late   = 20          // a run may last this part longer than with GPUs alone
+	tryCPU       = time.Second // of the GPUs' work, before the CPU's speed is measured
+	delayDivisor = 20          // a run may last a twentieth longer than with GPUs alone
 )
 
 // onCPU counts a batch in and says whether the CPU takes it; done counts it out.
 func (s *split) onCPU(lines int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.takes(lines) {
+	if s.cpuWins(lines) {
 		s.running++
 		return true
 	}
@@ -63,19 +63,19 @@ func (s *split) onCPU(lines int) bool {
 	return false
 }
 
-func (s *split) takes(lines int) bool {
+func (s *split) cpuWins(lines int) bool {
 	if s.batches < s.full || s.running >= s.cores {
 		return false
 	}
-	onGPU, known := s.gpu.of(s.lines + lines)
+	onGPU, known := s.gpu.timeFor(s.lines + lines)
 	if !known {
 		return false
 	}
-	onCPU, known := s.cpu.of(lines)
+	onCPU, known := s.cpu.timeFor(lines)
 	if !known {
 		return s.running == 0 && s.busy >= tryCPU
 	}
-	return onCPU < max(onGPU, s.busy/late)
+	return onCPU < max(onGPU, s.busy/delayDivisor)
 }
 
 // done counts a batch out that began at begin.

@@ -70,7 +70,7 @@ func TestSplit(t *testing.T) {
 		ideal := float64(tc.batches) * lines / (tc.gpu + cores*tc.cpu) * 1e9
 		once := time.Duration(lines / tc.cpu * 1e9) // the batch by which the CPU's speed is found
 		t.Logf("%s: %d of %d batches on the CPU, %v, GPU alone %v, ideal %v", name, onCPU, tc.batches, took.Round(time.Millisecond), alone.Round(time.Millisecond), time.Duration(ideal).Round(time.Millisecond))
-		if took > alone+max(alone/late, once) {
+		if took > alone+max(alone/delayDivisor, once) {
 			t.Errorf("%s: %v, %v on the GPU alone", name, took, alone)
 		}
 		if ideal < tc.least*float64(took) {
