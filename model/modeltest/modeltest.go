@@ -31,7 +31,7 @@ const Float32 = 1e-4
 func Run(t *testing.T, tolerance float64, newScorer func(*model.Weights) (model.Scorer, error)) {
 	t.Run("goldens", func(t *testing.T) { testGoldens(t, tolerance, newScorer) })
 	t.Run("reference", func(t *testing.T) { testReference(t, tolerance, newScorer) })
-	t.Run("alone and in company", func(t *testing.T) { testCompany(t, newScorer) })
+	t.Run("batch invariance", func(t *testing.T) { testBatchInvariance(t, newScorer) })
 	t.Run("concurrency", func(t *testing.T) { testConcurrency(t, newScorer) })
 	t.Run("empty", func(t *testing.T) { testEmpty(t, newScorer) })
 	t.Run("cancelled", func(t *testing.T) { testCancelled(t, newScorer) })
@@ -152,9 +152,9 @@ func compare(t *testing.T, tolerance float64, got []float32, want []float64, hea
 	}
 	for row := 0; len(want) > 0; row++ {
 		for head, n := range heads {
-			label, sure := best(want[:n])
-			gotLabel, _ := best(got[:n])
-			if sure > 2*tolerance && gotLabel != label {
+			label, margin := argmax(want[:n])
+			gotLabel, _ := argmax(got[:n])
+			if margin > 2*tolerance && gotLabel != label {
 				t.Errorf("row %d, head %d: label %d, want %d", row, head, gotLabel, label)
 			}
 			got, want = got[n:], want[n:]
@@ -162,20 +162,20 @@ func compare(t *testing.T, tolerance float64, got []float32, want []float64, hea
 	}
 }
 
-// best is the index of the largest number and how far the next one is below.
-func best[F float32 | float64](p []F) (at int, ahead float64) {
+// argmax is the index of the largest number and its margin over the next one.
+func argmax[F float32 | float64](p []F) (at int, margin float64) {
 	for i := range p {
 		if p[i] > p[at] {
 			at = i
 		}
 	}
-	ahead = math.Inf(1)
+	margin = math.Inf(1)
 	for i := range p {
 		if i != at {
-			ahead = min(ahead, float64(p[at]-p[i]))
+			margin = min(margin, float64(p[at]-p[i]))
 		}
 	}
-	return at, ahead
+	return at, margin
 }
 
 func heads(c *model.Config) []int {
@@ -248,8 +248,9 @@ func randomWindows(r *rand.Rand, lines, n int) []model.ContextWindow {
 	return windows
 }
 
-// testCompany scores windows together, alone and in another order and place.
-func testCompany(t *testing.T, newScorer func(*model.Weights) (model.Scorer, error)) {
+// testBatchInvariance scores windows together, alone and in another order and
+// place: the bits must be the same.
+func testBatchInvariance(t *testing.T, newScorer func(*model.Weights) (model.Scorer, error)) {
 	for _, size := range []struct{ layers, embedding, hidden int }{{1, 24, 37}, {2, 24, 37}, {3, 24, 37}, {1, 64, 96}} {
 		t.Run(fmt.Sprintf("layers %d hidden %d", size.layers, size.hidden), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(size.layers), 4))
@@ -300,7 +301,7 @@ func testCompany(t *testing.T, newScorer func(*model.Weights) (model.Scorer, err
 func wantSame(t *testing.T, what string, got, want []float32) {
 	t.Helper()
 	if !slices.Equal(got, want) {
-		t.Errorf("%s: other probabilities than in company", what)
+		t.Errorf("%s: other probabilities than in the whole batch", what)
 	}
 }
 
