@@ -79,7 +79,7 @@ func BenchmarkScore(b *testing.B) {
 					b.ReportMetric(lines*float64(b.N)/b.Elapsed().Seconds(), "lines/s")
 				})
 				b.Run(name+"/kernels", func(b *testing.B) {
-					c := &card{watched: newWatched(), device: devices[0]}
+					c := &card{watchdog: newWatchdog(), device: devices[0]}
 					if err := c.open(w, precision == Float16); err != nil {
 						b.Fatal(err)
 					}

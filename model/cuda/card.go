@@ -26,8 +26,9 @@ var (
 	ptx90 string
 )
 
-// code is what a device of a compute capability runs.
-func code(major, minor int) (ptx string, of order, maxResident int) {
+// kernelsFor is what a device of that compute capability runs: its PTX, the order of
+// its blocks of weights, and the most of residentTiles that it has registers for.
+func kernelsFor(major, minor int) (ptx string, of order, maxResident int) {
 	switch {
 	case major >= 9:
 		return ptx90, orderMMA, 8
@@ -59,7 +60,7 @@ const slots = 2
 // card is one device: its context, its copy of the weights and its memory. Only
 // the goroutine that runs serve uses it.
 type card struct {
-	*watched
+	*watchdog
 	device gpuinit.Device
 	limit  int64
 	sizes  sizes
@@ -111,7 +112,7 @@ func (c *card) open(w *model.Weights, half bool) (err error) {
 	if err := c.makeContext(); err != nil {
 		return err
 	}
-	ptx, of, maxResident := code(c.device.Major, c.device.Minor)
+	ptx, of, maxResident := kernelsFor(c.device.Major, c.device.Minor)
 	if c.module, err = cu.LoadData(ptx); err != nil {
 		return c.failure("loading its kernels", err)
 	}
@@ -122,14 +123,14 @@ func (c *card) open(w *model.Weights, half bool) (err error) {
 	if half {
 		kind, s.element = "half", 2
 		if k := s.u / tileRows; k <= maxResident {
-			s.residesK = k
+			s.residentTiles = k
 		}
 	} else {
 		of = orderFloat
 	}
 	kernels := map[string]*cu.Function{"lines_" + kind: &c.lines, "project_" + kind: &c.project, "step_" + kind: &c.step, "output_" + kind: &c.output}
-	if s.residesK > 0 {
-		kernels[fmt.Sprintf("resident_%d", s.residesK)] = &c.resident
+	if s.residentTiles > 0 {
+		kernels[fmt.Sprintf("resident_%d", s.residentTiles)] = &c.resident
 	}
 	for name, f := range kernels {
 		if *f, err = c.module.Function(name); err != nil {
@@ -405,7 +406,7 @@ func (c *card) launch(s *slot, p *plan) error {
 		states = m.states[i%2]
 		run("project", c.project, ceil(rows, projectRows), ceil(z.tiles, projectTiles), 1, projectThreads,
 			in(input), rows, l.kTiles, weight(l.input), weight(l.bias), in(m.z), z.tiles)
-		if z.residesK > 0 {
+		if z.residentTiles > 0 {
 			run("resident", c.resident, ceil(len(p.windows), tileRows), 2, 1, z.u/tileUnits*32,
 				weight(l.recurrent), in(m.z), byLine, in(m.windows), in(states), len(p.windows))
 		} else {

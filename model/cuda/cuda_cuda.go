@@ -65,7 +65,7 @@ func New(w *model.Weights, o Options) (*Scorer, error) {
 		s.log = func(int, string, ...any) {}
 	}
 	for _, device := range o.Devices {
-		c := &card{watched: newWatched(), device: device, limit: o.MemoryLimit}
+		c := &card{watchdog: newWatchdog(), device: device, limit: o.MemoryLimit}
 		s.cards = append(s.cards, c)
 		go func() {
 			defer c.end()

@@ -51,16 +51,16 @@ type packedLayer struct {
 
 // sizes of a model as the kernels see it.
 type sizes struct {
-	d4, e, u int // ⌈D/4⌉; D and H rounded up to 16
-	tiles    int // of both directions
-	k        int
-	classes  int // of the first head
-	layouts  int
-	layers   int
-	hidden   int // H
-	half     bool
-	element  int // bytes of a number of x and of states
-	residesK int // KT of the resident kernel; 0 where the weights do not fit
+	d4, e, u      int // ⌈D/4⌉; D and H rounded up to 16
+	tiles         int // of both directions
+	k             int
+	classes       int // of the first head
+	layouts       int
+	layers        int
+	hidden        int // H
+	half          bool
+	element       int // bytes of a number of x and of states
+	residentTiles int // blocks of K whose recurrent weights the resident kernel keeps in registers (its KT); 0 where they do not fit
 }
 
 func (s *sizes) fill(c *model.Config) {

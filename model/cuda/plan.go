@@ -172,7 +172,7 @@ func (p *plan) memory(s *sizes) (m memory) {
 	if m.states[1] = m.states[0]; s.layers > 1 {
 		m.states[1] = part(p.steps * 2 * s.u * s.element)
 	}
-	if s.residesK == 0 {
+	if s.residentTiles == 0 {
 		m.c = part(2 * len(p.windows) * s.u * 4)
 	}
 	m.probs = part(p.steps * s.k * 4)

@@ -181,7 +181,7 @@ func TestMemory(t *testing.T) {
 	if err := p.lay(&free.sizes, free.rows, []*model.Batch{&ten}, want[:300]); err != nil {
 		t.Fatal(err)
 	}
-	c := card{watched: newWatched(), device: devices(t)[0]}
+	c := card{watchdog: newWatchdog(), device: devices(t)[0]}
 	if err := c.open(w, true); err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func TestMemory(t *testing.T) {
 	if ok, _ := regexp.MatchString(`^model: out of memory: GPU 0: a batch of 1 window of at most 400 lines takes .*free, other processes hold .*, gpu_memory_limit is .*; lower prediction_batch_size, then window_size, .*hidden_size`, err.Error()); !ok {
 		t.Errorf("one window of 400 lines: %v", err)
 	}
-	if err := (&card{watched: newWatched()}).failure("making a context", cu.OutOfMemory); !errors.Is(err, model.ErrOutOfMemory) || !strings.Contains(err.Error(), "; end what holds its memory") {
+	if err := (&card{watchdog: newWatchdog()}).failure("making a context", cu.OutOfMemory); !errors.Is(err, model.ErrOutOfMemory) || !strings.Contains(err.Error(), "; end what holds its memory") {
 		t.Errorf("%v, want what to do about it", err)
 	}
 	if _, err := New(w, Options{Devices: devices(t), MemoryLimit: 1000}); !errors.Is(err, model.ErrOutOfMemory) {
@@ -240,7 +240,7 @@ func TestContextMemory(t *testing.T) {
 	var cards [2]card
 	for i := range cards {
 		c := &cards[i]
-		c.watched, c.device = newWatched(), devices(t)[0]
+		c.watchdog, c.device = newWatchdog(), devices(t)[0]
 		if err := c.open(w, true); err != nil {
 			t.Fatal(err)
 		}
@@ -254,7 +254,7 @@ func TestContextMemory(t *testing.T) {
 // freeMemory is what is free of the first device beside the weights w, in bytes.
 func freeMemory(t *testing.T, w *model.Weights) int64 {
 	t.Helper()
-	c := card{watched: newWatched(), device: devices(t)[0]}
+	c := card{watchdog: newWatchdog(), device: devices(t)[0]}
 	if err := c.open(w, true); err != nil {
 		t.Fatal(err)
 	}

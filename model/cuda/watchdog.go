@@ -16,11 +16,10 @@ import (
 // and compiling the kernels some on a new one.
 const defaultTimeout = 5 * time.Minute
 
-// watched is what others may know of a card: whether its goroutine waits for the
-// driver, and for whom. A thread that waits in the driver cannot be ended, so a
-// card that takes too long is given up: its jobs are answered for it, and their
-// plans are its own from then on, for the driver may yet write there.
-type watched struct {
+// watchdog gives a card up whose goroutine waits too long for the driver. A thread
+// that waits in the driver cannot be ended, so the card's jobs are answered for it,
+// and it keeps their plans, for the driver may yet write there.
+type watchdog struct {
 	opened chan error    // of open's one error
 	over   chan struct{} // closed when the goroutine ended or was given up
 	lost   sync.Once     // counted out
@@ -34,19 +33,19 @@ type watched struct {
 	gone   bool   // given up, or ended
 }
 
-func newWatched() *watched {
-	return &watched{opened: make(chan error, 1), over: make(chan struct{})}
+func newWatchdog() *watchdog {
+	return &watchdog{opened: make(chan error, 1), over: make(chan struct{})}
 }
 
 // enter says that the goroutine calls the driver, and leave that it came back;
 // false means that nobody waits for it any more.
-func (w *watched) enter(doing string) {
+func (w *watchdog) enter(doing string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.inside, w.looks, w.doing = true, 0, doing
 }
 
-func (w *watched) leave() bool {
+func (w *watchdog) leave() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.inside = false
@@ -54,7 +53,7 @@ func (w *watched) leave() bool {
 }
 
 // started tells New how open ended, unless the card was given up.
-func (w *watched) started(err error) {
+func (w *watchdog) started(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.gone {
@@ -64,13 +63,13 @@ func (w *watched) started(err error) {
 }
 
 // hold counts a job in, and answer out.
-func (w *watched) hold(j *job) {
+func (w *watchdog) hold(j *job) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.held = append(w.held, j)
 }
 
-func (w *watched) answer(j *job, err error) {
+func (w *watchdog) answer(j *job, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.gone {
@@ -81,7 +80,7 @@ func (w *watched) answer(j *job, err error) {
 }
 
 // end says that the goroutine ends.
-func (w *watched) end() {
+func (w *watchdog) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.gone {
@@ -90,19 +89,20 @@ func (w *watched) end() {
 	}
 }
 
-// looks is how often watch looks at a card within the timeout. A process that was
-// stopped, or a machine that slept, has looked no more often than it ran.
-const looks = 8
+// watchdogTicks is how often watch looks at a card within the timeout. It counts
+// looks rather than time, so that time in which the process was stopped, or the
+// machine slept, does not count.
+const watchdogTicks = 8
 
 // giveUp gives the card up where it is in one call at so many looks, which is
 // longer than timeout, and returns why; served says that it had opened.
-func (w *watched) giveUp(d *gpuinit.Device, timeout time.Duration) (why error, served bool) {
+func (w *watchdog) giveUp(d *gpuinit.Device, timeout time.Duration) (why error, served bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.gone || !w.inside {
 		return nil, false
 	}
-	if w.looks++; w.looks <= looks {
+	if w.looks++; w.looks <= watchdogTicks {
 		return nil, false
 	}
 	w.gone = true
@@ -121,7 +121,7 @@ func (w *watched) giveUp(d *gpuinit.Device, timeout time.Duration) (why error, s
 
 // watch gives up cards that do not answer, until the Scorer is closed.
 func (s *Scorer) watch(timeout time.Duration) {
-	tick := time.NewTicker(timeout/looks + 1)
+	tick := time.NewTicker(timeout/watchdogTicks + 1)
 	defer tick.Stop()
 	for {
 		select {
