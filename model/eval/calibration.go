@@ -2,9 +2,10 @@ package eval
 
 import "math"
 
-// unit is that of the sums of probabilities. A float32 of 2^-8 or more, so the
-// largest of fewer than 256 probabilities, is a whole number of them: sums are
-// exact and do not depend on the order of lines. There is room for 2^31 lines.
+// unit is the fixed-point unit of the sums of probabilities. A float32 of 2^-8 or
+// more, and so the largest of fewer than 256 probabilities, is a whole number of
+// units: sums are exact and do not depend on the order of lines. An int64 has room
+// for 2^31 lines.
 const unit = 1.0 / (1 << 32)
 
 // CalibrationBins is the number of bins of equal width, as in Guo et al.,

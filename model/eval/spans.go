@@ -143,7 +143,7 @@ func (s *Spans) scores(found, right []int64) SpanScores {
 	for i, name := range s.Classes {
 		c := SpanClass{Class: name, Gold: s.Gold[i], Predicted: s.Predicted[i]}
 		c.Precision, c.Recall = ratio(right[i], c.Predicted), ratio(found[i], c.Gold)
-		c.F1 = harmonic(c.Precision, c.Recall)
+		c.F1 = harmonicMean(c.Precision, c.Recall)
 		r.Classes[i] = c
 		if c.Gold > 0 {
 			withGold++
@@ -155,7 +155,7 @@ func (s *Spans) scores(found, right []int64) SpanScores {
 	}
 	r.MicroPrecision = ratio(sum(right), sum(s.Predicted))
 	r.MicroRecall = ratio(sum(found), sum(s.Gold))
-	r.MicroF1 = harmonic(r.MicroPrecision, r.MicroRecall)
+	r.MicroF1 = harmonicMean(r.MicroPrecision, r.MicroRecall)
 	return r
 }
 
@@ -166,7 +166,7 @@ func sum(v []int64) (n int64) {
 	return n
 }
 
-func harmonic(a, b float64) float64 {
+func harmonicMean(a, b float64) float64 {
 	if a+b == 0 {
 		return 0
 	}
