@@ -248,7 +248,7 @@ func splitTerm(p *amxProduct, s []uint16, x term, row, rows int) []uint16 {
 // offset points p to a row of the split a and a column of b.
 func offset(p *amxProduct, a []uint16, x term, row, column int) {
 	depth := roundUp(x.b.K, amxDepth)
-	p.a, p.b = &a[row*depth*x.b.isa.parts()], &x.b.half[column*depth*x.b.parts]
+	p.a, p.b = &a[row*depth*x.b.isa.parts()], &x.b.bf16[column*depth*x.b.parts]
 }
 
 // configure describes the eight tiles: 0 to 3 the sums, 4 and 5 the rows of a,

@@ -115,7 +115,7 @@ func splitRows(s []uint16, x term, row, rows int) []uint16 {
 // productBFMMLA points at the i-th split row, an even one, and the j-th column.
 func productBFMMLA(a []uint16, b *Packed, i, j int) bfmmlaProduct {
 	depth := roundUp(b.K, bfmmlaDepth)
-	return bfmmlaProduct{uintptr(depth / 4), &a[2*depth*i], uintptr(8 * depth), &b.half[depth*b.parts*j]}
+	return bfmmlaProduct{uintptr(depth / 4), &a[2*depth*i], uintptr(8 * depth), &b.bf16[depth*b.parts*j]}
 }
 
 // runTileBFMMLA calls the assembly for so many rows: 1, 2 or 4.

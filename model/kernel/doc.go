@@ -13,27 +13,28 @@
 //
 //   - generic: portable Go
 //   - neon: arm64's vectors, for what takes most of labelling's time
-//   - bfmmla: neon, with products of bfloat16 parts by FEAT_BF16; chosen
-//     unasked on Linux alone
+//   - bfmmla: neon, with products of bfloat16 parts by FEAT_BF16; the default on
+//     Linux alone
 //   - avx2: AVX2 and FMA
 //   - madd: avx2, with products of 16-bit integers
 //   - avxvnni: madd, by the instruction of AVX-VNNI
 //   - avx512: AVX-512 as processors have it since Skylake-X and Zen 4
 //   - vnni: avx512, with products of 16-bit integers by VNNI
-//   - vnni8: vnni, with steps of Joined in 8 bits; never chosen unasked
+//   - vnni8: vnni, with steps of Joined in 8 bits; never the default
 //   - amx24, amx, amx8: avx512, with products of three, two or one bfloat16
-//     parts on AMX's matrix tiles; amx8 is never chosen unasked
+//     parts on AMX's matrix tiles; amx8 is never the default
 //
-// Integers: instructions take two of 16 bits, or four of 8, for one
-// float32. A row of the left operand is rounded to multiples
-// of 1/8,191 of its largest number; a column of the right one, 192 of K at a
-// time, to multiples of about 1/262,000 of the sum of its magnitudes; sums are
-// exact. In 8 bits columns are multiples of 1/127 of their largest number. The
-// rows of Joined are multiples of 1/8,191 or 1/127. In its steps tanh and σ
-// are, with vnni and vnni8 and hidden sizes in whole 16s, the cubics below, and
-// with madd and avxvnni, in whole 8s, fractions that are off by 8.5e-6 at most.
-// Matrices of fewer than 64 columns and those that change, as in training, stay
-// in float32.
+// Integers: where a float32 multiply-add has one number a lane, these have two of
+// 16 bits or four of 8. A row of the left operand is quantised to multiples of
+// 1/8,191 of its largest magnitude; a column of the right one, in blocks of up to
+// 192 of K, to multiples of about 1/262,000 of the sum of its magnitudes; sums are
+// exact. In 8 bits a column is quantised to multiples of 1/127 of its largest
+// magnitude. The rows of Joined are multiples of 1/8,191 or 1/127. In its steps
+// tanh and σ are approximated: with vnni and vnni8, where the hidden size is a
+// multiple of 16, by the piecewise cubics below, and with madd and avxvnni, where it
+// is a multiple of 8, by rational functions that are off by 8.5e-6 at most.
+// Matrices of fewer than 64 columns, and those that change, as in training, stay in
+// float32.
 //
 // Parts: a bfloat16 has 8 significant bits, a float32 24. amx24 splits each
 // number into three bfloat16s, which hold all its bits, and adds the six
@@ -41,10 +42,10 @@
 // parts and three products, within 2⁻¹⁵ of the product of two numbers (Henry,
 // Tang and Heinecke 2019, Leveraging the bfloat16 Artificial Intelligence
 // Datatype); amx8 rounds to one. Where the packed numbers are bfloat16s
-// themselves, as those of trained models are, the six products are three and
-// the three two. Sums are in float32, rounded to odd by bfmmla. In Step of amx
-// and amx8, with hidden sizes in whole 32s, tanh and σ are cubics that are off
-// by 5.2e-6 at most.
+// themselves, as those of trained models are, three products do for the six, and
+// two for the three. Sums are in float32, rounded to odd by bfmmla. In Step of amx
+// and amx8, where the hidden size is a multiple of 32, tanh and σ are piecewise
+// cubics that are off by 5.2e-6 at most.
 //
 // Promises:
 //

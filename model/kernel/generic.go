@@ -222,8 +222,9 @@ func sumLinesGeneric(dst []float32, ldd int, t *Table, ids []uint32, first uint3
 	return true
 }
 
-// atOnce is how many ids' products of int8 and uint8 an int32 can sum.
-const atOnce = 1 << 16
+// maxSummedIDs is how many products of an int8 and a uint8, one an id, an int32 can
+// sum.
+const maxSummedIDs = 1 << 16
 
 // sumLinesInt is SumLines of a table with multiples, in integers within
 // a group; other implementations give the same bits.
@@ -232,7 +233,7 @@ func sumLinesInt(dst []float32, ldd int, t *Table, ids []uint32, first uint32, g
 	for l := range lines {
 		clear(sum)
 		for g := l * groups; g < (l+1)*groups; g++ {
-			for some := range slices.Chunk(ids[first:groupEnd[g]], atOnce) {
+			for some := range slices.Chunk(ids[first:groupEnd[g]], maxSummedIDs) {
 				clear(part)
 				for _, id := range some {
 					if uint64(id) >= uint64(t.rows) {

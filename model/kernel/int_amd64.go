@@ -9,17 +9,18 @@ import (
 
 // Products of 16-bit integers: one instruction multiplies two a lane where a
 // multiply-add of float32 does one (AVX-512's VNNI), or two instructions do that take
-// less time than two multiply-adds (AVX2). A row of a is rounded to multiples of its
-// own unit, or all rows of Joined to multiples of one, a column of b to multiples of its
-// own, and what is summed is exact, in 32 bits that cannot overflow: both give the same
-// bits.
+// less time than two multiply-adds (AVX2). A row of a is quantised to multiples of its
+// own unit (the quantisation scale), or all rows of Joined to multiples of one, a column
+// of b to multiples of its own. Sums are exact, in 32 bits that cannot overflow, so both
+// ways give the same bits.
 //
-// Of 8 bits one instruction multiplies four a lane. It takes those of a without a sign,
-// so 128 is added to each, and sums begin with minus what that adds to them.
+// Of 8 bits one instruction multiplies four a lane. It takes those of a as unsigned, with
+// a zero point of 128; a column's start, −128 times its sum, takes the zero point out
+// again.
 
-// leastLargest is the smallest number that a row's unit is made of, such that one
-// divided by it stays finite.
-const leastLargest = 1e-30
+// minRowMax bounds from below the largest magnitude that a row's unit is computed
+// from, so that 1 divided by it stays finite.
+const minRowMax = 1e-30
 
 // intTile is one call of the assembly: a row of tiles, the distances in bytes.
 // Aliases because the assembly's declaration spells the types out.
@@ -49,26 +50,26 @@ type (
 )
 
 // lanes is how many lanes of numbers K takes.
-func (p *Packed) lanes() int { return (p.K + p.isa.lane() - 1) / p.isa.lane() }
+func (p *Packed) lanes() int { return (p.K + p.isa.perLane() - 1) / p.isa.perLane() }
 
 // intIndex is the lane that (k, j) stands in, lowest k lowest: panels of columns;
 // in each, rows of lanes.
 func (p *Packed) intIndex(k, j int) int {
-	return (j/p.width*p.lanes()+k/p.isa.lane())*p.width + j%p.width
+	return (j/p.width*p.lanes()+k/p.isa.perLane())*p.width + j%p.width
 }
 
 // repackInt rounds a matrix with rows ldb apart. In each depth of K a column's
 // unit is such that its numbers' magnitudes, of 16 bits, sum to at most
-// (2³¹−1)/largest.
+// (2³¹−1)/qmax.
 func repackInt(p *Packed, b []float32, ldb int) {
-	n, depth, lane := roundUp(p.N, p.width), p.depth, p.isa.lane()
+	n, depth, perLane := roundUp(p.N, p.width), p.depth, p.isa.perLane()
 	if size := n * p.lanes(); len(p.ints) < size {
 		depths := (p.K + depth - 1) / depth
 		p.ints, p.unit, p.start = make([]uint32, size), make([]float32, n*depths), make([]int32, n*depths)
 	}
 	clear(p.ints)
 	clear(p.start)
-	width := 32 / lane
+	width := 32 / perLane
 	for d, first := 0, 0; first < p.K; d, first = d+1, first+depth {
 		end := min(p.K, first+depth)
 		for j := range p.N {
@@ -82,14 +83,14 @@ func repackInt(p *Packed, b []float32, ldb int) {
 				continue
 			}
 			scale := math.MaxInt8 / most
-			if lane == 2 { // rounding adds a half to each
-				scale = min((float64(math.MaxInt32/p.isa.largest())-float64(depth)/2)/sum, math.MaxInt16/most)
+			if perLane == 2 { // rounding adds a half to each
+				scale = min((float64(math.MaxInt32/p.isa.qmax())-float64(depth)/2)/sum, math.MaxInt16/most)
 			}
 			p.unit[d*n+j] = float32(1 / scale)
 			for k := first; k < end; k++ {
 				v := int32(math.RoundToEven(float64(b[k*ldb+j]) * scale))
-				p.ints[p.intIndex(k, j)] |= uint32(v) << (32 - width) >> (32 - width - k%lane*width)
-				if lane == 4 {
+				p.ints[p.intIndex(k, j)] |= uint32(v) << (32 - width) >> (32 - width - k%perLane*width)
+				if perLane == 4 {
 					p.start[d*n+j] -= 128 * v
 				}
 			}
@@ -146,7 +147,7 @@ func inTiles(m int, i isa, f func(first, rows int)) {
 
 // quantise rounds rows of x to units of their own.
 func (w *intBuffer) quantise(x term, row, rows int) intRows {
-	lda := x.b.stride() / x.b.isa.lane()
+	lda := x.b.stride() / x.b.isa.perLane()
 	if len(w.a) < rows*lda {
 		w.a = make([]uint32, chunkRows*lda)
 	}
@@ -177,8 +178,8 @@ func (w *intBuffer) multiply(a intRows, k int, b *Packed, rows int, add []float3
 
 // point points products, one a depth of K, at a's rows and at column j.
 func (w *intBuffer) point(a intRows, k int, b *Packed, j int) {
-	lane := b.isa.lane()
-	lanes, left := b.depth/lane, (k+lane-1)/lane
+	perLane := b.isa.perLane()
+	lanes, left := b.depth/perLane, (k+perLane-1)/perLane
 	at, column := b.intIndex(0, j), j
 	panel := uintptr(4 * b.width * b.lanes())
 	w.products = w.products[:0]
@@ -216,7 +217,7 @@ func quantise(i isa, rows int, dst []uint32, ldd int, unit, src []float32, lds, 
 	if i == isaVNNI {
 		call = quantiseVNNI
 	}
-	call(uintptr(rows), &dst[0], uintptr(4*ldd), &unit[0], &src[0], uintptr(4*lds), uintptr(k), float32(i.largest()), leastLargest)
+	call(uintptr(rows), &dst[0], uintptr(4*ldd), &unit[0], &src[0], uintptr(4*lds), uintptr(k), float32(i.qmax()), minRowMax)
 }
 
 // round rounds rows of src, of numbers within ±1, to integers of one unit.
@@ -228,7 +229,7 @@ func round(i isa, rows int, dst []uint32, ldd int, src []float32, lds, k int) {
 	case isaVNNI8:
 		call = roundVNNI8
 	}
-	call(uintptr(rows), &dst[0], uintptr(4*ldd), &src[0], uintptr(4*lds), uintptr(k), float32(i.largest()))
+	call(uintptr(rows), &dst[0], uintptr(4*ldd), &src[0], uintptr(4*lds), uintptr(k), float32(i.qmax()))
 }
 
 // oneUnit is the unit of every row of Joined's, by the bytes of a number.
@@ -237,23 +238,23 @@ var oneUnit [3][maxTileRows]float32
 func init() {
 	for bytes, i := range []isa{1: isaVNNI8, 2: isaVNNI} {
 		for row := range oneUnit[bytes] {
-			oneUnit[bytes][row] = 1 / float32(i.largest())
+			oneUnit[bytes][row] = 1 / float32(i.qmax())
 		}
 	}
 }
 
 // step goes as many rows at a time as a tile has, whose pre-activations stay in the
 // nearest cache.
-func (j *Joined) step(m int, rows []uint32, before bool, bias, z, c, h []float32, next []uint32) {
+func (j *Joined) step(m int, rows []uint32, hasPrev bool, bias, z, c, h []float32, next []uint32) {
 	b, i, hidden, stride, words := j.b, j.b.isa, j.hidden, j.Stride(), j.Words()
 	k := b.K
 	switch {
-	case before:
-	case i.lane() == 2 && words > 0:
+	case hasPrev:
+	case i.perLane() == 2 && words > 0:
 		k = 2 * words
 	default:
 		zero := uint32(0)
-		if i.lane() == 4 { // sums begin with what all of K is too large
+		if i.perLane() == 4 { // sums begin with the correction for the zero point of all of K
 			zero = 0x80808080
 		}
 		for row := range m {
@@ -263,7 +264,7 @@ func (j *Joined) step(m int, rows []uint32, before bool, bias, z, c, h []float32
 			}
 		}
 	}
-	unit := oneUnit[4/i.lane()][:]
+	unit := oneUnit[4/i.perLane()][:]
 	w := intBuffers.Get().(*intBuffer)
 	inTiles(m, i, func(first, size int) {
 		tile := intRows{rows[first*stride:], stride, unit}
@@ -273,7 +274,7 @@ func (j *Joined) step(m int, rows []uint32, before bool, bias, z, c, h []float32
 		case i >= isaVNNI && hidden%16 == 0:
 			gatesCubic(uintptr(size), uintptr(hidden/16), &z[0], uintptr(16*hidden), uintptr(4*hidden), &c[0], &h[0], uintptr(4*hidden))
 		case i < isaVNNI && hidden%8 == 0:
-			gatesRational(uintptr(size), uintptr(hidden/8), &z[0], uintptr(16*hidden), uintptr(4*hidden), &c[0], &h[0], uintptr(4*hidden), &to[0], uintptr(4*stride), float32(i.largest()))
+			gatesRational(uintptr(size), uintptr(hidden/8), &z[0], uintptr(16*hidden), uintptr(4*hidden), &c[0], &h[0], uintptr(4*hidden), &to[0], uintptr(4*stride), float32(i.qmax()))
 			return
 		default:
 			gates(size, z, 4*hidden, c, hidden, h, hidden, hidden)

@@ -32,26 +32,26 @@ func testQuantise(t *testing.T, isa isa) {
 			x = guard(x[:(rows-1)*lds+k], k%8).x
 			want, wantUnit := make([]int, rows*ldd), make([]float32, rows)
 			for i := range rows {
-				largest := float32(leastLargest)
+				largest := float32(minRowMax)
 				for _, v := range x[i*lds:][:k] {
 					if v != v || math.IsInf(float64(v), 0) {
 						largest = nan
 					}
 					largest = max(largest, v, -v)
 				}
-				most := float32(isa.largest())
+				most := float32(isa.qmax())
 				wantUnit[i] = largest / most
 				for l, v := range x[i*lds:][:k] {
 					want[i*ldd+l] = int(math.RoundToEven(float64(v * (most / largest))))
 				}
 			}
-			lanes := ldd / isa.lane()
+			lanes := ldd / isa.perLane()
 			got, unit := slices.Repeat([]uint32{0xbad}, rows*lanes+1), guard(make([]float32, rows), 3)
 			quantise(isa, rows, got, lanes, unit.x, x, lds, k)
 			unit.check(t, "units")
 			near(t, "units", unit.x, wantUnit, func(int) float64 { return 0 })
 			for i, w := range want {
-				if g := integerAt(isa, got, i); g != w && i%ldd < roundUp(k, isa.lane()) && wantUnit[i/ldd] == wantUnit[i/ldd] {
+				if g := integerAt(isa, got, i); g != w && i%ldd < roundUp(k, isa.perLane()) && wantUnit[i/ldd] == wantUnit[i/ldd] {
 					t.Fatalf("k %d with %v: number %d of row %d: got %d, want %d", k, bad, i%ldd, i/ldd, g, w)
 				}
 			}
@@ -89,15 +89,15 @@ func TestRound(t *testing.T) {
 				const rows = 3
 				lds, ldd := k+k%7, roundUp(k, 16)
 				x := random(r, (rows-1)*lds+k)
-				copy(x, []float32{1, -1, 0.5 / float32(isa.largest()), 1.5 / float32(isa.largest())}[:min(k, 4)])
-				lanes := ldd / isa.lane()
+				copy(x, []float32{1, -1, 0.5 / float32(isa.qmax()), 1.5 / float32(isa.qmax())}[:min(k, 4)])
+				lanes := ldd / isa.perLane()
 				got := slices.Repeat([]uint32{0xbad}, rows*lanes+1)
 				round(isa, rows, got, lanes, guard(x, k%8).x, lds, k)
 				for i := range rows * ldd {
 					want := 0
 					if l := i % ldd; l < k {
-						want = int(math.RoundToEven(float64(x[i/ldd*lds+l] * float32(isa.largest()))))
-					} else if l >= roundUp(k, isa.lane()) {
+						want = int(math.RoundToEven(float64(x[i/ldd*lds+l] * float32(isa.qmax()))))
+					} else if l >= roundUp(k, isa.perLane()) {
 						continue
 					}
 					if g := integerAt(isa, got, i); g != want {
@@ -126,12 +126,12 @@ func TestJoined(t *testing.T) {
 }
 
 func testJoined(t *testing.T) {
-	if most := int64(active.largest()) * math.MaxInt8 * int64(active.depth()); active.lane() == 4 && most > math.MaxInt32 {
+	if most := int64(active.qmax()) * math.MaxInt8 * int64(active.depth()); active.perLane() == 4 && most > math.MaxInt32 {
 		t.Errorf("a sum may be %d, more than %d", most, math.MaxInt32)
 	}
 	r := rand.New(rand.NewPCG(35, 36))
 	sizes := [][2]int{{0, 8}, {1, 1}, {5, 7}, {37, 8}, {64, 16}, {37, 48}, {64, 96}, {100, 100}, {150, 72}, {64, 256}}
-	if active.lane() == 4 { // more than one sum may hold
+	if active.perLane() == 4 { // more than one sum may hold
 		sizes = append(sizes, [2]int{active.depth() + 5, 2})
 	}
 	for _, size := range sizes {
@@ -191,11 +191,11 @@ func testJoined(t *testing.T) {
 					if math.Abs(float64(got-exactH[i])) > 1e-5 {
 						t.Fatalf("%d inputs, %d units, %d rows, step %d: h[%d] is %v, and of the integers %v", k, hidden, left, step, i, got, exactH[i])
 					}
-					if tolerance := map[int]float64{2: 2e-3, 4: 0.1}[j.b.isa.lane()]; math.Abs(float64(got-wantH[i])) > tolerance {
+					if tolerance := map[int]float64{2: 2e-3, 4: 0.1}[j.b.isa.perLane()]; math.Abs(float64(got-wantH[i])) > tolerance {
 						t.Fatalf("%d inputs, %d units, %d rows, step %d: h[%d] is %v, in float64 %v", k, hidden, left, step, i, got, wantH[i])
 					}
 					word := integerAt(j.b.isa, rows[(at+left+i/hidden)*stride+words:], i%hidden)
-					if want := int(math.RoundToEven(float64(got * float32(j.b.isa.largest())))); word != want {
+					if want := int(math.RoundToEven(float64(got * float32(j.b.isa.qmax())))); word != want {
 						t.Fatalf("state %v is %d in the next row, want %d", got, word, want)
 					}
 				}
@@ -234,17 +234,17 @@ func TestJoinedPanics(t *testing.T) {
 }
 
 // exactSum is what the numbers of a row and of column col sum to.
-func exactSum(j *Joined, row []uint32, col int, before bool) (z float64) {
+func exactSum(j *Joined, row []uint32, col int, hasPrev bool) (z float64) {
 	p := j.b
 	for d, first := 0, 0; first < p.K; d, first = d+1, first+p.depth {
 		var sum int64
 		for l := first; l < min(p.K, first+p.depth); l++ {
-			if l < roundUp(j.input, 16) && l >= j.input || l >= roundUp(j.input, 16) && !before {
+			if l < roundUp(j.input, 16) && l >= j.input || l >= roundUp(j.input, 16) && !hasPrev {
 				continue
 			}
 			sum += int64(integerAt(p.isa, row, l)) * int64(columnNumber(p, l, col))
 		}
-		z += float64(sum) * float64(p.unit[d*roundUp(p.N, p.width)+col]) / float64(p.isa.largest())
+		z += float64(sum) * float64(p.unit[d*roundUp(p.N, p.width)+col]) / float64(p.isa.qmax())
 	}
 	return z
 }
@@ -263,7 +263,7 @@ func joinedGates(t *testing.T, m int, z, c, h []float32, hidden int) {
 
 // integerAt is number i of rows that quantise or round wrote.
 func integerAt(i isa, rows []uint32, at int) int {
-	if i.lane() == 4 {
+	if i.perLane() == 4 {
 		return int(uint8(rows[at/4]>>(at%4*8))) - 128
 	}
 	return int(int16(rows[at/2] >> (at % 2 * 16)))
@@ -273,7 +273,7 @@ func integerAt(i isa, rows []uint32, at int) int {
 // 31 where all have one sign.
 func TestGemmInt(t *testing.T) {
 	eachISA(t, func(t *testing.T) {
-		if active.lane() == 2 {
+		if active.perLane() == 2 {
 			testGemmInt(t)
 		}
 	})
@@ -293,12 +293,12 @@ func testGemmInt(t *testing.T) {
 			p, c := newPacked(k, n, active, false), guard(slices.Clone(add), 1)
 			p.Repack(random(r, k*n), n)
 			p.Repack(b, n) // of the first nothing is left
-			if p.depth%active.lane() != 0 || p.depth > active.depth()+1 {
+			if p.depth%active.perLane() != 0 || p.depth > active.depth()+1 {
 				t.Fatalf("depth %d of %d", p.depth, k)
 			}
 			Gemm(m, a, k, p, c.x, ldc, true)
 			c.check(t, "c")
-			ints, unit := make([]uint32, roundUp(k, 16)/active.lane()), make([]float32, 1)
+			ints, unit := make([]uint32, roundUp(k, 16)/active.perLane()), make([]float32, 1)
 			for i := range m {
 				quantise(active, 1, ints, 0, unit, a[i*k:], 0, k)
 				for j := range n {
@@ -327,7 +327,7 @@ func testGemmInt(t *testing.T) {
 // columnNumber is number (k, j) that p holds.
 func columnNumber(p *Packed, k, j int) int {
 	x := p.ints[p.intIndex(k, j)]
-	if p.isa.lane() == 4 {
+	if p.isa.perLane() == 4 {
 		return int(int8(x >> (k % 4 * 8)))
 	}
 	return int(int16(x >> (k % 2 * 16)))

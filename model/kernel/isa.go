@@ -31,7 +31,7 @@ var active = choose(os.Getenv("LINNET_ISA"))
 
 // choose is the best supported instruction set that is not above the one named,
 // or, where the name is empty or unknown, the best: at start there is nobody to
-// tell. Those by name only are chosen by their own names alone.
+// tell. Those for which onlyByName holds are chosen by their own names alone.
 func choose(name string) isa {
 	limit := isaAMX
 	for i, n := range isaNames {
@@ -39,15 +39,16 @@ func choose(name string) isa {
 			limit = isa(i)
 		}
 	}
-	for !supported(limit) || limit.byName() && isaNames[limit] != name {
+	for !supported(limit) || limit.onlyByName() && isaNames[limit] != name {
 		limit--
 	}
 	return limit
 }
 
-// byName tells that no machine takes i unless it is named. Two parts by BFMMLA are faster
-// on servers' processors and slower on small cores of phones; of Apple's nothing is known.
-func (i isa) byName() bool {
+// onlyByName reports whether i is taken only where LINNET_ISA names it. Two parts by
+// BFMMLA are faster on servers' processors and slower on small cores of phones; Apple's
+// were not measured.
+func (i isa) onlyByName() bool {
 	return i == isaVNNI8 || i == isaAMX8 || i == isaBFMMLA && runtime.GOOS != "linux"
 }
 
@@ -64,7 +65,7 @@ func AVX2() bool { return active >= isaAVX2 }
 // Precision is how products take their operands with the instruction set in
 // use: float32, 16 bits of it, bfloat16, int16 or int8.
 func Precision() string {
-	switch active.lane() {
+	switch active.perLane() {
 	case 2:
 		return "int16"
 	case 4:
@@ -102,12 +103,12 @@ func SwitchISA(name string) (restore func(), ok bool) {
 	return func() {}, false
 }
 
-// integer tells that products are of integers.
-func (i isa) integer() bool { return i.lane() > 0 }
+// integer reports whether products are of integers.
+func (i isa) integer() bool { return i.perLane() > 0 }
 
-// lane is how many integers one of 32 bits holds: two of 16 bits, four of 8
-// or none.
-func (i isa) lane() int {
+// perLane is how many integers a lane of 32 bits holds: two of 16 bits, four of 8,
+// or 0 where products are not of integers.
+func (i isa) perLane() int {
 	switch i {
 	case isaMADD, isaAVXVNNI, isaVNNI:
 		return 2
@@ -117,19 +118,20 @@ func (i isa) lane() int {
 	return 0
 }
 
-// largest is the largest multiple of a row's unit in products of integers. Of
-// 16 bits, 2³¹ less this is what is left for a column, about as many bits a number.
-func (i isa) largest() int32 {
-	if i.lane() == 4 {
+// qmax is the largest quantised magnitude of a row in products of integers. In 16
+// bits it leaves (2³¹−1)/qmax for the magnitudes of a column to sum to, which gives a
+// column's numbers about as many bits.
+func (i isa) qmax() int32 {
+	if i.perLane() == 4 {
 		return 1<<7 - 1
 	}
 	return 1<<13 - 1
 }
 
-// depth is the most of K that is summed in integers: of 16 bits what keeps
-// them fine, of 8 what cannot overflow.
+// depth is the most of K that is summed in integers before the sum becomes float32: in
+// 16 bits what keeps a column's unit small, in 8 bits what cannot overflow.
 func (i isa) depth() int {
-	if i.lane() == 4 {
+	if i.perLane() == 4 {
 		return 1 << 15
 	}
 	return 192

@@ -1,8 +1,9 @@
 package kernel
 
-// Joined is the two matrices of a Step one above the other, where products are of
-// integers: inputs and states are numbers within ±1, so that all have one unit,
-// stand in one row, and are multiplied at once. It serves any number of calls.
+// Joined is the two matrices of a Step stacked into one, the input weights above the
+// recurrent ones, where products are of integers: inputs and states are numbers within
+// ±1, so that all have one unit, stand in one row, and are multiplied at once. It serves
+// any number of calls.
 //
 // A row is Stride words: Words of them hold the input, the rest the states of the step
 // before. What is in them is the business of the instruction set that was in use when
@@ -33,13 +34,13 @@ func Join(input []float32, k int, recurrent []float32, hidden int) *Joined {
 }
 
 // Words is how many words an input is.
-func (j *Joined) Words() int { return roundUp(j.input, 16) / j.b.isa.lane() }
+func (j *Joined) Words() int { return roundUp(j.input, 16) / j.b.isa.perLane() }
 
 // Stride is the distance of rows in words.
-func (j *Joined) Stride() int { return j.Words() + roundUp(j.hidden, 16)/j.b.isa.lane() }
+func (j *Joined) Stride() int { return j.Words() + roundUp(j.hidden, 16)/j.b.isa.perLane() }
 
-// Round writes m inputs to dst, ldd words apart: x is [m, k] in rows ldx apart, of
-// numbers within ±1. What is beyond, or no number, becomes one that means nothing.
+// Round quantises m inputs into dst, in rows ldd words apart: x is [m, k] in rows ldx
+// apart, of numbers within ±1. The result for others, or for a NaN, means nothing.
 func (j *Joined) Round(m int, x []float32, ldx int, dst []uint32, ldd int) {
 	checkMatrix(x, m, j.input, ldx)
 	checkWords(dst, m, j.Words(), ldd)
@@ -48,11 +49,12 @@ func (j *Joined) Round(m int, x []float32, ldx int, dst []uint32, ldd int) {
 	}
 }
 
-// Step is the function Step of rows [m, Stride]. Without before, their states of the step
-// before are taken as zero, and may be overwritten. bias is [4·hidden], z [m, 4·hidden] room
-// for pre-activations, c and h are [m, hidden]. Besides h it writes the states, as Round
-// would, to next, [m, Stride], which may be the same memory behind rows.
-func (j *Joined) Step(m int, rows []uint32, before bool, bias, z, c, h []float32, next []uint32) {
+// Step is the function Step of rows [m, Stride]. Without hasPrev, as in a first step,
+// their previous states are taken as zero, and may be overwritten. bias is [4·hidden], z
+// [m, 4·hidden] is scratch for the pre-activations, c and h are [m, hidden]. Besides h it
+// writes the states, as Round would, to next, [m, Stride], which may lie behind rows in
+// the same memory.
+func (j *Joined) Step(m int, rows []uint32, hasPrev bool, bias, z, c, h []float32, next []uint32) {
 	n := 4 * j.hidden
 	checkBias(bias, n)
 	checkWords(rows, m, j.Stride(), j.Stride())
@@ -61,7 +63,7 @@ func (j *Joined) Step(m int, rows []uint32, before bool, bias, z, c, h []float32
 	checkMatrix(c, m, j.hidden, j.hidden)
 	checkMatrix(h, m, j.hidden, j.hidden)
 	if m > 0 && j.hidden > 0 {
-		j.step(m, rows, before, bias, z, c, h, next)
+		j.step(m, rows, hasPrev, bias, z, c, h, next)
 	}
 }
 

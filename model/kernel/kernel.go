@@ -94,12 +94,12 @@ func GatesRows(rows int, z []float32, ldz int, c []float32, ldc int, h []float32
 	}
 }
 
-// Step is a step of an LSTM for m rows: GatesRows of x·input + before·recurrent +
-// bias, with x [m, input.K], before and h [m, hidden] and c [m, hidden] in rows
-// ldx and hidden apart, the matrices packed by PackTwo. before may be nil, which
-// is zero, or share memory with h. z [m, 4·hidden] is room for the pre-activations.
-// Where products are of integers Joined has a faster one.
-func Step(m int, x []float32, ldx int, input *Packed, before []float32, recurrent *Packed, bias, z, c, h []float32, hidden int) {
+// Step is a step of an LSTM for m rows: GatesRows of x·input + hPrev·recurrent +
+// bias, the matrices packed by PackTwo. x is [m, input.K] with rows ldx apart; hPrev,
+// c and h are [m, hidden] with rows hidden apart. hPrev may be nil, which stands for
+// zeros, or share memory with h. z [m, 4·hidden] is scratch for the pre-activations.
+// Where products are of integers Joined.Step is faster.
+func Step(m int, x []float32, ldx int, input *Packed, hPrev []float32, recurrent *Packed, bias, z, c, h []float32, hidden int) {
 	if input.N != 4*hidden || recurrent.N != 4*hidden || recurrent.K != hidden || !input.matches(recurrent) {
 		panic("kernel: Step of matrices that do not match")
 	}
@@ -109,9 +109,9 @@ func Step(m int, x []float32, ldx int, input *Packed, before []float32, recurren
 	checkMatrix(c, m, hidden, hidden)
 	checkMatrix(h, m, hidden, hidden)
 	first, second := term{x, ldx, input}, term{}
-	if before != nil {
-		checkMatrix(before, m, hidden, hidden)
-		second = term{before, hidden, recurrent}
+	if hPrev != nil {
+		checkMatrix(hPrev, m, hidden, hidden)
+		second = term{hPrev, hidden, recurrent}
 	}
 	if m > 0 && input.K > 0 && step(m, first, second, bias, z, c, h, hidden) {
 		return
@@ -220,8 +220,8 @@ func AddScaled(dst, x []float32, scale float32) {
 	}
 }
 
-// StandardiseRows computes dst[r] = (x[r] − mean)·invStd, cut at ±limit, which is
-// at least 0, for rows as long as mean that follow each other. dst may be x.
+// StandardiseRows computes dst[r] = (x[r] − mean)·invStd, clipped to ±limit, which is
+// at least 0: dst and x are [rows, len(mean)]. dst may be x.
 func StandardiseRows(rows int, dst, x, mean, invStd []float32, limit float32) {
 	n := len(mean)
 	checkMatrix(dst, rows, n, n)

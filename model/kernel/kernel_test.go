@@ -139,8 +139,8 @@ func intTolerance(k int, a, b func(l int) float32) float64 {
 		}
 	}
 	i := min(active, isaVNNI) // 8 bits are for Joined alone
-	row := largest[0] / float64(i.largest())
-	column := max(sum[1]/float64(math.MaxInt32/i.largest()-int32(i.depth()/2)), largest[1]/math.MaxInt16)
+	row := largest[0] / float64(i.qmax())
+	column := max(sum[1]/float64(math.MaxInt32/i.qmax()-int32(i.depth()/2)), largest[1]/math.MaxInt16)
 	return 1.01 / 2 * (row*sum[1] + column*sum[0] + float64(k)*row*column/2)
 }
 
@@ -345,7 +345,7 @@ func TestRepackReplacesAll(t *testing.T) {
 		if allocs := testing.AllocsPerRun(10, func() { p.Repack(b, n) }); allocs != 0 {
 			t.Errorf("Repack allocates %v times", allocs)
 		}
-		if q := Pack(b, k, n, n); !slices.Equal(p.data, q.data) || !slices.Equal(p.half, q.half) || !slices.Equal(p.ints, q.ints) || !slices.Equal(p.unit, q.unit) {
+		if q := Pack(b, k, n, n); !slices.Equal(p.data, q.data) || !slices.Equal(p.bf16, q.bf16) || !slices.Equal(p.ints, q.ints) || !slices.Equal(p.unit, q.unit) {
 			t.Error("Repack differs from Pack")
 		}
 		p = NewPacked(k, n)
@@ -913,7 +913,7 @@ func TestNothingAllocates(t *testing.T) {
 func TestChoose(t *testing.T) {
 	best := isaGeneric
 	for i := isaGeneric; i <= isaAMX; i++ {
-		if supported(i) && !i.byName() {
+		if supported(i) && !i.onlyByName() {
 			best = i
 		}
 	}
@@ -921,7 +921,7 @@ func TestChoose(t *testing.T) {
 	below := isaGeneric // the best up to the name, without those that are by theirs only
 	for i, name := range isaNames {
 		if wants[name] = below; supported(isa(i)) {
-			if wants[name] = isa(i); !isa(i).byName() {
+			if wants[name] = isa(i); !isa(i).onlyByName() {
 				below = isa(i)
 			}
 		}

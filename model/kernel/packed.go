@@ -15,23 +15,24 @@ type Packed struct {
 	width  int       // columns of a panel
 	narrow bool      // at most maxNarrow columns
 	data   []float32 // [panels, K, width]; where narrow, the transpose, [N, K up to a multiple of 16]
-	half   []uint16  // instead of data: bfloat16 in the order of partIndex
-	parts  int       // of half
+	bf16   []uint16  // instead of data: bfloat16 in the order of partIndex
+	parts  int       // of bf16
 	ints   []uint32  // instead of data: integers of columns' units, in the order of intIndex
 	depth  int       // of ints: how much of K is summed at once
-	unit   []float32 // of ints: [depths, columns of all panels]
-	start  []int32   // of ints: what sums begin with, of the same size
+	unit   []float32 // of ints: columns' quantisation scales, [blocks of depth in K, columns of all panels]
+	start  []int32   // of ints: what sums begin with (see 8 bits in int_amd64.go), of the same size
 }
 
 // NewPacked is a matrix of zeros for Repack, of weights that change all the
 // time: always in float32, as for the others packing takes as long as many products.
 func NewPacked(k, n int) *Packed { return newPacked(k, n, active.float(), false) }
 
-// maxNarrow is the most columns of a narrow matrix: too little of a vector or a tile.
+// maxNarrow is the most columns of a narrow matrix, which would leave most of a vector or
+// a tile empty.
 const maxNarrow = 4
 
-// leastIntColumns is the number of columns from which on integers win back what it costs
-// to round the rows.
+// leastIntColumns is the number of columns from which on products of integers save more
+// than quantising the rows costs.
 const leastIntColumns = 64
 
 // newPacked is a matrix that i multiplies by, of zeros or, in parts and in integers,
@@ -52,7 +53,7 @@ func newPacked(k, n int, i isa, narrow bool) *Packed {
 		return p
 	case p.isa.integer():
 		depths := max(1, (k+i.depth()-1)/i.depth())
-		p.depth = roundUp((k+depths-1)/depths, i.lane())
+		p.depth = roundUp((k+depths-1)/depths, i.perLane())
 		return p
 	case p.inParts():
 		return p
@@ -64,7 +65,8 @@ func newPacked(k, n int, i isa, narrow bool) *Packed {
 // roundUp is n up to a multiple of to.
 func roundUp(n, to int) int { return (n + to - 1) / to * to }
 
-// matches tells whether one product goes through p and q.
+// matches reports whether p and q are packed alike, so that the sum of a product with
+// each can be one call.
 func (p *Packed) matches(q *Packed) bool {
 	return p.isa == q.isa && p.narrow == q.narrow && p.parts == q.parts
 }
@@ -73,7 +75,7 @@ func (p *Packed) matches(q *Packed) bool {
 // rows of integers.
 func (p *Packed) stride() int { return (p.K + 15) &^ 15 }
 
-// inParts tells that p's numbers stand as parts of bfloat16.
+// inParts reports whether p's numbers are held as sums of bfloat16 parts.
 func (p *Packed) inParts() bool { return p.isa.parts() > 0 && !p.narrow }
 
 // InSteps reports whether Step, with both products of an LSTM's step at once, is faster

@@ -10,14 +10,14 @@ import (
 
 // repackParts is Repack of numbers in so many parts.
 func repackParts(p *Packed, b []float32, ldb, parts int) {
-	p.parts, p.half = parts, grow(p.half, partSize(p.K, p.N)*parts)
-	clear(p.half)
+	p.parts, p.bf16 = parts, grow(p.bf16, partSize(p.K, p.N)*parts)
+	clear(p.bf16)
 	for j := range p.N {
 		for k := range p.K {
 			at, rest := partIndex(k, j, p.K, parts), b[k*ldb+j]
 			for i := range parts {
 				part := bfloat16(rest)
-				p.half[at+partStep*i] = part
+				p.bf16[at+partStep*i] = part
 				rest -= math.Float32frombits(uint32(part) << 16) // which float32 holds; of an infinity, a NaN
 			}
 		}

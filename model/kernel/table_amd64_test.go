@@ -43,7 +43,7 @@ func testSumLinesAsm(t *testing.T) {
 	for i := range table.data {
 		table.data[i] = int8(2*i - 128)
 	}
-	const n = 3*atOnce + 5
+	const n = 3*maxSummedIDs + 5
 	dst, want := make([]float32, 64), make([]float32, 64)
 	SumLines(dst, 64, table, make([]uint32, n), 0, []uint32{n}, []float32{.7}, 1)
 	sumLinesInt(want, 64, table, make([]uint32, n), 0, []uint32{n}, []float32{.7}, 1, 1)

@@ -11,10 +11,10 @@ import (
 )
 
 // The gates beside products on tiles, which keep 16 bits of a number at most:
-// there tanh and σ are cubics over 32 pieces of an interval, whose coefficients
-// stand in registers. One that is off by 5e-6 takes 11 instructions, two thirds
-// of what the exponential takes, and of these only four want the multipliers
-// that tiles share.
+// there tanh and σ are piecewise cubics over 32 parts of an interval, whose
+// coefficients stand in registers. One that is off by 5e-6 takes 11 instructions,
+// two thirds of what the exponential takes, and only four of them need the
+// multipliers that tiles share.
 
 // pieces is how many lanes VPERMI2PS chooses from.
 const pieces = 32

@@ -138,8 +138,8 @@ func (k *constants) exp(x Op) VecVirtual {
 	return s
 }
 
-// below is 1+exp(−x), which σ(x) is 1 divided by.
-func (k *constants) below(x Op) VecVirtual {
+// sigmoidDenominator is 1+exp(−x): σ(x) is 1 divided by it.
+func (k *constants) sigmoidDenominator(x Op) VecVirtual {
 	s, p := k.factors(x, k.neg)
 	VFMADD213PS(k.one, p, s)
 	return s
@@ -156,7 +156,7 @@ func (k *constants) fraction(x Op) (n, d VecVirtual) {
 }
 
 // sigmoid is σ(x).
-func (k *constants) sigmoid(x Op) VecVirtual { return k.divide(k.one, k.below(x)) }
+func (k *constants) sigmoid(x Op) VecVirtual { return k.divide(k.one, k.sigmoidDenominator(x)) }
 
 // tanh is tanh(x).
 func (k *constants) tanh(x Op) VecVirtual { return k.divide(k.fraction(x)) }
@@ -195,7 +195,7 @@ func (k *constants) gates(l lanes, z func(i int) Op, c, h Mem) {
 // cells writes the cells of gates, and returns them.
 func (k *constants) cells(l lanes, z func(i int) Op, c Mem) VecVirtual {
 	// c/f + g/(gd·i) with one division: (c·gd·i + f·g) / (f·gd·i).
-	i, f := k.below(z(0)), k.below(z(1))
+	i, f := k.sigmoidDenominator(z(0)), k.sigmoidDenominator(z(1))
 	g, gd := k.fraction(z(2))
 	VMULPS(gd, i, i)
 	VMULPS(f, g, g)
@@ -208,7 +208,7 @@ func (k *constants) cells(l lanes, z func(i int) Op, c Mem) VecVirtual {
 
 // outputs writes those of gates, of cells c.
 func (k *constants) outputs(l lanes, z, c Op, h Mem) {
-	o := k.below(z)
+	o := k.sigmoidDenominator(z)
 	n, d := k.fraction(c)
 	VMULPS(d, o, o)
 	l.store(k.divide(n, o), h)
@@ -319,18 +319,18 @@ func (v vector) sweep(name string, n Register, pointers []Register, body func(l 
 	Label("end" + name)
 }
 
-// four are the addresses of a row of 4·hidden numbers: two pointers and the
-// distance reach all.
-type four struct{ p, p3, step Register }
+// gateRow addresses the four gates in a row of 4·hidden numbers, with two pointers and
+// the distance between gates.
+type gateRow struct{ p, p3, step Register }
 
-func newFour(p, hidden4 Register) four {
-	f := four{p, GP64(), hidden4}
+func newGateRow(p, hidden4 Register) gateRow {
+	f := gateRow{p, GP64(), hidden4}
 	LEAQ(Mem{Base: hidden4, Index: hidden4, Scale: 2}, f.p3)
 	ADDQ(p, f.p3)
 	return f
 }
 
-func (f four) at(i int) Mem {
+func (f gateRow) at(i int) Mem {
 	if i == 3 {
 		return Mem{Base: f.p3}
 	}
@@ -358,7 +358,7 @@ func gates(v vector) {
 	k.reciprocal = v.lanes == 16
 	hidden4 := param("hidden")
 	SHLQ(Imm(2), hidden4)
-	z := newFour(param("z"), hidden4)
+	z := newGateRow(param("z"), hidden4)
 	c, h, rows := param("c"), param("h"), param("rows")
 	back, step := GP64(), GP64() // back is how far a sweep moves its pointers
 	MOVQ(param("hidden"), back)
@@ -406,7 +406,7 @@ func gatesTrain(v vector) {
 	n, hidden4 := param("hidden"), GP64()
 	MOVQ(n, hidden4)
 	SHLQ(Imm(2), hidden4)
-	z := newFour(param("z"), hidden4)
+	z := newGateRow(param("z"), hidden4)
 	cPrev, c, tanhC, h := param("cPrev"), param("c"), param("tanhC"), param("h")
 	v.sweep("", n, []Register{z.p, z.p3, cPrev, c, tanhC, h}, func(l lanes) {
 		i := k.sigmoid(l.operand(z.at(0)))
@@ -437,7 +437,7 @@ func gatesBackward(v vector) {
 	n, hidden4 := param("hidden"), GP64()
 	MOVQ(n, hidden4)
 	SHLQ(Imm(2), hidden4)
-	dz, z := newFour(param("dz"), hidden4), newFour(param("z"), hidden4)
+	dz, z := newGateRow(param("dz"), hidden4), newGateRow(param("z"), hidden4)
 	cPrev, tanhC, dhp, dcp := param("cPrev"), param("tanhC"), param("dh"), param("dc")
 	v.sweep("", n, []Register{dz.p, dz.p3, z.p, z.p3, cPrev, tanhC, dhp, dcp}, func(l lanes) {
 		slope := func(x VecVirtual) VecVirtual { // 1 − x²

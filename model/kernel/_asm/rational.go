@@ -10,13 +10,13 @@ import (
 )
 
 // The gates beside products of integers with AVX2, whose registers have no room
-// for the cubics' coefficients: tanh is a fraction, which takes 9 instructions where
-// the exponential takes 14, and shares its division with another.
+// for the cubics' coefficients: tanh is a rational function, which takes 9 instructions
+// where the exponential takes 14, and shares its division with another.
 
 // tanh(x) is x·p(x²)/q(x²) for |x| ≤ furthest and what it is there beyond, within
-// 8.5e-6, an eighth of what the rounding of a state may change: the coefficients from
-// the constant on, those of the least largest error up to 6.2 (by Lawson's iteration of
-// weighted least squares over 8,000 points).
+// 8.5e-6, an eighth of what the rounding of a state may change: the coefficients, from
+// the constant on, are those of the minimax approximation up to 6.2 (by Lawson's
+// iteration of weighted least squares over 8,000 points).
 const furthest = 5.948
 
 var (
@@ -24,22 +24,22 @@ var (
 	denominator = []float64{1, 0.4472901934659416, 0.017336751421759358, 5.3619631885445474e-05}
 )
 
-// fraction is n/d, a gate.
-type fraction struct{ n, d VecVirtual }
+// quotient is n/d, the value of a gate before the division.
+type quotient struct{ n, d VecVirtual }
 
-// fractions are those of times·tanh(by·x).
-type fractions struct {
+// rationalTanh has the constants of times·tanh(by·x).
+type rationalTanh struct {
 	lo, hi VecVirtual
 	p      [3]Mem
 	q      [4]Mem
 }
 
-func newFractions(name string, times, by float64) *fractions {
+func newRationalTanh(name string, times, by float64) *rationalTanh {
 	all := func(i int, of string, x float64) Mem {
 		w := math.Float32bits(float32(x * math.Pow(by, float64(i))))
 		return global(fmt.Sprintf("%s%d%s", of, i, name), w, w, w, w, w, w, w, w)
 	}
-	k := &fractions{lo: avx2.broadcast("lo"+name, -furthest/by), hi: avx2.broadcast("hi"+name, furthest/by)}
+	k := &rationalTanh{lo: avx2.broadcast("lo"+name, -furthest/by), hi: avx2.broadcast("hi"+name, furthest/by)}
 	for i := range k.p {
 		k.p[i] = all(2*i+1, "p", times*numerator[i])
 	}
@@ -49,9 +49,9 @@ func newFractions(name string, times, by float64) *fractions {
 	return k
 }
 
-// of computes the fraction of x. A NaN stays one: MIN and MAX return their last
+// of computes numerator and denominator at x. A NaN stays one: MIN and MAX return their last
 // operand then.
-func (k *fractions) of(x Op) fraction {
+func (k *rationalTanh) of(x Op) quotient {
 	y, u, n, d := YMM(), YMM(), YMM(), YMM()
 	VMINPS(x, k.hi, y)
 	VMAXPS(y, k.lo, y)
@@ -65,7 +65,7 @@ func (k *fractions) of(x Op) fraction {
 		}
 	}
 	VMULPS(y, n, n)
-	return fraction{n, d}
+	return quotient{n, d}
 }
 
 // gatesRational writes the gates beside products of integers with AVX2.
@@ -75,14 +75,14 @@ func gatesRational() {
 		"within 2e-5 times max(1, |c|) for finite c, with rows of c and h ld bytes apart, those of z ldz and the four of one gate bytes.",
 		"ints, of rows ldw bytes apart, gets h as roundMADD makes it.")
 	Pragma("noescape")
-	tanh, half := newFractions("TanhFraction", 1, 1), avx2.broadcast("half", 0.5)
-	odd := newFractions("SigmoidFraction", 0.5, 0.5) // σ less 1/2
-	sigmoid := func(x Op) fraction {
+	tanh, half := newRationalTanh("TanhFraction", 1, 1), avx2.broadcast("half", 0.5)
+	odd := newRationalTanh("SigmoidFraction", 0.5, 0.5) // σ less 1/2
+	sigmoid := func(x Op) quotient {
 		f := odd.of(x)
 		VFMADD231PS(half, f.d, f.n)
 		return f
 	}
-	product := func(a, b fraction) VecVirtual {
+	product := func(a, b quotient) VecVirtual {
 		VMULPS(a.n, b.n, b.n)
 		VMULPS(a.d, b.d, b.d)
 		VDIVPS(b.d, b.n, b.n)
