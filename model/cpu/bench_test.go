@@ -102,7 +102,7 @@ func BenchmarkParts(b *testing.B) {
 	batch := benchBatch(c, lines)
 	batch.Windows = []model.ContextWindow{{Len: lines}}
 	mem := s.begin()
-	if err := mem.lay(s, batch); err != nil {
+	if err := mem.addBatch(s, batch); err != nil {
 		b.Fatal(err)
 	}
 	run := func(name string, f func()) {
@@ -124,8 +124,8 @@ func BenchmarkParts(b *testing.B) {
 		}
 	})
 	run("check", func() {
-		mem.forget()
-		if err := mem.lay(s, batch); err != nil {
+		mem.reset()
+		if err := mem.addBatch(s, batch); err != nil {
 			b.Fatal(err)
 		}
 	})

@@ -39,15 +39,15 @@ type Scorer struct {
 
 type layer struct{ forward, backward direction }
 
-// head is the output of one head. Each is multiplied by itself, so that it has
-// the same bits with and without others.
+// head is the output layer of one head. Each has products of its own, so that its
+// probabilities have the same bits with and without the other.
 type head struct {
 	first, classes    int            // columns of K
 	forward, backward *kernel.Packed // [H, classes]
 	line              *kernel.Packed // [D, classes]
 }
 
-// direction has joined, or else the two matrices by themselves.
+// direction has either joined or the two separate matrices.
 type direction struct {
 	joined    *kernel.Joined
 	input     *kernel.Packed // [in, 4H]
@@ -115,7 +115,7 @@ func (s *Scorer) ScoreAll(ctx context.Context, batches []*model.Batch, probs []f
 	mem := s.begin()
 	defer s.end(mem)
 	for _, b := range batches {
-		if err := s.take(ctx, mem, b); err != nil {
+		if err := s.embedBatch(ctx, mem, b); err != nil {
 			return err
 		}
 	}
@@ -128,29 +128,29 @@ func (s *Scorer) ScoreSeq(ctx context.Context, batches iter.Seq[*model.Batch], p
 	mem := s.begin()
 	defer s.end(mem)
 	for b := range batches {
-		if err := s.take(ctx, mem, b); err != nil {
+		if err := s.embedBatch(ctx, mem, b); err != nil {
 			return err
 		}
 	}
 	return s.finish(ctx, mem, probs)
 }
 
-// begin is the memory of a call, for take of each Batch, finish and end.
+// begin is the memory of a call, for embedBatch of each Batch, then finish and end.
 func (s *Scorer) begin() *scratch {
 	mem := s.scratch.Get().(*scratch)
-	mem.fit(s)
+	mem.allocate(s)
 	return mem
 }
 
 func (s *Scorer) end(mem *scratch) {
-	mem.forget()
+	mem.reset()
 	s.scratch.Put(mem)
 }
 
-// take turns the lines that the windows of b hold into line vectors; b is not
-// looked at again.
-func (s *Scorer) take(ctx context.Context, mem *scratch, b *model.Batch) error {
-	if err := mem.lay(s, b); err != nil {
+// embedBatch turns the lines that the windows of b hold into line vectors; b is not
+// used after it.
+func (s *Scorer) embedBatch(ctx context.Context, mem *scratch, b *model.Batch) error {
+	if err := mem.addBatch(s, b); err != nil {
 		return err
 	}
 	for _, r := range mem.runs {
@@ -161,7 +161,7 @@ func (s *Scorer) take(ctx context.Context, mem *scratch, b *model.Batch) error {
 	return nil
 }
 
-// finish labels the windows of all that was taken.
+// finish computes the probabilities of the windows of all embedded batches.
 func (s *Scorer) finish(ctx context.Context, mem *scratch, probs []float32) error {
 	if err := mem.sort(s, probs); err != nil {
 		return err

@@ -14,9 +14,9 @@ import (
 
 func newScorer(w *model.Weights) (model.Scorer, error) { return New(w) }
 
-// bits8 is what products of 8 bits of each number may change in a probability of the
-// goldens, whose weights are far larger than a trained model's.
-const bits8 = 0.01
+// tolerance8Bit is what products of operands with 8 significant bits may change in a
+// probability of the goldens, whose weights are far larger than a trained model's.
+const tolerance8Bit = 0.01
 
 func TestScorer(t *testing.T) {
 	isas := kernel.ISAs()
@@ -32,7 +32,7 @@ func TestScorer(t *testing.T) {
 			defer restore()
 			tolerance := modeltest.Float32
 			if p := kernel.Precision(); p == "bfloat16" || p == "int8" {
-				tolerance = bits8
+				tolerance = tolerance8Bit
 			}
 			modeltest.Run(t, tolerance, newScorer)
 		})
@@ -115,7 +115,8 @@ func testScoreAll(t *testing.T) {
 			t.Fatalf("probability %d: got %v, want %v", i, got[i], want[i])
 		}
 	}
-	// One behind the other in one memory, which is spoilt when it is given back.
+	// One after the other in the same memory, which is overwritten when the next is
+	// asked for.
 	memory := new(model.Batch)
 	seq := func(yield func(*model.Batch) bool) {
 		for _, b := range batches {

@@ -10,12 +10,12 @@ import (
 // embedLines is how many lines share one product with the layout's weights.
 const embedLines = 64
 
-// clip is where a standardised layout number is cut.
+// clip is the largest magnitude of a standardised layout feature.
 const clip = 6
 
 // embed computes x of the lines of r, [lines, D], into their rows of mem.words
-// where joined matrices take it, otherwise of mem.x, and what each line by itself
-// adds to the logits into those of mem.own, [lines, K].
+// where joined matrices take it, otherwise of mem.x, and the share of the logits that
+// comes from x rather than from the states into those of mem.lineLogits, [lines, K].
 func (s *Scorer) embed(ctx context.Context, mem *scratch, r lineRun) error {
 	b, d := r.batch, s.d
 	id := b.FirstID(r.first) // of the next group
@@ -26,7 +26,7 @@ func (s *Scorer) embed(ctx context.Context, mem *scratch, r lineRun) error {
 		n := min(embedLines, r.len-done)
 		first := r.first + done
 		kernel.StandardiseRows(n, mem.layout, b.Layout[first*s.layout:], s.layoutMean, s.layoutInvStd, clip)
-		x := mem.near
+		x := mem.xBlock
 		kernel.GemmBias(n, mem.layout, s.layout, s.layoutWeights, s.layoutBias, x, d)
 		groups := b.GroupEnd[first*model.Groups : (first+n)*model.Groups]
 		kernel.SumLines(x, d, s.table, b.IDs, id, groups, b.GroupScale[first*model.Groups:], model.Groups)
@@ -41,7 +41,7 @@ func (s *Scorer) embed(ctx context.Context, mem *scratch, r lineRun) error {
 			copy(mem.x[(r.at+done)*d:], x[:n*d])
 		}
 		for _, o := range s.heads {
-			kernel.GemmBias(n, x, d, o.line, s.outputBias[o.first:], mem.own[(r.at+done)*s.k+o.first:], s.k)
+			kernel.GemmBias(n, x, d, o.line, s.outputBias[o.first:], mem.lineLogits[(r.at+done)*s.k+o.first:], s.k)
 		}
 	}
 	return nil

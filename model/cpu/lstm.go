@@ -13,12 +13,13 @@ const (
 	// (4·H bytes each) to stay in the first-level cache.
 	maxGroup = 64
 	// chunkRows is how many rows (windows × steps) are gathered at once, and
-	// projected where steps do not do that themselves: then their pre-activations,
-	// 16·H bytes each, are read back from the second-level cache. It is at least
-	// maxGroup.
+	// multiplied by the input weights where Step does not do that itself: then their
+	// pre-activations, 16·H bytes each, are read back from the second-level cache. It
+	// is at least maxGroup.
 	chunkRows = 256
-	// manyLogits is the most that a loop adds faster than kernel.AddScaled.
-	manyLogits = 8
+	// maxLoopLogits is the most logits that a plain loop adds faster than
+	// kernel.AddScaled.
+	maxLoopLogits = 8
 	// maxStateBytes bounds the states that go from one layer to the next.
 	maxStateBytes = 32 << 20
 )
@@ -48,18 +49,18 @@ func (s *Scorer) groupSize(windows []window) int {
 // from the longest, at most maxGroup of them.
 func (s *Scorer) label(ctx context.Context, mem *scratch, windows []window, probs []float32) error {
 	for _, w := range windows {
-		copy(probs[w.out*s.k:], mem.own[w.first*s.k:][:w.len*s.k])
+		copy(probs[w.out*s.k:], mem.lineLogits[w.first*s.k:][:w.len*s.k])
 	}
 	in := rows{data: mem.x, width: s.d, words: mem.words}
 	for i := range windows {
 		mem.inAt[i] = windows[i].first
 	}
-	clear(mem.spoilt[:])
+	clear(mem.sawNaN[:])
 	for l := range s.layers {
 		out := rows{width: 2 * s.h}
 		last := l == len(s.layers)-1
 		if !last {
-			out.data = mem.fitStates(l%2, windows, s.h)
+			out.data = mem.layerStates(l%2, windows, s.h)
 		}
 		for _, backward := range []bool{false, true} {
 			if err := s.run(ctx, mem, windows, l, backward, in, out, probs); err != nil {
@@ -75,7 +76,7 @@ func (s *Scorer) label(ctx context.Context, mem *scratch, windows []window, prob
 			in = out
 			if next := s.layers[l+1].forward.joined; next != nil {
 				for i, w := range windows {
-					mem.spoilt[i] = mem.spoilt[i] || hasNaN(in.data[mem.inAt[i]*in.width:][:w.len*in.width])
+					mem.sawNaN[i] = mem.sawNaN[i] || hasNaN(in.data[mem.inAt[i]*in.width:][:w.len*in.width])
 				}
 				mem.between.words = grow(mem.between.words, at*next.Words())
 				in.words = mem.between.words
@@ -87,7 +88,7 @@ func (s *Scorer) label(ctx context.Context, mem *scratch, windows []window, prob
 		for _, o := range s.heads {
 			kernel.SoftmaxRows(w.len, probs[w.out*s.k+o.first:], s.k, o.classes)
 		}
-		if mem.spoilt[i] {
+		if mem.sawNaN[i] {
 			own := probs[w.out*s.k:][:w.len*s.k]
 			for j := range own {
 				own[j] = float32(math.NaN())
@@ -106,8 +107,8 @@ func hasNaN(x []float32) bool {
 	return false
 }
 
-// rows are what a layer reads or writes, a line a row of width numbers; joined matrices
-// read words instead.
+// rows are what a layer reads or writes, one row of width numbers for each line; joined
+// matrices read words instead.
 type rows struct {
 	data  []float32
 	width int
@@ -140,8 +141,8 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 	clear(cell)
 
 	active := len(windows) // windows that have a step t
-	var before []float32   // states of the step before, [windows, H]; nil before the first
-	behind := 0            // row of mem.rows where the last step of the chunk before left its states
+	var hPrev []float32    // states of the previous step, [windows, H]; nil in the first
+	behind := 0            // row of mem.rows where the previous chunk's last step left its states
 	for t := 0; ; {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -174,24 +175,24 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 			}
 		}
 
-		// The recurrence. The chunk's first states may overwrite those of the
-		// chunk before, as their product is taken by then.
+		// The recurrence. The chunk's first states may overwrite the previous
+		// chunk's, whose product has been computed by then.
 		at := 0
 		for step := range steps {
 			active := mem.active[step]
-			z, now := mem.z[at*h4:], mem.states[at*h:]
+			z, hNow := mem.z[at*h4:], mem.states[at*h:]
 			switch {
 			case joined != nil:
-				joined.Step(active, mem.rows[at*stride:], t+step > 0, dir.bias, mem.z, cell, now, mem.rows[(at+active)*stride:])
+				joined.Step(active, mem.rows[at*stride:], t+step > 0, dir.bias, mem.z, cell, hNow, mem.rows[(at+active)*stride:])
 			case fused:
-				kernel.Step(active, mem.gather[at*width:], width, dir.input, before, dir.recurrent, dir.bias, mem.z, cell, now, h)
+				kernel.Step(active, mem.gather[at*width:], width, dir.input, hPrev, dir.recurrent, dir.bias, mem.z, cell, hNow, h)
 			default:
-				if before != nil {
-					kernel.Gemm(active, before, h, dir.recurrent, z, h4, true)
+				if hPrev != nil {
+					kernel.Gemm(active, hPrev, h, dir.recurrent, z, h4, true)
 				}
-				kernel.GatesRows(active, z, h4, cell, h, now, h, h)
+				kernel.GatesRows(active, z, h4, cell, h, hNow, h, h)
 			}
-			before = now
+			hPrev = hNow
 			at += active
 		}
 		if last {
@@ -215,7 +216,7 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 				switch {
 				case !last:
 					copy(out.data[(start+line)*out.width+column:][:h], mem.states[from*h:])
-				case k > manyLogits:
+				case k > maxLoopLogits:
 					kernel.AddScaled(probs[(windows[i].out+line)*k:][:k], mem.logits[from*k:][:k], 1)
 				default:
 					sum := probs[(windows[i].out+line)*k:][:k]

@@ -8,11 +8,12 @@ import (
 	"github.com/linnet-ml/linnet/model"
 )
 
-// window is a model.ContextWindow: its first row in scratch.x, or scratch.words, and
-// the first of its rows in probs.
+// window is a model.ContextWindow: its first row in scratch.x or scratch.words, its
+// length, and its first row in probs.
 type window struct{ first, len, out int }
 
-// lineRun is some lines of a batch, which stand there from row at on.
+// lineRun is lines [first, first+len) of a batch, whose vectors begin at row at of
+// scratch.x or scratch.words.
 type lineRun struct {
 	batch          *model.Batch
 	first, len, at int
@@ -20,18 +21,18 @@ type lineRun struct {
 
 // scratch is the memory of one Score call.
 type scratch struct {
-	order  []window  // from the longest
-	runs   []lineRun // what the windows of a Batch hold
-	lines  int       // of all runs together
-	steps  int       // of all windows together
-	x, own []float32 // of the lines, see embed
-	words  []uint32  // instead of x: as joined matrices take it
-	layout []float32 // [embedLines, layout] standardised
-	near   []float32 // [embedLines, D] x of the lines in hand
+	order         []window  // from the longest
+	runs          []lineRun // what the windows of a Batch hold
+	lines         int       // of all runs together
+	steps         int       // of all windows together
+	x, lineLogits []float32 // [lines, D] and [lines, K], see embed
+	words         []uint32  // instead of x: as joined matrices take it
+	layout        []float32 // [embedLines, layout] standardised
+	xBlock        []float32 // [embedLines, D] x of the lines in hand
 
 	inAt   [maxGroup]int
 	active [chunkRows]int // windows of each step of a chunk
-	spoilt [maxGroup]bool // windows with a NaN between layers, which rounding would lose
+	sawNaN [maxGroup]bool // windows with a NaN between layers, which rounding would lose
 	gather []float32      // [chunkRows, in] inputs
 	rows   []uint32       // instead of gather: rows of joined matrices, and those behind a chunk
 	z      []float32      // [chunkRows, 4H] pre-activations
@@ -45,13 +46,13 @@ type scratch struct {
 	}
 }
 
-// fit makes, once, what depends on the Scorer alone.
-func (m *scratch) fit(s *Scorer) {
+// allocate makes, once, what depends on the Scorer alone.
+func (m *scratch) allocate(s *Scorer) {
 	if m.layout != nil {
 		return
 	}
 	m.layout = make([]float32, embedLines*s.layout)
-	m.near = make([]float32, embedLines*s.d)
+	m.xBlock = make([]float32, embedLines*s.d)
 	in := s.d
 	if len(s.layers) > 1 {
 		in = max(in, 2*s.h)
@@ -68,8 +69,9 @@ func (m *scratch) fit(s *Scorer) {
 	m.logits = make([]float32, chunkRows*s.k)
 }
 
-// fitStates is memory number i for the states of windows.
-func (m *scratch) fitStates(i int, windows []window, h int) []float32 {
+// layerStates is buffer i (0 or 1, used in turn) for the states of windows between two
+// layers.
+func (m *scratch) layerStates(i int, windows []window, h int) []float32 {
 	steps := 0
 	for _, w := range windows {
 		steps += w.len
@@ -79,9 +81,10 @@ func (m *scratch) fitStates(i int, windows []window, h int) []float32 {
 	return *states
 }
 
-// lay finds the runs that the windows of b hold, and makes room for their lines.
-// Empty windows stay out; those that overlap and follow each other share their lines.
-func (m *scratch) lay(s *Scorer, b *model.Batch) error {
+// addBatch finds the runs of lines that the windows of b hold, and makes room for them.
+// Empty windows are left out; windows that overlap, and come one after the other in b,
+// share their lines.
+func (m *scratch) addBatch(s *Scorer, b *model.Batch) error {
 	if err := b.Check(s.layout); err != nil {
 		return fmt.Errorf("cpu: %w", err)
 	}
@@ -110,11 +113,11 @@ func (m *scratch) lay(s *Scorer, b *model.Batch) error {
 			return err
 		}
 	}
-	m.own = keep(m.own, m.lines*s.k)
+	m.lineLogits = extend(m.lineLogits, m.lines*s.k)
 	if joined := s.layers[0].forward.joined; joined != nil {
-		m.words = keep(m.words, m.lines*joined.Words())
+		m.words = extend(m.words, m.lines*joined.Words())
 	} else {
-		m.x = keep(m.x, m.lines*s.d)
+		m.x = extend(m.x, m.lines*s.d)
 	}
 	return nil
 }
@@ -131,15 +134,15 @@ func (m *scratch) sort(s *Scorer, probs []float32) error {
 	return nil
 }
 
-// forget lets the last batch go, and all windows.
-func (m *scratch) forget() {
+// reset drops the last batch and all windows, so that the pool keeps neither.
+func (m *scratch) reset() {
 	clear(m.runs)
 	m.order, m.lines, m.steps = m.order[:0], 0, 0
 }
 
-// keep is s with n elements, the first of them those of s, in at least twice the memory
-// where it has no room.
-func keep[T any](s []T, n int) []T {
+// extend is s with n elements, of which the first len(s) stay. Where s has no room it
+// moves to at least twice the memory.
+func extend[T any](s []T, n int) []T {
 	if cap(s) >= n {
 		return s[:n]
 	}
