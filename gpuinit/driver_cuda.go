@@ -58,10 +58,10 @@ var hung struct {
 	during string
 }
 
-// within calls f, which may wait for the driver, on a goroutine of its own, and
+// withTimeout calls f, which may wait for the driver, on a goroutine of its own, and
 // gives up after timeout. A thread that waits in the driver cannot be ended; it
 // stays until the process ends.
-func within[T any](ctx context.Context, timeout time.Duration, during string, f func() (T, error)) (T, error) {
+func withTimeout[T any](ctx context.Context, timeout time.Duration, during string, f func() (T, error)) (T, error) {
 	var none T
 	hung.Lock()
 	before := hung.during

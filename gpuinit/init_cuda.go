@@ -72,7 +72,7 @@ func release() error {
 }
 
 func start(ctx context.Context, o Options) (*GPUs, error) {
-	timeout, logf := cmp.Or(o.Timeout, answers), o.Log
+	timeout, logf := cmp.Or(o.Timeout, driverTimeout), o.Log
 	if logf == nil {
 		logf = func(int, string, ...any) {}
 	}
@@ -134,7 +134,7 @@ func startOn(ctx context.Context, o Options, devices []Device) error {
 	given.visible, given.wasSet, given.taken = before, set, true
 	os.Setenv("CUDA_VISIBLE_DEVICES", strings.Join(uuids, ","))
 	given.Unlock()
-	n, err := within(ctx, cmp.Or(o.Timeout, answers), "starting CUDA", func() (int, error) {
+	n, err := withTimeout(ctx, cmp.Or(o.Timeout, driverTimeout), "starting CUDA", func() (int, error) {
 		if err := libcuda.Open(); err != nil {
 			return 0, errNoDriver(err)
 		}
@@ -159,7 +159,7 @@ func startOn(ctx context.Context, o Options, devices []Device) error {
 
 // askCUDA describes a machine without NVML. CUDA is started on all it shows.
 func askCUDA(ctx context.Context, o Options) (*Machine, error) {
-	return within(ctx, cmp.Or(o.Timeout, answers), "starting CUDA", func() (*Machine, error) {
+	return withTimeout(ctx, cmp.Or(o.Timeout, driverTimeout), "starting CUDA", func() (*Machine, error) {
 		if err := libcuda.Open(); err != nil {
 			return nil, errNoDriver(err)
 		}
@@ -181,7 +181,7 @@ func askCUDA(ctx context.Context, o Options) (*Machine, error) {
 			if err := cmp.Or(err1, err2, err3, err4); err != nil {
 				d.Err = explain(err, &d)
 			} else {
-				d.UUID, d.Name, d.Major, d.Minor = "GPU-"+id.String(), line(name), major, minor
+				d.UUID, d.Name, d.Major, d.Minor = "GPU-"+id.String(), printable(name), major, minor
 				d.Memory, d.Free = uint64(memory), uint64(memory)
 				d.Err = m.assess(&d)
 				d.Free = 0 // nobody says it; what others hold is not this process's

@@ -23,8 +23,8 @@ import (
 var leases = filepath.Join(os.TempDir(), "linnet-gpu")
 
 const (
-	look     = 100 * time.Millisecond // between two looks at a lock
-	patience = 2 * time.Second        // with others that take their leases now
+	pollInterval = 100 * time.Millisecond // between two looks at a lock
+	queueTimeout = 2 * time.Second        // how long others may need to take their leases
 )
 
 // lease takes devices for this process, those first that the fewest other
@@ -43,9 +43,9 @@ func lease(ctx context.Context, dir string, devices []Device, o Options, logf fu
 	_ = os.Chmod(dir, 0o777|os.ModeSticky) // for other users; whoever made it did
 	next := lockFile(filepath.Join(dir, "next.lock"))
 	defer next.Close()
-	wait, cancel := context.WithTimeout(ctx, patience)
+	wait, cancel := context.WithTimeout(ctx, queueTimeout)
 	defer cancel()
-	ok, err := next.TryLockContext(wait, look)
+	ok, err := next.TryLockContext(wait, pollInterval)
 	said := false
 	say := func() {
 		if !said {
@@ -63,7 +63,7 @@ func lease(ctx context.Context, dir string, devices []Device, o Options, logf fu
 			return nil, nil, busy // somebody waits already
 		}
 		say()
-		if _, err := next.TryLockContext(ctx, look); err != nil {
+		if _, err := next.TryLockContext(ctx, pollInterval); err != nil {
 			return nil, nil, cmp.Or(context.Cause(ctx), err)
 		}
 	}
@@ -82,7 +82,7 @@ func lease(ctx context.Context, dir string, devices []Device, o Options, logf fu
 		select {
 		case <-ctx.Done():
 			return nil, nil, context.Cause(ctx)
-		case <-time.After(look):
+		case <-time.After(pollInterval):
 		}
 	}
 }

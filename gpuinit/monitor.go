@@ -109,8 +109,8 @@ func (u *Usage) Add(v *Usage) {
 	}
 }
 
-// judged is the number of samples from which on utilisation says something.
-const judged = 4
+// minSamples is the number of samples from which on utilisation says something.
+const minSamples = 4
 
 // Advice is what a run's utilisation suggests, in one line; empty between 50 %
 // and 95 %, where the card does not tell it, and where there are few samples.
@@ -120,7 +120,7 @@ func (u *Usage) Advice() string {
 		where = fmt.Sprintf("GPU %d %s", u.Device.Index, u.Device.Name)
 	}
 	switch mean := u.Utilisation.Mean; {
-	case u.Utilisation.N < judged:
+	case u.Utilisation.N < minSamples:
 	case mean < 50:
 		return fmt.Sprintf("%s worked %.0f %% of the time: it waits for work; raise --prediction_batch_size, give the machine more cores for reading and features, or let several workers share it (--workers_per_gpu)", where, mean)
 	case mean > 95:
@@ -185,8 +185,8 @@ func NewMonitor(devices []Device, period time.Duration, busy func() bool) *Monit
 	return newMonitor(devices, period, busy)
 }
 
-// patient is how long a sample may take: those of eight cards take a second.
-const patient = 5 * time.Second
+// sampleTimeout is how long a sample may take: those of eight cards take a second.
+const sampleTimeout = 5 * time.Second
 
 // ask has the goroutine take a sample, and waits for that.
 func (m *Monitor) ask(last bool) {
@@ -197,7 +197,7 @@ func (m *Monitor) ask(last bool) {
 		return
 	}
 	a := ask{last, make(chan struct{})}
-	timer := time.NewTimer(patient)
+	timer := time.NewTimer(sampleTimeout)
 	defer timer.Stop()
 	asks, done := m.asks, (chan struct{})(nil)
 	for {

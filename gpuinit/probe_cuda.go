@@ -22,13 +22,13 @@ import (
 )
 
 const (
-	answers    = 30 * time.Second // the driver's time to answer; eight cards without persistence take ten
-	maxDevices = 256              // more is no answer
-	minFree    = 512 << 20        // bytes; CUDA's own context takes 300 MB and more
+	driverTimeout = 30 * time.Second // the driver's time to answer; eight cards without persistence take ten
+	maxDevices    = 256              // more is no answer
+	minFree       = 512 << 20        // bytes; CUDA's own context takes 300 MB and more
 )
 
 func probe(ctx context.Context, timeout time.Duration) (*Machine, error) {
-	return within(ctx, cmp.Or(timeout, answers), "asking what GPUs there are", func() (*Machine, error) {
+	return withTimeout(ctx, cmp.Or(timeout, driverTimeout), "asking what GPUs there are", func() (*Machine, error) {
 		if err := libnvml.Open(); err != nil {
 			return nil, errNoDriver(err)
 		}
@@ -38,7 +38,7 @@ func probe(ctx context.Context, timeout time.Duration) (*Machine, error) {
 }
 
 func errNoDriver(why error) error {
-	return &Error{Kind: ErrNoDriver, What: "no NVIDIA driver: " + line(why.Error()),
+	return &Error{Kind: ErrNoDriver, What: "no NVIDIA driver: " + printable(why.Error()),
 		Remedy: "install it, or run the container with --gpus=all, or use --device=cpu"}
 }
 
@@ -51,7 +51,7 @@ func probeNVML(lib nvml.Interface, visible string, set, mps bool) (*Machine, err
 
 	m := &Machine{MPS: mps}
 	if v, ret := lib.SystemGetDriverVersion(); ret == nvml.SUCCESS {
-		m.Driver = line(v)
+		m.Driver = printable(v)
 	}
 	var ret nvml.Return
 	if m.CUDA, ret = lib.SystemGetCudaDriverVersion_v2(); ret != nvml.SUCCESS {
@@ -129,7 +129,7 @@ func describe(handle nvml.Device, d Device) Device {
 		d.Name, d.Err = "GPU", errNVML(ret)
 		return d
 	}
-	d.UUID = line(d.UUID)
+	d.UUID = printable(d.UUID)
 	if d.UUID == "" || strings.ContainsAny(d.UUID, ", ") {
 		d.Name, d.Err = "GPU", &Error{Kind: ErrBroken, What: fmt.Sprintf("the NVIDIA driver gives GPU %d the UUID %q", d.Index, d.UUID), Remedy: reinstall}
 		return d
@@ -137,7 +137,7 @@ func describe(handle nvml.Device, d Device) Device {
 	if d.Name, ret = handle.GetName(); ret != nvml.SUCCESS {
 		d.Name = "GPU"
 	}
-	d.Name = line(d.Name)
+	d.Name = printable(d.Name)
 	// A card that shares the machine's memory (GB10, Jetson) tells none.
 	if d.Memory, d.Free, ret = memory(handle); ret != nvml.SUCCESS && ret != nvml.ERROR_NOT_SUPPORTED {
 		d.Err = errNVML(ret)
@@ -280,7 +280,7 @@ func hide(devices []Device, value string) {
 	}
 	for i := range devices {
 		if d := &devices[i]; !seen[i] {
-			d.Err = &Error{Kind: ErrInvisible, What: fmt.Sprintf("GPU %d %s is hidden by CUDA_VISIBLE_DEVICES=%s", d.Index, d.Name, line(value)),
+			d.Err = &Error{Kind: ErrInvisible, What: fmt.Sprintf("GPU %d %s is hidden by CUDA_VISIBLE_DEVICES=%s", d.Index, d.Name, printable(value)),
 				Remedy: fmt.Sprintf("unset it, or name the GPU (CUDA_VISIBLE_DEVICES=%d)", d.Index)}
 		}
 	}
@@ -288,7 +288,7 @@ func hide(devices []Device, value string) {
 
 // errNVML is a failure of the driver, with its remedy.
 func errNVML(ret nvml.Return) error {
-	e := &Error{Kind: ErrBroken, What: fmt.Sprintf("the NVIDIA driver fails: %s (NVML %d)", line(nvmlText(ret)), ret), Remedy: reinstall}
+	e := &Error{Kind: ErrBroken, What: fmt.Sprintf("the NVIDIA driver fails: %s (NVML %d)", printable(nvmlText(ret)), ret), Remedy: reinstall}
 	switch ret {
 	case nvml.ERROR_LIBRARY_NOT_FOUND:
 		return errNoDriver(errors.New("libnvidia-ml.so.1 cannot be opened"))
@@ -325,8 +325,8 @@ func mpsRuns() bool {
 	return err == nil && pid > 0 && syscall.Kill(pid, 0) != syscall.ESRCH
 }
 
-// line is s as one line that a terminal can show.
-func line(s string) string {
+// printable is s as one line that a terminal can show.
+func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return '?'
