@@ -19,8 +19,8 @@ import (
 
 var flinkREST = flag.String("flink_rest", "localhost:8081", "`address` of Flink's web page, asked why a job failed, and to cancel it")
 
-// onJob calls f with the job service that --endpoint names.
-func onJob(ctx context.Context, f func(jobpb.JobServiceClient) error) error {
+// withJobService calls f with the job service that --endpoint names.
+func withJobService(ctx context.Context, f func(jobpb.JobServiceClient) error) error {
 	cc, err := grpcx.Dial(ctx, *jobopts.Endpoint, 30*time.Second)
 	if err != nil {
 		return err
@@ -33,7 +33,7 @@ func onJob(ctx context.Context, f func(jobpb.JobServiceClient) error) error {
 // returns once it said that it will. Beam's job server for Flink only forgets a
 // batch job, so Flink is asked as well.
 func Cancel(ctx context.Context, job string) error {
-	err := onJob(ctx, func(c jobpb.JobServiceClient) error {
+	err := withJobService(ctx, func(c jobpb.JobServiceClient) error {
 		_, err := c.Cancel(ctx, &jobpb.CancelJobRequest{JobId: job})
 		return err
 	})
@@ -57,7 +57,7 @@ func Cancel(ctx context.Context, job string) error {
 // a cancelled one as a success.
 func judge(ctx context.Context, name, job string) error {
 	var state jobpb.JobState_Enum
-	err := onJob(ctx, func(c jobpb.JobServiceClient) error {
+	err := withJobService(ctx, func(c jobpb.JobServiceClient) error {
 		resp, err := c.GetState(ctx, &jobpb.GetJobStateRequest{JobId: job})
 		state = resp.GetState()
 		return err
@@ -102,7 +102,7 @@ func flinkCause(ctx context.Context, job string) string {
 		texts = append(texts, e.Stacktrace)
 	}
 	for _, text := range texts {
-		if strings.Contains(text, mark) {
+		if strings.Contains(text, errorMark) {
 			return Cause(text)
 		}
 	}
@@ -127,12 +127,12 @@ var remedies = []struct{ of, is string }{
 	{"Process died with exit code ", "the program of --environment_config must be this one, built for the TaskManagers' machines; a TaskManager's log has what it said"},
 }
 
-// slotsPause is from one look at a job to the next; a test has another.
-var slotsPause = 5 * time.Second
+// slotsPoll is the time from one look at a job to the next; a test has another.
+var slotsPoll = 5 * time.Second
 
-// tellWaiting says that the job that watch hears of waits for slots, when it has
-// done so at two looks: a batch job does for ever, and Flink without a word.
-func tellWaiting(ctx context.Context, watch *watcher, over chan struct{}) {
+// warnOfWaiting warns once the job whose number watch logged has waited for slots at two
+// looks in a row: a batch job may wait for ever, and Flink does not say so.
+func warnOfWaiting(ctx context.Context, watch *watcher, over chan struct{}) {
 	select {
 	case <-over:
 		return
@@ -142,7 +142,7 @@ func tellWaiting(ctx context.Context, watch *watcher, over chan struct{}) {
 		select {
 		case <-over:
 			return
-		case <-time.After(slotsPause):
+		case <-time.After(slotsPoll):
 		}
 		j, err := flinkJob(ctx, watch.jobID())
 		if t := j.Tasks; err != nil || t.Scheduled == 0 || t.Deploying+t.Initializing+t.Running > 0 {

@@ -240,7 +240,7 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 	}
 	service := !local && name != Dataflow // a job service other than prism's in this process
 	if service {
-		if err := reach(ctx, *jobopts.Endpoint); err != nil {
+		if err := checkEndpoint(ctx, *jobopts.Endpoint); err != nil {
 			return nil, err
 		}
 	}
@@ -258,7 +258,7 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 		cancelled.Go(func() { notCancelled = cancelAtEnd(interrupted, watch, over) })
 	}
 	if name == Flink && watch.announce && !*jobopts.Async {
-		cancelled.Go(func() { tellWaiting(ctx, watch, over) })
+		cancelled.Go(func() { warnOfWaiting(ctx, watch, over) })
 	}
 	if service {
 		cancelled.Go(func() {
@@ -311,7 +311,7 @@ func explain(ctx context.Context, name, job string, service bool, err error) err
 		}
 	}
 	if service && job != "" {
-		if gone := reach(ctx, *jobopts.Endpoint); gone != nil {
+		if gone := checkEndpoint(ctx, *jobopts.Endpoint); gone != nil {
 			return fmt.Errorf("%w; job %s may still run", gone, job)
 		}
 	}
@@ -341,15 +341,15 @@ func (r *Result) count(all metrics.QueryResults) {
 	}
 }
 
-// reach says soon what Beam's client takes two minutes to find out, and does not
-// name: that nobody listens, or something that is no job server.
-func reach(ctx context.Context, endpoint string) error {
+// checkEndpoint finds out in seconds what Beam's client takes two minutes for and reports
+// without a name: that nothing listens at endpoint, or nothing that is a job server.
+func checkEndpoint(ctx context.Context, endpoint string) error {
 	asked, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	conn, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(asked, "tcp", endpoint)
 	if err == nil {
 		conn.Close()
-		err = answers(asked, endpoint)
+		err = checkJobService(asked, endpoint)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -360,9 +360,9 @@ func reach(ctx context.Context, endpoint string) error {
 	return nil
 }
 
-// answers asks for anything that a job server tells; one that has no answer to
-// it is one as well.
-func answers(ctx context.Context, endpoint string) error {
+// checkJobService asks for something that any job server is asked. An error from the
+// server will do as an answer: only silence, or no connection, is an error here.
+func checkJobService(ctx context.Context, endpoint string) error {
 	cc, err := grpc.NewClient("passthrough:///"+endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
@@ -378,7 +378,7 @@ func answers(ctx context.Context, endpoint string) error {
 	return nil
 }
 
-// cancelAtEnd cancels the job that watch hears of when ctx ends before the run
+// cancelAtEnd cancels the job whose number watch logged when ctx ends before the run
 // is over.
 func cancelAtEnd(ctx context.Context, watch *watcher, over chan struct{}) error {
 	select {
@@ -446,9 +446,9 @@ func ownTempDir() (string, func(), error) {
 	}, nil
 }
 
-// mark begins the errors of this project's DoFns, wherever they stand in what
+// errorMark begins the errors of this project's DoFns, wherever they stand in what
 // Beam and a runner wrap around them.
-const mark = "linnet: "
+const errorMark = "linnet: "
 
 // javaClass is what Java puts before what an exception says. Errors keep theirs.
 var javaClass = regexp.MustCompile(`^(Caused by: )?([\w.$]+Exception: |The user defined 'open\(\)' method caused an exception: )*`)
@@ -457,10 +457,10 @@ var javaClass = regexp.MustCompile(`^(Caused by: )?([\w.$]+Exception: |The user 
 var goFrame = regexp.MustCompile(`^\S+/\S*\(.*\)$`)
 
 // Cause is the one line of a runner's error that says what happened: from the
-// last mark to the end of that line, or the last line that is not of a stack.
+// last errorMark to the end of that line, or the last line that is not of a stack.
 func Cause(text string) string {
-	if i := strings.LastIndex(text, mark); i >= 0 {
-		text = text[i+len(mark):]
+	if i := strings.LastIndex(text, errorMark); i >= 0 {
+		text = text[i+len(errorMark):]
 		for _, end := range []string{"\n", `\n`} {
 			text, _, _ = strings.Cut(text, end)
 		}

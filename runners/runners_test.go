@@ -306,8 +306,8 @@ func TestFlinkCause(t *testing.T) {
 // TestTellWaiting wants it said once that a job waits for slots, and again after
 // it ran meanwhile; not of one that has only begun.
 func TestTellWaiting(t *testing.T) {
-	defer func(before time.Duration) { slotsPause = before }(slotsPause)
-	slotsPause = time.Millisecond
+	defer func(before time.Duration) { slotsPoll = before }(slotsPoll)
+	slotsPoll = time.Millisecond
 	looks := []string{"scheduled", "running", "scheduled", "scheduled", "scheduled", "running", "scheduled", "scheduled", "finished"}
 	over, n := make(chan struct{}), 0
 	mux := http.NewServeMux()
@@ -321,7 +321,7 @@ func TestTellWaiting(t *testing.T) {
 	serveJobs(t, &jobs{}, mux)
 	watch := &watcher{job: "my_job_1-2", submitted: make(chan struct{})}
 	close(watch.submitted)
-	said := capture(t, func() { tellWaiting(t.Context(), watch, over) })
+	said := capture(t, func() { warnOfWaiting(t.Context(), watch, over) })
 	want := "linnet: the job waits, Flink has too few free slots for it, of 2 in all: " + moreSlots + "\n"
 	if said != want+want {
 		t.Errorf("it says %q", said)
@@ -384,11 +384,11 @@ func TestReachOther(t *testing.T) {
 	endpoint := web.Listener.Addr().String()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
-	if err := reach(ctx, endpoint); err == nil || !strings.Contains(err.Error(), "no job server at --endpoint="+endpoint+": ") {
+	if err := checkEndpoint(ctx, endpoint); err == nil || !strings.Contains(err.Error(), "no job server at --endpoint="+endpoint+": ") {
 		t.Errorf("got %v", err)
 	}
 	serveJobs(t, &jobs{}, http.NotFoundHandler())
-	if err := reach(ctx, flag.Lookup("endpoint").Value.String()); err != nil {
+	if err := checkEndpoint(ctx, flag.Lookup("endpoint").Value.String()); err != nil {
 		t.Errorf("a job server: %v", err)
 	}
 }
