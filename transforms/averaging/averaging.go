@@ -75,16 +75,16 @@ func (j *Job) shareFile(end, worker int) string {
 	return j.file(fmt.Sprintf(sharePrefix+"%d-%d.state", end, worker))
 }
 
-// Begin writes the list of the documents for the workers. Those in this process
-// take them from docs, which are the same ones, read.
+// Begin writes the list of the documents for the workers. docs are the same documents,
+// already read, for workers in this process.
 func (j *Job) Begin(ctx context.Context, list []Document, docs []train.Document) error {
 	data, err := json.Marshal(list)
 	if err != nil {
 		return err
 	}
-	kept.Lock()
-	kept.key, kept.docs = key(data, j.InputSize), docs
-	kept.Unlock()
+	docCache.Lock()
+	docCache.key, docCache.docs = key(data, j.InputSize), docs
+	docCache.Unlock()
 	// A round that an earlier training left would be taken for one of this.
 	if err := store.Delete(ctx, j.file(roundFile)); err != nil {
 		return err
@@ -140,9 +140,9 @@ func (j *Job) Pipeline(workers, steps int) *beam.Pipeline {
 // End removes what Begin, Round and Lead wrote, and shares that a killed leader
 // did not take.
 func (j *Job) End(ctx context.Context) error {
-	kept.Lock()
-	kept.docs = nil
-	kept.Unlock()
+	docCache.Lock()
+	docCache.docs = nil
+	docCache.Unlock()
 	err := errors.Join(store.Delete(ctx, j.file(roundFile)), store.Delete(ctx, j.file(stateFile)), store.Delete(ctx, j.file(documentsFile)))
 	st, e := store.For(ctx, string(j.Folder))
 	if e != nil {
@@ -177,7 +177,7 @@ type shareFn struct {
 var sharesCounter = beam.NewCounter(transforms.Namespace, "shares")
 
 func (f *shareFn) ProcessElement(ctx context.Context, worker int) error {
-	s, err := f.Job.take(ctx, worker, f.Workers, f.Steps)
+	s, err := f.Job.trainShare(ctx, worker, f.Workers, f.Steps)
 	if errors.Is(err, store.ErrNotExist) { // the launcher has it
 		err = fmt.Errorf("%w; workers must reach documents and model by the same names as the launcher, on a shared disk or gs://", err)
 	}
@@ -191,8 +191,8 @@ func (f *shareFn) ProcessElement(ctx context.Context, worker int) error {
 	return nil
 }
 
-// take takes a worker's share of a round and returns what it came to.
-func (j *Job) take(ctx context.Context, worker, workers, steps int) (*train.State, error) {
+// trainShare trains a worker's share of a round and returns the state at its end.
+func (j *Job) trainShare(ctx context.Context, worker, workers, steps int) (*train.State, error) {
 	s, err := readState(ctx, j.file(stateFile))
 	if err != nil {
 		return nil, err
@@ -223,8 +223,8 @@ func (j *Job) take(ctx context.Context, worker, workers, steps int) (*train.Stat
 	return s, nil
 }
 
-// kept are the documents of the last training that this process worked for.
-var kept struct {
+// docCache has the documents of the last training that this process worked for.
+var docCache struct {
 	sync.Mutex
 	key  [sha256.Size]byte
 	docs []train.Document
@@ -240,14 +240,14 @@ func (j *Job) documents(ctx context.Context) ([]train.Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	kept.Lock()
-	defer kept.Unlock()
-	if k := key(data, j.InputSize); k != kept.key || kept.docs == nil {
+	docCache.Lock()
+	defer docCache.Unlock()
+	if k := key(data, j.InputSize); k != docCache.key || docCache.docs == nil {
 		var list []Document
 		if err := json.Unmarshal(data, &list); err != nil {
 			return nil, fmt.Errorf("averaging: %s: %w", j.file(documentsFile), err)
 		}
-		kept.docs = nil
+		docCache.docs = nil
 		var docs []train.Document
 		reader := Reader{InputSize: j.InputSize}
 		for _, d := range list {
@@ -257,9 +257,9 @@ func (j *Job) documents(ctx context.Context) ([]train.Document, error) {
 			}
 			docs = append(docs, doc)
 		}
-		kept.key, kept.docs = k, docs
+		docCache.key, docCache.docs = k, docs
 	}
-	return kept.docs, nil
+	return docCache.docs, nil
 }
 
 // Reader reads annotated documents and extracts their features. It keeps their

@@ -111,7 +111,7 @@ func TestRound(t *testing.T) {
 	}{
 		{"direct", "direct", func() {}},
 		{"prism", "prism", func() {}},
-		{"documents read by the worker", "direct", func() { kept.key = [sha256.Size]byte{} }},
+		{"documents read by the worker", "direct", func() { docCache.key = [sha256.Size]byte{} }},
 	} {
 		j := &Job{Folder: transforms.Path(t.TempDir()), InputSize: 256}
 		got, err := distributed(t, c.runner, j, list, docs, c.after)
@@ -158,13 +158,13 @@ func TestRoundErrors(t *testing.T) {
 			}
 		}, "it ends at step 0, not 4"},
 		{"a document changed", func(dir string) {
-			kept.key = [sha256.Size]byte{}
+			docCache.key = [sha256.Size]byte{}
 			if err := os.WriteFile(string(list[2].URI), []byte("[@Boletus#Nomenclature*]\n"), 0o666); err != nil {
 				t.Fatal(err)
 			}
 		}, "worker 0: checkpoint of another training: its documents are others than the launcher's"},
 		{"a document the worker does not see", func(dir string) {
-			kept.key = [sha256.Size]byte{}
+			docCache.key = [sha256.Size]byte{}
 			os.Remove(string(list[2].URI))
 		}, "no such file or directory; workers must reach documents and model by the same names"},
 	} {

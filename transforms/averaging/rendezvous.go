@@ -13,40 +13,40 @@ import (
 )
 
 // A training needs no runner where its workers are processes that somebody else
-// starts, such as the pods of an indexed Job: they meet in Job.Folder. Worker 0
-// leads (Lead) and writes roundFile; each of the others (Attend) looks for it,
-// takes its share and leaves a file, as on a runner. Whoever is killed and
+// starts, such as the pods of an indexed Job: Job.Folder is their rendezvous. Worker 0
+// leads (Lead) and writes roundFile; each of the others (Attend) polls for it,
+// trains its share and leaves a file, as on a runner. Whoever is killed and
 // started again finds what to do in the folder.
 
 const roundFile = "round.json"
 
-// meeting is what roundFile says.
-type meeting struct {
+// announcement is a round as its leader writes it into roundFile.
+type announcement struct {
 	ID                    string // of this round alone: shares of others do not count
 	Begin, Steps, Workers int
 	InputSize             int
 }
 
-func (m *meeting) shareFile(j *Job, worker int) string {
+func (m *announcement) shareFile(j *Job, worker int) string {
 	return j.file(fmt.Sprintf(sharePrefix+"%d-%d-%s.state", m.Begin+m.Steps, worker, m.ID))
 }
 
-// How often a worker looks for a file, and how long for the same one.
+// How often a worker looks for a file, and after how long without one it gives up.
 var (
-	look     = time.Second
-	patience = time.Hour
+	pollInterval = time.Second
+	roundTimeout = time.Hour
 )
 
-// Lead runs a round as worker 0 of those that meet.
+// Lead runs a round as worker 0, the leader of the others.
 func (j *Job) Lead(ctx context.Context, r train.Round) error {
-	m := &meeting{ID: rand.Text()[:8], Begin: r.State.Step(), Steps: r.Steps, Workers: r.Workers, InputSize: j.InputSize}
+	m := &announcement{ID: rand.Text()[:8], Begin: r.State.Step(), Steps: r.Steps, Workers: r.Workers, InputSize: j.InputSize}
 	text, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
 	err = errors.Join(store.Write(ctx, j.file(stateFile), r.State.Encode()), store.Write(ctx, j.file(roundFile), text))
 	if err == nil {
-		err = j.share(ctx, m, 0)
+		err = j.writeShare(ctx, m, 0)
 	}
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func (j *Job) Lead(ctx context.Context, r train.Round) error {
 	for i := range m.Workers {
 		path := m.shareFile(j, i)
 		if err := wait(ctx, path); errors.Is(err, store.ErrNotExist) {
-			return fmt.Errorf("averaging: worker %d left no share for %v; start it again, with the same --model_out", i, patience)
+			return fmt.Errorf("averaging: worker %d left no share for %v; start it again, with the same --model_out", i, roundTimeout)
 		} else if err != nil {
 			return err
 		}
@@ -78,21 +78,22 @@ func (j *Job) Lead(ctx context.Context, r train.Round) error {
 	return nil
 }
 
-func (j *Job) share(ctx context.Context, m *meeting, worker int) error {
-	s, err := j.take(ctx, worker, m.Workers, m.Steps)
+func (j *Job) writeShare(ctx context.Context, m *announcement, worker int) error {
+	s, err := j.trainShare(ctx, worker, m.Workers, m.Steps)
 	if err != nil {
 		return err
 	}
 	return store.Write(ctx, m.shareFile(j, worker), s.Encode())
 }
 
-// Attend works off the shares of a worker from 1 on until the training is over.
+// Attend trains the shares of a worker, from 1 on, round after round until the training
+// is over.
 func (j *Job) Attend(ctx context.Context, worker int) error {
 	began := false
-	heard := time.Now() // when the leader last asked for a share or took one
-	mine := ""          // the share that lies in the folder
+	lastContact := time.Now() // when the leader last asked for a share or took one
+	mine := ""                // the share that lies in the folder
 	for {
-		m, err := j.meeting(ctx)
+		m, err := j.readAnnouncement(ctx)
 		if err != nil && !errors.Is(err, store.ErrNotExist) {
 			return err
 		}
@@ -106,7 +107,7 @@ func (j *Job) Attend(ctx context.Context, worker int) error {
 			if err := store.Delete(ctx, mine); err != nil {
 				return err
 			}
-			mine, heard = "", time.Now()
+			mine, lastContact = "", time.Now()
 		}
 		switch {
 		case m == nil:
@@ -128,18 +129,18 @@ func (j *Job) Attend(ctx context.Context, worker int) error {
 			}
 			if !there {
 				j.InputSize = m.InputSize
-				if err := j.share(ctx, m, worker); err != nil {
+				if err := j.writeShare(ctx, m, worker); err != nil {
 					// The leader may have gone on, or begun anew, meanwhile.
-					if now, e := j.meeting(ctx); e == nil && now.ID == m.ID {
+					if now, e := j.readAnnouncement(ctx); e == nil && now.ID == m.ID {
 						return err
 					}
 				}
-				heard = time.Now()
+				lastContact = time.Now()
 			}
 			mine = path
 		}
-		if time.Since(heard) > patience {
-			return fmt.Errorf("averaging: no new round in %s for %v; start worker 0, with the same --model_out", j.Folder, patience)
+		if time.Since(lastContact) > roundTimeout {
+			return fmt.Errorf("averaging: no new round in %s for %v; start worker 0, with the same --model_out", j.Folder, roundTimeout)
 		}
 		if err := sleep(ctx); err != nil {
 			return err
@@ -147,12 +148,12 @@ func (j *Job) Attend(ctx context.Context, worker int) error {
 	}
 }
 
-func (j *Job) meeting(ctx context.Context) (*meeting, error) {
+func (j *Job) readAnnouncement(ctx context.Context) (*announcement, error) {
 	text, err := store.Read(ctx, j.file(roundFile), 0)
 	if err != nil {
 		return nil, err
 	}
-	m := new(meeting)
+	m := new(announcement)
 	if err := json.Unmarshal(text, m); err != nil {
 		return nil, fmt.Errorf("averaging: %s: %w", j.file(roundFile), err)
 	}
@@ -166,7 +167,7 @@ func wait(ctx context.Context, path string) error {
 		if there || err != nil {
 			return err
 		}
-		if time.Since(began) > patience {
+		if time.Since(began) > roundTimeout {
 			return store.ErrNotExist
 		}
 		if err := sleep(ctx); err != nil {
@@ -179,7 +180,7 @@ func sleep(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-time.After(look):
+	case <-time.After(pollInterval):
 		return nil
 	}
 }

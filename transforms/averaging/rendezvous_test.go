@@ -62,8 +62,8 @@ func meet(t *testing.T, dir string, list []Document, docs []train.Document, work
 
 // Workers that meet come to the weights of Shares that were called by hand, and
 // leave nothing behind; what an earlier training left does not count, and goes.
-func TestMeeting(t *testing.T) {
-	look = 2 * time.Millisecond
+func TestRendezvous(t *testing.T) {
+	pollInterval = 2 * time.Millisecond
 	list, docs := corpus(t)
 	for _, workers := range []int{2, 3} {
 		dir := t.TempDir()
@@ -83,8 +83,8 @@ func TestMeeting(t *testing.T) {
 }
 
 // A share that no leader takes is deleted by its worker, once its round is over.
-func TestMeetingAbandoned(t *testing.T) {
-	look = 2 * time.Millisecond
+func TestRendezvousAbandoned(t *testing.T) {
+	pollInterval = 2 * time.Millisecond
 	ctx := t.Context()
 	list, docs := corpus(t)
 	job := func(dir string) *Job { return &Job{Folder: transforms.Path(dir), InputSize: 256, Cores: 1} }
@@ -103,7 +103,7 @@ func TestMeetingAbandoned(t *testing.T) {
 		if err := errors.Join(store.Write(ctx, j.file(stateFile), r.State.Encode()), store.Write(ctx, j.file(roundFile), []byte(text))); err != nil {
 			return err
 		}
-		m, err := j.meeting(ctx)
+		m, err := j.readAnnouncement(ctx)
 		if err != nil {
 			return err
 		}
@@ -129,9 +129,9 @@ func TestMeetingAbandoned(t *testing.T) {
 }
 
 // Who waits in vain says so.
-func TestMeetingErrors(t *testing.T) {
-	look, patience = time.Millisecond, 20*time.Millisecond
-	defer func() { patience = time.Hour }()
+func TestRendezvousErrors(t *testing.T) {
+	pollInterval, roundTimeout = time.Millisecond, 20*time.Millisecond
+	defer func() { roundTimeout = time.Hour }()
 	list, docs := corpus(t)
 	j := &Job{Folder: transforms.Path(t.TempDir()), InputSize: 256, Cores: 1}
 	if err := j.Attend(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "start worker 0") {
@@ -155,11 +155,11 @@ func TestMeetingErrors(t *testing.T) {
 		t.Errorf("a worker too many: %v", err)
 	}
 	// Another error than its patience's end is said as it is.
-	patience = time.Hour
+	roundTimeout = time.Hour
 	lead, stop := context.WithCancel(t.Context())
 	go func() {
 		for len(glob(string(j.Folder), "share-*-0-*.state")) < 2 { // of the leader before, and of this one
-			time.Sleep(look)
+			time.Sleep(pollInterval)
 		}
 		stop()
 	}()
