@@ -70,8 +70,8 @@ func folder(arg string) string {
 	return arg
 }
 
-// real is a local folder with its symbolic links resolved, "" where that fails.
-func real(dir string) string {
+// resolveLinks is a local folder with its symbolic links resolved, "" where that fails.
+func resolveLinks(dir string) string {
 	if store.Remote(dir) {
 		return ""
 	}

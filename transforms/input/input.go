@@ -146,7 +146,7 @@ func New(args []string, output string, annotated bool) (*Set, error) {
 		}
 		if out != "" {
 			inside := under(arg, out)
-			if a, b := real(dir), real(out); a != "" && b != "" {
+			if a, b := resolveLinks(dir), resolveLinks(out); a != "" && b != "" {
 				inside = inside || under(a, b)
 			}
 			if inside {

@@ -10,7 +10,7 @@ import (
 // links tells where the links in local paths lead, as they are at one time.
 type links struct {
 	set       *Set
-	real      map[string]string // what real said of folders
+	real      map[string]string // resolveLinks of folders
 	not, args []string          // the set's folders without links
 	outputs   []Output          // and Records
 }
@@ -18,23 +18,23 @@ type links struct {
 func (s *Set) links() *links {
 	l := &links{set: s, real: map[string]string{}, outputs: slices.Concat(s.Outputs, s.Records)}
 	for _, dir := range s.Not {
-		if dir := real(string(dir)); dir != "" {
+		if dir := resolveLinks(string(dir)); dir != "" {
 			l.not = append(l.not, dir)
 		}
 	}
 	for _, arg := range s.Args {
-		if dir := real(folder(string(arg))); dir != "" {
+		if dir := resolveLinks(folder(string(arg))); dir != "" {
 			l.args = append(l.args, dir)
 		}
 	}
 	return l
 }
 
-// of is real(dir).
+// of is resolveLinks(dir), remembered.
 func (l *links) of(dir string) string {
 	r, ok := l.real[dir]
 	if !ok {
-		r = real(dir)
+		r = resolveLinks(dir)
 		l.real[dir] = r
 	}
 	return r
@@ -43,7 +43,7 @@ func (l *links) of(dir string) string {
 // toNot says whether a file, or what it is a link to, lies in a folder of Not.
 func (l *links) toNot(file File) bool {
 	return len(l.not) > 0 && !store.Remote(file.URI) &&
-		(anyHolds(l.not, l.of(filepath.Dir(file.URI))) || file.Link && anyHolds(l.not, real(file.URI)))
+		(anyHolds(l.not, l.of(filepath.Dir(file.URI))) || file.Link && anyHolds(l.not, resolveLinks(file.URI)))
 }
 
 // amongInputs is the first output of a file that would lie outside of the output

@@ -24,7 +24,7 @@ import (
 // lines most of which end in CR alone, for all of those would be one, and, by their
 // first bytes, files that are known to be no text.
 func Parse(ctx context.Context, uri string, data []byte, annotated bool, limit int64) (d *yedda.Document, at string, err error) {
-	if encoding := wide(data); encoding != "" {
+	if encoding := wideEncoding(data); encoding != "" {
 		return nil, uri, fmt.Errorf("%s, which is not read; convert it with: %s", encoding, Iconv(uri, encoding))
 	}
 	for _, b := range binaries {
@@ -137,12 +137,12 @@ func inPowerShell(uri, command string) string {
 	return `powershell -c "` + strings.ReplaceAll(command, "@", quoted) + `"`
 }
 
-// wide names the encoding of data where that is UTF-16 or UTF-32: it begins with
-// a byte order mark, even if UTF-16 ends within a character, or its begin has zeros
-// where no text of one byte a letter has them: every fourth byte and most of those
-// beside it, or one of two bytes in most places and hardly ever the other. A few bytes
-// more at its end, such as an editor's "\n", change nothing.
-func wide(data []byte) string {
+// wideEncoding names the encoding of data where that is UTF-16 or UTF-32, and is ""
+// otherwise: data begins with a byte order mark, even if UTF-16 ends within a character,
+// or its first KiB has zeros where no text of one byte a letter has them: every fourth
+// byte and most of those beside it, or one of two bytes in most places and hardly ever
+// the other. A few bytes more at its end, such as an editor's "\n", change nothing.
+func wideEncoding(data []byte) string {
 	marked := func(mark string) bool { return bytes.HasPrefix(data, []byte(mark)) }
 	begin := data[:min(len(data), 1024)&^3]
 	var zero [4]int

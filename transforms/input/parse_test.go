@@ -199,7 +199,7 @@ func TestWide(t *testing.T) {
 		{"a letter and zeros", "A" + strings.Repeat("\x00", 1999), ""},
 		{"zeros", strings.Repeat("\x00", 2000), ""},
 	} {
-		if got := wide([]byte(c.data)); got != c.want {
+		if got := wideEncoding([]byte(c.data)); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
 	}

@@ -79,8 +79,8 @@ func unlike(name string) bool {
 	return Text(name)
 }
 
-// otherOf is the other of X.txt and X.txt.ann.
-func otherOf(uri string) string {
+// counterpart is X.txt.ann of X.txt, and X.txt of X.txt.ann.
+func counterpart(uri string) string {
 	if stem, annotated := strings.CutSuffix(uri, ".ann"); annotated {
 		return stem
 	}
@@ -137,7 +137,7 @@ func (s *Set) notice(arg, file string) {
 // The Walk has to be done again, then.
 func (s *Set) LeaveOut() string {
 	links := s.links()
-	maps.DeleteFunc(s.earlier, func(dir string, _ bool) bool { return !store.Remote(dir) && anyHolds(links.not, real(dir)) }) // not read anyway
+	maps.DeleteFunc(s.earlier, func(dir string, _ bool) bool { return !store.Remote(dir) && anyHolds(links.not, resolveLinks(dir)) }) // not read anyway
 	dirs := slices.Sorted(maps.Keys(s.earlier))
 	s.earlier = nil
 	if len(dirs) == 0 {

@@ -65,7 +65,7 @@ func (n *names) take(ctx context.Context, file File) (bool, error) {
 		return true, nil
 	case other == uri:
 		return false, nil // named twice
-	case strings.HasSuffix(file.Name, ".txt") && other == n.hash(otherOf(file.URI)):
+	case strings.HasSuffix(file.Name, ".txt") && other == n.hash(counterpart(file.URI)):
 		return false, nil // X.txt and X.txt.ann, and not a//X.txt of gs://
 	}
 	return false, &clash{file.Name + ".ann", file, nil, ""}
@@ -95,7 +95,7 @@ func (s *Set) other(ctx context.Context, t *clash) (uri string) {
 	found, links := errors.New("found"), s.links()
 	for _, arg := range s.Args {
 		err := s.list(ctx, string(arg), func(f File) error {
-			twin := f.Name == t.file.Name && f.URI != t.file.URI && !(strings.HasSuffix(f.Name, ".txt") && f.URI == otherOf(t.file.URI))
+			twin := f.Name == t.file.Name && f.URI != t.file.URI && !(strings.HasSuffix(f.Name, ".txt") && f.URI == counterpart(t.file.URI))
 			if t.outputs != nil {
 				twin = f.Name != t.file.Name && f.Err == nil && slices.ContainsFunc(t.outputs, func(o Output) bool { return o.Of(f.Name) == t.path })
 			}
