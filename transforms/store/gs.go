@@ -31,7 +31,7 @@ type gs struct {
 	client   *storage.Client
 	attempts int           // of one request, when the answer is 429, 5xx or nothing
 	backoff  gax.Backoff   // between them
-	idle     time.Duration // how long a write waits for the storage to take a piece, or to answer; answered bounds other requests
+	idle     time.Duration // how long a write waits for the storage to take a piece, or to answer; timeoutTransport bounds other requests
 	renew    time.Duration // of a lock
 	stale    time.Duration // when a lock that was not renewed is free
 }
@@ -367,7 +367,7 @@ func (g *gs) Add(ctx context.Context, uri string, data []byte) error {
 func (g *gs) Create(ctx context.Context, uri string, write func(io.Writer) error) error {
 	var failed error // of write, which is no error of the store's
 	err := g.replace(ctx, uri, func(o *storage.ObjectHandle, generation int64) error {
-		return g.again(ctx, func() (err error) {
+		return g.retry(ctx, func() (err error) {
 			failed, err = g.createOnce(ctx, o, write, generation)
 			return err
 		})
@@ -388,7 +388,7 @@ func (g *gs) createOnce(ctx context.Context, o *storage.ObjectHandle, write func
 	w := o.If(generationIs(generation)).NewWriter(ctx)
 	w.ContentType = "application/octet-stream"
 	// The client tries a piece that fails again without end.
-	in := within{w, g.idle, func() { cancel(fmt.Errorf("%w for %v", errIdle, g.idle)) }}
+	in := timeoutWriter{w, g.idle, func() { cancel(fmt.Errorf("%w for %v", errIdle, g.idle)) }}
 	b := bufio.NewWriterSize(in, 64<<10) // a record each would be a timer and a hand-over each
 	if failed = write(b); failed == nil {
 		err = b.Flush()
@@ -406,15 +406,15 @@ func (g *gs) createOnce(ctx context.Context, o *storage.ObjectHandle, write func
 	return nil, err
 }
 
-// within writes to w, and calls late where w takes longer than limit over a piece or
-// over Close. The time between the calls does not count.
-type within struct {
+// timeoutWriter writes to w, and calls late where w takes longer than limit over a piece
+// or over Close. The time between the calls does not count.
+type timeoutWriter struct {
 	w     io.WriteCloser
 	limit time.Duration
 	late  func()
 }
 
-func (w within) Write(p []byte) (n int, err error) {
+func (w timeoutWriter) Write(p []byte) (n int, err error) {
 	for piece := range slices.Chunk(p, 1<<20) {
 		timer := time.AfterFunc(w.limit, w.late)
 		some, err := w.w.Write(piece)
@@ -427,7 +427,7 @@ func (w within) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-func (w within) Close() error {
+func (w timeoutWriter) Close() error {
 	defer time.AfterFunc(w.limit, w.late).Stop()
 	return w.w.Close()
 }
@@ -467,16 +467,16 @@ func generationIs(generation int64) storage.Conditions {
 // where there is none (0). Trying again after a lost answer may find the
 // generation gone, by its own doing: then the status is 412 too.
 func (g *gs) put(ctx context.Context, o *storage.ObjectHandle, data []byte, generation int64) (written int64, err error) {
-	err = g.again(ctx, func() (err error) {
+	err = g.retry(ctx, func() (err error) {
 		written, err = g.putOnce(ctx, o, data, generation)
 		return err
 	})
 	return written, err
 }
 
-// again calls try, which writes, until it succeeds or fails for good. What does not
-// exist for a write is the bucket.
-func (g *gs) again(ctx context.Context, try func() error) error {
+// retry calls try, which writes, until it succeeds or fails for good. A write that gets
+// status 404 misses the bucket, as the object need not exist.
+func (g *gs) retry(ctx context.Context, try func() error) error {
 	backoff := g.backoff
 	for attempt := 1; ; attempt++ {
 		err := try()
@@ -501,14 +501,14 @@ func (g *gs) putOnce(ctx context.Context, o *storage.ObjectHandle, data []byte, 
 	w.ChunkSize = 0 // one request, which is atomic
 	w.ContentType = "application/octet-stream"
 	w.CRC32C, w.SendCRC32C = crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)), true
-	in := within{w, g.idle, func() { cancel(unanswered(g.idle)) }} // which again tries again
+	in := timeoutWriter{w, g.idle, func() { cancel(errTimeout(g.idle)) }} // which again tries again
 	if _, err = in.Write(data); err != nil {
 		cancel(err) // Close alone would store what was sent so far
 	}
 	if err = cmp.Or(err, in.Close()); err == nil {
 		return w.Attrs().Generation, nil
 	}
-	return 0, silence(ctx, err)
+	return 0, timeoutCause(ctx, err)
 }
 
 func (g *gs) Delete(ctx context.Context, uri string) error {

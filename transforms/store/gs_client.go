@@ -55,38 +55,40 @@ func newClient(ctx context.Context, emulator string) (*storage.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	web.Transport = answered{web.Transport, gsIdle}
+	web.Transport = timeoutTransport{web.Transport, gsIdle}
 	return storage.NewClient(ctx, option.WithHTTPClient(web), storage.WithJSONReads(), storage.WithDisabledClientMetrics())
 }
 
 // gsIdle is how long storage may be silent.
 var gsIdle = time.Minute
 
-// answered ends a request when nothing of its answer comes for limit; the client then
-// tries again. It leaves a request with a body alone: that is a write, which within ends.
-type answered struct {
+// timeoutTransport cancels a request when nothing of its response comes for limit; the
+// client then tries again. It leaves a request with a body alone: that is a write, whose
+// time timeoutWriter bounds.
+type timeoutTransport struct {
 	http.RoundTripper
 	limit time.Duration
 }
 
-func (a answered) RoundTrip(req *http.Request) (*http.Response, error) {
+func (a timeoutTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Body != nil {
 		return a.RoundTripper.RoundTrip(req)
 	}
 	ctx, cancel := context.WithCancelCause(req.Context())
-	timer := time.AfterFunc(a.limit, func() { cancel(unanswered(a.limit)) })
+	timer := time.AfterFunc(a.limit, func() { cancel(errTimeout(a.limit)) })
 	res, err := a.RoundTripper.RoundTrip(req.WithContext(ctx))
 	timer.Stop()
 	if err != nil {
 		defer cancel(nil)
-		return nil, silence(ctx, err)
+		return nil, timeoutCause(ctx, err)
 	}
-	res.Body = &answer{res.Body, ctx, cancel, timer, a.limit}
+	res.Body = &timeoutBody{res.Body, ctx, cancel, timer, a.limit}
 	return res, nil
 }
 
-// answer is the body of an answer. The time runs while a piece of it is waited for.
-type answer struct {
+// timeoutBody is the body of a response. The time runs while Read waits for a piece of
+// it.
+type timeoutBody struct {
 	io.ReadCloser
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -94,28 +96,28 @@ type answer struct {
 	limit  time.Duration
 }
 
-func (a *answer) Read(p []byte) (int, error) {
+func (a *timeoutBody) Read(p []byte) (int, error) {
 	a.timer.Reset(a.limit)
 	n, err := a.ReadCloser.Read(p)
 	a.timer.Stop()
 	if err != nil && err != io.EOF {
-		err = silence(a.ctx, err)
+		err = timeoutCause(a.ctx, err)
 	}
 	return n, err
 }
 
-func (a *answer) Close() error {
+func (a *timeoutBody) Close() error {
 	defer a.cancel(nil)
 	return a.ReadCloser.Close()
 }
 
-// unanswered is an error that is worth another try.
-func unanswered(limit time.Duration) error {
+// errTimeout is an error that the client and retry take for worth another try.
+func errTimeout(limit time.Duration) error {
 	return fmt.Errorf("no answer for %v: %w", limit, os.ErrDeadlineExceeded)
 }
 
-// silence is the error that ended ctx where that is unanswered's, else err.
-func silence(ctx context.Context, err error) error {
+// timeoutCause is the error that ended ctx where that is errTimeout's, else err.
+func timeoutCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, os.ErrDeadlineExceeded) {
 		return cause
 	}

@@ -23,7 +23,7 @@ func (g *gs) Lock(ctx context.Context, uri string) (func() error, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &gsLock{gs: g, uri: uri, object: o, content: []byte(me() + "\n" + rand.Text() + "\n")}
+	l := &gsLock{gs: g, uri: uri, object: o, content: []byte(thisProcess() + "\n" + rand.Text() + "\n")}
 	if err := l.take(ctx); err != nil {
 		return nil, err
 	}
@@ -31,7 +31,7 @@ func (g *gs) Lock(ctx context.Context, uri string) (func() error, error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		l.keep(renewing)
+		l.renew(renewing)
 	}()
 	var once sync.Once
 	return func() (err error) {
@@ -98,8 +98,8 @@ func (l *gsLock) look(ctx context.Context) (*storage.ObjectAttrs, []byte, error)
 	return attrs, holder, err
 }
 
-// keep renews the lock until the context ends or another has taken it.
-func (l *gsLock) keep(ctx context.Context) {
+// renew renews the lock until the context ends or another has taken it.
+func (l *gsLock) renew(ctx context.Context) {
 	tick := time.NewTicker(l.gs.renew)
 	defer tick.Stop()
 	for {

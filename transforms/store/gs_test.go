@@ -403,11 +403,11 @@ func (w slowWriter) Close() error                { time.Sleep(w.takes); return n
 
 // TestWithin has a minute for each piece: what is slow to come, and what has many
 // pieces, is not late.
-func TestWithin(t *testing.T) {
+func TestTimeoutWriter(t *testing.T) {
 	for takes, wantLate := range map[time.Duration]int64{50 * time.Second: 0, 70 * time.Second: 5} {
 		synctest.Test(t, func(t *testing.T) {
 			var late atomic.Int64
-			w := within{slowWriter{takes}, time.Minute, func() { late.Add(1) }}
+			w := timeoutWriter{slowWriter{takes}, time.Minute, func() { late.Add(1) }}
 			for _, size := range []int{0, 1, 2<<20 + 1} {
 				time.Sleep(time.Hour)
 				if n, err := w.Write(make([]byte, size)); n != size || err != nil {

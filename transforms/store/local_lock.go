@@ -43,7 +43,7 @@ func (local) Lock(_ context.Context, uri string) (func() error, error) {
 		case err != nil:
 			return nil, FolderError(WriteError(uri, err))
 		case !ok:
-			return nil, lockedError(uri, holder(uri))
+			return nil, lockedError(uri, readHolder(uri))
 		}
 		if try == tries || named() {
 			break
@@ -52,7 +52,7 @@ func (local) Lock(_ context.Context, uri string) (func() error, error) {
 			return nil, WriteError(uri, err)
 		}
 	}
-	hold(uri)
+	writeHolder(uri)
 	var once sync.Once
 	return func() (err error) {
 		once.Do(func() {
@@ -65,18 +65,18 @@ func (local) Lock(_ context.Context, uri string) (func() error, error) {
 	}, nil
 }
 
-// hold writes into the lock at uri who has it, for people alone. The first byte stays
+// writeHolder writes into the lock at uri who has it, for people alone. The first byte stays
 // free: it is what is locked on Windows, where nobody reads or writes it meanwhile.
-func hold(uri string) {
+func writeHolder(uri string) {
 	if f, err := os.OpenFile(uri, os.O_WRONLY, 0); err == nil {
 		f.Truncate(0)
-		f.WriteAt([]byte(me()), 1)
+		f.WriteAt([]byte(thisProcess()), 1)
 		f.Close()
 	}
 }
 
-// holder is what hold wrote.
-func holder(uri string) string {
+// readHolder is what writeHolder wrote.
+func readHolder(uri string) string {
 	f, err := open(uri)
 	if err != nil {
 		return ""
@@ -86,8 +86,8 @@ func holder(uri string) string {
 	return string(text)
 }
 
-// me describes this process for other people's error messages.
-func me() string {
+// thisProcess describes this process for other people's error messages.
+func thisProcess() string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "this machine"
