@@ -149,30 +149,30 @@ func (d *Document) LineLabels(rows []Line) []string {
 	}
 	var tallies []tally
 	labels := make([]string, len(rows))
-	stretches := d.flatten()
+	segments := d.flatten()
 	k := 0
 	for i, row := range rows {
-		for stretches[k].end <= row.Start {
+		for segments[k].end <= row.Start {
 			k++
 		}
-		if stretches[k].end >= row.End {
-			labels[i] = stretches[k].label
+		if segments[k].end >= row.End {
+			labels[i] = segments[k].label
 			continue
 		}
 		tallies = tallies[:0]
 		for j, at := k, row.Start; at < row.End; j++ {
-			end := min(stretches[j].end, row.End)
+			end := min(segments[j].end, row.End)
 			n := countInk(d.Text[at:end])
 			at = end
 			if n == 0 {
 				continue
 			}
 			t := 0
-			for t < len(tallies) && tallies[t].label != stretches[j].label {
+			for t < len(tallies) && tallies[t].label != segments[j].label {
 				t++
 			}
 			if t == len(tallies) {
-				tallies = append(tallies, tally{label: stretches[j].label})
+				tallies = append(tallies, tally{label: segments[j].label})
 			}
 			tallies[t].n += n
 		}
@@ -186,17 +186,17 @@ func (d *Document) LineLabels(rows []Line) []string {
 	return labels
 }
 
-// stretch is a part of a text, from the end of the one before it, all of whose
+// segment is a part of a text, from the end of the previous one, all of whose
 // characters have one label.
-type stretch struct {
+type segment struct {
 	end   int
 	label string
 }
 
-// flatten turns the nested spans into stretches that together cover the text.
-func (d *Document) flatten() []stretch {
+// flatten turns the nested spans into segments that together cover the text.
+func (d *Document) flatten() []segment {
 	var (
-		out  []stretch
+		out  []segment
 		open []Span
 		at   int
 	)
@@ -213,7 +213,7 @@ func (d *Document) flatten() []stretch {
 			out[n-1].end = to
 			return
 		}
-		out = append(out, stretch{to, label})
+		out = append(out, segment{to, label})
 	}
 	for _, s := range d.Spans {
 		for len(open) > 0 && open[len(open)-1].End <= s.Start {

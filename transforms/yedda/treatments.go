@@ -14,17 +14,17 @@ const (
 
 // treatment is a line of WriteTreatments.
 type treatment struct {
-	URI          string      `json:"uri"`
-	Treatment    int         `json:"treatment"`
-	Name         string      `json:"name"`
-	Line         int         `json:"line"`
-	Page         int         `json:"page"`
-	Start        int         `json:"start"`
-	End          int         `json:"end"`
-	Confidence   *prob       `json:"confidence"`
-	Nomenclature []passage   `json:"nomenclature"`
-	Descriptions []passage   `json:"descriptions"`
-	of           probability // of all its rows
+	URI          string          `json:"uri"`
+	Treatment    int             `json:"treatment"`
+	Name         string          `json:"name"`
+	Line         int             `json:"line"`
+	Page         int             `json:"page"`
+	Start        int             `json:"start"`
+	End          int             `json:"end"`
+	Confidence   *prob           `json:"confidence"`
+	Nomenclature []passage       `json:"nomenclature"`
+	Descriptions []passage       `json:"descriptions"`
+	of           meanProbability // of all its rows
 }
 
 // passage is a span of a treatment.
@@ -41,16 +41,16 @@ type prob float32
 
 func (p prob) MarshalJSON() ([]byte, error) { return appendProb(nil, float32(p), "null"), nil }
 
-// probability is the mean of probabilities.
-type probability struct {
+// meanProbability accumulates a mean.
+type meanProbability struct {
 	sum float64
 	n   int
 }
 
-func (p *probability) add(q probability) { p.sum += q.sum; p.n += q.n }
+func (p *meanProbability) add(q meanProbability) { p.sum += q.sum; p.n += q.n }
 
-// mean is nil where there are none.
-func (p *probability) mean() *prob {
+// value is the mean, or nil of no probabilities.
+func (p *meanProbability) value() *prob {
 	if p.n == 0 {
 		return nil
 	}
@@ -92,7 +92,7 @@ func WriteTreatments(t *Table, spans []Span) []byte {
 		if now == nil {
 			return
 		}
-		now.Confidence = now.of.mean()
+		now.Confidence = now.of.value()
 		if err := e.Encode(now); err != nil {
 			panic("yedda: JSON of strings and numbers failed") // nothing in it can
 		}
@@ -106,17 +106,17 @@ func WriteTreatments(t *Table, spans []Span) []byte {
 		}
 		page += bytes.Count(t.Text[pageAt:s.Start], []byte("\f"))
 		pageAt = s.Start
-		var p probability
+		var p meanProbability
 		for row < len(t.Rows) && t.Rows[row].End <= s.Start {
 			row++
 		}
 		for i := row; i < len(t.Rows) && t.Rows[i].Start < s.End; i++ {
 			if q, ok := t.confidence(i); ok && q == q {
-				p.add(probability{float64(q), 1})
+				p.add(meanProbability{float64(q), 1})
 			}
 		}
 		text := t.Text[s.Start:s.End]
-		part := passage{Start: s.Start, End: s.End, Page: page, Confidence: p.mean(), Text: string(text)}
+		part := passage{Start: s.Start, End: s.End, Page: page, Confidence: p.value(), Text: string(text)}
 		if !utf8.Valid(text) {
 			part.Base64 = text
 		}
