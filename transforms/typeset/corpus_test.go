@@ -26,12 +26,12 @@ var settings = []struct {
 	{"a line a paragraph", func(l []line, _ *rand.Rand) []line { return fill(l, 0) }},
 	{"40 bytes a line", func(l []line, _ *rand.Rand) []line { return fill(l, 40) }},
 	{"110 bytes a line", func(l []line, _ *rand.Rand) []line { return fill(l, 110) }},
-	{"half in capitals", func(l []line, r *rand.Rand) []line { capitals(l, r); return l }},
+	{"half in capitals", func(l []line, r *rand.Rand) []line { capitalise(l, r); return l }},
 	{"no blank line", func(l []line, _ *rand.Rand) []line { space(l, "\n"); return l }},
 	{"a blank line after each", func(l []line, _ *rand.Rand) []line { space(l, "\n\n"); return l }},
 	{"misread", func(l []line, r *rand.Rand) []line {
 		for i := range l {
-			l[i].text = misread(l[i].text, r)
+			l[i].text = addOCRErrors(l[i].text, r)
 		}
 		return l
 	}},

@@ -17,10 +17,10 @@ import (
 	"github.com/linnet-ml/linnet/transforms/yedda"
 )
 
-// longest is the most lines that a setting has for each line of the text: a text whose
+// maxGrowth is the most lines that a setting has for each line of the text: a text whose
 // lines are paragraphs, set in narrow ones, would be learnt from many times as much as
 // any other.
-const longest = 4
+const maxGrowth = 4
 
 // line is a row of the text.
 type line struct {
@@ -44,14 +44,14 @@ func Vary(text []byte, rows []yedda.Line, labels []string, seed uint64) ([]byte,
 	}
 	if rnd.Float64() < 0.6 {
 		lines = fill(lines, width(rnd))
-		lines = lines[:min(len(lines), longest*len(rows))]
+		lines = lines[:min(len(lines), maxGrowth*len(rows))]
 	}
 	if rnd.IntN(2) == 0 {
-		foreign(lines, rnd)
+		garble(lines, rnd)
 	}
 	switch u := rnd.Float64(); {
 	case u < 0.2:
-		capitals(lines, rnd)
+		capitalise(lines, rnd)
 	case u < 0.3:
 		for i := range lines {
 			lines[i].text = bytes.ToLower(lines[i].text)
@@ -65,7 +65,7 @@ func Vary(text []byte, rows []yedda.Line, labels []string, seed uint64) ([]byte,
 	}
 	if rnd.Float64() < 0.2 {
 		for i := range lines {
-			lines[i].text = misread(lines[i].text, rnd)
+			lines[i].text = addOCRErrors(lines[i].text, rnd)
 		}
 	}
 	out, labels := join(lines)
@@ -211,10 +211,10 @@ func words(lines []line) (words [][]byte) {
 
 const consonants = "bcdfghjklmnprstvw"
 
-// foreign gives every other word of five bytes and more other consonants, but for the
-// last three bytes, as words of another group or language have them. Equal words stay
-// equal.
-func foreign(lines []line, rnd *rand.Rand) {
+// garble replaces consonants by others in about every other word of five bytes or more,
+// but for its last three bytes, so that it looks like a word of another group or language
+// with the same ending. Equal words stay equal.
+func garble(lines []line, rnd *rand.Rand) {
 	var other [256]byte
 	for i := range other {
 		other[i] = byte(i)
@@ -240,8 +240,8 @@ func foreign(lines []line, rnd *rand.Rand) {
 	}
 }
 
-// capitals sets the first two words of every other paragraph in capitals.
-func capitals(lines []line, rnd *rand.Rand) {
+// capitalise sets the first two words of about every other paragraph in capitals.
+func capitalise(lines []line, rnd *rand.Rand) {
 	for i := range lines {
 		if !begins(lines, i) || rnd.IntN(2) == 0 {
 			continue
@@ -261,15 +261,15 @@ func space(lines []line, between string) {
 	}
 }
 
-// mistakes are what a scanner makes of a character.
-var mistakes = map[rune]string{'l': "1", '1': "l", 'e': "c", 'o': "0", 'i': "l", 'm': "rn", 'u': "n", 'h': "b", '5': "S", '.': ",", ',': "."}
+// ocrErrors are characters and what OCR takes them for.
+var ocrErrors = map[rune]string{'l': "1", '1': "l", 'e': "c", 'o': "0", 'i': "l", 'm': "rn", 'u': "n", 'h': "b", '5': "S", '.': ",", ',': "."}
 
-// misread makes a mistake in one of twenty characters that have one, and a space
-// behind one of a hundred.
-func misread(text []byte, rnd *rand.Rand) []byte {
+// addOCRErrors replaces one in twenty characters that ocrErrors has, and puts a space
+// after one in a hundred of all.
+func addOCRErrors(text []byte, rnd *rand.Rand) []byte {
 	out := make([]byte, 0, len(text)+8)
 	for _, r := range string(text) {
-		if wrong, ok := mistakes[r]; ok && rnd.IntN(20) == 0 {
+		if wrong, ok := ocrErrors[r]; ok && rnd.IntN(20) == 0 {
 			out = append(out, wrong...)
 		} else {
 			out = utf8.AppendRune(out, r)

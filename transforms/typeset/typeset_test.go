@@ -59,7 +59,7 @@ func TestVary(t *testing.T) {
 			t.Fatalf("%q: %d rows, %d labels", set, n, len(moved))
 		}
 		got, want := byLabel(set, moved), byLabel(text, labels)
-		if len(moved) == longest*len(labels) { // the rest may be left out
+		if len(moved) == maxGrowth*len(labels) { // the rest may be left out
 			want = want[:len(got)]
 		}
 		if !slices.EqualFunc(want, got, strings.HasPrefix) {
@@ -221,7 +221,7 @@ func TestDraws(t *testing.T) {
 		}, shortened()},
 		{"capitals", func(r *rand.Rand) []line {
 			l := set("A|  one two three", "four", "B|five")
-			capitals(l, r)
+			capitalise(l, r)
 			return l
 		}, []string{"  ONE TWO three\nfour\nFIVE", "  ONE TWO three\nfour\nfive", "  one two three\nfour\nFIVE", "  one two three\nfour\nfive"}},
 		{"a line between", func(*rand.Rand) []line {
@@ -241,7 +241,7 @@ func TestDraws(t *testing.T) {
 		}
 	}
 	const n = 100_000
-	got := string(misread([]byte(strings.Repeat("lx", n)), rand.New(rand.NewPCG(1, 1))))
+	got := string(addOCRErrors([]byte(strings.Repeat("lx", n)), rand.New(rand.NewPCG(1, 1))))
 	wrong, spaces := strings.Count(got, "1"), strings.Count(got, " ")
 	if math.Abs(float64(wrong)-n/20) > n/400 || math.Abs(float64(spaces)-2*n/100) > n/1000 || strings.Count(got, "x") != n || len(got) != 2*n+spaces {
 		t.Errorf("of %d l and as many x %d are misread, with %d spaces", n, wrong, spaces)
@@ -262,7 +262,7 @@ func TestForeign(t *testing.T) {
 	}
 	text := strings.Join(words, " ")
 	lines := set("A|"+text, strings.ToUpper(text), "B|"+text, "bede gade lebe made neve wife jute hope vale tree bbb2ccc Éé\xff")
-	foreign(lines, rnd)
+	garble(lines, rnd)
 	if got := string(lines[1].text); got != strings.ToUpper(string(lines[0].text)) || string(lines[2].text) != string(lines[0].text) {
 		t.Error("equal words do not stay equal")
 	}
