@@ -26,7 +26,7 @@ type Engine[I, O any] struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 
-	mu        sync.Mutex     // add, form, formAll, start and free want it held
+	mu        sync.Mutex     // add, form, formAll, start and hasCapacity want it held
 	maxSize   int            // of a batch; shrinks when memory runs out
 	maxWeight int64          // 0 is no bound; shrinks likewise
 	buckets   []bucket[I, O] // items that no batch has taken yet
@@ -37,7 +37,7 @@ type Engine[I, O any] struct {
 	closed    bool
 	stats     stats
 
-	late sync.WaitGroup // calls of Run under a Timeout
+	overdue sync.WaitGroup // calls of Run under a Timeout
 }
 
 // waiting is an item on its way to a batch: number index of its group.
@@ -99,7 +99,7 @@ func (e *Engine[I, O]) Close() error {
 		e.idle.Wait()
 	}
 	e.mu.Unlock()
-	e.late.Wait()
+	e.overdue.Wait()
 	return e.handler.Close()
 }
 
@@ -148,8 +148,8 @@ func (e *Engine[I, O]) submit(items []I, size int64) *group[O] {
 	return g
 }
 
-// refuse counts an item that failed before it could be pushed.
-func (e *Engine[I, O]) refuse() {
+// countFailed counts an item that failed before it could be pushed.
+func (e *Engine[I, O]) countFailed() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.stats.add(batchStat{items: 1})
@@ -232,7 +232,7 @@ func (e *Engine[I, O]) wait(ctx context.Context, g *group[O]) error {
 	default:
 	}
 	e.mu.Lock()
-	if g.unbatched > 0 || e.free() {
+	if g.unbatched > 0 || e.hasCapacity() {
 		e.formAll()
 		e.start()
 	}
@@ -275,8 +275,8 @@ func (e *Engine[I, O]) start() {
 	}
 }
 
-// free tells whether a batch formed now would run at once.
-func (e *Engine[I, O]) free() bool {
+// hasCapacity reports whether a batch formed now would run at once.
+func (e *Engine[I, O]) hasCapacity() bool {
 	switch {
 	case len(e.ready) > 0:
 		return false
@@ -341,7 +341,7 @@ func (e *Engine[I, O]) handle(items []I) (outs []O, err error) {
 		err  error
 	}
 	answers := make(chan answer, 1)
-	e.late.Go(func() {
+	e.overdue.Go(func() {
 		defer cancel()
 		var a answer
 		a.err = pipe.Catch(func() (err error) { a.outs, err = e.handler.Run(ctx, items); return err })

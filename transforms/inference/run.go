@@ -83,11 +83,11 @@ type runFn[I, O any, L Loader[I, O]] struct {
 	Loader  L
 	Options Options
 
-	config  string // what engines knows this DoFn by
-	version string // of the model where it is watched
-	held    bool   // served is, for a bundle
-	served  *served[I, O]
-	queue   *Queue[timed[I], I, O]
+	config   string // what engines knows this DoFn by
+	version  string // of the model where it is watched
+	acquired bool   // served, for a bundle
+	served   *served[I, O]
+	queue    *Queue[timed[I], I, O]
 }
 
 type timed[I any] struct {
@@ -150,7 +150,7 @@ func (f *runFn[I, O, L]) StartBundle(ctx context.Context, emit func(beam.EventTi
 		if err := f.update(ctx, u); err != nil {
 			return err
 		}
-		if f.held = f.held || f.served.hold(); f.held {
+		if f.acquired = f.acquired || f.served.acquire(); f.acquired {
 			return nil
 		}
 		f.version = ""
@@ -165,7 +165,7 @@ func (f *runFn[I, O, L]) ProcessElement(ctx context.Context, t beam.EventTime, i
 	}
 	size := int64(0)
 	if err := pipe.Catch(func() error { size = measure(item); return nil }); err != nil {
-		f.served.engine.refuse()
+		f.served.engine.countFailed()
 		fail(t, item, fmt.Sprintf("inference: the size of an item: %v", oneLine{err}))
 		return nil
 	}

@@ -16,10 +16,10 @@ type Shared[M any] struct {
 }
 
 type entry[M any] struct {
-	loaded chan struct{} // closed when model, err and gaveUp are set
-	model  M
-	err    error
-	gaveUp bool // the loader's context ended: not the model's fault
+	loaded    chan struct{} // closed when model, err and cancelled are set
+	model     M
+	err       error
+	cancelled bool // the loader's context ended: not the model's fault
 }
 
 // Get returns the model of key. The first caller loads it and the others wait.
@@ -40,7 +40,7 @@ func (s *Shared[M]) Get(ctx context.Context, key string, load func(context.Conte
 
 			e.err = pipe.Catch(func() (err error) { e.model, err = load(ctx); return err })
 			if e.err != nil {
-				e.gaveUp = ctx.Err() != nil
+				e.cancelled = ctx.Err() != nil
 				s.mu.Lock()
 				delete(s.entries, key)
 				s.mu.Unlock()
@@ -52,7 +52,7 @@ func (s *Shared[M]) Get(ctx context.Context, key string, load func(context.Conte
 
 		select {
 		case <-e.loaded:
-			if !e.gaveUp {
+			if !e.cancelled {
 				return e.model, e.err
 			}
 		case <-ctx.Done():

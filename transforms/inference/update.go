@@ -29,15 +29,15 @@ type Updater[L any] interface {
 	At(path string) L
 }
 
-// atWork is the model that a process works with of one pattern.
-type atWork[I, O any] struct {
-	look    int64 // which found it
+// activeModel is the model that a process uses, of those that match one pattern.
+type activeModel[I, O any] struct {
+	look    int64 // number of the look that found it
 	version string
 	served  *served[I, O]
 }
 
-// current has the atWork of each watched runFn.config: DoFn instances come and go,
-// and one may get no bundle for long.
+// current has the activeModel of each runFn.config with an Updater: DoFn instances come
+// and go, and one may get no bundle for long.
 var (
 	currentMu sync.Mutex
 	current   = map[string]any{}
@@ -48,7 +48,7 @@ var (
 func (f *runFn[I, O, L]) update(ctx context.Context, u Updater[L]) error {
 	look := looks.Add(1)
 	served, version, err := f.newest(ctx, u)
-	now, ok := f.turn(atWork[I, O]{look, version, served})
+	now, ok := f.activate(activeModel[I, O]{look, version, served})
 	switch {
 	case err != nil && !ok:
 		return err
@@ -69,12 +69,12 @@ func (f *runFn[I, O, L]) update(ctx context.Context, u Updater[L]) error {
 	return nil
 }
 
-// turn makes found, where there is a model in it, the process's, unless a later look
-// was faster: it returns what the process works with, and closes the other.
-func (f *runFn[I, O, L]) turn(found atWork[I, O]) (now atWork[I, O], there bool) {
+// activate makes found the process's active model, if there is a model in it and no later
+// look was faster. It returns the active model, and retires the other.
+func (f *runFn[I, O, L]) activate(found activeModel[I, O]) (now activeModel[I, O], there bool) {
 	currentMu.Lock()
 	defer currentMu.Unlock()
-	old, ok := current[f.config].(atWork[I, O])
+	old, ok := current[f.config].(activeModel[I, O])
 	if found.served == nil {
 		return old, ok
 	}
@@ -121,8 +121,8 @@ func (f *runFn[I, O, L]) newest(ctx context.Context, u Updater[L]) (*served[I, O
 }
 
 func (f *runFn[I, O, L]) release() {
-	if f.held {
-		f.held = false
+	if f.acquired {
+		f.acquired = false
 		f.served.release()
 	}
 }
@@ -138,8 +138,9 @@ type served[I, O any] struct {
 	closed  bool
 }
 
-// hold keeps the engine open for a bundle; false where it is closed already.
-func (s *served[I, O]) hold() bool {
+// acquire keeps the engine open for a bundle, until release; false where it is closed
+// already.
+func (s *served[I, O]) acquire() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
