@@ -32,7 +32,7 @@ type pool struct {
 	mu      sync.Mutex
 	queue   []func()
 	running int // workers
-	unended int // tasks
+	pending int // tasks
 }
 
 // submit queues task.
@@ -40,7 +40,7 @@ func (p *pool) submit(task func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.queue = append(p.queue, task)
-	p.unended++
+	p.pending++
 	if p.running < p.workers() {
 		p.running++
 		go p.work()
@@ -57,7 +57,7 @@ func (p *pool) work() {
 		p.mu.Unlock()
 		task()
 		p.mu.Lock()
-		p.unended--
+		p.pending--
 	}
 	p.running--
 }
@@ -71,7 +71,7 @@ func Go(task func()) { cpuPool.submit(task) }
 func Busy() int {
 	cpuPool.mu.Lock()
 	defer cpuPool.mu.Unlock()
-	return cpuPool.unended
+	return cpuPool.pending
 }
 
 // Panic is the error that a panic becomes.
