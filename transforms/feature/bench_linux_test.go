@@ -125,7 +125,7 @@ func BenchmarkStage(b *testing.B) {
 		p.words, p.genera = p.line.find(&m, p.words[:0], p.genera[:0])
 	}))
 	run("line+numbers", eachLine(func(_, k int, w work, p *part) {
-		p.line.numbers(&m, w.batch.Layout[k*LayoutSize:])
+		p.line.writeLayout(&m, w.batch.Layout[k*LayoutSize:])
 	}))
 	run("read", each(func(i int, w work, p *part) {
 		p.read(texts[i], rows[i], w.e.doc.rows, w.batch, 1<<16)
@@ -135,5 +135,5 @@ func BenchmarkStage(b *testing.B) {
 		w.e.doc.count(w.e.doc.room())
 	}))
 	run("small", each(func(_ int, w work, p *part) { w.e.doc.countSmall(p) }))
-	run("document", each(func(i int, w work, p *part) { w.e.doc.numbers(w.batch.Layout, 0, len(rows[i])) }))
+	run("document", each(func(i int, w work, p *part) { w.e.doc.writeLayout(w.batch.Layout, 0, len(rows[i])) }))
 }

@@ -130,15 +130,15 @@ func (l *line) edgesVector(out []uint32) {
 	edgesAVX2(&l.low[0], &l.tokens.n, uintptr(l.tokens.n), &out[0])
 }
 
-func finishVector(hashes []uint32, mask uint32) {
+func fmix32Vector(hashes []uint32, mask uint32) {
 	switch {
 	case avx512():
-		finishAVX512(&hashes[0], uintptr(len(hashes)), mask)
+		fmix32AVX512(&hashes[0], uintptr(len(hashes)), mask)
 	case len(hashes) >= 8:
-		finishAVX2(&hashes[0], uintptr(len(hashes)), mask)
+		fmix32AVX2(&hashes[0], uintptr(len(hashes)), mask)
 	default:
 		for i, h := range hashes {
-			hashes[i] = finish(h) & mask
+			hashes[i] = fmix32(h) & mask
 		}
 	}
 }

@@ -22,4 +22,4 @@ func (l *line) hashVector([]uint32, int, int) int { panic(missing) }
 
 func (l *line) edgesVector([]uint32) { panic(missing) }
 
-func finishVector([]uint32, uint32) { panic(missing) }
+func fmix32Vector([]uint32, uint32) { panic(missing) }

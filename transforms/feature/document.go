@@ -8,7 +8,7 @@ import (
 	"github.com/linnet-ml/linnet/transforms/yedda"
 )
 
-// row is what the numbers of the document need to know of a line.
+// row is what the features of the document need to know of a line.
 type row struct {
 	norm      uint64 // key, then slot in document.lines, then how many rows have it
 	first     uint64 // key, then slot in document.words
@@ -167,7 +167,7 @@ func (d *document) count(words, lines int) {
 			p.genera[i] = s
 		}
 	}
-	for i := range d.rows { // by itself, so that loads from afar go side by side
+	for i := range d.rows { // in a loop of its own, so that cache misses overlap
 		if r := &d.rows[i]; r.hasNorm {
 			r.norm = uint64(d.lines[r.norm].n)
 		}
@@ -271,9 +271,9 @@ func (d *document) measure() {
 	d.percentile = max(20, float64(below)+(rank-float64(low))*float64(above-below))
 }
 
-// numbers writes the numbers of rows [from, to) that depend on other rows to
-// layout, which is that of these rows.
-func (d *document) numbers(layout []float32, from, to int) {
+// writeLayout writes the features of rows [from, to) that depend on other rows to
+// layout, [to−from, LayoutSize].
+func (d *document) writeLayout(layout []float32, from, to int) {
 	n := len(d.rows)
 	scale := 1 / d.percentile
 	if from == to {
@@ -289,7 +289,7 @@ func (d *document) numbers(layout []float32, from, to int) {
 	}
 	for i := from; i < to; i++ {
 		if (i-from)%64 == 0 {
-			d.firstNumbers(layout[(i-from)*LayoutSize:], i, min(i+64, to))
+			d.writeFirstWords(layout[(i-from)*LayoutSize:], i, min(i+64, to))
 		}
 		for i >= d.parts[part].end {
 			part++
@@ -347,9 +347,9 @@ func (d *document) numbers(layout []float32, from, to int) {
 	}
 }
 
-// firstNumbers writes what rows [from, to) have of their first words: by itself, so that
-// loads from afar go side by side.
-func (d *document) firstNumbers(layout []float32, from, to int) {
+// writeFirstWords writes the features of the first words of rows [from, to), in a loop of
+// its own so that the cache misses of its table overlap.
+func (d *document) writeFirstWords(layout []float32, from, to int) {
 	for i := range d.rows[from:to] {
 		if r := &d.rows[from+i]; r.hasFirst {
 			o := layout[i*LayoutSize:][:LayoutSize]

@@ -1,6 +1,6 @@
 // Package feature turns the lines of a document into what the network reads:
-// the ids of hashed words, word pairs, affixes and shapes, and 51 layout and
-// document numbers a line. Training and prediction share it.
+// the ids of hashed words, word pairs, affixes and shapes, and 51 dense features a
+// line, of layout and document. Training and prediction share it.
 //
 // Bytes that are no UTF-8 and U+FFFD are left out as if they were not there,
 // so what stands on both sides of one joins. Letters, capitals and digits are
@@ -20,7 +20,7 @@
 //   - split…: the loop of line.split
 //   - look…: that of line.look
 //   - hashTokens…: line.hashTokens
-//   - sum… and finish…: sum and finish
+//   - sum… and fmix32…: sum and fmix32
 //   - edgesAVX2: line.head and line.tail
 //   - countBMI2: line.countHead
 //
@@ -103,7 +103,7 @@ func (e *extractor) extract(b *model.Batch, text []byte, rows []yedda.Line, inpu
 	each(parts, func(p *part) { p.read(text, rows, e.doc.rows, b, uint32(inputSize)) })
 	e.doc.count(e.doc.room())
 	each(parts, func(p *part) { e.doc.countSmall(p) })
-	each(parts, func(p *part) { e.doc.numbers(b.Layout[p.first*LayoutSize:], p.first, p.end) })
+	each(parts, func(p *part) { e.doc.writeLayout(b.Layout[p.first*LayoutSize:], p.first, p.end) })
 	if lent {
 		parts[0].ids, b.IDs = b.IDs, parts[0].ids
 	} else {
@@ -176,7 +176,7 @@ func (p *part) read(text []byte, rows []yedda.Line, facts []row, b *model.Batch,
 		if b != nil {
 			p.ids, ends, scales = l.appendIDs(p.ids, ends, scales, inputSize)
 			p.words, p.genera = l.find(m, p.words, p.genera)
-			l.numbers(m, b.Layout[i*LayoutSize:])
+			l.writeLayout(m, b.Layout[i*LayoutSize:])
 		} else {
 			p.words, p.genera = l.find(m, p.words, p.genera)
 			p.fold(foldWords)

@@ -2307,9 +2307,9 @@ DATA beside1<>+56(SB)/4, $0x0000000f
 DATA beside1<>+60(SB)/4, $0x0000001f
 GLOBL beside1<>(SB), RODATA|NOPTR, $64
 
-// func finishAVX512(hashes *uint32, n uintptr, mask uint32)
+// func fmix32AVX512(hashes *uint32, n uintptr, mask uint32)
 // Requires: AVX, AVX512F, BMI2, CMOV
-TEXT ·finishAVX512(SB), NOSPLIT, $0-20
+TEXT ·fmix32AVX512(SB), NOSPLIT, $0-20
 	MOVQ         hashes+0(FP), AX
 	MOVQ         n+8(FP), CX
 	MOVL         mask+16(FP), DX
@@ -4781,9 +4781,9 @@ DATA inverses<>+252(SB)/4, $0xb189b693
 DATA inverses<>+256(SB)/4, $0xc3749701
 GLOBL inverses<>(SB), RODATA|NOPTR, $260
 
-// func finishAVX2(hashes *uint32, n uintptr, mask uint32)
+// func fmix32AVX2(hashes *uint32, n uintptr, mask uint32)
 // Requires: AVX, AVX2
-TEXT ·finishAVX2(SB), NOSPLIT, $0-20
+TEXT ·fmix32AVX2(SB), NOSPLIT, $0-20
 	MOVQ         hashes+0(FP), AX
 	MOVQ         n+8(FP), CX
 	MOVL         mask+16(FP), DX

@@ -52,8 +52,8 @@ func fnv(h uint32, b []byte) uint32 {
 	return h
 }
 
-// finish is murmur3's finaliser.
-func finish(h uint32) uint32 {
+// fmix32 is the finaliser of MurmurHash3.
+func fmix32(h uint32) uint32 {
 	h ^= h >> 16
 	h *= 0x85ebca6b
 	h ^= h >> 13
@@ -77,14 +77,14 @@ func (l *line) appendIDs(ids, ends []uint32, scales []float32, size uint32) ([]u
 
 	out = out[:n]
 	if size&(size-1) == 0 && n > 0 && vectors() {
-		finishVector(out, size-1)
+		fmix32Vector(out, size-1)
 	} else if size&(size-1) == 0 {
 		for i, h := range out {
-			out[i] = finish(h) & (size - 1)
+			out[i] = fmix32(h) & (size - 1)
 		}
 	} else {
 		for i, h := range out {
-			out[i] = finish(h) % size
+			out[i] = fmix32(h) % size
 		}
 	}
 	e := uint32(begin)

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// The numbers of a line, in their order in Batch.Layout. Shares are of the
+// The features of a line, in their order in Batch.Layout. Shares are of the
 // characters of the line's head (see maxTokens).
 const (
 	logLength    = iota // ln(1+characters)/4
@@ -44,7 +44,7 @@ const (
 	place               // row / rows
 	early               // row, at most 60, /60
 
-	// Numbers of the document around the line.
+	// Features of the document around the line.
 	repeats      // ln(1+other lines with this line's norm)
 	repeated     // 1 from the third on
 	sinceFeed    // rows since a form feed, at most 60, /60
@@ -63,7 +63,7 @@ const (
 	deeperAbove  // indent less that of the row above, within ±20, /10
 	deeperBelow  // and of the row below
 
-	// LayoutSize is the number of layout and document numbers of a line: 34
+	// LayoutSize is the number of layout and document features of a line: 34
 	// of the line and 17 of its place among the lines of the document.
 	LayoutSize = iota
 )
@@ -107,9 +107,9 @@ func flag(b bool) float32 {
 	return 0
 }
 
-// numbers writes what l and m alone say to a row of Batch.Layout, and zeros to the rest
-// of it.
-func (l *line) numbers(m *marks, row []float32) {
+// writeLayout writes the features that l and m alone decide to a row of Batch.Layout, and
+// zeros to the rest of it.
+func (l *line) writeLayout(m *marks, row []float32) {
 	o := (*[LayoutSize]float32)(row)
 	*o = [LayoutSize]float32{}
 	if t := &l.tokens; t.n > 0 {

@@ -54,10 +54,10 @@ func hashTokensAVX512(low *byte, t *int, n uintptr, words *uint32, pairs *uint32
 //go:noescape
 func hashTokensAVX512Zen(low *byte, t *int, n uintptr, words *uint32, pairs *uint32, affixes *uint32) (numAffixes uintptr)
 
-// finishAVX512 is finish(h) & mask for n hashes.
+// fmix32AVX512 is fmix32(h) & mask for n hashes.
 //
 //go:noescape
-func finishAVX512(hashes *uint32, n uintptr, mask uint32)
+func fmix32AVX512(hashes *uint32, n uintptr, mask uint32)
 
 // classifyAVX2 is classifyAVX512 for n ≥ 1 bytes. It reads 64 bytes of raw at a
 // time.
@@ -106,10 +106,10 @@ func hashTokensAVX2(low *byte, t *int, n uintptr, words *uint32, pairs *uint32, 
 //go:noescape
 func edgesAVX2(low *byte, t *int, n uintptr, out *uint32)
 
-// finishAVX2 is finishAVX512 for n ≥ 8.
+// fmix32AVX2 is fmix32AVX512 for n ≥ 8.
 //
 //go:noescape
-func finishAVX2(hashes *uint32, n uintptr, mask uint32)
+func fmix32AVX2(hashes *uint32, n uintptr, mask uint32)
 
 // signature is what CPUID says of the processor's family and model.
 func signature() (eax uint32)

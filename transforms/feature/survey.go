@@ -65,10 +65,10 @@ func (s *Survey) ExtractTo(b *model.Batch, first, n int) {
 		l.read(s.text[r.Start:r.End:len(s.text)])
 		b.IDs, b.GroupEnd, b.GroupScale = l.appendIDs(b.IDs, b.GroupEnd, b.GroupScale, s.inputSize)
 		words, genera = l.find(&m, words[:0], genera[:0])
-		l.numbers(&m, b.Layout[i*LayoutSize:])
+		l.writeLayout(&m, b.Layout[i*LayoutSize:])
 	}
 	l.orig = nil // it is part of the text
-	s.doc.numbers(b.Layout, first, first+n)
+	s.doc.writeLayout(b.Layout, first, first+n)
 }
 
 // idsPerLine is about how many ids a line has.

@@ -397,7 +397,7 @@ func (l *line) split() {
 	if l.end <= maxTokens && vectors() { // so few bytes are no more tokens
 		l.splitVector()
 		if l.wide {
-			l.uncont()
+			l.countRunes()
 		}
 		if t.n > 0 {
 			l.headEnd = int(t.end[t.n-1])
@@ -463,8 +463,9 @@ scan:
 	t.n = n
 }
 
-// uncont takes from the tokens' characters the bytes behind the first of each.
-func (l *line) uncont() {
+// countRunes corrects the tokens' runes, which the assembly counted in bytes: it takes off
+// the continuation bytes.
+func (l *line) countRunes() {
 	t := &l.tokens
 	k := 0
 	for base := l.from &^ 63; base < l.end; base += 64 {

@@ -190,9 +190,9 @@ func testFinish(t *testing.T) {
 		}
 		want := slices.Clone(h)
 		for i := range n {
-			want[i] = finish(h[i]) & 0xfff
+			want[i] = fmix32(h[i]) & 0xfff
 		}
-		if finishVector(h[:n], 0xfff); !slices.Equal(h, want) {
+		if fmix32Vector(h[:n], 0xfff); !slices.Equal(h, want) {
 			t.Fatalf("%d hashes: got %x, want %x", n, h, want)
 		}
 	}

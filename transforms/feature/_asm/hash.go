@@ -447,9 +447,9 @@ func beside(i int) Mem {
 	return words(fmt.Sprintf("beside%d", i), index[:]...)
 }
 
-func finish() {
-	TEXT("finishAVX512", NOSPLIT, "func(hashes *uint32, n uintptr, mask uint32)")
-	Doc("finishAVX512 is finish(h) & mask for n hashes.")
+func fmix32() {
+	TEXT("fmix32AVX512", NOSPLIT, "func(hashes *uint32, n uintptr, mask uint32)")
+	Doc("fmix32AVX512 is fmix32(h) & mask for n hashes.")
 	Pragma("noescape")
 	p, n := param("hashes"), param("n")
 	mask := ZMM()

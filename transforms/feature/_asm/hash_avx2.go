@@ -342,16 +342,16 @@ func hashTokensAVX2() {
 	RET()
 }
 
-func finishAVX2() {
-	TEXT("finishAVX2", NOSPLIT, "func(hashes *uint32, n uintptr, mask uint32)")
-	Doc("finishAVX2 is finishAVX512 for n ≥ 8.")
+func fmix32AVX2() {
+	TEXT("fmix32AVX2", NOSPLIT, "func(hashes *uint32, n uintptr, mask uint32)")
+	Doc("fmix32AVX2 is fmix32AVX512 for n ≥ 8.")
 	Pragma("noescape")
 	p, n := param("hashes"), param("n")
 	mask := YMM()
 	VMOVD(Load(Param("mask"), GP32()), mask.AsX())
 	VPBROADCASTD(mask.AsX(), mask)
 	a, b := load(lanesOf(0x85ebca6b)), load(lanesOf(0xc2b2ae35))
-	finish := func(h VecVirtual) {
+	fmix := func(h VecVirtual) {
 		x := YMM()
 		for i, shift := range []uint64{16, 13, 16} {
 			VPSRLD(Imm(shift), h, x)
@@ -366,10 +366,10 @@ func finishAVX2() {
 	last, behind := YMM(), GP64()
 	LEAQ(Mem{Base: p, Index: n, Scale: 4, Disp: -32}, behind)
 	VMOVDQU(Mem{Base: behind}, last)
-	finish(last)
+	fmix(last)
 	Label("next")
 	h := load(Mem{Base: p})
-	finish(h)
+	fmix(h)
 	VMOVDQU(h, Mem{Base: p})
 	ADDQ(Imm(32), p)
 	CMPQ(p, behind)
