@@ -63,7 +63,7 @@ type Rejection struct {
 	Stage     string // read, featurize, predict or write
 	Reason    string // one line: what is wrong and what to do
 	SHA256    []byte // of the bytes read, if they were
-	Again     bool   // it is the rejection of an earlier try, too, of a watch
+	Again     bool   // a watch tried the document again: an earlier Rejection of it was counted
 }
 
 // reject makes the Rejection of a document.
@@ -71,9 +71,9 @@ func (d *Document) reject(stage string, err error) *Rejection {
 	return &Rejection{URI: d.URI, Name: d.Name, Stage: stage, Reason: oneLine(err), SHA256: d.SHA256[:]}
 }
 
-// check makes the rows of a document that came without, and tells of some that are
-// no lines of its text one behind the other, or blank: the formats would leave their
-// labels out.
+// check makes the rows of a document that came without, and returns an error where
+// rows are not whole, non-blank lines of its text in order: the formats would leave
+// out the labels of others.
 func (d *Document) check() error {
 	if len(d.Rows) == 0 {
 		d.Rows = yedda.Rows(d.Text)
@@ -90,7 +90,8 @@ func (d *Document) check() error {
 	return nil
 }
 
-// checkBounds tells of rows that are not in the text one behind the other.
+// checkBounds returns an error where rows lie outside the text, overlap or are out of
+// order.
 func (d *Document) checkBounds() error {
 	end := 0
 	for i, r := range d.Rows {
@@ -102,7 +103,7 @@ func (d *Document) checkBounds() error {
 	return nil
 }
 
-// check tells of rows, labels and probabilities that do not fit together.
+// check returns an error where rows, labels and probabilities do not fit together.
 func (l *Labelled) check() error {
 	if err := l.Document.check(); err != nil {
 		return err

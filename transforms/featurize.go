@@ -89,27 +89,27 @@ func (f *featurizeFn) featurize(_ context.Context, d Document) (*Example, *Rejec
 // tableSize says whether a table may have n rows, 0 for those of the bundled model.
 func tableSize(n int) bool { return n >= 0 && int64(n) <= math.MaxUint32 }
 
-// surveyed is the number of rows from which on a document is surveyed, as its
+// surveyRows is the number of rows from which on a document is surveyed, as its
 // features would take 30 MB; deferredLines is the most rows whose features are left to
 // Predict, which then makes 15 MB of them at once. Journals' volumes have up to 30,000
 // rows. They are variables for tests.
-var surveyed, deferredLines = 1 << 16, 2 * batchLines
+var surveyRows, deferredLines = 1 << 16, 2 * batchLines
 
 // featurize makes the features of the document, or its Survey, or leaves them to
 // Predict.
 func (e *Example) featurize(deferred bool, workers int) {
 	switch rows := len(e.Rows); {
 	case deferred && rows <= deferredLines:
-	case deferred || rows >= surveyed:
+	case deferred || rows >= surveyRows:
 		e.Survey = feature.NewSurvey(e.Text, e.Rows, e.InputSize, workers)
 	default:
 		e.Features = feature.Extract(e.Text, e.Rows, e.InputSize, workers)
 	}
 }
 
-// checkFeatures tells of features that are not one line a row. Where an Example has
-// none, it makes missing rows, checks that features can be made of them, and surveys a
-// long document.
+// checkFeatures returns an error where the features are not one line for each row.
+// Where an Example has none, it makes missing rows, checks that features can be made
+// of them, and surveys a long document.
 func (e *Example) checkFeatures() error {
 	lines := len(e.Rows)
 	switch {
@@ -149,11 +149,11 @@ func workers(rows int) int {
 }
 
 // featureBytes is about what a document takes while it waits: with its features some
-// 60 ids a line, of four bytes each, and the layout numbers; with a Survey, or where
+// 60 ids a line, of four bytes each, and the layout features; with a Survey, or where
 // features are deferred, its rows and results.
 func featureBytes(d *Document, deferred bool) int64 {
 	row := 4*60 + 8*model.Groups + 4*feature.LayoutSize
-	if deferred || len(d.Rows) >= surveyed {
+	if deferred || len(d.Rows) >= surveyRows {
 		row = 100
 	}
 	return int64(len(d.Text) + len(d.Rows)*row)

@@ -131,12 +131,12 @@ func (o *Options) foreign(ctx context.Context, set *input.Set) error {
 	if !found || err != nil {
 		return err // nil almost always, and no document needs to be asked for
 	}
-	asked := pipe.NewIO(gathering, free)
+	asked := pipe.NewIO(gatherBytes, free)
 	defer asked.Reset()
 	pass := func(_ struct{}, err error) error { return err }
 	err = set.WalkOn(ctx, func(f input.File) error {
 		for _, out := range o.outputs(set.Name(f.URI)) {
-			if err := asked.Push(ctx, out, recordRoom, pass); err != nil {
+			if err := asked.Push(ctx, out, recordOverhead, pass); err != nil {
 				return err
 			}
 		}

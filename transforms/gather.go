@@ -113,8 +113,8 @@ func anyBelow(ctx context.Context, folder string, wanted func(path string) bool)
 // errEmpty says that there was nothing to write.
 var errEmpty = errors.New("empty")
 
-// gathering bounds the bytes of records in flight.
-const gathering = 4 << 20
+// gatherBytes bounds the bytes of records in flight.
+const gatherBytes = 4 << 20
 
 // compact writes a record as one line without its end, and says whether it is a
 // JSON object at all.
@@ -167,8 +167,8 @@ func (o *Options) gather(ctx context.Context, folder, file string, index *index)
 	return nil
 }
 
-// recordRoom is what a record in flight takes beside its bytes.
-const recordRoom = 1 << 10
+// recordOverhead is what a record in flight takes beside its content, in bytes.
+const recordOverhead = 1 << 10
 
 // records calls fn with the path and bytes of every record in a folder, in the
 // order of the store's listing.
@@ -177,7 +177,7 @@ func (o *Options) records(ctx context.Context, st store.Store, folder string, fn
 		path string
 		data []byte
 	}
-	records := pipe.NewIO(gathering, func(ctx context.Context, path string) (record, error) {
+	records := pipe.NewIO(gatherBytes, func(ctx context.Context, path string) (record, error) {
 		data, err := st.Read(ctx, path, recordLimit)
 		if noRecord(err) || errors.Is(err, store.ErrChanged) {
 			return record{}, nil // made anew this moment, and the next gathering has it, or no record
@@ -195,7 +195,7 @@ func (o *Options) records(ctx context.Context, st store.Store, folder string, fn
 		if !strings.HasSuffix(obj.Path, ".json") {
 			return nil
 		}
-		return records.Push(ctx, obj.Path, obj.Size+recordRoom, add)
+		return records.Push(ctx, obj.Path, obj.Size+recordOverhead, add)
 	})
 	if err != nil {
 		return err

@@ -106,14 +106,15 @@ func countGPUs(ctx context.Context, usages []gpuinit.Usage) {
 		beam.NewGauge(Namespace, GPUUtilisationGauge).Set(ctx, int64(math.Round(utilisation)))
 	}
 	for _, q := range all.Quantities() {
-		updateBy(ctx, nvmlValue+q.Name, q.Value, q.Scale)
+		updateDistribution(ctx, nvmlValue+q.Name, q.Value, q.Scale)
 	}
 }
 
-// updateBy adds the samples of v to a distribution, which keeps their number, sum,
-// least and most alone. They are gone, so it adds as many made-up ones with v's least
-// and most, and with its sum as nearly as whole numbers allow.
-func updateBy(ctx context.Context, name string, v *gpuinit.Value, scale float64) {
+// updateDistribution adds the samples of v to a Beam distribution, which keeps only
+// their number, sum, minimum and maximum. The samples themselves are gone, so it adds
+// as many made-up ones with v's Least and Most, and with its sum as nearly as whole
+// numbers allow.
+func updateDistribution(ctx context.Context, name string, v *gpuinit.Value, scale float64) {
 	if v.N == 0 {
 		return
 	}

@@ -52,8 +52,8 @@ const (
 	ReasonCounter     = "workers_fallen_back: " // and the reason
 )
 
-// fallenBack has the keys of this process's models that FallenBackCounter counted.
-var fallenBack sync.Map
+// countedFallbacks has the keys of this process's models that FallenBackCounter counted.
+var countedFallbacks sync.Map
 
 // count counts the lines of a document, by the devices that scored its windows, as
 // Beam metrics of ctx. Where windows overlap, each has its share of the lines.
@@ -84,7 +84,7 @@ func (m *Model) count(ctx context.Context, lines int, windows []scored) {
 	if reason == "" {
 		return
 	}
-	if _, counted := fallenBack.LoadOrStore(m.key, true); !counted {
+	if _, counted := countedFallbacks.LoadOrStore(m.key, true); !counted {
 		beam.NewCounter(Namespace, FallenBackCounter).Inc(ctx, 1)
 		beam.NewCounter(Namespace, ReasonCounter+reason).Inc(ctx, 1)
 	}

@@ -57,7 +57,7 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 				r, err = opts.unnameable(ctx, st, d)
 			}
 			if again && !opts.Force && d != nil && d != done && r == nil && err == nil {
-				_, r, err = opts.standing(ctx, st, d)
+				_, r, err = opts.checkOverwrite(ctx, st, d)
 			}
 			return d, r, err
 		}

@@ -99,7 +99,7 @@ func predictAll(t *testing.T, run func(func(beam.Scope)) beam.PipelineResult, op
 // TestSurveyed compares documents whose features are made window by window with
 // the same ones whose features are there, and their coder with them.
 func TestSurveyed(t *testing.T) {
-	defer func(n int) { surveyed = n }(surveyed)
+	defer func(n int) { surveyRows = n }(surveyRows)
 	uri := testModel(t)
 	opts := Options{ModelURI: Path(uri), WindowSize: 50, PredictionStride: 30}
 	var whole, long []Example
@@ -107,7 +107,7 @@ func TestSurveyed(t *testing.T) {
 		e := exampleOf(fmt.Sprintf("%d.txt", i), manyLines(i+1, n), 256)
 		whole = append(whole, e)
 		e.Features = nil
-		surveyed = 1
+		surveyRows = 1
 		e.featurize(false, 2)
 		if e.Survey == nil {
 			t.Fatal("no Survey")
@@ -115,9 +115,9 @@ func TestSurveyed(t *testing.T) {
 		long = append(long, e)
 	}
 	onBoth(t, func(t *testing.T, run func(func(beam.Scope)) beam.PipelineResult) {
-		surveyed = 1 << 16
+		surveyRows = 1 << 16
 		want, _ := predictAll(t, run, opts, whole)
-		surveyed = 1
+		surveyRows = 1
 		got, _ := predictAll(t, run, opts, long)
 		equal(t, "labelled", got, want)
 	})

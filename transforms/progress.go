@@ -91,7 +91,7 @@ func (p *Progress) Spent(stage string) time.Duration {
 	spent := p.stage(stage).spent.Load()
 	switch stage {
 	case "featurize":
-		spent += featuring.Load()
+		spent += featureTime.Load()
 	case "predict":
 		spent = scoringTime.Load()
 	}

@@ -156,7 +156,7 @@ func (f *readFn) read(ctx context.Context, w *wanted) (*Document, *Rejection, er
 		}
 	}
 	limit := o.maxDocumentBytes()
-	data, err := f.readTries(ctx, string(uri), min(w.size, limit))
+	data, err := f.readWithRetries(ctx, string(uri), min(w.size, limit))
 	if large, ok := errors.AsType[*store.TooLarge](err); ok && w.size < limit {
 		w.size = limit
 		if large.Size >= 0 {
@@ -170,7 +170,7 @@ func (f *readFn) read(ctx context.Context, w *wanted) (*Document, *Rejection, er
 		}
 		r := d.reject("read", advise(err))
 		r.SHA256 = nil
-		if passing(err) {
+		if transient(err) {
 			r.Again = watchAgain(o.Run, string(uri))
 		}
 		return nil, r, nil
@@ -234,9 +234,9 @@ func (f *readFn) wasRejected(ctx context.Context, name string) (bool, error) {
 	return false, nil
 }
 
-// readTries reads a document of at most limit bytes, again after a pause where
-// that may help.
-func (f *readFn) readTries(ctx context.Context, uri string, limit int64) (data []byte, err error) {
+// readWithRetries reads a document of at most limit bytes, and tries again after a
+// pause unless the error is permanent.
+func (f *readFn) readWithRetries(ctx context.Context, uri string, limit int64) (data []byte, err error) {
 	tries, pause := f.Options.Tries, f.Options.Pause
 	if tries <= 0 {
 		tries = 3
@@ -257,22 +257,22 @@ func (f *readFn) readTries(ctx context.Context, uri string, limit int64) (data [
 			}
 		}
 		data, err = st.Read(ctx, uri, limit)
-		if err == nil || hopeless(err) || ctx.Err() != nil {
+		if err == nil || permanent(err) || ctx.Err() != nil {
 			break
 		}
 	}
 	return data, err
 }
 
-// hopeless says that another try cannot help.
-func hopeless(err error) bool {
+// permanent reports whether another try cannot help.
+func permanent(err error) bool {
 	return errors.Is(err, store.ErrTooLarge) || errors.Is(err, store.ErrName) || errors.Is(err, store.ErrNotFile) || errors.Is(err, fs.ErrPermission)
 }
 
-// passing says that an error may be gone later, without a change of the document that a
-// watch would see.
-func passing(err error) bool {
-	return !hopeless(err) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, store.ErrChanged)
+// transient reports whether an error may be gone later, without a change of the document
+// that a watch would see.
+func transient(err error) bool {
+	return !permanent(err) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, store.ErrChanged)
 }
 
 // advise adds what to do about a document that cannot be read.

@@ -116,7 +116,7 @@ func TestReadTries(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "late.txt")
 			time.AfterFunc(c.after, func() { os.WriteFile(file, []byte("x"), 0o666) })
 			f := &readFn{Options: Options{Tries: c.tries, Pause: c.pause}}
-			data, err := f.readTries(t.Context(), file, 0)
+			data, err := f.readWithRetries(t.Context(), file, 0)
 			if !errors.Is(err, c.want) || err == nil && string(data) != "x" {
 				t.Errorf("%d tries, pauses from %v: got %q, %v, want %v", c.tries, c.pause, data, err, c.want)
 			}
@@ -191,7 +191,7 @@ func TestReadHopeless(t *testing.T) {
 	f := &readFn{Options: Options{Pause: time.Hour}}
 	for _, name := range []string{"large.txt", "folder.txt", strings.Repeat("n", 300) + ".txt", "nul\x00.txt"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		if _, err := f.readTries(ctx, filepath.Join(dir, name), 100); err == nil || ctx.Err() != nil {
+		if _, err := f.readWithRetries(ctx, filepath.Join(dir, name), 100); err == nil || ctx.Err() != nil {
 			t.Errorf("%.20q: got %v, want an error at once", name, err)
 		}
 		cancel()

@@ -171,13 +171,13 @@ func (o *Options) isDone(ctx context.Context, name, hash string) (bool, error) {
 			return false, nil
 		}
 	}
-	return true, o.accept(ctx, st, name)
+	return true, o.deleteRejection(ctx, st, name)
 }
 
-// standing rejects d where its outputs must not be written over: somebody has
+// checkOverwrite rejects d where its outputs must not be written over: somebody has
 // edited one of them, or they are another document's, which is still there;
 // Options.Force writes over them. It also returns the record of them, if any.
-func (o *Options) standing(ctx context.Context, st store.Store, d *Document) (*Done, *Rejection, error) {
+func (o *Options) checkOverwrite(ctx context.Context, st store.Store, d *Document) (*Done, *Rejection, error) {
 	name := string(d.Name)
 	data, err := st.Read(ctx, o.donePath(name), recordLimit)
 	if noRecord(err) {
@@ -231,7 +231,7 @@ func (r *Done) sums() map[string]uint32 {
 	return sums
 }
 
-// split tells formats of which r knows no output from the others.
+// split separates the formats of which r knows no output (fresh) from the others (old).
 func (r *Done) split(formats []format, name string) (fresh, old []format) {
 	sums := r.sums()
 	for _, f := range formats {
@@ -247,11 +247,11 @@ func (r *Done) split(formats []format, name string) (fresh, old []format) {
 	return fresh, old
 }
 
-// forget deletes outputs that are to be written again, and then the record of
-// them. Should the run end before the new one is written, a record that stayed would
-// hold again for the former model and settings, and of an output that stayed without
-// one nobody could tell whose it is.
-func (o *Options) forget(ctx context.Context, st store.Store, name string, r *Done) error {
+// deleteOutputs deletes outputs that are to be written again, and then their record.
+// Should the run end before the new one is written, a record left behind would call the
+// document done to a run of the former model and settings, and for an output left
+// without a record nobody could tell whose it is.
+func (o *Options) deleteOutputs(ctx context.Context, st store.Store, name string, r *Done) error {
 	sums := r.sums()
 	for _, out := range o.outputs(name) {
 		if _, ok := sums[string([]rune(out))]; !ok {
@@ -264,9 +264,9 @@ func (o *Options) forget(ctx context.Context, st store.Store, name string, r *Do
 	return remove(ctx, st, o.donePath(name))
 }
 
-// own says whether an output without a record is of this run: of an earlier try of
-// the bundle, which may have had another device.
-func (o *Options) own(ctx context.Context, st store.Store, path string) bool {
+// writtenByThisRun reports whether an output without a record is of this run: of an
+// earlier try of the bundle, which may have had another device.
+func (o *Options) writtenByThisRun(ctx context.Context, st store.Store, path string) bool {
 	if o.Began == 0 {
 		return false
 	}
@@ -292,9 +292,9 @@ func noRecord(err error) bool {
 	return errors.Is(err, store.ErrNotExist) || errors.Is(err, store.ErrTooLarge) || errors.Is(err, store.ErrNotFile) || badName(err)
 }
 
-// accept deletes the record of a rejection of a document that is done, if there is
-// one.
-func (o *Options) accept(ctx context.Context, st store.Store, name string) error {
+// deleteRejection deletes the record of a rejection of a document that is done, if
+// there is one.
+func (o *Options) deleteRejection(ctx context.Context, st store.Store, name string) error {
 	if !o.Rejections {
 		return nil
 	}

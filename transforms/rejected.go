@@ -116,7 +116,7 @@ func Settle(ctx context.Context, opts Options, set *input.Set) error {
 	}
 	type record struct{ uri, path string } // no uri: one to delete
 	earlier := map[string][]string{}       // input → records
-	records := pipe.NewIO(gathering, func(ctx context.Context, r record) (record, error) {
+	records := pipe.NewIO(gatherBytes, func(ctx context.Context, r record) (record, error) {
 		if r.uri != "" && stillBad(ctx, r.uri, set != nil) {
 			return r, nil
 		}
@@ -134,7 +134,7 @@ func Settle(ctx context.Context, opts Options, set *input.Set) error {
 		if json.Unmarshal(data, &r) != nil || set != nil && r.Run == opts.Run {
 			return nil
 		}
-		return records.Push(ctx, record{nameOf(r.Input, r.InputBytes), path}, recordRoom, keep)
+		return records.Push(ctx, record{nameOf(r.Input, r.InputBytes), path}, recordOverhead, keep)
 	})
 	if err == nil {
 		err = records.Drain(ctx, keep)
@@ -144,7 +144,7 @@ func Settle(ctx context.Context, opts Options, set *input.Set) error {
 	}
 	err = set.Walk(ctx, func(file input.File) error {
 		for _, path := range earlier[file.URI] {
-			if err := records.Push(ctx, record{path: path}, recordRoom, keep); err != nil {
+			if err := records.Push(ctx, record{path: path}, recordOverhead, keep); err != nil {
 				return err
 			}
 		}

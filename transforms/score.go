@@ -86,9 +86,9 @@ type scoring struct {
 	probs    []float32
 }
 
-// featuring is the time that this process made features while it scored, in ns,
-// and scoringTime that of its batches without.
-var featuring, scoringTime atomic.Int64
+// featureTime is the time, in ns, that this process spent on features while it scored
+// batches, and scoringTime that of the batches without it.
+var featureTime, scoringTime atomic.Int64
 
 var scorings = sync.Pool{New: func() any { return new(scoring) }}
 
@@ -112,7 +112,7 @@ func (h scorerHandler) Run(ctx context.Context, items []windowItem) ([]scored, e
 		return nil, err
 	}
 	took := time.Since(begin)
-	featuring.Add(int64(features))
+	featureTime.Add(int64(features))
 	scoringTime.Add(int64(took - features))
 	logf(ctx, h.verbosity, 3, "batch of %s, %s in %v", english.Plural(len(items), "window", ""), english.Plural(steps, "line", ""), took.Round(time.Microsecond))
 	outs := make([]scored, len(items))

@@ -48,7 +48,7 @@ func BenchmarkStage(b *testing.B) {
 	table := s.measure(b, "table", s.table)
 	s.measure(b, "read", func() {
 		for i := range s.docs {
-			_, s.err = s.read.readTries(b.Context(), string(s.docs[i].URI), 0)
+			_, s.err = s.read.readWithRetries(b.Context(), string(s.docs[i].URI), 0)
 			sha256.Sum256(s.data[i])
 		}
 	})

@@ -98,7 +98,7 @@ func (f *watchFn) ProcessElement(ctx context.Context, marks *sdf.ManualWatermark
 			emit(t, []byte(file.URI))
 		}
 	})
-	if w.news(failed) && err == nil {
+	if w.newFailure(failed) && err == nil {
 		log.Warnf(ctx, "linnet: watch: %v", failed)
 	}
 	return sdf.ResumeProcessingIn(pause), p.fail("watch", err)
@@ -113,23 +113,23 @@ var watchNumber atomic.Int64
 // file: a restriction that begins with look n says that the runner has what the
 // looks before n emitted, and nothing of n and later ones.
 type watched struct {
-	mu     sync.Mutex
-	begin  time.Time
-	ended  time.Duration // when the last look did, since begin; times are monotonic
-	failed int           // looks in a row
-	told   string        // of the look before: what was wrong
-	seed   maphash.Seed
-	files  map[uint64]sighting // by the hash of the address
-	good   int64               // the last look that did not fail, -1 before
-	not    [][]byte            // folders of other runs' outputs that came since
-	unread unread
+	mu          sync.Mutex
+	begin       time.Time
+	ended       time.Duration // when the last look did, since begin; times are monotonic
+	failed      int           // looks in a row
+	lastFailure string        // of the previous look: what was wrong
+	seed        maphash.Seed
+	files       map[uint64]sighting // by the hash of the address
+	lastGood    int64               // the last look that did not fail, -1 before
+	leaveOut    [][]byte            // folders of other runs' outputs that came since
+	unread      unread
 }
 
 type sighting struct {
-	print uint64        // hash of size, time and access
-	since time.Duration // when the file was first seen so
-	taken int64         // the look that passed it on so, or never
-	look  int64         // the last that saw it
+	fingerprint uint64        // hash of size, time and access
+	since       time.Duration // when the file was first seen so
+	taken       int64         // the look that passed it on so, or never
+	look        int64         // the last that saw it
 }
 
 const never = math.MaxInt64
@@ -142,7 +142,7 @@ func (f *watchFn) watched() *watched {
 }
 
 func newWatched() *watched {
-	return &watched{begin: time.Now(), ended: -1, good: -1, seed: maphash.MakeSeed(), files: map[uint64]sighting{}, unread: unread{tries: map[string]int{}}}
+	return &watched{begin: time.Now(), ended: -1, lastGood: -1, seed: maphash.MakeSeed(), files: map[uint64]sighting{}, unread: unread{tries: map[string]int{}}}
 }
 
 // unread is what a watch is to pass on again.
@@ -199,19 +199,19 @@ func (w *watched) due(interval time.Duration) bool {
 	return w.ended < 0 || time.Since(w.begin)-w.ended >= interval
 }
 
-// news says whether something is wrong that was not at the look before: a watch may
-// go on for days.
-func (w *watched) news(failed error) bool {
-	before := w.told
-	w.told = ""
+// newFailure reports whether something is wrong that was not at the previous look: a
+// watch may go on for days, and is to log it once.
+func (w *watched) newFailure(failed error) bool {
+	before := w.lastFailure
+	w.lastFailure = ""
 	if failed != nil {
-		w.told = failed.Error()
+		w.lastFailure = failed.Error()
 	}
-	return w.told != "" && w.told != before
+	return w.lastFailure != "" && w.lastFailure != before
 }
 
-// patience is how many looks in a row may fail before the run does.
-const patience = 10
+// maxFailedLooks is how many looks in a row may fail before the run does.
+const maxFailedLooks = 10
 
 // look lists the set once and takes what has stood still. Where the listing
 // fails, as storage does at times, failed says why and the next look goes on;
@@ -220,17 +220,17 @@ func (w *watched) look(ctx context.Context, set *input.Set, number int64, interv
 	begin := time.Since(w.begin)
 	var passedOver error
 	w.again()
-	set.Not = append(set.Not, w.not...)
+	set.Not = append(set.Not, w.leaveOut...)
 	failed = set.WalkOn(ctx, func(file input.File) error {
 		key := maphash.String(w.seed, file.URI)
-		print := maphash.Comparable(w.seed, [5]int64{file.Size, file.Modified.UnixNano(), int64(file.Access[0]), int64(file.Access[1]), int64(file.Access[2])})
+		fingerprint := maphash.Comparable(w.seed, [5]int64{file.Size, file.Modified.UnixNano(), int64(file.Access[0]), int64(file.Access[1]), int64(file.Access[2])})
 		s, known := w.files[key]
-		if !known || s.print != print {
-			s = sighting{print: print, since: time.Since(w.begin), taken: never, look: never}
+		if !known || s.fingerprint != fingerprint {
+			s = sighting{fingerprint: fingerprint, since: time.Since(w.begin), taken: never, look: never}
 			w.unread.forget(file.URI)
 		}
 		// Only a look that did not fail is sure to have seen all that LeaveOut tells by.
-		if s.taken >= number && begin-s.since >= interval && s.look <= w.good {
+		if s.taken >= number && begin-s.since >= interval && s.look <= w.lastGood {
 			s.taken = number
 			take(file)
 		}
@@ -241,13 +241,13 @@ func (w *watched) look(ctx context.Context, set *input.Set, number int64, interv
 	w.ended = time.Since(w.begin)
 	if failed != nil {
 		w.failed++
-		if ctx.Err() != nil || w.failed >= patience {
+		if ctx.Err() != nil || w.failed >= maxFailedLooks {
 			return nil, failed
 		}
 		return fmt.Errorf("%w; looking again in %v", failed, interval), nil
 	}
 	w.failed = 0
-	w.good = number
+	w.lastGood = number
 	maps.DeleteFunc(w.files, func(_ uint64, s sighting) bool { return s.look != number })
 	w.unread.mu.Lock()
 	maps.DeleteFunc(w.unread.tries, func(uri string, _ int) bool {
@@ -258,7 +258,7 @@ func (w *watched) look(ctx context.Context, set *input.Set, number int64, interv
 	// A run's manifest comes before its outputs, and nothing is taken at first sight.
 	known := len(set.Not)
 	if other := set.LeaveOut(); other != "" { // once: twins are told of again
-		w.not = append(w.not, set.Not[known:]...)
+		w.leaveOut = append(w.leaveOut, set.Not[known:]...)
 		passedOver = errors.New(other)
 	}
 	return passedOver, nil

@@ -245,9 +245,9 @@ func TestWatchGoesOn(t *testing.T) {
 	}
 
 	set.Args = [][]byte{[]byte(dir + "/gone")}
-	for i := range patience {
+	for i := range maxFailedLooks {
 		failed, err := w.look(t.Context(), set, 2, 0, none)
-		if last := i == patience-1; (err != nil) != last || (failed != nil) == last {
+		if last := i == maxFailedLooks-1; (err != nil) != last || (failed != nil) == last {
 			t.Fatalf("failure %d: %v, %v", i+1, failed, err)
 		}
 	}
@@ -255,7 +255,7 @@ func TestWatchGoesOn(t *testing.T) {
 	// Failures count in a row: over days there are more than the watch's patience.
 	w = newWatched()
 	ignore := func(input.File) {}
-	for i := range 2 * patience {
+	for i := range 2 * maxFailedLooks {
 		set.Args = [][]byte{[]byte(dir + "/gone")}
 		if failed, err := w.look(t.Context(), set, 2, 0, ignore); failed == nil || err != nil {
 			t.Fatalf("failure %d, each after a look that went well: %v, %v", i+1, failed, err)

@@ -158,7 +158,7 @@ func (f *writeFn) writeOnce(ctx context.Context, l Labelled, again bool) (*outpu
 	sums := map[string]uint32{} // of the outputs
 	put := func(path string, data []byte, write func(context.Context, string, []byte) error) (*Rejection, error) {
 		err := write(ctx, path, data)
-		if errors.Is(err, store.ErrTaken) && o.own(ctx, st, path) {
+		if errors.Is(err, store.ErrTaken) && o.writtenByThisRun(ctx, st, path) {
 			err = st.Write(ctx, path, data)
 		}
 		if badName(err) {
@@ -175,7 +175,7 @@ func (f *writeFn) writeOnce(ctx context.Context, l Labelled, again bool) (*outpu
 	}
 	if again {
 		var r *Rejection
-		if before, r, err = o.standing(ctx, st, &l.Document); r != nil || err != nil {
+		if before, r, err = o.checkOverwrite(ctx, st, &l.Document); r != nil || err != nil {
 			return nil, r, err
 		}
 	}
@@ -199,7 +199,7 @@ func (f *writeFn) writeOnce(ctx context.Context, l Labelled, again bool) (*outpu
 			continue
 		}
 		if i >= len(fresh) && !forgotten {
-			if err := o.forget(ctx, st, name, before); err != nil {
+			if err := o.deleteOutputs(ctx, st, name, before); err != nil {
 				return nil, nil, err
 			}
 			forgotten = true
@@ -221,7 +221,7 @@ func (f *writeFn) writeOnce(ctx context.Context, l Labelled, again bool) (*outpu
 	if r, err := put(o.donePath(name), record, st.Write); r != nil || err != nil {
 		return nil, r, err
 	}
-	return out, nil, o.accept(ctx, st, name)
+	return out, nil, o.deleteRejection(ctx, st, name)
 }
 
 // record is the Done record of l, which has so many lines with ink, with its line

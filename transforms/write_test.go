@@ -788,7 +788,7 @@ func TestStanding(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := o.forget(t.Context(), st, "a.txt", &Done{Outputs: []string{"a.txt.ann", "brat/a.txt", "brat/a.ann"}, CRC32C: make([]uint32, 3)}); err != nil {
+			if err := o.deleteOutputs(t.Context(), st, "a.txt", &Done{Outputs: []string{"a.txt.ann", "brat/a.txt", "brat/a.ann"}, CRC32C: make([]uint32, 3)}); err != nil {
 				t.Fatal(err)
 			}
 		}, ""},
