@@ -10,7 +10,7 @@ import (
 
 // What the sums of a Table with multiples share, whichever instructions add them.
 
-const atOnce = 1 << 16 // ids whose sum an int32 holds
+const maxSummedIDs = 1 << 16 // ids whose sum an int32 holds
 
 // intSum begins a sum of integers.
 func intSum(name string) {
@@ -46,7 +46,7 @@ func intGroups(n int, first Op, p groupPlace, begin, some, last func(), finish f
 	JGE(LabelRef("next"))
 	Label("some")
 	begin()
-	LEAQ(Mem{Base: p.pos, Disp: atOnce}, p.stop)
+	LEAQ(Mem{Base: p.pos, Disp: maxSummedIDs}, p.stop)
 	CMPQ(p.stop, p.end)
 	CMOVQGT(p.end, p.stop)
 	SUBQ(Imm(uint64(n)), p.stop)
