@@ -148,7 +148,7 @@ func cudaWorker() (string, error) {
 		beside, name, name)
 }
 
-// builtWithCUDA says whether this program was built with -tags cuda.
+// builtWithCUDA reports whether this program was built with -tags cuda.
 func builtWithCUDA() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool {

@@ -88,13 +88,13 @@ func Name() (string, error) {
 	return name, nil
 }
 
-// Local says whether the runner that the flags chose works in this process.
+// Local reports whether the runner that the flags chose works in this process.
 func Local() bool {
 	name, err := Name()
 	return err == nil && (name == Direct || name == Prism && *jobopts.Endpoint == "")
 }
 
-// Survives says whether a job of the runner that the flags chose goes on when
+// Survives reports whether a job of the runner that the flags chose goes on when
 // this process ends: where neither the runner nor its workers are in it.
 func Survives() bool { return !Local() && !strings.EqualFold(*jobopts.EnvironmentType, "loopback") }
 
@@ -122,7 +122,7 @@ func Init(verbosity int) {
 	log.SetLogger(&watcher{quiet: quiet})
 }
 
-// DryRun says whether --dry_run asks only for the job that Dataflow would be
+// DryRun reports whether --dry_run asks only for the job that Dataflow would be
 // sent: Run prints it as JSON, on standard output, and starts nothing.
 func DryRun() bool { return value("dry_run") == "true" }
 

@@ -86,7 +86,7 @@ func (f *featurizeFn) featurize(_ context.Context, d Document) (*Example, *Rejec
 	return e, nil, nil
 }
 
-// tableSize says whether a table may have n rows, 0 for those of the bundled model.
+// tableSize reports whether a table may have n rows, 0 for those of the bundled model.
 func tableSize(n int) bool { return n >= 0 && int64(n) <= math.MaxUint32 }
 
 // surveyRows is the number of rows from which on a document is surveyed, as its

@@ -37,7 +37,7 @@ func (o *Options) Check(ctx context.Context, set *input.Set) error {
 	return store.FolderError(err)
 }
 
-// begun says whether the output folder has a manifest, and fails where Begin does.
+// begun reports whether the output folder has a manifest, and fails where Begin does.
 func (o *Options) begun(ctx context.Context, set *input.Set) (bool, error) {
 	if err := o.checkPlaces(ctx); err != nil {
 		return false, err

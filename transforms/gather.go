@@ -88,13 +88,13 @@ func CountDone(ctx context.Context, output string, after time.Time) (n int64, ne
 	return n, newest, err
 }
 
-// HasRecords says whether there are records below output, in DoneFolder or
+// HasRecords reports whether there are records below output, in DoneFolder or
 // RejectedFolder.
 func HasRecords(ctx context.Context, output, folder string) (bool, error) {
 	return anyBelow(ctx, store.Join(output, folder), func(string) bool { return true })
 }
 
-// anyBelow says whether there is a file below a folder, which need not be, whose
+// anyBelow reports whether there is a file below a folder, which need not be, whose
 // path wanted says yes to.
 func anyBelow(ctx context.Context, folder string, wanted func(path string) bool) (bool, error) {
 	found := errors.New("found")

@@ -103,7 +103,7 @@ func (o *Options) writeIndex(ctx context.Context, x *index) error {
 
 const indexTitle = "<title>Documents to review</title>" // soon after the page's begin
 
-// standingIndex says whether there is an IndexFile, and whether a run wrote it,
+// standingIndex reports whether there is an IndexFile, and whether a run wrote it,
 // which an empty one counts as. One of more than indexLimit bytes nobody writes by
 // hand.
 func (o *Options) standingIndex(ctx context.Context, st store.Store) (there, ours bool, err error) {

@@ -38,7 +38,7 @@ type Model struct {
 	loading time.Duration
 }
 
-// deferred says whether features are made where they are used: as o asks, or as auto
+// deferred reports whether features are made where they are used: as o asks, or as auto
 // fell back on the processor.
 func (m *Model) deferred(o *Options) bool { return o.Deferred || m.Reason != "" }
 

@@ -47,7 +47,7 @@ func (p *Progress) Seen() int64 {
 // finished.
 func (p *Progress) Stop() { p.stop.Store(true) }
 
-// Stopped says whether Stop was called.
+// Stopped reports whether Stop was called.
 func (p *Progress) Stopped() bool { return p.stop.Load() }
 
 // Err is the first error that failed a bundle in this process.

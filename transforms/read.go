@@ -207,7 +207,7 @@ func (f *readFn) read(ctx context.Context, w *wanted) (*Document, *Rejection, er
 	return d, nil, nil
 }
 
-// wasRejected says whether there is a record of the document's rejection, or of that
+// wasRejected reports whether there is a record of the document's rejection, or of that
 // of a folder above it, which could not be listed.
 func (f *readFn) wasRejected(ctx context.Context, name string) (bool, error) {
 	o := &f.Options

@@ -102,14 +102,14 @@ func (o *Options) rejectedPath(name string) string {
 	return store.Join(string(o.Output), RejectedFolder, name+".json")
 }
 
-// inside says whether a document of that name has its outputs in the output
+// inside reports whether a document of that name has its outputs in the output
 // folder: "../x" has not, nor `..\x` or "C:x" on Windows. Objects of gs:// are in
 // no folder.
 func (o *Options) inside(name string) bool {
 	return store.Remote(string(o.Output)) || filepath.IsLocal(filepath.FromSlash(name))
 }
 
-// reserved says whether a path below the output folder begins with a name that is
+// reserved reports whether a path below the output folder begins with a name that is
 // the run's own; a disk may take its letters for either case.
 func reserved(path string) bool {
 	first, _, _ := strings.Cut(path, "/")
@@ -140,7 +140,7 @@ func (o *Options) outputStore(ctx context.Context) (store.Store, error) {
 	return store.WithTemp(ctx, string(o.Output), store.Join(string(o.Output), TempFolder))
 }
 
-// isDone says whether the document's record holds for these bytes, this model
+// isDone reports whether the document's record holds for these bytes, this model
 // and these settings, and its outputs are there. A record that cannot be
 // understood does not hold. An output may be edited since, but not empty where
 // it was not: a power cut leaves such files. What is done is rejected no more.
@@ -309,7 +309,7 @@ func remove(ctx context.Context, st store.Store, path string) error {
 	return nil
 }
 
-// wasRejected says whether there is a record of the document's rejection.
+// wasRejected reports whether there is a record of the document's rejection.
 func (o *Options) wasRejected(ctx context.Context, name string) (bool, error) {
 	was, err := exists(ctx, o.rejectedPath(name))
 	if was || err != nil {
@@ -318,7 +318,7 @@ func (o *Options) wasRejected(ctx context.Context, name string) (bool, error) {
 	return exists(ctx, o.rejectedPath(hashed(name)))
 }
 
-// exists says whether there is a file of that very name; where there can be
+// exists reports whether there is a file of that very name; where there can be
 // none, there is none.
 func exists(ctx context.Context, uri string) (bool, error) {
 	there, err := store.Exists(ctx, uri)

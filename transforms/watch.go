@@ -194,7 +194,7 @@ func (u *unread) forget(uri string) {
 	delete(u.tries, uri)
 }
 
-// due says whether an interval has gone by since the last look.
+// due reports whether an interval has gone by since the last look.
 func (w *watched) due(interval time.Duration) bool {
 	return w.ended < 0 || time.Since(w.begin)-w.ended >= interval
 }

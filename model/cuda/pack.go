@@ -194,7 +194,7 @@ func bytesOf[T any](v []T) []byte {
 // maxHalf is the largest number of float16.
 const maxHalf = 65504
 
-// halfFits tells whether all matrices of w are within float16's range.
+// halfFits reports whether all matrices of w are within float16's range.
 func halfFits(w *model.Weights) bool {
 	for _, l := range w.Layers {
 		for _, m := range [][]float32{l.Forward.InputWeights, l.Forward.RecurrentWeights, l.Backward.InputWeights, l.Backward.RecurrentWeights} {

@@ -41,7 +41,7 @@ func (s *Spans) Add(gold, pred []int, starts []bool) {
 			judged[i] = -1
 		}
 	}
-	// shared says whether a line of [from, to) is labelled alike on both sides.
+	// shared reports whether a line of [from, to) is labelled alike on both sides.
 	shared := func(from, to int) bool {
 		for i := from; i < to; i++ {
 			if gold[i] == judged[i] {

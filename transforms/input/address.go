@@ -39,7 +39,7 @@ func Name(base, uri string) string {
 	return strings.TrimPrefix(path.Clean("/"+rel), "/")
 }
 
-// pattern says whether arg has wildcards; a local file or folder of that very
+// pattern reports whether arg has wildcards; a local file or folder of that very
 // name wins.
 func pattern(arg string) bool {
 	if !strings.ContainsAny(arg, "*?[") {
@@ -112,7 +112,7 @@ func common(a, b string) (string, error) {
 	return a, nil
 }
 
-// under says whether uri is dir or lies below it.
+// under reports whether uri is dir or lies below it.
 func under(uri, dir string) bool {
 	if !strings.HasPrefix(uri, dir) {
 		return false

@@ -177,10 +177,10 @@ func refused(uri string) error {
 	return err
 }
 
-// Annotated says whether a file of this name is read as YEDDA.
+// Annotated reports whether a file of this name is read as YEDDA.
 func Annotated(name string) bool { return strings.HasSuffix(name, ".ann") }
 
-// Text says whether a file of this name is taken where a folder is named.
+// Text reports whether a file of this name is taken where a folder is named.
 func Text(name string) bool { return strings.HasSuffix(strings.TrimSuffix(name, ".ann"), ".txt") }
 
 // Name is the document's name: its path below Base, without .ann.
@@ -295,7 +295,7 @@ func (s *Set) none(arg string, inside bool) error {
 	return err
 }
 
-// leftOut says whether a path is a folder of Not or lies below one.
+// leftOut reports whether a path is a folder of Not or lies below one.
 func (s *Set) leftOut(path string) bool {
 	return slices.ContainsFunc(s.Not, func(dir []byte) bool { return under(path, string(dir)) })
 }

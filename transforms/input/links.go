@@ -40,7 +40,7 @@ func (l *links) of(dir string) string {
 	return r
 }
 
-// toNot says whether a file, or what it is a link to, lies in a folder of Not.
+// toNot reports whether a file, or what it is a link to, lies in a folder of Not.
 func (l *links) toNot(file File) bool {
 	return len(l.not) > 0 && !store.Remote(file.URI) &&
 		(anyHolds(l.not, l.of(filepath.Dir(file.URI))) || file.Link && anyHolds(l.not, resolveLinks(file.URI)))
@@ -70,7 +70,7 @@ func (l *links) amongInputs(file File) string {
 	return ""
 }
 
-// anyHolds says whether dir is one of the folders or lies below one.
+// anyHolds reports whether dir is one of the folders or lies below one.
 func anyHolds(folders []string, dir string) bool {
 	return slices.ContainsFunc(folders, func(f string) bool { return under(dir, f) })
 }

@@ -79,7 +79,7 @@ var binaries = []struct{ begin, reason string }{
 	{"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Office document such as .doc, which is not read; save it as plain text"},
 }
 
-// Foreign says whether text seems to be in another encoding than UTF-8: of its
+// Foreign reports whether text seems to be in another encoding than UTF-8: of its
 // characters beyond ASCII most are bytes that are no UTF-8, and more than the 3 that a
 // cut through one leaves. Latin says that it may then be one of Latin letters: a quarter
 // of the letters at most are beyond ASCII, of which French has some 5 % and Russian,

@@ -69,7 +69,7 @@ func (l leftover) and(m leftover) leftover {
 	return leftover{l.count + m.count, cmp.Or(l.first, m.first)}
 }
 
-// unlike says whether a file would be Text but for its letters' case, or for being
+// unlike reports whether a file would be Text but for its letters' case, or for being
 // packed.
 func unlike(name string) bool {
 	name = strings.ToLower(name)

@@ -24,7 +24,7 @@ type names struct {
 
 func (n *names) hash(s string) uint64 { return maphash.String(n.seed, s) }
 
-// take says whether a file is the document of its name. Its error wraps ErrTwins.
+// take reports whether a file is the document of its name. Its error wraps ErrTwins.
 func (n *names) take(ctx context.Context, file File) (bool, error) {
 	name, uri := n.hash(file.Name), n.hash(file.URI)
 	if n.set.Annotated && Annotated(file.URI) {

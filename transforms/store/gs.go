@@ -501,7 +501,7 @@ func (g *gs) putOnce(ctx context.Context, o *storage.ObjectHandle, data []byte, 
 	w.ChunkSize = 0 // one request, which is atomic
 	w.ContentType = "application/octet-stream"
 	w.CRC32C, w.SendCRC32C = crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)), true
-	in := timeoutWriter{w, g.idle, func() { cancel(errTimeout(g.idle)) }} // which again tries again
+	in := timeoutWriter{w, g.idle, func() { cancel(errTimeout(g.idle)) }} // which retry then repeats
 	if _, err = in.Write(data); err != nil {
 		cancel(err) // Close alone would store what was sent so far
 	}

@@ -227,7 +227,7 @@ func writeBy(ctx context.Context, dir, target string, write func(*os.File) error
 
 const tempSuffix = ".tmp"
 
-// Temporary says whether a local write may have left a file of this name.
+// Temporary reports whether a local write may have left a file of this name.
 func Temporary(path string) bool {
 	name := filepath.Base(path)
 	return strings.HasPrefix(name, ".") && strings.HasSuffix(name, tempSuffix)

@@ -33,7 +33,7 @@ const (
 // escapes: \ separates folders on Windows.
 const escapes = filepath.Separator == '/'
 
-// hasMeta tells whether s has characters that are special in a pattern.
+// hasMeta reports whether s has characters that are special in a pattern.
 func hasMeta(s string) bool {
 	return strings.ContainsAny(s, "*?[") || escapes && strings.ContainsRune(s, '\\')
 }
@@ -156,7 +156,7 @@ func parseSet(chars []rune, i int) (set token, end int) {
 	return set, i
 }
 
-// crossesFolders tells whether p can match a slash.
+// crossesFolders reports whether p can match a slash.
 func (p pattern) crossesFolders() bool {
 	return slices.ContainsFunc(p, func(t token) bool { return t.kind == anyPath || t.kind == literal && t.r == '/' })
 }
@@ -242,12 +242,12 @@ func (p pattern) walk(s states, text string, spelled bool) (next states, alive b
 	return s, alive
 }
 
-// beginsName says whether token i is a character at the beginning of a name.
+// beginsName reports whether token i is a character at the beginning of a name.
 func (p pattern) beginsName(i int) bool {
 	return p[i].kind == literal && (i == 0 || p[i-1].kind == literal && p[i-1].r == '/')
 }
 
-// hidden says whether a path, which a folder that is listed has below it (p is nil) or
+// hidden reports whether a path, which a folder that is listed has below it (p is nil) or
 // which p came upon, has a name that begins with a dot and is not spelled so in p.
 func (p pattern) hidden(path string) bool {
 	if !strings.HasPrefix(path, ".") && !strings.Contains(path, "/.") {

@@ -155,7 +155,7 @@ func Delete(ctx context.Context, uri string) error {
 	return st.Delete(ctx, uri)
 }
 
-// Exists says whether there is a file of that very name.
+// Exists reports whether there is a file of that very name.
 func Exists(ctx context.Context, uri string) (bool, error) {
 	st, err := For(ctx, uri)
 	if err == nil {
@@ -191,7 +191,7 @@ func Join(base string, elem ...string) string {
 	return base
 }
 
-// Remote says whether a URI is no local path. For refuses some that are none.
+// Remote reports whether a URI is no local path. For refuses some that are none.
 func Remote(uri string) bool { return strings.Contains(uri, "://") }
 
 // schemeOf is the scheme of a URI, lower-cased, or "".

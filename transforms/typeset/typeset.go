@@ -156,7 +156,7 @@ func width(rnd *rand.Rand) int {
 	return 80 + rnd.IntN(120)
 }
 
-// begins says whether line i begins a paragraph: behind a blank line or another
+// begins reports whether line i begins a paragraph: behind a blank line or another
 // label, set in by two columns or more, or on a new page.
 func begins(lines []line, i int) bool {
 	if i == 0 {

@@ -205,7 +205,7 @@ func (h *outermost) Pop() any {
 	return s
 }
 
-// equalInk says whether a and b differ in white space and separators only.
+// equalInk reports whether a and b differ in white space and separators only.
 func equalInk(a, b []byte) bool {
 	space := func(r rune) bool { return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f }
 	for {
@@ -221,7 +221,7 @@ func equalInk(a, b []byte) bool {
 	}
 }
 
-// IsBrat says whether src is brat's standoff format, and so no text at all: it
+// IsBrat reports whether src is brat's standoff format, and so no text at all: it
 // goes by the first line that is not blank, which must be a whole annotation.
 func IsBrat(src []byte) bool {
 	src = bytes.TrimPrefix(src, []byte("\ufeff"))
@@ -250,12 +250,12 @@ func IsBrat(src []byte) bool {
 	return false
 }
 
-// isBratID says whether b is a letter or # and digits.
+// isBratID reports whether b is a letter or # and digits.
 func isBratID(b []byte) bool {
 	return len(b) > 1 && bytes.IndexByte([]byte("TREAMN#"), b[0]) >= 0 && isNumber(b[1:])
 }
 
-// isOffsets says whether words are those of "0 5" or "0 5;8 9".
+// isOffsets reports whether words are those of "0 5" or "0 5;8 9".
 func isOffsets(words [][]byte) bool {
 	if len(words) < 2 {
 		return false

@@ -74,7 +74,7 @@ func Format(text []byte, spans []Span) []byte {
 	return out
 }
 
-// Recovers says whether taking the markup out of out gives text, without
+// Recovers reports whether taking the markup out of out gives text, without
 // making a copy: bytes.Equal(Parse(out).Text, text). It does for what Format wrote,
 // unless a label is none of YEDDA.
 func Recovers(out, text []byte) bool {

@@ -67,7 +67,7 @@ func (t *Table) sure(row int) int {
 
 func thousandths(p float32) int { return int(math.Round(float64(p) * 1000)) }
 
-// Doubtful says whether the page of WriteHTML begins by calling a row doubtful
+// Doubtful reports whether the page of WriteHTML begins by calling a row doubtful
 // whose label has that probability: it is less than 80 % probable.
 func Doubtful(p float32) bool { return p >= 0 && p <= 1 && thousandths(p) < doubt }
 

@@ -39,7 +39,7 @@ func Rows(text []byte) []Line {
 	return rows
 }
 
-// Blank says whether line holds nothing to label: only white space (form feeds
+// Blank reports whether line holds nothing to label: only white space (form feeds
 // too), U+FFFD and bytes that are no UTF-8, which every other reader turns
 // into U+FFFD.
 func Blank(line []byte) bool {
@@ -78,7 +78,7 @@ func Inked(text []byte, rows []Line) []Line {
 	return lines
 }
 
-// inkBeside says whether there is ink in no row.
+// inkBeside reports whether there is ink in no row.
 func inkBeside(text []byte, rows []Line) bool {
 	at := 0
 	for _, row := range rows {
@@ -118,7 +118,7 @@ func countInk(b []byte) int {
 	return n
 }
 
-// hasInk says whether countInk(b) > 0.
+// hasInk reports whether countInk(b) > 0.
 func hasInk(b []byte) bool {
 	for i := 0; i < len(b); {
 		if c := b[i]; c < utf8.RuneSelf {

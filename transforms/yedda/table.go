@@ -30,7 +30,7 @@ func (t *Table) check() {
 	}
 }
 
-// hasProbs says whether there are any, or no row that could have some.
+// hasProbs reports whether there are any, or no row that could have some.
 func (t *Table) hasProbs() bool { return len(t.Probs) > 0 || len(t.Rows) == 0 }
 
 // probs are the probabilities of Classes for a row.
