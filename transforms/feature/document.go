@@ -202,8 +202,8 @@ func (p *part) generaOf(rows []row, i int) []uint64 {
 // countSmall counts the words of p in small letters, as far as the table has
 // them. Several parts may be counted at once.
 //
-// Whether it has a word cannot be foretold, so that this is not asked: words that are
-// there are gathered, and so are those whose slot another has, which are few.
+// Whether the table has a word is unpredictable, so no branch depends on it: the words
+// that are there are gathered, and so are the few whose slot holds another.
 func (d *document) countSmall(p *part) {
 	mask := uint64(len(d.keys) - 1)
 	var there, taken [64]uint64 // slots; keys

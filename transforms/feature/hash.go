@@ -358,12 +358,12 @@ func (l *line) overSpace(h uint32, k int) uint32 {
 }
 
 // Keys of the counts of a document are hashes of 64 bits, so that distinct
-// words practically never meet. The first 8 bytes are times an odd number, and
-// the high half of that, where all of them count, is laid over the low one:
-// both can be undone, so words of at most 8 bytes never meet but for the last
-// bit, which is 1. The 8 bytes behind them are times another, with the halves
-// changed: what the last bytes of one product decide, its highest bits, meets
-// the middle of the other.
+// words practically never collide. The first 8 bytes are multiplied by an odd
+// number, and the high half of the product, which depends on all of them, is
+// XORed into the low one: both steps are invertible, so words of at most 8 bytes
+// never collide but for the last bit, which is set to 1. The next 8 bytes are
+// multiplied by another, with the halves swapped: the highest bits of one product,
+// which the last bytes decide, are then XORed with the middle of the other.
 
 const (
 	key0 = 0x9e79a397ba00b9cd // tells abbreviations apart too
@@ -422,8 +422,8 @@ func init() {
 func abbreviationSlot(lo uint64) uint64 { return lo * key0 >> 60 }
 
 // factors stand for the places of the tokens in a line's norm, a sum of keys
-// times factors. They are odd, so that lines never meet that differ in one key;
-// those that differ in more would have to differ by sums that cancel. Assembly
+// times factors. They are odd, so that lines that differ in one key never collide;
+// those that differ in more collide only where the differences cancel. Assembly
 // reads eight at a time.
 var factors [maxTokens + 8]uint64
 

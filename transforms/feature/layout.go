@@ -113,7 +113,7 @@ func (l *line) writeLayout(m *marks, row []float32) {
 	o := (*[LayoutSize]float32)(row)
 	*o = [LayoutSize]float32{}
 	if t := &l.tokens; t.n > 0 {
-		// By place, for no branch: a class cannot be foretold.
+		// By index, without a branch: the class is unpredictable.
 		o[firstOther-2*(t.letter[0]&1)-t.upper[0]&1-t.digit[0]&1] = 1
 		if c := l.low[l.end-1]; c < utf8.RuneSelf {
 			o[lastOf[c]] = 1 // none: logLength is written below

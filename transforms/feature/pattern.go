@@ -84,9 +84,9 @@ func pack(b []byte) uint32 {
 // once a line, to genera:
 // \b([A-Z][a-z]{3,})\s+(?:cf\. |aff\. )?[a-z]{4}
 //
-// What classes follow each other cannot be foretold, and a wrong guess of the
-// processor costs as much as a token: so one loop goes over the tokens of each
-// class, and what most tokens are not is left to bits.
+// Which class comes next is unpredictable, and a branch misprediction costs as much
+// as a token: so one loop goes over the tokens of each class, and rare properties are
+// found in bitsets.
 func (l *line) find(m *marks, words, genera []uint64) ([]uint64, []uint64) {
 	*m = marks{}
 	t := &l.tokens
