@@ -29,9 +29,9 @@ import (
 //
 // What was passed on is remembered in the worker's memory, some 60 bytes a
 // document. A worker that starts anew passes every document on again, and Read
-// skips those that are done. A document that Read could not read, by what may
-// pass, is passed on again where Read is in the same process, ever more seldom.
-// The runner must stream: direct does not.
+// skips those that are done. A document that Read could not read because of a
+// transient error is passed on again, after ever longer pauses, where Read runs in
+// the same process. The runner must stream: direct does not.
 func Watch(s beam.Scope, opts Options, set *input.Set, interval time.Duration) beam.PCollection {
 	s = s.Scope("linnet.Watch")
 	if interval <= 0 {

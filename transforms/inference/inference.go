@@ -63,7 +63,7 @@ type Options struct {
 	MaxBatchWeight int64
 	// WholeWeight keeps the items of one Push that together weigh no more than this, and
 	// are no more than MaxBatchSize, in one batch, by the bucket of the first of them.
-	// They are parted all the same where cores or a queue wait for them, and where memory
+	// They are split all the same where cores or a queue wait for them, and where memory
 	// runs out. 0 keeps none together.
 	WholeWeight int64
 	// BucketWeights are bounds, rising, that part items by weight (up to the

@@ -44,9 +44,10 @@ type Object struct {
 	Path     string // a URI for Read; may hold any bytes
 	Size     int64  // bytes
 	Modified time.Time
-	// Access is of who may read it, where the system tells: mode, owner and group.
+	// Access is what decides who may read it, where the system has that: mode, owner
+	// and group.
 	Access [3]uint32
-	// Link tells that a link that was come upon leads to the file.
+	// Link says that Path is a symbolic link, which List or Look came upon.
 	Link bool
 	// InFolder tells that the object was found below a folder that was listed;
 	// it was neither named itself nor matched by a pattern.
