@@ -107,7 +107,8 @@ var slowdowns = []struct {
 	{nvml.ClocksThrottleReasonHwPowerBrakeSlowdown, "power brake"},
 }
 
-// rest says that what happened since the last sample counts nowhere.
+// rest forgets the energy counter's last value, so that what was used since the last
+// sample is not counted.
 func (s *sampler) rest() { s.energy = 0 }
 
 // sample is one sample.
