@@ -27,9 +27,10 @@
 // Integers: where a float32 multiply-add has one number a lane, these have two of
 // 16 bits or four of 8. A row of the left operand is quantised to multiples of
 // 1/8,191 of its largest magnitude; a column of the right one, in blocks of up to
-// 192 of K, to multiples of about 1/262,000 of the sum of its magnitudes; sums are
-// exact. In 8 bits a column is quantised to multiples of 1/127 of its largest
-// magnitude. The rows of Joined are multiples of 1/8,191 or 1/127. In its steps
+// 192 of K, to multiples of about 1/262,000 of the sum of its magnitudes or, where
+// that is more, of 1/32,767 of its largest one; sums are exact. In 8 bits a column is
+// quantised to multiples of 1/127 of its largest magnitude. The rows of Joined are
+// multiples of 1/8,191 or 1/127. In its steps
 // tanh and σ are approximated: with vnni and vnni8, where the hidden size is a
 // multiple of 16, by the piecewise cubics below, and with madd and avxvnni, where it
 // is a multiple of 8, by rational functions that are off by 8.5e-6 at most.
