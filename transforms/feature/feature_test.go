@@ -255,6 +255,25 @@ func TestClassify(t *testing.T) {
 	}
 }
 
+// What does not decode is as if it were not there, though its line is read another way.
+func TestUndecodable(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 6))
+	for range 60 {
+		text := randomText(r, 1000, 30)
+		var spoilt []byte
+		for rest := text; len(rest) > 0; {
+			_, size := utf8.DecodeRune(rest)
+			spoilt = append(spoilt, rest[:size]...)
+			rest = rest[size:]
+			if r.IntN(20) == 0 {
+				spoilt = append(spoilt, []string{"\xff", "\ufffd"}[r.IntN(2)]...)
+			}
+		}
+		got, want := Extract(spoilt, yedda.Rows(spoilt), 1<<16, 1), Extract(text, yedda.Rows(text), 1<<16, 1)
+		same(t, got, want, fmt.Sprintf("%q", spoilt))
+	}
+}
+
 // A character has the features of its class wherever it stands in the line,
 // at every place within the words of the masks.
 func TestPlaces(t *testing.T) {
