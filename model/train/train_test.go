@@ -613,12 +613,13 @@ func TestColumnWeights(t *testing.T) {
 	cfg := model.DefaultConfig()
 	docs := labelled("Nomenclature", "Description", "Description", "Description", "", "Figure", "Description", "Figure", "Figure")
 	docs[0].Features = &model.Batch{GroupEnd: make([]uint32, 9*model.Groups), GroupScale: make([]float32, 9*model.Groups), Layout: make([]float32, 9*cfg.LayoutSize)}
+	cfg.Classes = append(cfg.Classes, "Key") // no line has it
 	cfg.FullClasses = []string{"Figure", "Description"}
 	for _, c := range []struct{ weights, want string }{
-		{"none", "[1 1 1 1 1]"},
-		{"Figure=3,Description=0.5", "[1 0.5 1 3 0.5]"},
+		{"none", "[1 1 1 1 1 1]"},
+		{"Figure=3,Description=0.5", "[1 0.5 1 1 3 0.5]"},
 		// 8 lines, 3 classes with 1, 4 and 3 lines: 8/(3·1), 8/(3·4), 8/(3·3).
-		{"balanced", fmt.Sprint([]float64{8. / 3, 8. / 12, 8. / 9, 1, 1})},
+		{"balanced", fmt.Sprint([]float64{8. / 3, 8. / 12, 8. / 9, 1, 1, 1})},
 	} {
 		cfg.ClassWeights = c.weights
 		corpus, err := newCorpus("", docs, &cfg)
