@@ -147,10 +147,10 @@ func testScoreAll(t *testing.T) {
 }
 
 // A NaN between layers, which products of integers would lose, is one in the
-// probabilities of its window, and of no later one.
+// probabilities of its window, and of no later one. Two layers on it is lost.
 func TestNaNBetweenLayers(t *testing.T) {
 	eachISA(t, func(t *testing.T) {
-		c := modeltest.Config(50, 20, 4, 24, 2, 3, 0)
+		c := modeltest.Config(50, 20, 4, 24, 3, 3, 0)
 		s, err := New(modeltest.Weights(c, 1))
 		if err != nil {
 			t.Fatal(err)
