@@ -226,6 +226,7 @@ func (o *options) read(ctx context.Context, r *report, inputSize int) ([]*model.
 	}
 	var documents []*model.Batch
 	unread, firstUnread := int64(0), error(nil)
+	short := false // a document was read and is no sample
 	enough := errors.New("enough")
 	err = set.Walk(ctx, func(file input.File) error {
 		data, err := store.Read(ctx, file.URI, 64<<20)
@@ -253,6 +254,8 @@ func (o *options) read(ctx context.Context, r *report, inputSize int) ([]*model.
 			documents = append(documents, b)
 			r.Documents++
 			r.Lines += int64(n * o.windowSize)
+		} else {
+			short = true
 		}
 		if o.maxLines > 0 && r.Lines+int64(o.windowSize) > o.maxLines {
 			return enough
@@ -267,12 +270,12 @@ func (o *options) read(ctx context.Context, r *report, inputSize int) ([]*model.
 		return nil, err
 	}
 	switch {
-	case unread > 0 && r.Lines == 0:
+	case unread > 0 && r.Lines == 0 && !short:
 		return nil, fmt.Errorf("nothing to measure: %w", firstUnread)
-	case unread > 0:
-		cli.Warnf("%s passed over, such as %v", cli.Plural(unread, "document"), firstUnread)
 	case r.Lines == 0:
 		return nil, fmt.Errorf("no document of %s has %s (--window_size); lower it, or name longer documents", strings.Join(o.input, ", "), cli.Plural(int64(o.windowSize), "line"))
+	case unread > 0:
+		cli.Warnf("%s passed over, such as %v", cli.Plural(unread, "document"), firstUnread)
 	}
 	return documents, nil
 }
