@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -41,6 +42,14 @@ type Model struct {
 // deferred reports whether features are made where they are used: as o asks, or as auto
 // fell back on the processor.
 func (m *Model) deferred(o *Options) bool { return o.Deferred || m.Reason != "" }
+
+// other is the class of lines that nobody can read, or "".
+func (m *Model) other() string {
+	if slices.Contains(m.classes, m.Config.OtherClass) {
+		return m.Config.OtherClass
+	}
+	return ""
+}
 
 // Counters of Predict, in Namespace: lines by the device that scored them, and
 // processes of --device=auto that went to the CPU, with one more counter for each

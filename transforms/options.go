@@ -69,6 +69,8 @@ type Options struct {
 	// runner that tries bundles again, an output without a record counts as the run's
 	// own where it is younger (Write).
 	Began int64
+	// unwritten has Write write nothing, for Plan.
+	unwritten bool
 	// RetryRejected takes only documents with a record of rejection, of their own or of
 	// a folder above them (Read).
 	RetryRejected bool

@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -39,6 +40,12 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 	}
 	read := &readFn{Options: opts}
 	read.Setup()
+	var unrecorded sync.Map // *Document: one that has an output without a record
+	write := &writeFn{Options: opts}
+	write.Options.unwritten = true
+	if write.formats, err = opts.formats(); err != nil {
+		return nil, err
+	}
 	if opts.Output != "" {
 		if err := opts.Check(ctx, set); err != nil {
 			return nil, err
@@ -53,17 +60,28 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 		}
 		read.stage.do = func(ctx context.Context, w *wanted) (*Document, *Rejection, error) {
 			d, r, err := read.read(ctx, w)
-			if d != nil && d != done {
-				r, err = opts.unnameable(ctx, st, d)
+			if d == nil || d == done {
+				return d, r, err
 			}
-			if again && !opts.Force && d != nil && d != done && r == nil && err == nil {
-				_, r, err = opts.checkOverwrite(ctx, st, d)
+			r, err = opts.unnameable(ctx, st, d)
+			if opts.Force || r != nil || err != nil {
+				return d, r, err
 			}
-			return d, r, err
+			var before *Done
+			if again {
+				if before, r, err = opts.checkOverwrite(ctx, st, d); r != nil || err != nil {
+					return d, r, err
+				}
+			}
+			asks, err := opts.unrecorded(ctx, string(d.Name), before)
+			if asks {
+				unrecorded.Store(d, true)
+			}
+			return d, nil, err
 		}
 	}
 	read.stage.begin()
-	predict := &predictFn{Options: opts, model: m}
+	predict := &predictFn{Options: opts, model: m, other: m.other()}
 	plan := new(Planned)
 	var tried int64 // lines
 	var took time.Duration
@@ -86,19 +104,33 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 			reject(mtime.ZeroTimestamp, *d.reject("write", e))
 			return
 		}
+		var probs [][]float32
+		_, asked := unrecorded.LoadAndDelete(d)
+		if err == nil && len(d.Rows) > 0 && (asked || took < trial) {
+			trying := time.Now()
+			e := Example{Document: *d, InputSize: m.Config.InputSize}
+			e.featurize(m.deferred(&opts), 1)
+			var windows []scored
+			windows, err = scorerHandler{model: m}.Run(ctx, predict.items(&e))
+			for _, w := range windows {
+				probs = append(probs, w.probs)
+			}
+			took += time.Since(trying)
+			tried += int64(len(d.Rows))
+		}
+		if asked && err == nil { // it may be what the run would write
+			var r *Rejection
+			var l Labelled
+			if l, err = predict.decode(d, probs); err == nil {
+				_, r, err = write.write(ctx, l)
+			}
+			if r != nil {
+				reject(mtime.ZeroTimestamp, *r)
+				return
+			}
+		}
 		plan.Documents++
 		plan.Lines += int64(len(yedda.Inked(d.Text, d.Rows)))
-		if took >= trial || err != nil || len(d.Rows) == 0 {
-			return
-		}
-		trying := time.Now()
-		e := Example{Document: *d, InputSize: m.Config.InputSize}
-		e.featurize(m.deferred(&opts), 1)
-		if _, e := (scorerHandler{model: m}).Run(ctx, predict.items(&e)); e != nil {
-			err = e
-		}
-		took += time.Since(trying)
-		tried += int64(len(d.Rows))
 	}
 	begin := time.Now()
 	walked := set.Walk(ctx, func(f input.File) error {
@@ -123,7 +155,8 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 }
 
 // unnameable rejects a document whose outputs, or whose record, the local disk cannot
-// call by their names. Their folders need not be there yet.
+// call by their names, or has folders in the place of. Their own folders need not be
+// there yet.
 func (o *Options) unnameable(ctx context.Context, st store.Store, d *Document) (*Rejection, error) {
 	there := string(o.Output)
 	if store.Remote(there) {
@@ -133,11 +166,33 @@ func (o *Options) unnameable(ctx context.Context, st store.Store, d *Document) (
 		there = filepath.Dir(there)
 	}
 	for _, out := range append(o.outputs(string(d.Name)), path.Join(DoneFolder, string(d.Name)+".json")) {
-		for _, file := range []string{store.Join(string(o.Output), out), store.Join(there, path.Base(out))} {
-			if _, err := st.Stat(ctx, file); errors.Is(err, store.ErrName) {
+		for i, file := range []string{store.Join(string(o.Output), out), store.Join(there, path.Base(out))} {
+			if _, err := st.Stat(ctx, file); errors.Is(err, store.ErrName) || i == 0 && badName(err) {
 				return d.reject("write", fmt.Errorf("%w; rename the document", err)), ctx.Err()
 			}
 		}
 	}
 	return nil, ctx.Err()
+}
+
+// unrecorded reports whether one of a document's outputs is there, and r, the record of
+// it if there is one, does not tell of that.
+func (o *Options) unrecorded(ctx context.Context, name string, r *Done) (bool, error) {
+	var sums map[string]uint32
+	if r != nil {
+		sums = r.sums()
+	}
+	for _, out := range o.outputs(name) {
+		if _, ok := sums[string([]rune(out))]; ok {
+			continue
+		}
+		there, err := exists(ctx, store.Join(string(o.Output), out))
+		switch {
+		case there, errors.Is(err, store.ErrNotFile):
+			return true, nil
+		case err != nil:
+			return false, err
+		}
+	}
+	return false, nil
 }

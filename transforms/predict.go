@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
@@ -50,14 +49,11 @@ func (f *predictFn) setup(ctx context.Context) error {
 	if f.Options.WindowSize > 0 && f.Options.PredictionStride > f.Options.WindowSize {
 		return errors.New("prediction_stride is larger than window_size, so lines would stay without a label")
 	}
-	if slices.Contains(m.classes, m.Config.OtherClass) {
-		f.other = m.Config.OtherClass
-	}
 	engine, err := m.engine(ctx, &f.Options)
 	if err != nil {
 		return err
 	}
-	f.model, f.queue = m, inference.NewQueue[job[Document]](engine)
+	f.model, f.other, f.queue = m, m.other(), inference.NewQueue[job[Document]](engine)
 	return nil
 }
 

@@ -137,7 +137,11 @@ func hashed(name string) string {
 
 // outputStore is the store of the output folder.
 func (o *Options) outputStore(ctx context.Context) (store.Store, error) {
-	return store.WithTemp(ctx, string(o.Output), store.Join(string(o.Output), TempFolder))
+	st, err := store.WithTemp(ctx, string(o.Output), store.Join(string(o.Output), TempFolder))
+	if err == nil && o.unwritten {
+		st = store.Unwritten(st)
+	}
+	return st, err
 }
 
 // isDone reports whether the document's record holds for these bytes, this model

@@ -345,6 +345,56 @@ func TestPlanOfLongNames(t *testing.T) {
 	}
 }
 
+// TestPlanOfStrangers has an output folder with files that no record tells of, one of
+// them what a run that was killed wrote, and a folder: what the plan rejects the run does.
+func TestPlanOfStrangers(t *testing.T) {
+	in := write(t, map[string]string{"a.txt": "Agaricus\n", "b.txt": "Boletus\n", "c.txt": "Clavaria\n", "d/d.txt": "\n", "e.txt": "Entoloma\n"})
+	set, err := input.New([]string{in}, "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var uris [][]byte
+	if err := set.Walk(t.Context(), func(f input.File) error { uris = append(uris, []byte(f.URI)); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	out := t.TempDir()
+	opts := Options{ModelURI: Path(testModel(t)), InputSize: 256, Base: Path(in), Output: Path(out), Again: true, Run: t.Name()}
+	defer ForgetProgress(opts.Run)
+	if _, err := runOn("direct", func(s beam.Scope) { labelAll(s, opts, uris) }); err != nil {
+		t.Fatal(err)
+	}
+	for _, gone := range []string{"_done/a.txt.json", "_done/b.txt.json", "_done/d/d.txt.json", "_done/e.txt.json", "e.txt.ann"} {
+		if err := os.Remove(filepath.Join(out, gone)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, mine := range []string{"b.txt.ann", "c.txt.csv", "d/d.txt.ann"} {
+		if err := os.WriteFile(filepath.Join(out, mine), []byte("mine"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(out, "e.txt.ann"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	opts.Settings, opts.Formats = "others", []string{"yedda", "csv"}
+	if err := os.WriteFile(filepath.Join(out, ManifestFile), nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	planned := opts
+	planned.Again = false // which Plan finds out
+	plan, err := Plan(t.Context(), planned, set, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := runOn("direct", func(s beam.Scope) { labelAll(s, opts, uris) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := counters(res, Namespace)
+	equal(t, "rejected", [2]int64{plan.Rejected, got["rejected"]}, [2]int64{4, 4})
+	equal(t, "documents", [2]int64{plan.Documents, got["documents"]}, [2]int64{1, 1})
+}
+
 // TestWriteRejects has a label that YEDDA cannot hold: the document is rejected
 // for YEDDA, its other formats are written, and it is not done.
 func TestWriteRejects(t *testing.T) {

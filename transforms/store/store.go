@@ -218,6 +218,35 @@ func taken(uri string, data, content []byte, err error) error {
 	return fmt.Errorf("store: %s: %w", quote(uri), ErrTaken)
 }
 
+// Unwritten is st that nothing is written to, for one goroutine: its Write, Create and
+// Delete do nothing, and its Add fails with ErrTaken where that of st would.
+func Unwritten(st Store) Store { return unwritten{st, map[string]bool{}} }
+
+type unwritten struct {
+	Store
+	deleted map[string]bool
+}
+
+func (unwritten) Write(context.Context, string, []byte) error { return nil }
+
+func (unwritten) Create(context.Context, string, func(io.Writer) error) error { return nil }
+
+func (u unwritten) Delete(_ context.Context, uri string) error {
+	u.deleted[uri] = true
+	return nil
+}
+
+func (u unwritten) Add(ctx context.Context, uri string, data []byte) error {
+	content, err := u.Read(ctx, uri, int64(len(data))+1)
+	if errors.Is(err, ErrNotExist) || u.deleted[uri] {
+		return nil
+	}
+	if err != nil && !errors.Is(err, ErrTooLarge) && !errors.Is(err, ErrNotFile) {
+		return err
+	}
+	return taken(uri, data, content, err)
+}
+
 // quote makes a URI fit for a line of an error: as it is, or quoted where it
 // has control characters or bytes that are no UTF-8.
 func quote(uri string) string {
