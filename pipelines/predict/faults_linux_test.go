@@ -48,6 +48,22 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// TestUntoldPlan prints a plan into a file on a full disk.
+func TestUntoldPlan(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	cmd := command("--plan", "--output="+filepath.Join(t.TempDir(), "out"), "--input="+filepath.Join("..", "..", "testdata", "sample"))
+	var stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = full, &stderr
+	cmd.Run()
+	if got := cmd.ProcessState.ExitCode(); got != 1 || !strings.Contains(stderr.String(), "no space left on device") {
+		t.Errorf("exit status %d, %q; want 1 and that there is no space", got, &stderr)
+	}
+}
+
 // TestFileLimit has the system refuse any file of more than 8 KiB, which needs
 // no right to mount.
 func TestFileLimit(t *testing.T) {

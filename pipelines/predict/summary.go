@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -143,14 +144,16 @@ func (o *options) tellPlan(ctx context.Context, opts transforms.Options, set *in
 		}
 		return misused(err)
 	}
-	fmt.Printf("%s, %s bytes in %s\n", cli.Plural(files, "document"), cli.Count(size), o.what())
-	fmt.Printf("%s done before\n", cli.Plural(plan.Done, "document"))
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "%s, %s bytes in %s\n", cli.Plural(files, "document"), cli.Count(size), o.what())
+	fmt.Fprintf(&out, "%s done before\n", cli.Plural(plan.Done, "document"))
 	if plan.Rejected > 0 {
-		fmt.Printf("%s that would be rejected, such as %s: %s\n", cli.Plural(plan.Rejected, "document"), cli.Printable(string(plan.Example.URI)), cli.Printable(plan.Example.Reason))
+		fmt.Fprintf(&out, "%s that would be rejected, such as %s: %s\n", cli.Plural(plan.Rejected, "document"), cli.Printable(string(plan.Example.URI)), cli.Printable(plan.Example.Reason))
 	}
-	fmt.Printf("%s to label into %s: %s in about %s on %s of this machine, writing left out\n",
+	fmt.Fprintf(&out, "%s to label into %s: %s in about %s on %s of this machine, writing left out\n",
 		cli.Plural(plan.Documents, "document"), o.output, cli.Plural(plan.Lines, "line"), round(plan.Time), cli.Plural(int64(runtime.GOMAXPROCS(0)), "core"))
-	return nil
+	_, err = os.Stdout.Write(out.Bytes())
+	return err // such as that of a file on a full disk
 }
 
 // judge is the end of a run that came to its end: nil, or the error or status that
