@@ -216,7 +216,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// answers is a driver whose every answer comes from a list of bytes.
+// answersFrom is a driver whose every answer comes from a list of bytes.
 type answersFrom struct{ data []byte }
 
 func (a *answersFrom) bytes(n int) []byte {

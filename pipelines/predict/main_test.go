@@ -51,7 +51,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// sametree compares two output folders, without records.
+// sameTree compares two output folders, without records.
 func sameTree(ts *testscript.TestScript, neg bool, args []string) {
 	a, err := outputs(ts.MkAbs(args[0]))
 	ts.Check(err)

@@ -154,7 +154,7 @@ func TestRendezvousErrors(t *testing.T) {
 	if err := j.Attend(t.Context(), 2); err == nil || !strings.Contains(err.Error(), "has 2; start all with the same --workers") {
 		t.Errorf("a worker too many: %v", err)
 	}
-	// Another error than its patience's end is said as it is.
+	// Another error than roundTimeout's is said as it is.
 	roundTimeout = time.Hour
 	lead, stop := context.WithCancel(t.Context())
 	go func() {

@@ -24,7 +24,7 @@
 //   - edgesAVX2: line.head and line.tail
 //   - countBMI2: line.countHead
 //
-// They take bytes for characters; mendClasses, uncont and mendAffixes put that
+// They take bytes for characters; mendClasses, countRunes and mendAffixes put that
 // right in lines beyond ASCII.
 package feature
 

@@ -401,7 +401,7 @@ type slowWriter struct{ takes time.Duration }
 func (w slowWriter) Write(p []byte) (int, error) { time.Sleep(w.takes); return len(p), nil }
 func (w slowWriter) Close() error                { time.Sleep(w.takes); return nil }
 
-// TestWithin has a minute for each piece: what is slow to come, and what has many
+// TestTimeoutWriter has a minute for each piece: what is slow to come, and what has many
 // pieces, is not late.
 func TestTimeoutWriter(t *testing.T) {
 	for takes, wantLate := range map[time.Duration]int64{50 * time.Second: 0, 70 * time.Second: 5} {
