@@ -183,7 +183,8 @@ func firstReason(run string, counters map[string]int64) string {
 // and predicted label. Those with oddPrefix are by what is odd and the first document
 // of the process that has it: of lines by a label that is none of Known, of documents
 // without any label by "", and of places of broken markup by broken. Those with
-// oddPredictedPrefix are of lines by such a label in Predictions.
+// oddPredictedPrefix are of the labels in Predictions: of lines by one that is none of
+// Known, and of documents without any by "".
 const (
 	pairPrefix         = "lines: "
 	oddPrefix          = "unknown: "
