@@ -198,17 +198,13 @@ func TestLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	probe := filepath.Join(out, ".linnet") // the first one's, if it were beginning too
-	if err := os.Mkdir(probe, 0o777); err != nil {
-		t.Fatal(err)
-	}
 	args := medium(corpus, out, "--epochs=1", "--verbosity=0")
 	text, err := exec.Command("train", args...).CombinedOutput()
 	if err == nil || !strings.Contains(string(text), "_training/_lock: locked by another run (process "+strconv.Itoa(os.Getpid())) || strings.Count(string(text), "\n") != 1 {
 		t.Errorf("%v: %s; want one line that tells who has the folder", err, text)
 	}
 	at := checkpoint{path: filepath.Join(out, trainingFolder, checkpointFile)}
-	if err := errors.Join(os.Remove(probe), os.WriteFile(at.path, nil, 0o666), at.remove(t.Context(), filepath.Dir(at.path))); err != nil {
+	if err := errors.Join(os.WriteFile(at.path, nil, 0o666), at.remove(t.Context(), filepath.Dir(at.path))); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := lock(t.Context(), out, filepath.Dir(at.path)); !errors.Is(err, store.ErrLocked) {
