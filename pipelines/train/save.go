@@ -76,7 +76,9 @@ func save(ctx context.Context, to string, w *model.Weights, meta *model.Metadata
 	if err := st.Write(ctx, store.Join(to, plotFile), picture); err != nil {
 		return err
 	}
-	// config.json goes first and comes last, as in model.Save.
+	// config.json goes first and comes last, as in model.Save. From here on an earlier
+	// model is no more, so that an interrupt comes too late.
+	ctx = context.WithoutCancel(ctx)
 	const config = "config.json"
 	if err := st.Delete(ctx, store.Join(to, config)); err != nil {
 		return err
