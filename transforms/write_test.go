@@ -348,7 +348,7 @@ func TestPlanOfLongNames(t *testing.T) {
 // TestPlanOfStrangers has an output folder with files that no record tells of, one of
 // them what a run that was killed wrote, and a folder: what the plan rejects the run does.
 func TestPlanOfStrangers(t *testing.T) {
-	in := write(t, map[string]string{"a.txt": "Agaricus\n", "b.txt": "Boletus\n", "c.txt": "Clavaria\n", "d/d.txt": "\n", "e.txt": "Entoloma\n"})
+	in := write(t, map[string]string{"a.txt": "Agaricus\n", "b.txt": "Boletus\n", "c.txt": "Clavaria\n", "d/d.txt": "\n", "e.txt": "Entoloma\n", "f.txt": "Fomes\n"})
 	set, err := input.New([]string{in}, "", false)
 	if err != nil {
 		t.Fatal(err)
@@ -363,15 +363,18 @@ func TestPlanOfStrangers(t *testing.T) {
 	if _, err := runOn("direct", func(s beam.Scope) { labelAll(s, opts, uris) }); err != nil {
 		t.Fatal(err)
 	}
-	for _, gone := range []string{"_done/a.txt.json", "_done/b.txt.json", "_done/d/d.txt.json", "_done/e.txt.json", "e.txt.ann"} {
+	for _, gone := range []string{"_done/a.txt.json", "_done/b.txt.json", "_done/d/d.txt.json", "_done/e.txt.json", "e.txt.ann", "_done/f.txt.json"} {
 		if err := os.Remove(filepath.Join(out, gone)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, mine := range []string{"b.txt.ann", "c.txt.csv", "d/d.txt.ann"} {
+	for _, mine := range []string{"b.txt.ann", "c.txt.csv", "d/d.txt.ann", "f.txt.ann"} {
 		if err := os.WriteFile(filepath.Join(out, mine), []byte("mine"), 0o666); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := os.Chmod(filepath.Join(out, "f.txt.ann"), 0); err != nil { // which root reads all the same
+		t.Fatal(err)
 	}
 	if err := os.MkdirAll(filepath.Join(out, "e.txt.ann"), 0o777); err != nil {
 		t.Fatal(err)
@@ -391,7 +394,7 @@ func TestPlanOfStrangers(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := counters(res, Namespace)
-	equal(t, "rejected", [2]int64{plan.Rejected, got["rejected"]}, [2]int64{4, 4})
+	equal(t, "rejected", [2]int64{plan.Rejected, got["rejected"]}, [2]int64{5, 5})
 	equal(t, "documents", [2]int64{plan.Documents, got["documents"]}, [2]int64{1, 1})
 }
 

@@ -238,13 +238,13 @@ func (u unwritten) Delete(_ context.Context, uri string) error {
 
 func (u unwritten) Add(ctx context.Context, uri string, data []byte) error {
 	content, err := u.Read(ctx, uri, int64(len(data))+1)
-	if errors.Is(err, ErrNotExist) || u.deleted[uri] {
+	switch {
+	case errors.Is(err, ErrNotExist), u.deleted[uri]:
 		return nil
-	}
-	if err != nil && !errors.Is(err, ErrTooLarge) && !errors.Is(err, ErrNotFile) {
+	case Remote(uri) && err != nil && !errors.Is(err, ErrTooLarge):
 		return err
 	}
-	return taken(uri, data, content, err)
+	return taken(uri, data, content, err) // as a local one that cannot be read is
 }
 
 // quote makes a URI fit for a line of an error: as it is, or quoted where it
