@@ -115,7 +115,8 @@ def publish(labelled=LABELLED, published=PUBLISHED):
         if target.exists() and target.stat().st_mtime >= source.stat().st_mtime:
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(".part")  # a name may be as long as names can be
+        hashed = hashlib.sha256(os.fsencode(target.name)).hexdigest()  # a name may be as long as names can be
+        part = target.with_name(f".{hashed}.part")
         shutil.copyfile(source, part)
         part.replace(target)
         count += 1
