@@ -31,8 +31,9 @@ type Planned struct {
 
 // Plan reads every document of set as Read would, and labels the first ones,
 // for at most the time of trial, to tell how long reading and labelling all of
-// them takes on the cores of this machine. It writes nothing, and fails where
-// Begin does.
+// them takes on the cores of this machine. All with an output that no record tells
+// of are labelled, for that may be what a run would write. It writes nothing, and
+// fails where Begin does.
 func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration) (*Planned, error) {
 	m, err := LoadModel(ctx, opts)
 	if err != nil {
