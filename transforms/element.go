@@ -30,7 +30,8 @@ type Document struct {
 	// Warnings is the number of places where the input's markup is broken.
 	Warnings int
 
-	foreign string // counter, where input.Foreign(Text); known to Read alone
+	foreign    string // counter, where input.Foreign(Text); known to Read alone
+	unrecorded bool   // an output is there that no record tells of; known to Plan alone
 }
 
 // Example is a Document with the features of its rows. Its coder carries the

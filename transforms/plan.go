@@ -8,7 +8,6 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
-	"sync"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -41,7 +40,6 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 	}
 	read := &readFn{Options: opts}
 	read.Setup()
-	var unrecorded sync.Map // *Document: one that has an output without a record
 	write := &writeFn{Options: opts}
 	write.Options.unwritten = true
 	if write.formats, err = opts.formats(); err != nil {
@@ -74,10 +72,7 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 					return d, r, err
 				}
 			}
-			asks, err := opts.unrecorded(ctx, string(d.Name), before)
-			if asks {
-				unrecorded.Store(d, true)
-			}
+			d.unrecorded, err = opts.unrecorded(ctx, string(d.Name), before)
 			return d, nil, err
 		}
 	}
@@ -106,8 +101,7 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 			return
 		}
 		var probs [][]float32
-		_, asked := unrecorded.LoadAndDelete(d)
-		if err == nil && len(d.Rows) > 0 && (asked || took < trial) {
+		if err == nil && len(d.Rows) > 0 && (d.unrecorded || took < trial) {
 			trying := time.Now()
 			e := Example{Document: *d, InputSize: m.Config.InputSize}
 			e.featurize(m.deferred(&opts), 1)
@@ -119,7 +113,7 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 			took += time.Since(trying)
 			tried += int64(len(d.Rows))
 		}
-		if asked && err == nil { // it may be what the run would write
+		if d.unrecorded && err == nil { // it may be what the run would write
 			var r *Rejection
 			var l Labelled
 			if l, err = predict.decode(d, probs); err == nil {
