@@ -754,3 +754,49 @@ func TestHTMLFilterInBrowser(t *testing.T) {
 		b.press("e") // or the browser would ask whether to leave
 	}
 }
+
+// A page that one comes back to begins anew, and so do its controls: browsers keep
+// what they were set to, unless a page asks them not to.
+func TestHTMLComeBackInBrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a browser")
+	}
+	table := &Table{
+		URI: "short.txt", Text: []byte("one\ntwo\n"), Classes: []string{"A", "B"},
+		Labels: []string{"A", "B"}, Probs: []float32{.9, .1, .4, .6},
+	}
+	table.Rows = Rows(table.Text)
+	dir := t.TempDir()
+	file, other := filepath.Join(dir, "short.txt.html"), filepath.Join(dir, "other.html")
+	for name, page := range map[string][]byte{
+		file:  WriteHTML(table, table.Rows, table.Labels),
+		other: []byte(`<!DOCTYPE html><title>Another page</title><p id="status">It has no script.</p>`),
+	} {
+		if err := os.WriteFile(name, page, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := openBrowser(t, file, dir)
+	const state = `(() => {
+  const $ = (id) => document.getElementById(id);
+  return [$("limit").value, $("percent").value, $("only").checked, ` + visible + `, $("label").selectedOptions[0].textContent, $("counts").textContent].join("; ");
+})()`
+	var begin, left, back string
+	b.eval(state, &begin)
+	b.press("j")
+	b.click("limit") // its middle, 50 %
+	b.click("only")
+	if b.eval(state, &left); left != "50; 50 %; true; 0; 2 B; 2 lines, 0 doubtful, 0 changed" {
+		t.Fatalf("the page that is left says %q", left)
+	}
+	b.open(other)
+	b.eval(`(() => { setTimeout(() => history.back()); return ""; })()`, &back)
+	b.wait(fmt.Sprintf(`location.href === %q && document.readyState === "complete"`, "file://"+filepath.ToSlash(file)))
+	b.paint()
+	if b.eval(state, &back); back != begin {
+		t.Errorf("come back to, the page says %q, want %q", back, begin)
+	}
+	if len(b.events) > 0 {
+		t.Errorf("the page complains: %s", b.events)
+	}
+}
