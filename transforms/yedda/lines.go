@@ -265,14 +265,15 @@ func SpansOf(text []byte, rows []Line, labels []string) []Span {
 				feed = index(text, '\f', start)
 			}
 			cut := min(feed, end)
-			if hasInk(text[start:cut]) {
+			ink := hasInk(text[start:cut])
+			if ink {
 				if n := len(spans); grow && spans[n-1].Label == label {
 					spans[n-1].End = cut
 				} else {
 					spans = append(spans, Span{start, cut, label})
 				}
-				grow = true
 			}
+			grow = ink
 			if cut == end {
 				break
 			}

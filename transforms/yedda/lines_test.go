@@ -150,6 +150,14 @@ func TestSpansOf(t *testing.T) {
 			}
 		})
 	}
+	t.Run("blank lines with a label", func(t *testing.T) {
+		text := []byte("a\n\nb\n \r\n\ufffd\nc\n\f\nd")
+		labels := slices.Repeat([]string{"X"}, len(Lines(text)))
+		const want = "[@a#X*]\n\n[@b#X*]\n \r\n[@\ufffd\nc#X*]\n\f\n[@d#X*]"
+		if got := Format(text, SpansOf(text, Lines(text), labels)); string(got) != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
 	t.Run("too few labels", func(t *testing.T) {
 		defer func() {
 			if got := recover(); got != "yedda: rows and labels differ in number" {
