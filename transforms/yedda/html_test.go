@@ -305,3 +305,23 @@ func TestDoubtful(t *testing.T) {
 		}
 	}
 }
+
+// TestHTMLRules holds the page to rules of HTML that a validator found broken: a label
+// is that of one control, and main has no other role.
+func TestHTMLRules(t *testing.T) {
+	page := WriteHTML(&Table{}, nil, nil)
+	page = page[:bytes.Index(page, []byte("<script"))]
+	labels := regexp.MustCompile(`(?s)<label.*?</label>`).FindAll(page, -1)
+	if len(labels) != 3 {
+		t.Errorf("%d labels, want 3", len(labels))
+	}
+	control := regexp.MustCompile(`<(button|input|meter|output|progress|select|textarea)\b`)
+	for _, label := range labels {
+		if n := len(control.FindAll(label, -1)); n != 1 {
+			t.Errorf("%d controls in %s", n, label)
+		}
+	}
+	if main := regexp.MustCompile(`<main[^>]*\srole=[^>]*>`).Find(page); main != nil {
+		t.Errorf("%s is no main part", main)
+	}
+}
