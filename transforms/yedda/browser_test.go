@@ -506,7 +506,7 @@ func TestHTMLInBrowser(t *testing.T) {
 	if b.eval(current, &at); at != doubtful[38] {
 		t.Errorf("p goes to line %d, want %d", at, doubtful[38])
 	}
-	b.press("G")
+	b.press("Shift+G")
 	if b.eval(current, &at); at != 19999 && at != 19998 {
 		t.Errorf("G goes to line %d", at)
 	}
@@ -731,9 +731,13 @@ func TestHTMLFilterInBrowser(t *testing.T) {
 		{5, 80, "f Shift+1 a", 5, ""},
 		{5, 0, "f", -1, none},
 		{5, 0, "f f", 5, ""},
-		{5, 0, "f 1 u j G Enter Escape f", 5, ""},
+		{5, 0, "f 1 u j Shift+G Enter Escape f", 5, ""},
 		{5, 0, "Shift+1 f f", -1, "No such line; a shows all."},
 		{5, 0, "Shift+1 a", 5, ""},
+		{5, 80, "J", 6, ""}, // with Caps Lock
+		{5, 80, "N", 20, "Line 21: A 60 % ?"},
+		{25, 80, "Shift+n", 20, "Line 21: A 60 % ?"},
+		{5, 80, "F", 20, ""},
 	} {
 		b.open(fmt.Sprintf("%s?%d", file, i))
 		var n, at int
@@ -747,6 +751,9 @@ func TestHTMLFilterInBrowser(t *testing.T) {
 		b.press(strings.Fields(c.keys)...)
 		var status string
 		b.eval(`document.getElementById("status").textContent`, &status)
+		if b.eval(`document.querySelectorAll("[aria-selected=true]").length`, &n); n > 1 {
+			t.Errorf("%s: %d lines are marked", c.keys, n)
+		}
 		b.eval(`(() => { const id = document.getElementById("list").getAttribute("aria-activedescendant"); return id ? Number(id.slice(4)) : -1; })()`, &at)
 		if at != c.want || status != c.status {
 			t.Errorf("from line %d, doubtful below %d %%, %s: line %d, %q; want %d, %q", c.at, c.below, c.keys, at, status, c.want, c.status)

@@ -442,7 +442,9 @@ function review(doc) {
 
   function key(event) {
     if (event.ctrlKey || event.altKey || event.metaKey || event.isComposing || $("keys").open) return;
-    const target = event.target, name = event.key;
+    const target = event.target;
+    let name = event.key;
+    if (name.length === 1) name = event.shiftKey ? name.toUpperCase() : name.toLowerCase(); // whatever Caps Lock says
     if (target.matches("select, input") && name !== "Escape") return;
     if (target.matches("button") && (name === " " || name === "Enter")) return;
     const digit = /^Digit([0-9])$/.exec(event.code);
