@@ -16,9 +16,11 @@ import sys
 
 def yedda(document):
     text, out, at, errors = document["text"], [], 0, "strict"
-    if "text_base64" in document:  # has as many characters as text
+    if "text_base64" in document:  # text but for bytes that are no UTF-8
         errors = "surrogateescape"
-        text = base64.b64decode(document["text_base64"]).decode("utf-8", errors)
+        text = base64.b64decode(document["text_base64"], validate=True).decode("utf-8", errors)
+        if re.sub("[\udc80-\udcff]", "\ufffd", text) != document["text"]:
+            raise ValueError("text_base64 is of another text; import the document again")
     if re.search(r"\[@|#[^#\n]*\*\]", text):
         raise ValueError("the text has YEDDA's own signs, [@ or #...*]; leave it out")
     for start, end, label in sorted(document["label"]):
@@ -38,7 +40,7 @@ if len(sys.argv) != 3:
 written, refused = set(), 0
 part = os.path.join(sys.argv[1], ".part")  # becomes a document once it is whole
 try:
-    export = open(sys.argv[2], encoding="utf-8", newline="\n")
+    export = open(sys.argv[2], "rb")
 except OSError as e:
     sys.exit(f"doccano_yedda: {e}; name doccano's export")
 with export as lines:
@@ -64,6 +66,8 @@ with export as lines:
                 e = f"no {e}; export JSONL of sequence labelling"
             elif isinstance(e, UnicodeEncodeError):
                 e = f"{e.object[e.start]!a} is no character; take it out"
+            elif isinstance(e, UnicodeDecodeError):
+                e = "no UTF-8; export the document again"
             elif not isinstance(e, (OSError, ValueError)):
                 e = f"no document ({e}); export JSONL of sequence labelling"
             print(f"{name}: {e}", file=sys.stderr)
