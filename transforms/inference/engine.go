@@ -37,7 +37,7 @@ type Engine[I, O any] struct {
 	closed    bool
 	stats     stats
 
-	overdue sync.WaitGroup // calls of Run under a Timeout
+	calls sync.WaitGroup // of Weight, and of Run under a Timeout
 }
 
 // waiting is an item on its way to a batch: number index of its group.
@@ -99,7 +99,7 @@ func (e *Engine[I, O]) Close() error {
 		e.idle.Wait()
 	}
 	e.mu.Unlock()
-	e.overdue.Wait()
+	e.calls.Wait()
 	return e.handler.Close()
 }
 
@@ -112,27 +112,21 @@ func (e *Engine[I, O]) submit(items []I, size int64) *group[O] {
 	}
 	if len(items) == 0 {
 		close(g.done)
+		return g
 	}
-	var weight int64
 	ws := make([]waiting[I, O], len(items))
 	for i, item := range items {
 		ws[i] = waiting[I, O]{item: item, index: i, group: g}
 	}
-	err := pipe.Catch(func() error {
-		for i, item := range items {
-			ws[i].weight = max(e.handler.Weight(item), 0)
-			weight += ws[i].weight
-		}
-		return nil
-	})
+	weight, err := e.weigh(ws)
 	if err != nil {
 		g.unbatched = 0
-		e.finish(ws, nil, fmt.Errorf("inference: Weight: %w", err), 0)
+		e.finish(ws, nil, err, 0)
 		return g
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	idle := len(items) > 0 && e.running+len(e.ready) == 0 && pipe.Busy() == 0
+	idle := e.running+len(e.ready) == 0 && pipe.Busy() == 0
 	step := 1
 	if weight <= e.options.WholeWeight && len(items) <= e.maxSize {
 		step = len(items)
@@ -146,6 +140,31 @@ func (e *Engine[I, O]) submit(items []I, size int64) *group[O] {
 	}
 	e.start()
 	return g
+}
+
+// weigh sets the weights of items and returns their sum.
+func (e *Engine[I, O]) weigh(ws []waiting[I, O]) (sum int64, err error) {
+	e.mu.Lock()
+	closed := e.closed
+	if !closed {
+		e.calls.Add(1)
+	}
+	e.mu.Unlock()
+	if closed {
+		return 0, ErrClosed
+	}
+	defer e.calls.Done()
+	err = pipe.Catch(func() error {
+		for i := range ws {
+			ws[i].weight = max(e.handler.Weight(ws[i].item), 0)
+			sum += ws[i].weight
+		}
+		return nil
+	})
+	if err != nil {
+		err = fmt.Errorf("inference: Weight: %w", err)
+	}
+	return sum, err
 }
 
 // countFailed counts an item that failed before it could be pushed.
@@ -341,7 +360,7 @@ func (e *Engine[I, O]) handle(items []I) (outs []O, err error) {
 		err  error
 	}
 	answers := make(chan answer, 1)
-	e.overdue.Go(func() {
+	e.calls.Go(func() {
 		defer cancel()
 		var a answer
 		a.err = pipe.Catch(func() (err error) { a.outs, err = e.handler.Run(ctx, items); return err })

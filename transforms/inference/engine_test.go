@@ -22,6 +22,7 @@ import (
 // fake doubles numbers; an item's weight is its value.
 type fake struct {
 	run           func(batch []int64) error // before the answer
+	weigh         func()                    // before the answer
 	closed        atomic.Bool
 	running, most atomic.Int64 // batches at once
 	ctx           context.Context
@@ -50,6 +51,12 @@ func (f *fake) Run(ctx context.Context, batch []int64) ([]int64, error) {
 }
 
 func (f *fake) Weight(item int64) int64 {
+	if f.weigh != nil {
+		f.weigh()
+	}
+	if f.closed.Load() {
+		panic("weight asked for after Close")
+	}
 	if item == math.MinInt64 {
 		panic("no weight")
 	}
@@ -602,6 +609,35 @@ func TestCloseWaits(t *testing.T) {
 		t.Error(err)
 	}
 	q.Reset()
+}
+
+// TestCloseWaitsForWeight closes an engine while an item is weighed.
+func TestCloseWaitsForWeight(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	h := &fake{}
+	e := NewEngine(h, Options{MaxInFlight: 1})
+	closed := make(chan error, 1)
+	h.weigh = func() {
+		go func() { closed <- e.Close() }()
+		select {
+		case err := <-closed:
+			closed <- err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	q := NewQueue[int](e)
+	if err := q.Push(t.Context(), 0, []int64{1}, 1, func(_ int, _ []int64, err error) error { return err }); err != nil && !errors.Is(err, ErrClosed) {
+		t.Errorf("Push during Close: %v", err)
+	}
+	if err := q.Drain(t.Context(), func(_ int, _ []int64, err error) error { return err }); err != nil && !errors.Is(err, ErrClosed) {
+		t.Errorf("Drain during Close: %v", err)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	if len(h.batches) > 0 {
+		t.Errorf("%d batches ran", len(h.batches))
+	}
 }
 
 // TestWaitLeavesOthers waits for a batch that runs: what others have brought
