@@ -200,6 +200,10 @@ func TestWriteTSV(t *testing.T) {
 			}
 		}
 	})
+	const want = "number\ttext\tlabel\tstart\tend\n1\ta\tby\\thand\\n\\\\\t0\t1\n"
+	if got := WriteTSV([]byte("a"), []Span{{0, 1, "by\thand\n\\"}}); string(got) != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }
 
 // testTable is d with labels and probabilities.
