@@ -807,3 +807,27 @@ func TestHTMLComeBackInBrowser(t *testing.T) {
 		t.Errorf("the page complains: %s", b.events)
 	}
 }
+
+// A label that YEDDA cannot hold is not exported, where a line has it: its reader would
+// take the closer for text.
+func TestHTMLWrongLabelInBrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a browser")
+	}
+	table := &Table{URI: "two.txt", Text: []byte("one\ntwo\n"), Classes: []string{"Key", "two words"}, Labels: []string{"Key", "two words"}}
+	table.Rows = Rows(table.Text)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "two.html")
+	if err := os.WriteFile(file, WriteHTML(table, table.Rows, table.Labels), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := openBrowser(t, file, dir)
+	const wrong = `Not exported: "two words" is no label of YEDDA, and would come to stand in the text.`
+	var status string
+	b.press("e")
+	if b.eval(`document.getElementById("status").textContent`, &status); status != wrong {
+		t.Errorf("got %q, want %q", status, wrong)
+	}
+	b.press("j", "1", "e") // the only file that there may be
+	exported(t, filepath.Join(dir, "two.txt.ann"), []byte("[@one\ntwo#Key*]\n"))
+}

@@ -77,9 +77,9 @@ func Doubtful(p float32) bool { return p >= 0 && p <= 1 && thousandths(p) < doub
 // labels theirs.
 //
 // The page exports YEDDA, byte for byte Format of SpansOf with the labels as
-// they are then. Text of the document is never markup in the page and never
-// runs: it stands in base64 and is shown as text, and the page's policy allows
-// no script but its own.
+// they are then; where a line has one that YEDDA cannot hold, it says so instead.
+// Text of the document is never markup in the page and never runs: it stands in
+// base64 and is shown as text, and the page's policy allows no script but its own.
 func WriteHTML(t *Table, lines []Line, labels []string) []byte {
 	t.check()
 	if len(lines) != len(labels) {

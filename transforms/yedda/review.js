@@ -407,6 +407,12 @@ function review(doc) {
   }
 
   function save() {
+    const used = new Set(doc.labels);
+    const wrong = doc.names.findIndex((name, k) => k > 0 && used.has(k) && !/^[A-Za-z][A-Za-z0-9_-]{0,49}$/.test(name));
+    if (wrong >= 0) {
+      say("Not exported: \"" + doc.names[wrong] + "\" is no label of YEDDA, and would come to stand in the text.");
+      return;
+    }
     const file = doc.name.replaceAll("/", "_") + ".ann"; // one a document, whatever its folder
     const url = URL.createObjectURL(new Blob([linnet.yedda(doc)], {type: "application/octet-stream"}));
     const link = make("a");
