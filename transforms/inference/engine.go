@@ -70,6 +70,7 @@ func NewEngine[I, O any](handler Handler[I, O], options Options) *Engine[I, O] {
 	if handler == nil {
 		panic("inference: NewEngine without a Handler; load one first")
 	}
+	options.check()
 	e := &Engine[I, O]{
 		handler:   handler,
 		options:   options,

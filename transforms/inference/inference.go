@@ -93,3 +93,14 @@ type Options struct {
 	ModelBytes int64
 	LoadTime   time.Duration
 }
+
+// check panics where options contradict each other: the engine would run any number of
+// batches at once, or put items into a bucket of others.
+func (o *Options) check() {
+	if o.Waits && o.Concurrency <= 0 {
+		panic("inference: Options.Waits without Concurrency; say how many batches may run at once")
+	}
+	if !slices.IsSorted(o.BucketWeights) {
+		panic("inference: Options.BucketWeights do not rise; sort them")
+	}
+}

@@ -52,6 +52,7 @@ func RunInference[I, O any, L Loader[I, O]](s beam.Scope, loader L, options Opti
 	if typex.IsKV(items.Type()) {
 		panic("inference: RunInference: the items are KVs; make each one struct, with the key beside the rest")
 	}
+	options.check()
 	if v, ok := any(loader).(interface{ Validate() error }); ok {
 		if err := v.Validate(); err != nil {
 			panic(fmt.Sprintf("inference: %T: %v", loader, err))

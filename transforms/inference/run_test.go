@@ -264,3 +264,29 @@ func TestRunInferenceItems(t *testing.T) {
 		}()
 	}
 }
+
+// Options that contradict each other are told when the pipeline is built, and by
+// whoever has an Engine without one.
+func TestOptions(t *testing.T) {
+	for want, options := range map[string]Options{
+		"Waits without Concurrency": {Waits: true},
+		"BucketWeights do not rise": {BucketWeights: []int64{10, 30, 20}},
+	} {
+		for name, f := range map[string]func(){
+			"RunInference": func() {
+				_, s := beam.NewPipelineWithRoot()
+				RunInference[int, float64](s, lineLoader{Slope: 1, Name: t.Name()}, options, beam.Create(s, 1))
+			},
+			"NewEngine": func() { NewEngine(&fake{}, options) },
+		} {
+			func() {
+				defer func() {
+					if got := fmt.Sprint(recover()); !strings.HasPrefix(got, "inference: Options.") || !strings.Contains(got, want) {
+						t.Errorf("%s: got the panic %q, want one of %s", name, got, want)
+					}
+				}()
+				f()
+			}()
+		}
+	}
+}
