@@ -32,6 +32,18 @@ func TestLinearTime(t *testing.T) {
 	}
 }
 
+// TestLabelsLinearTime has a line of as many labels as can be.
+func TestLabelsLinearTime(t *testing.T) {
+	linear(t, "labels", func(size int) {
+		var src []byte
+		for i := range size / 16 {
+			src = fmt.Appendf(src, "[@a#L%d*]", i)
+		}
+		d := Parse(src)
+		d.LineLabels(Rows(d.Text))
+	})
+}
+
 // TestNestLinearTime nests spans that cross their neighbours, and such as cross all
 // that are open.
 func TestNestLinearTime(t *testing.T) {

@@ -147,7 +147,9 @@ func (d *Document) LineLabels(rows []Line) []string {
 		label string
 		n     int
 	}
-	var tallies []tally
+	type place struct{ row, tally int }
+	var tallies []tally          // of a row
+	places := map[string]place{} // of a label, in the last row that has it
 	labels := make([]string, len(rows))
 	segments := d.flatten()
 	k := 0
@@ -167,14 +169,13 @@ func (d *Document) LineLabels(rows []Line) []string {
 			if n == 0 {
 				continue
 			}
-			t := 0
-			for t < len(tallies) && tallies[t].label != segments[j].label {
-				t++
-			}
-			if t == len(tallies) {
+			p, ok := places[segments[j].label]
+			if !ok || p.row != i {
+				p = place{i, len(tallies)}
+				places[segments[j].label] = p
 				tallies = append(tallies, tally{label: segments[j].label})
 			}
-			tallies[t].n += n
+			tallies[p.tally].n += n
 		}
 		most := 0
 		for _, t := range tallies {
