@@ -124,8 +124,8 @@ func ParseBrat(text, ann []byte) (*Document, error) {
 		}
 		var (
 			label = labels.intern(words[0])
-			said  []byte
 			first = len(d.Spans)
+			same  = true // the text so far
 		)
 		for f := range bytes.SplitSeq(bytes.Join(words[1:], []byte(" ")), []byte(";")) {
 			a, b, _ := bytes.Cut(f, []byte(" "))
@@ -135,7 +135,9 @@ func ParseBrat(text, ann []byte) (*Document, error) {
 				return nil, fmt.Errorf("brat: line %d: %s lies outside the text, which has %d characters; is it the text of this annotation?", number, f, chars.total())
 			}
 			s := Span{chars.offset(start), chars.offset(end), label}
-			said = append(append(said, text[s.Start:s.End]...), ' ') // half characters at borders stay apart
+			if quote, same = cutInk(quote, text[s.Start:s.End]); !same {
+				break
+			}
 			if n := len(d.Spans); n > first && s.Start >= d.Spans[n-1].End && !hasInk(text[d.Spans[n-1].End:s.Start]) {
 				d.Spans[n-1].End = s.End
 				continue
@@ -143,7 +145,7 @@ func ParseBrat(text, ann []byte) (*Document, error) {
 			d.Spans = append(d.Spans, s)
 			lines = append(lines, number)
 		}
-		if !equalInk(said, quote) {
+		if !same || hasInk(quote) {
 			return nil, fmt.Errorf("brat: line %d: its text is not what stands at its offsets, which count characters; is it the text of this annotation?", number)
 		}
 	}
@@ -205,19 +207,20 @@ func (h *outermost) Pop() any {
 	return s
 }
 
-// equalInk reports whether a and b differ in white space and separators only.
-func equalInk(a, b []byte) bool {
+// cutInk takes the characters of prefix, but for white space and separators, off the
+// front of b, and reports whether they stand there.
+func cutInk(b, prefix []byte) (rest []byte, ok bool) {
 	space := func(r rune) bool { return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f }
 	for {
-		a, b = bytes.TrimLeftFunc(a, space), bytes.TrimLeftFunc(b, space)
-		if len(a) == 0 || len(b) == 0 {
-			return len(a) == len(b)
+		if prefix = bytes.TrimLeftFunc(prefix, space); len(prefix) == 0 {
+			return b, true
 		}
-		_, n := utf8.DecodeRune(a)
-		if len(b) < n || !bytes.Equal(a[:n], b[:n]) {
-			return false
+		b = bytes.TrimLeftFunc(b, space)
+		_, n := utf8.DecodeRune(prefix)
+		if len(b) < n || !bytes.Equal(b[:n], prefix[:n]) {
+			return nil, false
 		}
-		a, b = a[n:], b[n:]
+		b, prefix = b[n:], prefix[n:]
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -114,6 +115,22 @@ func TestParseBrat(t *testing.T) {
 		if _, err := ParseBrat([]byte(text), []byte(ann)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: got %v, want %s", ann, err, want)
 		}
+	}
+}
+
+// TestParseBratMemory names the whole text in a hundred fragments: as much memory went
+// to all of them together before anybody looked at what they should say.
+func TestParseBratMemory(t *testing.T) {
+	text := bytes.Repeat([]byte("x"), 1<<20)
+	ann := fmt.Appendf(nil, "T1\tX %s\tx\n", strings.TrimSuffix(strings.Repeat(fmt.Sprintf("0 %d;", len(text)), 100), ";"))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := ParseBrat(text, ann); err == nil || !strings.HasPrefix(err.Error(), "brat: line 1: its text is not what stands") {
+		t.Errorf("got %v", err)
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
+		t.Errorf("it took %d bytes", n)
 	}
 }
 
