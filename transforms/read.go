@@ -288,8 +288,6 @@ func advise(err error) error {
 		return fmt.Errorf("%w; name regular files, or leave it out", err)
 	case errors.Is(err, store.ErrChanged):
 		return fmt.Errorf("%w; run again with --retry_rejected when it is complete", err)
-	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%w; allow reading it", err)
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w; it went away, or it is a link to nothing", err)
 	}

@@ -28,7 +28,18 @@ func localError(uri string, err error) error {
 	if impossibleName(err) || strings.ContainsRune(uri, 0) { // as gs:// may have
 		return fmt.Errorf("store: %s: %w: %w", quote(uri), ErrName, err)
 	}
+	if errors.Is(err, syscall.EMFILE) {
+		return fmt.Errorf("store: %s: %w; raise ulimit -n", quote(uri), err)
+	}
 	return fmt.Errorf("store: %s: %w", quote(uri), err)
+}
+
+// readError is localError of what is read, with what to do where that may not be.
+func readError(uri string, err error) error {
+	if err = localError(uri, err); errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w; allow reading it", err)
+	}
+	return err
 }
 
 // WriteError is err, of a write to the local uri that another package may have
@@ -77,7 +88,7 @@ const otherFolder = "choose a folder that can be written to"
 func (local) Stat(_ context.Context, uri string) (Object, error) {
 	info, err := os.Stat(uri)
 	if err != nil {
-		return Object{}, localError(uri, err)
+		return Object{}, readError(uri, err)
 	}
 	if !info.Mode().IsRegular() {
 		return Object{}, notRegular(uri, info)
@@ -91,7 +102,7 @@ func (local) Look(_ context.Context, uri string) (Object, error) {
 		err = ErrNotExist
 	}
 	if err != nil {
-		return Object{}, localError(uri, err)
+		return Object{}, readError(uri, err)
 	}
 	o := Object{Path: filepath.Clean(uri), Link: info.Mode()&fs.ModeSymlink != 0}
 	if o.Link {
@@ -113,7 +124,7 @@ func (local) Read(ctx context.Context, uri string, limit int64) ([]byte, error) 
 	}
 	before, err := os.Stat(uri)
 	if err != nil {
-		return nil, localError(uri, err)
+		return nil, readError(uri, err)
 	}
 	if !before.Mode().IsRegular() { // to open a pipe would wait for its writer
 		return nil, unreadable(uri, before)
@@ -123,17 +134,17 @@ func (local) Read(ctx context.Context, uri string, limit int64) ([]byte, error) 
 	}
 	f, err := open(uri)
 	if err != nil {
-		return nil, localError(uri, err)
+		return nil, readError(uri, err)
 	}
 	defer f.Close()
 	data := make([]byte, before.Size()+1)
 	n, err := io.ReadFull(f, data)
 	if err != io.EOF && err != io.ErrUnexpectedEOF && err != nil {
-		return nil, localError(uri, err)
+		return nil, readError(uri, err)
 	}
 	after, err := f.Stat()
 	if err != nil {
-		return nil, localError(uri, err)
+		return nil, readError(uri, err)
 	}
 	if int64(n) != before.Size() || after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime()) {
 		return nil, fmt.Errorf("store: %s: %w", quote(uri), ErrChanged)
@@ -255,7 +266,7 @@ func (local) Delete(_ context.Context, uri string) error {
 func (local) sub(_ context.Context, uri string) (fs.FS, error) {
 	root, err := os.OpenRoot(uri) // keeps to the folder, whatever links say
 	if err != nil {
-		return nil, localError(uri, err)
+		return nil, readError(uri, err)
 	}
 	return root.FS(), nil
 }

@@ -45,15 +45,15 @@ func TestLocalPermissions(t *testing.T) {
 	for _, uri := range []string{dir, dir + "/**"} {
 		got, objects := list(t, s, uri)
 		wantPaths(t, uri, got, in(dir, "a.txt", "closed", "secret.txt", "z.txt"))
-		wantError(t, objects[1].Err, fs.ErrPermission, dir+"/closed: permission denied")
+		wantError(t, objects[1].Err, fs.ErrPermission, dir+"/closed: permission denied; allow reading it")
 	}
 	got, objects := list(t, s, dir+"/closed")
 	wantPaths(t, "closed folder", got, []string{dir + "/closed"})
 	wantError(t, objects[0].Err, fs.ErrPermission)
 	_, err := s.Read(t.Context(), dir+"/secret.txt", 0)
-	wantError(t, err, fs.ErrPermission, dir+"/secret.txt: permission denied")
+	wantError(t, err, fs.ErrPermission, dir+"/secret.txt: permission denied; allow reading it")
 	_, err = s.Read(t.Context(), dir+"/closed", 0) // what a listing hands on
-	wantError(t, err, fs.ErrPermission, dir+"/closed: permission denied")
+	wantError(t, err, fs.ErrPermission, dir+"/closed: permission denied; allow reading it")
 	wantError(t, s.List(t.Context(), dir+"/closed/b.txt", nil), fs.ErrPermission)
 	wantError(t, s.List(t.Context(), dir+"/closed/x/*.txt", nil), fs.ErrPermission)
 	wantError(t, s.Write(t.Context(), dir+"/readonly/x/y.txt", nil), fs.ErrPermission, dir+"/readonly/x/y.txt: permission denied; choose a folder that can be written to")
@@ -61,6 +61,31 @@ func TestLocalPermissions(t *testing.T) {
 	_, err = s.Lock(t.Context(), dir+"/readonly/_lock")
 	wantError(t, err, fs.ErrPermission, dir+"/readonly/_lock: permission denied; choose a folder that can be written to")
 	wantError(t, s.Write(t.Context(), "/proc/x/y.txt", nil), ErrNotExist, "/proc/x/y.txt: no such file or directory; choose a folder that can be written to")
+}
+
+// TestLocalManyFiles opens files until the process may have no more.
+func TestLocalManyFiles(t *testing.T) {
+	dir := t.TempDir()
+	s := localStore(t)
+	mustWrite(t, s, dir+"/a.txt", "a")
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 40, Max: limit.Max}); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
+	for {
+		f, err := os.Open(dir)
+		if err != nil {
+			break
+		}
+		defer f.Close()
+	}
+	_, err := s.Read(t.Context(), dir+"/a.txt", 0)
+	wantError(t, err, syscall.EMFILE, dir+"/a.txt: too many open files; raise ulimit -n")
+	wantError(t, s.Write(t.Context(), dir+"/b.txt", nil), syscall.EMFILE, dir+"/b.txt: too many open files; raise ulimit -n")
 }
 
 // TestLocalFullDisk writes to a disk of 64 KiB, and across disks.

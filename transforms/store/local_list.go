@@ -24,13 +24,13 @@ func (local) List(ctx context.Context, uri string, fn func(Object) error) error 
 	case err == nil:
 		return w.named(path)
 	case !hasMeta(path) || os.IsPathSeparator(uri[len(uri)-1]):
-		return localError(uri, err)
+		return readError(uri, err)
 	}
 	base, rest := literalHead(filepath.ToSlash(path))
 	w.base, w.pattern = base, parsePattern(rest)
 	info, err := os.Stat(base)
 	if err != nil && !errors.Is(err, ErrNotExist) {
-		return localError(base, err)
+		return readError(base, err)
 	}
 	if err == nil && info.IsDir() {
 		if err := w.root(base, info); err != nil {
@@ -142,7 +142,7 @@ func (w *walker) folder(f folder) error {
 	for {
 		names, err := namesAfter(f.path, after, pageNames)
 		if err != nil {
-			if err := w.report(Object{Path: f.path, InFolder: w.pattern == nil, Err: localError(f.path, err)}); err != nil {
+			if err := w.report(Object{Path: f.path, InFolder: w.pattern == nil, Err: readError(f.path, err)}); err != nil {
 				return err
 			}
 		}
@@ -271,7 +271,7 @@ func linkError(path string, err error) error {
 	if target, e := os.Readlink(path); e == nil && errors.Is(err, ErrNotExist) {
 		return fmt.Errorf("store: %s: link to %s, which does not exist: %w", quote(path), quote(target), ErrNotExist)
 	}
-	return localError(path, err)
+	return readError(path, err)
 }
 
 func notRegular(path string, info fs.FileInfo) error {
@@ -296,7 +296,7 @@ func notRegular(path string, info fs.FileInfo) error {
 func unreadable(path string, info fs.FileInfo) error {
 	if info.IsDir() {
 		if _, err := namesAfter(path, "", 1); err != nil {
-			return localError(path, err)
+			return readError(path, err)
 		}
 	}
 	return notRegular(path, info)
