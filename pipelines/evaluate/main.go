@@ -33,7 +33,6 @@ import (
 	"github.com/linnet-ml/linnet/runners"
 	"github.com/linnet-ml/linnet/transforms"
 	"github.com/linnet-ml/linnet/transforms/input"
-	"github.com/linnet-ml/linnet/transforms/store"
 )
 
 func main() { cli.Main(run) }
@@ -118,8 +117,8 @@ func (o *options) check(f *cli.Flags) error {
 		}
 	}
 	for _, f := range [][2]string{{"model_uri", o.modelURI}, {"predictions", o.predictions}, {"report", o.report}} {
-		if _, err := store.For(context.Background(), f[1]); err != nil {
-			return cli.Usagef("--%s: %w", f[0], err)
+		if err := cli.CheckURI(f[0], f[1]); err != nil {
+			return err
 		}
 	}
 	return cmp.Or(cli.CheckVerbosity(o.verbosity), cli.CheckStatus(o.status), cli.CheckDevice(o.device, o.windowSize, o.stride))

@@ -101,8 +101,8 @@ func (o *options) check() error {
 		return cli.Usagef("no --output: name a folder, or gs://bucket/prefix, that the workers and this program reach")
 	}
 	if !runners.DryRun() {
-		if _, err := store.For(context.Background(), o.output); err != nil {
-			return cli.Usagef("--output: %w", err)
+		if err := cli.CheckURI("output", o.output); err != nil {
+			return err
 		}
 	}
 	if err := runners.CheckPaths(o.output); err != nil {

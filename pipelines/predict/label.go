@@ -55,7 +55,7 @@ func (o *options) label(ctx context.Context) (err error) {
 	output := string(opts.Output)
 	st, err := store.For(ctx, output)
 	if err != nil {
-		return cli.Usagef("%w", err)
+		return err
 	}
 	if err := opts.Check(ctx, set); err != nil { // before a lock's file is made
 		return misused(err)
@@ -125,8 +125,8 @@ func (o *options) transformOptions(ctx context.Context) (opts transforms.Options
 		if modelURI, err = input.Absolute(modelURI); err != nil {
 			return opts, err
 		}
-		if _, err := store.For(ctx, modelURI); err != nil {
-			return opts, cli.Usagef("%w", err)
+		if err := cli.CheckURI("model_uri", modelURI); err != nil {
+			return opts, err
 		}
 	}
 	if err := runners.CheckPaths(append(slices.Clone(o.input), o.output, o.modelURI)...); err != nil {

@@ -123,8 +123,8 @@ func (o *options) check() error {
 		return cli.Usagef("--cpu_startup and --gpu_startup must be 0 or more")
 	}
 	for _, f := range [][2]string{{"model_uri", o.modelURI}, {"report", o.report}} {
-		if _, err := store.For(context.Background(), f[1]); err != nil {
-			return cli.Usagef("--%s: %w", f[0], err)
+		if err := cli.CheckURI(f[0], f[1]); err != nil {
+			return err
 		}
 	}
 	return cmp.Or(cli.CheckVerbosity(o.verbosity), cli.CheckDevice(o.device, o.windowSize, 0), cli.CheckPrecision(o.precision, o.device))

@@ -207,8 +207,8 @@ func (o *options) check(f *cli.Flags) error {
 			folders = append(folders, [2]string{"teachers", name})
 		}
 		for _, f := range folders {
-			if _, err := store.For(context.Background(), f[1]); err != nil {
-				return cli.Usagef("--%s: %w", f[0], err)
+			if err := cli.CheckURI(f[0], f[1]); err != nil {
+				return err
 			}
 		}
 	}

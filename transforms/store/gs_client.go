@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"sync"
@@ -38,7 +39,7 @@ func forGS(ctx context.Context, uri string) (Store, error) {
 		// The client outlives ctx, and takes its credentials when it is used.
 		client, err := newClient(context.WithoutCancel(ctx), host)
 		if err != nil {
-			return nil, &gsError{fmt.Sprintf("store: %s: no access to Google Cloud Storage: %s; run `gcloud auth application-default login` or set GOOGLE_APPLICATION_CREDENTIALS", quote(uri), oneLine(err)), err}
+			return nil, &gsError{fmt.Sprintf("store: %s: no access to Google Cloud Storage: %s; run `gcloud auth application-default login` or set GOOGLE_APPLICATION_CREDENTIALS", quote(uri), oneLine(err)), fmt.Errorf("%w: %w", fs.ErrPermission, err)}
 		}
 		c.client, c.host = client, host
 	}

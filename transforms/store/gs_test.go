@@ -814,7 +814,7 @@ func TestGSNoCredentials(t *testing.T) {
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", t.TempDir()+"/none.json")
 	os.Unsetenv("STORAGE_EMULATOR_HOST")
 	_, err := For(t.Context(), "gs://lab/x")
-	wantError(t, err, nil, "gs://lab/x: no access to Google Cloud Storage", "gcloud auth application-default login")
+	wantError(t, err, fs.ErrPermission, "gs://lab/x: no access to Google Cloud Storage", "gcloud auth application-default login")
 }
 
 func TestGSLock(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"regexp"
@@ -24,6 +25,7 @@ import (
 	"github.com/linnet-ml/linnet/gpuinit"
 	"github.com/linnet-ml/linnet/model/cuda"
 	"github.com/linnet-ml/linnet/model/kernel"
+	"github.com/linnet-ml/linnet/transforms/store"
 )
 
 // Exit statuses.
@@ -332,6 +334,15 @@ func (f *Flags) Given(name string) bool {
 func (f *Flags) Worker() bool {
 	g := f.Lookup("worker")
 	return g != nil && g.Value.String() == "true"
+}
+
+// CheckURI judges the place that a flag names. That it may not be reached is no wrong use.
+func CheckURI(name, uri string) error {
+	_, err := store.For(context.Background(), uri)
+	if err == nil || errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	return Usagef("--%s: %w", name, err)
 }
 
 // CheckVerbosity judges --verbosity.
