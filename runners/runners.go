@@ -460,11 +460,12 @@ var goFrame = regexp.MustCompile(`^\S+/\S*\(.*\)$`)
 // last errorMark to the end of that line, or the last line that is not of a stack.
 func Cause(text string) string {
 	if i := strings.LastIndex(text, errorMark); i >= 0 {
-		text = text[i+len(errorMark):]
-		for _, end := range []string{"\n", `\n`} {
-			text, _, _ = strings.Cut(text, end)
+		before, said := text[:i], text[i+len(errorMark):]
+		said, _, _ = strings.Cut(said, "\n")
+		if strings.Contains(before[strings.LastIndex(before, "\n")+1:], `"`) { // quoted; elsewhere it may be of a path
+			said, _, _ = strings.Cut(said, `\n`)
 		}
-		return strings.TrimSpace(text)
+		return strings.TrimSpace(said)
 	}
 	last := ""
 	for line := range strings.SplitSeq(text, "\n") {

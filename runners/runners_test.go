@@ -106,6 +106,7 @@ func TestCause(t *testing.T) {
 		"of a DoFn":                {"while executing\n\tcaused by:\nDoFn[UID:3, PID:x] failed:\nlinnet: write: no space left\ngoroutine 7 [running]:\nmain.f()\n\t/x/y.go:1", "write: no space left"},
 		"the last one":             {"linnet: a\nlinnet: b\nc", "b"},
 		"escaped":                  {`rpc error: "linnet: read: x\nFull error:\ny"`, "read: x"},
+		"of a path of Windows":     {"DoFn[UID:3, Name: \"x\"] failed:\nlinnet: write: store: C:\\Users\\nina\\x: no space left\nFull error:\ny", `write: store: C:\Users\nina\x: no space left`},
 		"of Beam":                  {"job job-001 failed:\nno such endpoint", "no such endpoint"},
 		"of Beam, with its parts":  {"no such endpoint\nFull error:\nwhile dialling\n\tcaused by:\nrefused", "no such endpoint"},
 		"of Java":                  {"org.apache.flink.runtime.JobException: Recovery is suppressed\n\tat org.apache.X.f(X.java:1)\nCaused by: java.lang.Exception: The user defined 'open()' method failed\n\t... 3 more\nCaused by: a.b.UncheckedExecutionException: java.io.IOException: Cannot run program \"/x/y\": error=2, No such file or directory\n\tat a.B.f(B.java:9)\nCaused by: java.io.IOException: error=2, No such file or directory\n\tat a.B.g(B.java:9)\n\t... 16 more", `Cannot run program "/x/y": error=2, No such file or directory`},
