@@ -127,7 +127,7 @@ type Options struct {
 	Versions string
 	// MaxRejected is the share of rejected documents above which a Run fails,
 	// judged in each process once 100 documents were tried, of those that Read
-	// or Write counts; 0 for no limit (WriteRejected).
+	// or Write counts; 0 for no limit, less than 0 for no rejection at all (WriteRejected).
 	MaxRejected float64
 }
 

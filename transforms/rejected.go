@@ -61,7 +61,7 @@ func (f *rejectFn) ProcessElement(ctx context.Context, t beam.EventTime, r Rejec
 		return err
 	}
 	seen := max(f.progress.Seen(), f.progress.Tried.Load()) + f.progress.PassedOver.Load() // what is on its way counts as good
-	if limit := f.Options.MaxRejected; limit > 0 && seen >= judgedFrom && float64(n)/float64(seen) > limit {
+	if limit := max(f.Options.MaxRejected, 0); f.Options.MaxRejected != 0 && seen >= judgedFrom && float64(n)/float64(seen) > limit {
 		// The error names the records, so they are written first.
 		if err := f.stage.drain(ctx, ignore, nil); err != nil {
 			return err

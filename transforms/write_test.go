@@ -727,7 +727,7 @@ func TestMaxRejected(t *testing.T) {
 		tried int64 // as Read counts them
 		over  int64 // passed over
 		fails bool
-	}{{0.1, 120, 0, 0, true}, {0.1, 99, 0, 0, false}, {0, 120, 0, 0, false}, {1, 120, 0, 0, false}, {0.29, 29, 100, 0, false}, {0.07, 7, 100, 0, false}, {0.1, 120, 120, 1080, false}} {
+	}{{0.1, 120, 0, 0, true}, {0.1, 99, 0, 0, false}, {0, 120, 0, 0, false}, {-1, 120, 0, 0, true}, {-1, 1, 98, 0, false}, {1, 120, 0, 0, false}, {0.29, 29, 100, 0, false}, {0.07, 7, 100, 0, false}, {0.1, 120, 120, 1080, false}} {
 		opts := Options{Run: fmt.Sprint(t.Name(), c), Output: Path(t.TempDir()), MaxRejected: c.limit}
 		ProgressOf(opts.Run).Tried.Store(c.tried)
 		ProgressOf(opts.Run).PassedOver.Store(c.over)
@@ -736,7 +736,7 @@ func TestMaxRejected(t *testing.T) {
 		if fails := err != nil; fails != c.fails {
 			t.Errorf("%d rejected, at most %g allowed: failed %t, want %t (%v)", c.n, c.limit, fails, c.fails, err)
 		}
-		if c.fails && !strings.Contains(err.Error(), "100 of 100 documents were rejected, more than --max_rejected=0.1; mend what "+store.Join(string(opts.Output), RejectedFile)+" names, or raise that; the last: /x: a > b && c") {
+		if c.fails && !strings.Contains(err.Error(), fmt.Sprintf("100 of 100 documents were rejected, more than --max_rejected=%g; mend what ", max(c.limit, 0))+store.Join(string(opts.Output), RejectedFile)+" names, or raise that; the last: /x: a > b && c") {
 			t.Errorf("got %v", err)
 		}
 		if c.fails { // and lists what it names

@@ -140,6 +140,9 @@ func (o *options) transformOptions(ctx context.Context) (opts transforms.Options
 		WindowSize: o.windowSize, PredictionStride: o.stride, PredictionBatchSize: o.batchSize,
 		Formats: o.formats, Probabilities: o.probabilities, MaxRejected: o.maxRejected,
 	}
+	if o.maxRejected == 0 {
+		opts.MaxRejected = -1 // where 0 is no limit
+	}
 	if o.workersPerGPU > 0 || !runners.Local() {
 		opts.GPUs = 1 // beside other processes
 	}

@@ -469,6 +469,22 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// TestNoRejection has a run that may reject nothing end where others end.
+func TestNoRejection(t *testing.T) {
+	in := t.TempDir()
+	for i := range 120 {
+		if err := os.WriteFile(filepath.Join(in, fmt.Sprintf("%03d.txt", i)), []byte("%PDF-1.4\n"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, limit := range []string{"0", "0.001"} {
+		_, stderr, status := predict(t, "--input="+in, "--output="+filepath.Join(t.TempDir(), "out"), "--max_rejected="+limit)
+		if want := "100 of 100 documents were rejected, more than --max_rejected=" + limit + ";"; status != 1 || !strings.Contains(stderr, want) {
+			t.Errorf("exit status %d, want 1 and %q: %s", status, want, stderr)
+		}
+	}
+}
+
 // TestSummary has what each counter is told as, without the line of times and memory.
 func TestSummary(t *testing.T) {
 	full := model.DefaultConfig()
