@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/maruel/safetensors"
 )
@@ -215,6 +216,9 @@ func fileError(name string, err error) error {
 	}
 	if pathError, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pathError.Err
+	}
+	if _, ok := err.(syscall.Errno); ok && errors.Is(err, fs.ErrPermission) { // what gs:// says tells more
+		return fmt.Errorf("%s: %w; allow reading it", name, err)
 	}
 	return fmt.Errorf("%s: %w", name, err)
 }

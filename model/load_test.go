@@ -17,6 +17,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -310,6 +311,32 @@ func TestLoadShrinking(t *testing.T) {
 	size := len(files[weightsFile].Data)
 	_, err := Load(shrinking{files})
 	checkError(t, err, fmt.Sprintf("model: weights.safetensors: %s of %s bytes; it changed while it was read", comma(size-4), comma(size)))
+}
+
+// closed is a folder whose weights may not be opened, as err says.
+type closed struct {
+	fstest.MapFS
+	err error
+}
+
+func (c closed) Open(name string) (fs.File, error) {
+	if name == weightsFile {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: c.err}
+	}
+	return c.MapFS.Open(name)
+}
+
+// TestLoadClosed has what to do from the system's error, and not where the store says it.
+func TestLoadClosed(t *testing.T) {
+	files := saved(t, testWeights(testConfig()))
+	for err, want := range map[error]string{
+		syscall.EACCES:                          "model: weights.safetensors: " + syscall.EACCES.Error() + "; allow reading it",
+		fmt.Errorf("403: %w", fs.ErrPermission): "model: weights.safetensors: 403: permission denied",
+	} {
+		if _, got := Load(closed{files, err}); got == nil || got.Error() != want || !errors.Is(got, fs.ErrPermission) {
+			t.Errorf("got %v, want %s", got, want)
+		}
+	}
 }
 
 // TestLoadUnaligned loads what other programs write: no padding, a header of
