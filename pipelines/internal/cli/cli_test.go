@@ -142,7 +142,7 @@ func TestBytes(t *testing.T) {
 			t.Errorf("%s: %s, %v; want %s", in, &b, err, want)
 		}
 	}
-	for in, want := range map[string]string{"many": "not a number", "": "not a number", "8EiBs": "not a number", "4EiB": "", "4611686018427387905": "too large",
+	for in, want := range map[string]string{"many": "not a number", "0.8": "not a number", "0.0001KiB": "not a number", "0.0": "", "": "not a number", "8EiBs": "not a number", "4EiB": "", "4611686018427387905": "too large",
 		"7EiB": "too large", "8EiB": "too large", "16EiB": "too large", "16.5EiB": "too large", "18446744073709551616": "too large", "1" + strings.Repeat("0", 400): "too large"} {
 		var b Bytes
 		if err := b.Set(in); (want == "") != (err == nil) || err != nil && !strings.HasPrefix(err.Error(), want) {

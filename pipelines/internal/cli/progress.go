@@ -57,6 +57,7 @@ func (b *Bytes) String() string {
 func (b *Bytes) Set(s string) error {
 	n, err := humanize.ParseBytes(s)
 	switch {
+	case err == nil && n == 0 && strings.ContainsAny(s, "123456789"): // a share, which would be no limit
 	case err == nil && n <= 1<<62:
 		*b = Bytes(n)
 		return nil
