@@ -159,6 +159,9 @@ func (o *options) check(f *cli.Flags) error {
 			return cli.Usagef("--format=%s is not in this version; there are %s", name, strings.Join(transforms.Formats(), ", "))
 		}
 	}
+	if o.probabilities && !slices.Contains(o.formats, "jsonl") && !slices.Contains(o.formats, "csv") {
+		return cli.Usagef("--probabilities: they go into jsonl and csv; name one by --format, or leave it out")
+	}
 	o.input = input.Split(o.input...)
 	if len(o.input) == 0 {
 		if f.Given("input") {
