@@ -127,6 +127,9 @@ func errGS(uri string, err error) error {
 		err = fmt.Errorf("%w: %w", fs.ErrPermission, err)
 		return fail("not signed in (%s); run `gcloud auth application-default login` or set GOOGLE_APPLICATION_CREDENTIALS", why)
 	}
+	if _, ok := errors.AsType[*url.Error](err); ok { // no answer, and no other try would bring one
+		return fail("%s; storage cannot be reached, check the network and its proxy", oneLine(err))
+	}
 	return fail("%s", oneLine(err))
 }
 

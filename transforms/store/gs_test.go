@@ -794,6 +794,9 @@ func TestGSErrors(t *testing.T) {
 	_, err := late.Dial("tcp", "127.0.0.1:1")
 	wantError(t, errGS(uri, &url.Error{Op: "Post", URL: "x", Err: err}), context.DeadlineExceeded, uri+": ", "i/o timeout; storage fails just now, try again later")
 
+	nowhere := &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "x", IsNotFound: true}}
+	wantError(t, errGS(uri, &url.Error{Op: "Post", URL: "x", Err: nowhere}), nil, uri+": dial: lookup x: no such host; storage cannot be reached, check the network and its proxy")
+
 	revoked := &auth.Error{Response: &http.Response{StatusCode: 400}, Body: []byte(`{"error":"invalid_grant"}`)}
 	wantError(t, errGS(uri, &url.Error{Op: "Get", URL: "x", Err: revoked}), fs.ErrPermission, uri+": not signed in (auth: cannot fetch token: 400 Response: ", "run `gcloud auth application-default login`")
 
