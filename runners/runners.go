@@ -155,7 +155,7 @@ func Check() error {
 	}
 	switch name {
 	case Flink, Universal:
-		if *jobopts.Endpoint == "" {
+		if _, _, err := net.SplitHostPort(*jobopts.Endpoint); err != nil {
 			return fmt.Errorf("runners: --runner=%s needs --endpoint=host:port of the job server (8099 with Beam's own)", name)
 		}
 		return checkEnvironment(name)

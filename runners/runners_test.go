@@ -70,6 +70,7 @@ func TestCheck(t *testing.T) {
 		"prism, loopback":            {flags{"runner": "prism", "environment_type": "LOOPBACK"}, ""},
 		"unknown":                    {flags{"runner": "spark"}, "--runner=spark"},
 		"flink alone":                {flags{"runner": "flink"}, "--endpoint"},
+		"flink, no port":             {flags{"runner": "flink", "endpoint": "x", "environment_type": "LOOPBACK"}, "--endpoint=host:port"},
 		"flink, no environment":      {flags{"runner": "FlinkRunner", "endpoint": "x:1"}, "--environment_type"},
 		"flink, mistyped":            {flags{"runner": "flink", "endpoint": "x:1", "environment_type": "lopback"}, "--environment_type=lopback"},
 		"flink, loopback":            {flags{"runner": "flink", "endpoint": "x:1", "environment_type": "LOOPBACK"}, ""},
