@@ -16,10 +16,7 @@ func BenchmarkStep(b *testing.B) {
 	cfg, doc := benchmarkDocument()
 	for workers := 1; workers <= min(4, runtime.GOMAXPROCS(0)); workers *= 2 {
 		b.Run(fmt.Sprintf("%s/workers=%d", kernel.ISA(), workers), func(b *testing.B) {
-			t, err := newTrainer(&Options{Config: cfg, Train: []Document{doc}, Machine: Machine{Cores: workers}})
-			if err != nil {
-				b.Fatal(err)
-			}
+			t := trainerOf(b, Options{Config: cfg, Train: []Document{doc}, Machine: Machine{Cores: workers}})
 			benchmarkStep(b, t)
 		})
 	}

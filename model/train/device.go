@@ -109,6 +109,16 @@ func (t *trainer) pull() error {
 // place is where a window of a batch stands: in which shard, at which index.
 type place struct{ shard, index, len int }
 
+// places are those of the batch that the shards were filled with.
+func (t *trainer) places() (places []place) {
+	for i, s := range t.shards {
+		for j, n := range s.lens {
+			places = append(places, place{i, j, n})
+		}
+	}
+	return places
+}
+
 // step takes one step on a batch that the shards were filled with.
 func (g *gpus) step(t *trainer) (loss float64, err error) {
 	if g.host < 0 {
@@ -116,12 +126,7 @@ func (g *gpus) step(t *trainer) (loss float64, err error) {
 			return 0, err
 		}
 	}
-	var places []place
-	for i, s := range t.shards {
-		for j, n := range s.lens {
-			places = append(places, place{i, j, n})
-		}
-	}
+	places := t.places()
 	g.number(t)
 	p := &t.position
 	scale := 1.0

@@ -42,12 +42,7 @@ func devices(t testing.TB) []gpuinit.Device {
 func onGPU(t testing.TB, o Options, devices []gpuinit.Device) *trainer {
 	t.Helper()
 	o.GPUs = devices
-	tr, err := newTrainer(&o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { tr.close() })
-	return tr
+	return trainerOf(t, o)
 }
 
 // Ten steps on a GPU against numpy in float64.
@@ -188,13 +183,7 @@ func gpuGradient(t *testing.T, tr *trainer) (dense, rows []float32, loss float64
 		t.Fatal(err)
 	}
 	g.number(tr)
-	var places []place
-	for i, s := range tr.shards {
-		for j, n := range s.lens {
-			places = append(places, place{i, j, n})
-		}
-	}
-	if err := g.accumulate(tr, 0, g.trainers[0], places, 1); err != nil {
+	if err := g.accumulate(tr, 0, g.trainers[0], tr.places(), 1); err != nil {
 		t.Fatal(err)
 	}
 	dense, rows, err := g.trainers[0].Gradient()
@@ -413,10 +402,7 @@ func TestGPUResume(t *testing.T) {
 			t.Errorf("%s: other weights after a resume", name)
 		}
 	}
-	var err error
-	if o.Resume, err = DecodeState(checkpoints["inside the second epoch"]); err != nil {
-		t.Fatal(err)
-	}
+	o.Resume = decoded(t, checkpoints["inside the second epoch"])
 	o.Precision = ""
 	if _, _, err := Run(context.Background(), o); !errors.Is(err, ErrOther) || !strings.Contains(err.Error(), "mixed_precision was float16, not off") {
 		t.Errorf("a resume in another precision: %v", err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash"
 	"hash/fnv"
+	"io"
 	"sync/atomic"
 
 	"github.com/chewxy/hm"
@@ -89,17 +90,31 @@ func dtype[T number]() tensor.Dtype {
 //     leave zeros, and is not used.
 type op[T number] struct {
 	*fused[T]
-	number int64
+	common
 
 	value gorgonia.Value   // of out; a scalar's is made anew each time
 	vals  []gorgonia.Value // of grads
 	in    [][]T            // scratch
 }
 
+// common is the name of an op, no other's, and what all of them tell gorgonia.
+type common string
+
+func (common) ReturnsPtr() bool        { return false }
+func (common) CallsExtern() bool       { return false }
+func (common) OverwritesInput() int    { return -1 }
+func (c common) WriteHash(h hash.Hash) { io.WriteString(h, "linnet "+string(c)) }
+func (c common) String() string        { return string(c) }
+func (c common) Hashcode() uint32 {
+	h := fnv.New32a()
+	c.WriteHash(h)
+	return h.Sum32()
+}
+
 var ops atomic.Int64
 
 func newOp[T number](f *fused[T]) *op[T] {
-	o := &op[T]{fused: f, number: ops.Add(1), in: make([][]T, len(f.inputs))}
+	o := &op[T]{fused: f, common: common(fmt.Sprintf("%s#%d", f.name, ops.Add(1))), in: make([][]T, len(f.inputs))}
 	if f.output != nil {
 		o.value = tensor.New(tensor.WithShape(f.output...), tensor.WithBacking(f.out))
 	}
@@ -131,20 +146,6 @@ func (o *op[T]) InferShape(...gorgonia.DimSizer) (tensor.Shape, error) {
 		return tensor.ScalarShape(), nil
 	}
 	return o.output.Clone(), nil
-}
-func (o *op[T]) ReturnsPtr() bool     { return false }
-func (o *op[T]) CallsExtern() bool    { return false }
-func (o *op[T]) OverwritesInput() int { return -1 }
-func (o *op[T]) WriteHash(h hash.Hash) {
-	fmt.Fprintf(h, "linnet %s %d", o.name, o.number)
-}
-func (o *op[T]) Hashcode() uint32 { return hashcode(o) }
-func (o *op[T]) String() string   { return fmt.Sprintf("%s#%d", o.name, o.number) }
-
-func hashcode(o gorgonia.Op) uint32 {
-	h := fnv.New32a()
-	o.WriteHash(h)
-	return h.Sum32()
 }
 
 // elements are the numbers of a value; a scalar's are copied.
@@ -192,7 +193,7 @@ func (o *op[T]) DiffWRT(int) []bool {
 }
 
 func (o *op[T]) SymDiff(in gorgonia.Nodes, out, grad *gorgonia.Node) (gorgonia.Nodes, error) {
-	g := &gradient[T]{o}
+	g := &gradient[T]{"gradient of " + o.common, o}
 	first, err := gorgonia.ApplyOp(g, append(append(gorgonia.Nodes{}, in...), out, grad)...)
 	if err != nil {
 		return nil, err
@@ -200,7 +201,7 @@ func (o *op[T]) SymDiff(in gorgonia.Nodes, out, grad *gorgonia.Node) (gorgonia.N
 	nodes := make(gorgonia.Nodes, len(in)) // nil for what is not differentiable
 	nodes[0] = first
 	for i := 1; i < o.wrt; i++ {
-		if nodes[i], err = gorgonia.ApplyOp(&pick[T]{o, i}, first); err != nil {
+		if nodes[i], err = gorgonia.ApplyOp(&pick[T]{common(fmt.Sprintf("gradient %d of %s", i, o.common)), o, i}, first); err != nil {
 			return nil, err
 		}
 	}
@@ -209,7 +210,10 @@ func (o *op[T]) SymDiff(in gorgonia.Nodes, out, grad *gorgonia.Node) (gorgonia.N
 
 // gradient runs backward of a fused op. Its inputs are those of the op, its
 // output and the output's gradient; its value is the gradient of the first.
-type gradient[T number] struct{ of *op[T] }
+type gradient[T number] struct {
+	common
+	of *op[T]
+}
 
 func (g *gradient[T]) Arity() int { return len(g.of.inputs) + 2 }
 func (g *gradient[T]) Type() hm.Type {
@@ -219,14 +223,6 @@ func (g *gradient[T]) Type() hm.Type {
 func (g *gradient[T]) InferShape(...gorgonia.DimSizer) (tensor.Shape, error) {
 	return g.of.inputs[0].Clone(), nil
 }
-func (g *gradient[T]) ReturnsPtr() bool     { return false }
-func (g *gradient[T]) CallsExtern() bool    { return false }
-func (g *gradient[T]) OverwritesInput() int { return -1 }
-func (g *gradient[T]) WriteHash(h hash.Hash) {
-	fmt.Fprintf(h, "linnet gradient of %s %d", g.of.name, g.of.number)
-}
-func (g *gradient[T]) Hashcode() uint32 { return hashcode(g) }
-func (g *gradient[T]) String() string   { return "gradient of " + g.of.String() }
 func (g *gradient[T]) Do(in ...gorgonia.Value) (gorgonia.Value, error) {
 	o := g.of
 	n := len(o.inputs)
@@ -236,6 +232,7 @@ func (g *gradient[T]) Do(in ...gorgonia.Value) (gorgonia.Value, error) {
 
 // pick is the gradient of input i of a fused op, once gradient has run.
 type pick[T number] struct {
+	common
 	of *op[T]
 	i  int
 }
@@ -247,14 +244,6 @@ func (p *pick[T]) Type() hm.Type {
 func (p *pick[T]) InferShape(...gorgonia.DimSizer) (tensor.Shape, error) {
 	return p.of.inputs[p.i].Clone(), nil
 }
-func (p *pick[T]) ReturnsPtr() bool     { return false }
-func (p *pick[T]) CallsExtern() bool    { return false }
-func (p *pick[T]) OverwritesInput() int { return -1 }
-func (p *pick[T]) WriteHash(h hash.Hash) {
-	fmt.Fprintf(h, "linnet pick %d of %s %d", p.i, p.of.name, p.of.number)
-}
-func (p *pick[T]) Hashcode() uint32 { return hashcode(p) }
-func (p *pick[T]) String() string   { return fmt.Sprintf("gradient %d of %v", p.i, p.of) }
 func (p *pick[T]) Do(...gorgonia.Value) (gorgonia.Value, error) {
 	return p.of.vals[p.i], nil
 }

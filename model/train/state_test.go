@@ -21,10 +21,7 @@ func resumable() Options {
 
 // epochLengths are the steps of each epoch.
 func epochLengths(t *testing.T, o Options) (n []int) {
-	tr, err := newTrainer(&o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := trainerOf(t, o)
 	for _, ws := range tr.epochs {
 		n = append(n, len(batches(ws, o.Config.BatchSize)))
 	}
@@ -56,11 +53,17 @@ func killed(t *testing.T, o Options, after int) []byte {
 
 func resume(t *testing.T, o Options, checkpoint []byte) (*model.Weights, *model.Metadata) {
 	t.Helper()
-	var err error
-	if o.Resume, err = DecodeState(checkpoint); err != nil {
+	o.Resume = decoded(t, checkpoint)
+	return run(t, o)
+}
+
+func decoded(t *testing.T, checkpoint []byte) *State {
+	t.Helper()
+	s, err := DecodeState(checkpoint)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return run(t, o)
+	return s
 }
 
 // A training that was ended at any point, in the middle of an epoch too, and
@@ -141,10 +144,7 @@ func TestResumeDevice(t *testing.T) {
 	o.Cores = 1
 	checkpoint := killed(t, o, 4)
 	o.Cores = 2
-	var err error
-	if o.Resume, err = DecodeState(checkpoint); err != nil {
-		t.Fatal(err)
-	}
+	o.Resume = decoded(t, checkpoint)
 	_, m := resume(t, o, killed(t, o, 8))
 	if one, two, ok := strings.Cut(m.Device, "; then "); !ok || !strings.HasSuffix(one, ", 1 thread") || !strings.HasSuffix(two, ", 2 threads") || strings.Contains(two, "; then ") {
 		t.Errorf("device %q, want 1 thread and then 2", m.Device)
@@ -245,10 +245,7 @@ func TestDigest(t *testing.T) {
 func TestDecodeState(t *testing.T) {
 	o := resumable()
 	b := killed(t, o, 14)
-	s, err := DecodeState(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := decoded(t, b)
 	if s.Step() < 12 || s.Step() > 14 || !slices.Equal(s.Encode(), b) {
 		t.Errorf("step %d; encoded again it is the same: %v", s.Step(), slices.Equal(s.Encode(), b))
 	}
@@ -313,10 +310,7 @@ func TestDropoutOfWorkers(t *testing.T) {
 	o.Distributed, o.Round = 2, func(context.Context, Round) error { return nil }
 	seen := map[string]bool{}
 	for worker := range o.Distributed {
-		tr, err := newTrainer(&o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tr := trainerOf(t, o)
 		tr.worker = worker
 		if _, err := tr.train(tr.epochs[0][:3]); err != nil {
 			t.Fatal(err)
@@ -375,10 +369,7 @@ func TestLossOfEmptyShares(t *testing.T) {
 // over those that used it.
 func TestAverage(t *testing.T) {
 	o := resumable()
-	tr, err := newTrainer(&o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := trainerOf(t, o)
 	d := o.Config.EmbeddingSize
 	for i := range tr.table {
 		tr.table[i] = 8
@@ -429,10 +420,7 @@ func TestShareErrors(t *testing.T) {
 		t.Errorf("more workers than windows: %v", err)
 	}
 	o.Distributed = 2
-	tr, err := newTrainer(&o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := trainerOf(t, o)
 	if _, err := Share(context.Background(), o.Train[1:], tr.state(), 0, 2, 1, Machine{Cores: 1}); !errors.Is(err, ErrOther) {
 		t.Errorf("other documents: %v", err)
 	}

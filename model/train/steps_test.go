@@ -127,10 +127,7 @@ func TestTenStepsAgainstNumpy(t *testing.T) {
 	for _, s := range readSteps(t, "testdata/steps.json") {
 		t.Run(s.String(), func(t *testing.T) {
 			s.skipUnderRace(t)
-			tr, err := newTrainer(&Options{Config: s.config(), Train: stepDocuments()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			tr := trainerOf(t, Options{Config: s.config(), Train: stepDocuments()})
 			got, n := s.numpySteps(t, tr)
 			clipped += n
 			s.compare(t, got, 3e-5)
@@ -221,12 +218,7 @@ func TestTenStepsRecorded(t *testing.T) {
 		s := &cases[i]
 		t.Run(s.String(), func(t *testing.T) {
 			s.skipUnderRace(t)
-			o := s.options()
-			tr, err := newTrainer(&o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := s.recordedSteps(t, tr)
+			got := s.recordedSteps(t, trainerOf(t, s.options()))
 			if *update {
 				s.Losses = got
 				return

@@ -30,12 +30,7 @@ func TestTaught(t *testing.T) {
 	docs := annotated(5, cfg.InputSize, 1)
 	ws := teachers(t, cfg, docs, 2)
 	cfg.Dropout = 0
-	o := Options{Config: cfg, Train: docs, Teachers: ws}
-	tr, err := newTrainer(&o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tr.close()
+	tr := trainerOf(t, Options{Config: cfg, Train: docs, Teachers: ws})
 	s := tr.shards[0]
 	batch := tr.epochs[0][:s.windows]
 	s.fill(tr, batch, 0, 0, [2]float64{1, 1})
@@ -79,12 +74,7 @@ func TestLesson(t *testing.T) {
 	cfg := smallConfig()
 	cfg.BatchSize = 24
 	docs := annotated(12, cfg.InputSize, 1)
-	o := Options{Config: cfg, Train: docs, Teachers: teachers(t, cfg, docs, 1)}
-	tr, err := newTrainer(&o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tr.close()
+	tr := trainerOf(t, Options{Config: cfg, Train: docs, Teachers: teachers(t, cfg, docs, 1)})
 	s := tr.shards[0]
 	d, l := cfg.EmbeddingSize, cfg.LayoutSize
 	hidden, plain, fewer := 0, 0, 0
@@ -218,11 +208,8 @@ func TestTeachersThatDoNotFit(t *testing.T) {
 		t.Error("a student that was interrupted has other weights")
 	}
 	o.Teachers = nil
-	var err error
-	if o.Resume, err = DecodeState(checkpoint); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err = Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), "the teachers are others") {
+	o.Resume = decoded(t, checkpoint)
+	if _, _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), "the teachers are others") {
 		t.Errorf("without its teachers: %v", err)
 	}
 }

@@ -68,6 +68,17 @@ func run(t testing.TB, o Options) (*model.Weights, *model.Metadata) {
 	return w, m
 }
 
+// trainerOf is a trainer that is closed with the test.
+func trainerOf(t testing.TB, o Options) *trainer {
+	t.Helper()
+	tr, err := newTrainer(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tr.close)
+	return tr
+}
+
 // fingerprint is of the numbers of w, not of its config.
 func fingerprint(w *model.Weights) string {
 	b, err := binary.Append(nil, binary.LittleEndian, numbers(w))
@@ -377,10 +388,7 @@ func TestTrainerAndScorerAgree(t *testing.T) {
 		cfg.Dropout, cfg.NumLayers, cfg.WindowSize = 0, layers, 200
 		docs := annotated(6, cfg.InputSize, 4)
 		w, _ := run(t, Options{Config: cfg, Train: docs})
-		tr, err := newTrainer(&Options{Config: cfg, Train: docs, Init: w})
-		if err != nil {
-			t.Fatal(err)
-		}
+		tr := trainerOf(t, Options{Config: cfg, Train: docs, Init: w})
 		judged := *w
 		judged.Config.WindowSize = 0
 		_, want, err := judge(context.Background(), &judged, tr.corpus, 1)
@@ -408,10 +416,7 @@ func TestTrainerAndScorerAgree(t *testing.T) {
 func TestJudgeNaN(t *testing.T) {
 	o := Options{Config: smallConfig(), Train: annotated(3, 1<<10, 1)}
 	w, _ := run(t, o)
-	tr, err := newTrainer(&o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := trainerOf(t, o)
 	for i := range w.OutputWeights {
 		w.OutputWeights[i] = 3e38
 	}
@@ -697,10 +702,7 @@ func TestAccuracyWithoutWeight(t *testing.T) {
 func TestBatchAboveEpoch(t *testing.T) {
 	cfg := smallConfig()
 	cfg.BatchSize = 4096
-	tr, err := newTrainer(&Options{Config: cfg, Train: annotated(5, cfg.InputSize, 3)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := trainerOf(t, Options{Config: cfg, Train: annotated(5, cfg.InputSize, 3)})
 	most := 0
 	for _, ws := range tr.epochs {
 		most = max(most, len(ws))
@@ -855,10 +857,7 @@ func TestLayoutDropout(t *testing.T) {
 	for _, p := range []float64{0, .4} {
 		cfg := smallConfig()
 		cfg.Dropout = p
-		tr, err := newTrainer(&Options{Config: cfg, Train: annotated(9, cfg.InputSize, 5), Shards: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		tr := trainerOf(t, Options{Config: cfg, Train: annotated(9, cfg.InputSize, 5), Shards: 1})
 		s, ws := tr.shards[0], []window{{0, 0, 25}, {3, 5, 25}, {1, 0, 25}}
 		hidden, n := 0, 0
 		for step := range 1000 {
