@@ -91,6 +91,16 @@ func tree(t *testing.T, files ...string) string {
 	return dir
 }
 
+// newSet is New.
+func newSet(t *testing.T, args []string, output string, annotated bool) *Set {
+	t.Helper()
+	s, err := New(args, output, annotated)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // walk is what a Set of args, below dir, finds: paths below dir → names.
 func walk(t *testing.T, dir string, args []string, output string, annotated bool) (map[string]string, error) {
 	t.Helper()
@@ -273,10 +283,7 @@ func TestWalkErrors(t *testing.T) {
 	if _, err := New([]string{"gs://b/x/*.txt", "gs://c"}, "", false); err == nil {
 		t.Error("two buckets together are no error")
 	}
-	set, err := New([]string{filepath.Join(dir, "in/a.md")}, "", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := newSet(t, []string{filepath.Join(dir, "in/a.md")}, "", false)
 	if err := set.Walk(t.Context(), func(File) error { return fs.ErrNotExist }); err != fs.ErrNotExist {
 		t.Errorf("got %v, want the function's own error", err)
 	}
@@ -286,12 +293,9 @@ func TestWalkErrors(t *testing.T) {
 // output, and none that the run does not read.
 func TestTwinsAreNamed(t *testing.T) {
 	dir := tree(t, "0.txt", "a.txt", "a.txt.notes", "out/a.txt.notes", "z.txt")
-	set, err := New([]string{dir, filepath.Join(dir, "*.notes")}, filepath.Join(dir, "out"), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := newSet(t, []string{dir, filepath.Join(dir, "*.notes")}, filepath.Join(dir, "out"), false)
 	set.Outputs = []Output{{Suffix: ".notes.html"}, {Suffix: ".html"}}
-	err = set.Walk(t.Context(), func(File) error { return nil })
+	err := set.Walk(t.Context(), func(File) error { return nil })
 	want := fmt.Sprintf("a.txt.notes.html of %s and of %s;", filepath.Join(dir, "a.txt.notes"), filepath.Join(dir, "a.txt"))
 	if !errors.Is(err, ErrTwins) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q in it", err, want)
@@ -312,13 +316,10 @@ func TestTwinsOfNothing(t *testing.T) {
 		}
 	}
 	for _, arg := range []string{"", "*"} {
-		set, err := New([]string{filepath.Join(dir, arg)}, "", false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		set := newSet(t, []string{filepath.Join(dir, arg)}, "", false)
 		set.Outputs = []Output{{Trim: ".txt", Suffix: ".txt"}}
 		var names []string
-		err = set.Walk(t.Context(), func(f File) error { names = append(names, f.Name); return nil })
+		err := set.Walk(t.Context(), func(f File) error { names = append(names, f.Name); return nil })
 		if slices.Sort(names); err != nil || !slices.Equal(names, []string{"a", "a.txt", "b", "b.txt"}) {
 			t.Errorf("%q: got %q, %v, want both links and both documents", arg, names, err)
 		}
@@ -328,10 +329,7 @@ func TestTwinsOfNothing(t *testing.T) {
 // TestTwinsOfSlashes has objects of gs:// whose names differ where paths do not: no
 // one of them may be passed over for the other.
 func TestTwinsOfSlashes(t *testing.T) {
-	set, err := New([]string{"gs://b/in"}, "", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := newSet(t, []string{"gs://b/in"}, "", false)
 	n := &names{set: set, links: set.links(), seed: maphash.MakeSeed(), taken: map[uint64]uint64{}, written: map[uint64]uint64{}, pairs: map[uint64]bool{}}
 	for _, c := range []struct {
 		uri   string
@@ -388,10 +386,7 @@ func TestPassed(t *testing.T) {
 		for _, a := range c.args {
 			args = append(args, filepath.Join(dir, a))
 		}
-		s, err := New(args, "", c.annotated)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := newSet(t, args, "", c.annotated)
 		for range 2 {
 			if err := s.Walk(t.Context(), func(File) error { return nil }); err != nil {
 				t.Fatal(err)
@@ -404,11 +399,8 @@ func TestPassed(t *testing.T) {
 
 	// The same where the folder holds nothing else.
 	dir = tree(t, "in/a.txt (1).ann", "other/b.txt.ann")
-	s, err := New([]string{filepath.Join(dir, "other"), filepath.Join(dir, "in")}, "", true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = s.Walk(t.Context(), func(File) error { return nil })
+	s := newSet(t, []string{filepath.Join(dir, "other"), filepath.Join(dir, "in")}, "", true)
+	err := s.Walk(t.Context(), func(File) error { return nil })
 	if !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), `a.txt (1).ann" ends in .ann`) {
 		t.Errorf("got %v, want no document, and why", err)
 	}
@@ -439,11 +431,9 @@ func TestHidden(t *testing.T) {
 		for _, a := range c.args {
 			args = append(args, filepath.Join(dir, a))
 		}
-		s, err := New(args, "", false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := newSet(t, args, "", false)
 		var names []string
+		var err error
 		for range 2 {
 			names = nil
 			err = s.Walk(t.Context(), func(f File) error {
@@ -487,10 +477,7 @@ func TestOutputByAnotherName(t *testing.T) {
 // TestLeaveOut has earlier outputs below the input, one of a run that did not end.
 func TestLeaveOut(t *testing.T) {
 	dir := tree(t, "a.txt", "_manifest.jsonl", "mine/_done/x.json", "old/_done/b.txt.json", "old/b.txt.ann", "older/_manifest.jsonl", "older/c.txt.ann", "kept/_done/readme.md", "kept/d.txt")
-	set, err := New([]string{dir}, filepath.Join(dir, "mine"), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := newSet(t, []string{dir}, filepath.Join(dir, "mine"), false)
 	walk := func() (names []string) {
 		t.Helper()
 		if err := set.Walk(t.Context(), func(f File) error { names = append(names, f.Name); return nil }); err != nil {
@@ -523,10 +510,7 @@ func TestLeaveOut(t *testing.T) {
 		for _, arg := range Split(pattern) {
 			args = append(args, filepath.Join(dir, arg))
 		}
-		set, err = New(args, "", false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		set = newSet(t, args, "", false)
 		walk()
 		said := set.LeaveOut()
 		if got := walk(); !slices.Equal(got, want) || (said != "") != strings.HasPrefix(pattern, "in/**") {
@@ -551,10 +535,7 @@ func TestPredicted(t *testing.T) {
 		{in("sub"), 1, old}, {in("b.txt.ann"), 1, old}, {in("*.ann"), 1, old}, {in("s*/*.ann"), 1, old}, {in("gold"), 1, ""},
 		{in("brat"), 3, old}, {in("brat/sub"), 1, old}, {in("brat/b.txt"), 1, old}, {in("brat/b.ann"), 1, old}, {in("brat/*.txt"), 1, old}, {in("brat/gold"), 1, ""},
 	} {
-		set, err := New(c.args, "", true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		set := newSet(t, c.args, "", true)
 		n := 0
 		if err := set.Walk(t.Context(), func(File) error { n++; return nil }); err != nil {
 			t.Fatal(err)
@@ -574,10 +555,7 @@ func TestPredicted(t *testing.T) {
 func TestLinks(t *testing.T) {
 	dir := tree(t, "in/a.txt", "in/sub/b.txt", "in/sub/b.txt.ann", "else/c.txt", "big/y")
 	at := func(path string) string { return filepath.Join(dir, filepath.FromSlash(path)) }
-	set, err := New([]string{at("in")}, at("out"), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := newSet(t, []string{at("in")}, at("out"), false)
 	set.Outputs = []Output{{Suffix: ".ann"}, {Folder: "html", Suffix: ".html"}}
 	check := func(what string, wantErr error, passedOver int, want ...string) {
 		t.Helper()
@@ -677,10 +655,7 @@ func TestSample(t *testing.T) {
 	}
 	dir := tree(t, files...)
 	take := func(n int) []string {
-		s, err := New([]string{filepath.Join(dir, "in")}, "", false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := newSet(t, []string{filepath.Join(dir, "in")}, "", false)
 		s.Sample = n
 		var names []string
 		if err := s.Walk(t.Context(), func(f File) error { names = append(names, f.Name); return nil }); err != nil {
@@ -705,10 +680,7 @@ func TestSample(t *testing.T) {
 	if n := len(take(1000)); n != 100 {
 		t.Errorf("a sample of 1,000 of 100 has %d", n)
 	}
-	s, err := New([]string{filepath.Join(dir, "in"), filepath.Join(dir, "none")}, "", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newSet(t, []string{filepath.Join(dir, "in"), filepath.Join(dir, "none")}, "", false)
 	s.Sample = 10
 	if err := s.Walk(t.Context(), func(File) error { return nil }); !errors.Is(err, ErrNone) {
 		t.Errorf("a sample of what is not there: got %v, want ErrNone", err)
