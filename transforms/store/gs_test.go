@@ -141,11 +141,7 @@ func gsStore(t *testing.T) (*fakeGS, *gs) {
 	listener := httptest.NewServer(fake)
 	t.Cleanup(listener.Close)
 	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(listener.URL, "http://"))
-	s, err := For(t.Context(), "gs://lab")
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := s.(*gs)
+	g := storeFor(t, "gs://lab").(*gs)
 	g.backoff.Initial, g.backoff.Max = time.Millisecond, 2*time.Millisecond
 	return fake, g
 }
@@ -223,11 +219,7 @@ func TestGSTooLargeUnpacked(t *testing.T) {
 // TestGSOneClient shows that For makes one client a process.
 func TestGSOneClient(t *testing.T) {
 	_, g := gsStore(t)
-	again, err := For(t.Context(), "gs://other/x")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again.(*gs).client != g.client {
+	if storeFor(t, "gs://other/x").(*gs).client != g.client {
 		t.Error("a second client")
 	}
 }
@@ -613,11 +605,7 @@ func TestGSUnanswered(t *testing.T) {
 	defer close(over)
 	mustWrite(t, s, uri, strings.Repeat("content ", 100))
 	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(proxy.URL, "http://"))
-	other, err := For(t.Context(), uri)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := other.(*gs)
+	g := storeFor(t, uri).(*gs)
 	g.backoff = s.backoff
 	g.attempts = 3
 	calls := map[string]func() error{
@@ -706,10 +694,7 @@ func TestGSChecksum(t *testing.T) {
 	}))
 	defer proxy.Close()
 	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(proxy.URL, "http://"))
-	other, err := For(t.Context(), "gs://lab")
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := storeFor(t, "gs://lab")
 	data, err := other.Read(t.Context(), "gs://lab/x", 0)
 	wantError(t, err, nil, "gs://lab/x", "CRC")
 	if len(data) > 0 {
@@ -744,10 +729,7 @@ func TestGSBroken(t *testing.T) {
 	}))
 	defer proxy.Close()
 	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(proxy.URL, "http://"))
-	other, err := For(t.Context(), "gs://lab")
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := storeFor(t, "gs://lab")
 	fake.set(nil, nil)
 	_, err = other.Read(t.Context(), "gs://lab/x", 0)
 	wantError(t, err, nil, "gs://lab/x: one answer after the other broke off; storage fails just now, try again later")
@@ -823,11 +805,8 @@ func TestGSNoCredentials(t *testing.T) {
 func TestGSLock(t *testing.T) {
 	fake, s := gsStore(t)
 	uri := "gs://lab/out/_lock"
-	unlock, err := s.Lock(t.Context(), uri)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = s.Lock(t.Context(), uri)
+	unlock := locked(t, s, uri)
+	_, err := s.Lock(t.Context(), uri)
 	wantError(t, err, ErrLocked, uri, "process "+strconv.Itoa(os.Getpid())+" on ")
 	for range 2 {
 		if err := unlock(); err != nil {
@@ -839,10 +818,7 @@ func TestGSLock(t *testing.T) {
 	}
 	// A lost answer is no lock of another's.
 	fake.set(nil, times(1, 503, upload))
-	unlock, err = s.Lock(t.Context(), uri)
-	if err != nil {
-		t.Fatal(err)
-	}
+	unlock = locked(t, s, uri)
 	if err := unlock(); err != nil {
 		t.Error(err)
 	}
@@ -852,10 +828,7 @@ func TestGSLockRenews(t *testing.T) {
 	fake, s := gsStore(t)
 	uri := "gs://lab/_lock"
 	s.renew = 2 * time.Millisecond
-	unlock, err := s.Lock(t.Context(), uri)
-	if err != nil {
-		t.Fatal(err)
-	}
+	unlock := locked(t, s, uri)
 	renewed := func() {
 		t.Helper()
 		generations := make(map[int64]bool)
@@ -934,10 +907,7 @@ func TestGSLockRenewedUnheard(t *testing.T) {
 	fake, s := gsStore(t)
 	uri := "gs://lab/_lock"
 	s.renew = time.Hour
-	unlock, err := s.Lock(t.Context(), uri)
-	if err != nil {
-		t.Fatal(err)
-	}
+	unlock := locked(t, s, uri)
 	content, err := s.Read(t.Context(), uri, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -958,10 +928,7 @@ func TestGSLockLost(t *testing.T) {
 	uri := "gs://lab/_lock"
 	// A lost answer to the last request, which removes it, tells of nobody else.
 	s.renew = time.Hour
-	unlock, err := s.Lock(t.Context(), uri)
-	if err != nil {
-		t.Fatal(err)
-	}
+	unlock := locked(t, s, uri)
 	if err := s.Delete(t.Context(), uri); err != nil {
 		t.Fatal(err)
 	}
@@ -969,10 +936,7 @@ func TestGSLockLost(t *testing.T) {
 		t.Error(err)
 	}
 	for _, s.renew = range []time.Duration{time.Millisecond, time.Hour} {
-		unlock, err := s.Lock(t.Context(), uri)
-		if err != nil {
-			t.Fatal(err)
-		}
+		unlock := locked(t, s, uri)
 		lockOf(fake, "process 2 on elsewhere", 0)
 		time.Sleep(20 * time.Millisecond)
 		wantError(t, unlock(), ErrLost, uri)

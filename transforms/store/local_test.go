@@ -21,12 +21,7 @@ import (
 )
 
 func localStore(t *testing.T) Store {
-	t.Helper()
-	s, err := For(t.Context(), ".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return storeFor(t, ".")
 }
 
 // files makes files below dir; a name that ends in a slash is a folder.
@@ -371,11 +366,8 @@ func TestLocalReadChanging(t *testing.T) {
 func TestLocalLock(t *testing.T) {
 	uri := t.TempDir() + "/out/_lock"
 	s := localStore(t)
-	unlock, err := s.Lock(t.Context(), uri)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = s.Lock(t.Context(), uri)
+	unlock := locked(t, s, uri)
+	_, err := s.Lock(t.Context(), uri)
 	wantError(t, err, ErrLocked, uri, "process "+strconv.Itoa(os.Getpid())+" on ", "wait for its end")
 	for range 2 {
 		if err := unlock(); err != nil {

@@ -24,6 +24,24 @@ func list(t *testing.T, s Store, uri string) (paths []string, objects []Object) 
 	return paths, objects
 }
 
+func storeFor(t *testing.T, uri string) Store {
+	t.Helper()
+	s, err := For(t.Context(), uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func locked(t *testing.T, s Store, uri string) (unlock func() error) {
+	t.Helper()
+	unlock, err := s.Lock(t.Context(), uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return unlock
+}
+
 func wantPaths(t *testing.T, what string, got, want []string) {
 	t.Helper()
 	if !slices.Equal(got, want) {
