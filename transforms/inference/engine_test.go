@@ -100,6 +100,20 @@ func (s *sink) emit(group []int64, outs []int64, err error) error {
 	return nil
 }
 
+func push[G any](t *testing.T, q *Queue[G, int64, int64], group G, items []int64, size int64, emit func(G, []int64, error) error) {
+	t.Helper()
+	if err := q.Push(t.Context(), group, items, size, emit); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func drain[G any](t *testing.T, q *Queue[G, int64, int64], emit func(G, []int64, error) error) {
+	t.Helper()
+	if err := q.Drain(t.Context(), emit); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // holdPool keeps all workers busy until the returned function is called, so
 // that nothing starts and what is pushed waits for full batches.
 func holdPool() (release func()) {
@@ -257,13 +271,9 @@ func TestWeightPanics(t *testing.T) {
 		return nil
 	}
 	for name, group := range map[string][]int64{"bad": {1, math.MinInt64, 2}, "good": {1, 2}} {
-		if err := q.Push(t.Context(), name, group, 1, emit); err != nil {
-			t.Fatal(err)
-		}
+		push(t, q, name, group, 1, emit)
 	}
-	if err := q.Drain(t.Context(), emit); err != nil {
-		t.Fatal(err)
-	}
+	drain(t, q, emit)
 	if got["good"] != "[2 4] <nil>" || !strings.Contains(got["bad"], "inference: Weight: panic: no weight (engine_test.go:") {
 		t.Errorf("got %q", got)
 	}
@@ -291,18 +301,14 @@ func TestWhole(t *testing.T) {
 			q := NewQueue[[]int64](e)
 			s := sink{t: t}
 			for _, group := range [][]int64{{9, 8, 7, 6}, {9, 8, 7, 6}, {20, 1, 15}} {
-				if err := q.Push(t.Context(), group, group, 1, s.emit); err != nil {
-					t.Fatal(err)
-				}
+				push(t, q, group, group, 1, s.emit)
 			}
 			e.mu.Lock()
 			e.formAll() // what is left
 			e.start()
 			e.mu.Unlock()
 			release()
-			if err := q.Drain(t.Context(), s.emit); err != nil {
-				t.Fatal(err)
-			}
+			drain(t, q, s.emit)
 			slices.SortFunc(h.batches, func(a, b []int64) int { return slices.Compare(a, b) })
 			slices.SortFunc(test.want, func(a, b []int64) int { return slices.Compare(a, b) })
 			if fmt.Sprint(h.batches) != fmt.Sprint(test.want) {
@@ -338,12 +344,8 @@ func TestSpread(t *testing.T) {
 			q := NewQueue[[]int64](e)
 			s := sink{t: t}
 			group := slices.Repeat([]int64{10}, test.items)
-			if err := q.Push(t.Context(), group, group, 1, s.emit); err != nil {
-				t.Fatal(err)
-			}
-			if err := q.Drain(t.Context(), s.emit); err != nil {
-				t.Fatal(err)
-			}
+			push(t, q, group, group, 1, s.emit)
+			drain(t, q, s.emit)
 			got := h.sizes()
 			slices.SortFunc(got, func(a, b int) int { return b - a })
 			if !slices.Equal(got, test.want) {
@@ -363,9 +365,7 @@ func TestIdle(t *testing.T) {
 	defer e.Close()
 	q := NewQueue[[]int64](e)
 	s := sink{t: t}
-	if err := q.Push(t.Context(), []int64{1}, []int64{1}, 1, s.emit); err != nil {
-		t.Fatal(err)
-	}
+	push(t, q, []int64{1}, []int64{1}, 1, s.emit)
 	for begin := time.Now(); len(h.sizes()) == 0; time.Sleep(time.Millisecond) {
 		if time.Since(begin) > time.Minute {
 			t.Fatal("nothing else runs, and the item was not started")
@@ -389,9 +389,7 @@ func TestOutOfMemory(t *testing.T) {
 		q := NewQueue[[]int64](e)
 		s := sink{t: t}
 		for range n {
-			if err := q.Push(t.Context(), []int64{3}, []int64{3}, 1, s.emit); err != nil {
-				t.Fatal(err)
-			}
+			push(t, q, []int64{3}, []int64{3}, 1, s.emit)
 		}
 		release()
 		err := q.Drain(t.Context(), s.emit)
@@ -473,14 +471,10 @@ func TestFailures(t *testing.T) {
 				return nil
 			}
 			for i := range 6 { // items 0 1 | 2 3 || 4 5 | 6 7 || 8 9 | 10 11
-				if err := q.Push(t.Context(), i, []int64{int64(2 * i), int64(2*i + 1)}, 1, emit); err != nil {
-					t.Fatal(err)
-				}
+				push(t, q, i, []int64{int64(2 * i), int64(2*i + 1)}, 1, emit)
 			}
 			release()
-			if err := q.Drain(t.Context(), emit); err != nil {
-				t.Fatal(err)
-			}
+			drain(t, q, emit)
 			for i, err := range got {
 				bad := i == 2 || i == 3
 				if bad != (err != nil) || bad && !strings.HasPrefix(err.Error(), test.want) {
@@ -517,9 +511,7 @@ func TestReset(t *testing.T) {
 	q := NewQueue[[]int64](e)
 	s := sink{t: t}
 	for range 10 {
-		if err := q.Push(t.Context(), []int64{1}, []int64{1}, 1, s.emit); err != nil {
-			t.Fatal(err)
-		}
+		push(t, q, []int64{1}, []int64{1}, 1, s.emit)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
@@ -530,13 +522,9 @@ func TestReset(t *testing.T) {
 	if e.inFlight != 0 {
 		t.Errorf("%d bytes in flight after Reset", e.inFlight)
 	}
-	if err := q.Push(t.Context(), []int64{2}, []int64{2}, 1, s.emit); err != nil {
-		t.Fatal(err)
-	}
+	push(t, q, []int64{2}, []int64{2}, 1, s.emit)
 	release()
-	if err := q.Drain(t.Context(), s.emit); err != nil {
-		t.Fatal(err)
-	}
+	drain(t, q, s.emit)
 	if s.next != 1 {
 		t.Errorf("%d groups emitted, want 1", s.next)
 	}
@@ -556,9 +544,7 @@ func TestClose(t *testing.T) {
 	q := NewQueue[[]int64](e)
 	s := sink{t: t}
 	for range 10 {
-		if err := q.Push(t.Context(), []int64{1}, []int64{1}, 1, s.emit); err != nil {
-			t.Fatal(err)
-		}
+		push(t, q, []int64{1}, []int64{1}, 1, s.emit)
 	}
 	go func() { // no batch runs before Close is there
 		for closed := false; !closed; time.Sleep(time.Millisecond) {
@@ -601,9 +587,7 @@ func TestCloseWaits(t *testing.T) {
 	}
 	e := NewEngine(h, Options{MaxInFlight: 1})
 	q := NewQueue[int](e)
-	if err := q.Push(t.Context(), 0, []int64{1}, 1, nil); err != nil {
-		t.Fatal(err)
-	}
+	push(t, q, 0, []int64{1}, 1, nil)
 	<-begun
 	if err := e.Close(); err != nil {
 		t.Error(err)
@@ -650,9 +634,7 @@ func TestWaitLeavesOthers(t *testing.T) {
 	s, rest := sink{t: t}, sink{t: t}
 	push := func(q *Queue[[]int64, int64, int64], s *sink, items ...int64) {
 		t.Helper()
-		if err := q.Push(t.Context(), items, items, 1, s.emit); err != nil {
-			t.Fatal(err)
-		}
+		push(t, q, items, items, 1, s.emit)
 	}
 	push(q, &s, 1, 2)
 	push(other, &rest, 3)

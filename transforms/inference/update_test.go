@@ -340,9 +340,7 @@ func TestItemErrors(t *testing.T) {
 		}
 	}
 	release()
-	if err := q.Drain(t.Context(), emit); err != nil {
-		t.Fatal(err)
-	}
+	drain(t, q, emit)
 	want := map[int64]string{0: "[0] <nil>", 1: "[0] 1 is odd", 2: "[2] <nil>", 3: "[0] 3 is odd"}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
@@ -381,9 +379,7 @@ func TestTimeout(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := q.Drain(t.Context(), emit); err != nil {
-		t.Fatal(err)
-	}
+	drain(t, q, emit)
 	if got[2] != nil || got[4] != nil || got[3] == nil || errors.Is(got[3], ErrTimeout) || !errors.Is(got[99], ErrTimeout) {
 		t.Errorf("got %v", got)
 	}
