@@ -479,9 +479,7 @@ func TestHTMLInBrowser(t *testing.T) {
 	c, doubtful := reviewLong()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "long.txt.html")
-	if err := os.WriteFile(file, WriteHTML(c.table, c.lines, c.labels), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writePage(t, file, c.table, c.lines, c.labels)
 	b := openBrowser(t, file, dir)
 
 	var at, n, ran int
@@ -631,9 +629,7 @@ func TestHTMLInBrowser(t *testing.T) {
 	}
 	c.table.Rows = Rows(c.table.Text)
 	file = filepath.Join(dir, "labels.html")
-	if err := os.WriteFile(file, WriteHTML(c.table, c.table.Rows, c.table.Labels), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writePage(t, file, c.table, c.table.Rows, c.table.Labels)
 	b.open(file)
 
 	// With the mouse: a line, its label, and a label hidden.
@@ -712,9 +708,7 @@ func TestHTMLFilterInBrowser(t *testing.T) {
 	}
 	table.Rows = Rows(table.Text)
 	file := filepath.Join(t.TempDir(), "short.txt.html")
-	if err := os.WriteFile(file, WriteHTML(table, table.Rows, table.Labels), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writePage(t, file, table, table.Rows, table.Labels)
 	b := openBrowser(t, "", t.TempDir())
 	const none = "No doubtful line; f shows all."
 	for i, c := range []struct {

@@ -38,6 +38,13 @@ func reviewOf(name string, text []byte, rows []Line, labels []string) reviewCase
 	return c
 }
 
+func writePage(t *testing.T, file string, table *Table, lines []Line, labels []string) {
+	t.Helper()
+	if err := os.WriteFile(file, WriteHTML(table, lines, labels), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func reviewCases(t *testing.T) (cases []reviewCase) {
 	add := func(name string, src []byte) {
 		d := Parse(src)
@@ -128,9 +135,7 @@ func TestHTMLExport(t *testing.T) {
 	check := func(t *testing.T, cases []reviewCase) {
 		dir := t.TempDir()
 		for i, c := range cases {
-			if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i, ".html")), WriteHTML(c.table, c.lines, c.labels), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			writePage(t, filepath.Join(dir, fmt.Sprint(i, ".html")), c.table, c.lines, c.labels)
 		}
 		if out, err := exec.Command(node, "-e", exportAll, dir).CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
@@ -213,9 +218,7 @@ func TestHTMLExportLinear(t *testing.T) {
 		rows := Rows(text)
 		c := reviewOf(line, text, rows, slices.Repeat([]string{"Key"}, len(rows)))
 		file := filepath.Join(t.TempDir(), "page.html")
-		if err := os.WriteFile(file, WriteHTML(c.table, c.lines, c.labels), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writePage(t, file, c.table, c.lines, c.labels)
 		out, err := exec.Command(node, "-e", exportSearches, file).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)
