@@ -115,10 +115,7 @@ func TestLost(t *testing.T) {
 	for name, l := range want {
 		equal(t, name+": labels", got[name].Labels, l.Labels)
 	}
-	m, err := LoadModel(t.Context(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := loadModel(t, opts)
 	if text := fmt.Sprint(m.scorer); text != "cpu, after the GPU was lost" {
 		t.Errorf("scored by %q, want the CPU at last", text)
 	}

@@ -19,9 +19,7 @@ func TestIndex(t *testing.T) {
 	out := t.TempDir()
 	write := func(formats []string, docs ...Labelled) {
 		t.Helper()
-		if _, err := writeAll(Options{Output: Path(out), Formats: formats}, docs); err != nil {
-			t.Fatal(err)
-		}
+		writeAll(t, Options{Output: Path(out), Formats: formats}, docs...)
 		if err := Merge(t.Context(), out); err != nil {
 			t.Fatal(err)
 		}

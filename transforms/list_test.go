@@ -5,17 +5,12 @@ import (
 	"testing"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
-
-	"github.com/linnet-ml/linnet/transforms/input"
 )
 
 // A worker that sees no document where the launcher did says what it lacks.
 func TestListUnseen(t *testing.T) {
-	set, err := input.New([]string{t.TempDir()}, "", false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = runOn("direct", func(s beam.Scope) { List(s, Options{}, set) })
+	set := newSet(t, []string{t.TempDir()}, "", false)
+	_, err := runOn("direct", func(s beam.Scope) { List(s, Options{}, set) })
 	if want := "a worker elsewhere must reach it by the same name"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q", err, want)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/modeltest"
+	"github.com/linnet-ml/linnet/transforms/input"
 	"github.com/linnet-ml/linnet/transforms/internal/beamtest"
 )
 
@@ -42,11 +43,35 @@ func write(t testing.TB, files map[string]string) string {
 		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		put(t, path, text)
 	}
 	return dir
+}
+
+// newSet is input.New.
+func newSet(t *testing.T, args []string, output string, annotated bool) *input.Set {
+	t.Helper()
+	set, err := input.New(args, output, annotated)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func loadModel(t *testing.T, opts Options) *Model {
+	t.Helper()
+	m, err := LoadModel(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func put(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func read(t testing.TB, elem ...string) string {

@@ -49,10 +49,7 @@ func manyLines(seed, n int) string {
 // TestTogether compares windows of several documents, scored together, with the
 // same ones scored alone.
 func TestTogether(t *testing.T) {
-	m, err := LoadModel(t.Context(), Options{ModelURI: Path(testModel(t))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := loadModel(t, Options{ModelURI: Path(testModel(t))})
 	var items []windowItem
 	for i, ws := range [][]model.ContextWindow{
 		{{First: 0, Len: 20}, {First: 10, Len: 20}, {First: 35, Len: 5}}, {{First: 3, Len: 30}}, {{First: 30, Len: 10}, {First: 0, Len: 8}},
@@ -76,6 +73,15 @@ func TestTogether(t *testing.T) {
 		equal(t, "probabilities", got[i], alone[0])
 		equal(t, "numbers", len(got[i].probs), 3*it.window.Len)
 	}
+}
+
+func newPredictFn(t *testing.T, opts Options) *predictFn {
+	t.Helper()
+	f := &predictFn{Options: opts}
+	if err := f.Setup(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
 // predictAll runs Predict over examples and returns what it labelled, by name.
@@ -130,10 +136,7 @@ func TestDeferred(t *testing.T) {
 	defer func(n int) { deferredLines = n }(deferredLines)
 	deferredLines = 2400
 	opts := Options{ModelURI: Path(testModel(t)), WindowSize: 50, PredictionStride: 30, InputSize: 256}
-	m, err := LoadModel(t.Context(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := loadModel(t, opts)
 	scorer := m.scorer
 	defer func() { m.scorer = scorer }()
 	var docs []Document
@@ -348,10 +351,7 @@ func (r *recorder) ScoreAll(ctx context.Context, batches []*model.Batch, probs [
 func TestBatchesFillAcrossDocuments(t *testing.T) {
 	for _, size := range []int{1, 8, 16} {
 		opts := Options{ModelURI: Path(testModel(t)), PredictionBatchSize: size}
-		m, err := LoadModel(t.Context(), opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := loadModel(t, opts)
 		r := &recorder{MultiScorer: m.scorer}
 		m.scorer = r
 		bundles := []*predictFn{{Options: opts}, {Options: opts}}
@@ -417,21 +417,16 @@ func (f failing) ScoreAll(ctx context.Context, batches []*model.Batch, probs []f
 func TestPredictFails(t *testing.T) {
 	opts := Options{ModelURI: Path(testModel(t)), PredictionBatchSize: 1, Run: t.Name()}
 	defer ForgetProgress(t.Name())
-	m, err := LoadModel(t.Context(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := loadModel(t, opts)
 	m.scorer = failing{m.scorer, 30}
-	f := &predictFn{Options: opts}
-	if err := f.Setup(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	f := newPredictFn(t, opts)
 	var names []string
 	emit := func(_ beam.EventTime, l Labelled) {
 		names = append(names, string(l.Name))
 		equal(t, "labels", len(l.Labels), len(l.Rows))
 	}
 	f.StartBundle(emit, nil)
+	var err error
 	for i, lines := range []int{20, 30, 20} {
 		err = f.ProcessElement(t.Context(), 0, exampleOf(fmt.Sprintf("%d.txt", i), manyLines(i, lines), 256), emit, nil)
 		if err != nil {
@@ -452,16 +447,10 @@ func TestPredictFails(t *testing.T) {
 func TestFeaturesGo(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
 	opts := Options{ModelURI: Path(testModel(t)), PredictionBatchSize: 1}
-	m, err := LoadModel(t.Context(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := loadModel(t, opts)
 	h := &holder{m.scorer, 40, make(chan struct{})}
 	m.scorer = h
-	f := &predictFn{Options: opts}
-	if err := f.Setup(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	f := newPredictFn(t, opts)
 	var names []string
 	emit := func(_ beam.EventTime, l Labelled) { names = append(names, string(l.Name)) }
 	f.StartBundle(emit, nil)
@@ -552,11 +541,8 @@ func TestPredictRefuses(t *testing.T) {
 // TestPredictByHand has examples, as another program may make them, whose features
 // are not those of their rows: each label would stand on another line.
 func TestPredictByHand(t *testing.T) {
-	f := &predictFn{Options: Options{ModelURI: Path(testModel(t)), Run: t.Name()}}
+	f := newPredictFn(t, Options{ModelURI: Path(testModel(t)), Run: t.Name()})
 	defer ForgetProgress(t.Name())
-	if err := f.Setup(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	labelled, rejected := map[string]bool{}, map[string]string{}
 	emit := func(_ beam.EventTime, l Labelled) { labelled[string(l.Name)] = l.check() == nil }
 	reject := func(_ beam.EventTime, r Rejection) { rejected[string(r.Name)] = r.Reason }
@@ -636,10 +622,7 @@ func TestModelFromAnywhere(t *testing.T) {
 	}
 
 	opts = change(func(w *model.Weights) { w.Config.WindowSize, w.Config.PredictionStride = 20_000, 1 })
-	f := &predictFn{Options: opts}
-	if err := f.Setup(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	f := newPredictFn(t, opts)
 	for rows, fits := range map[int]bool{20_000: true, 24_000: true, 40_000: false, 1 << 25: false} {
 		r := f.fits(&Document{Rows: make([]yedda.Line, rows)})
 		if (r == nil) != fits || !fits && !strings.Contains(r.Reason, "choose a larger --prediction_stride") {

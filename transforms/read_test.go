@@ -201,11 +201,9 @@ func TestReadHopeless(t *testing.T) {
 // TestReadBrat names the annotation of a pair: the document is called by its text.
 func TestReadBrat(t *testing.T) {
 	dir := write(t, map[string]string{"sub/a.txt": "abc", "sub/a.ann": "T1\tKey 0 3\tabc\n"})
-	if _, err := runOn("direct", func(s beam.Scope) {
+	on(t, "direct")(func(s beam.Scope) {
 		readAll(s, Options{Base: Path(dir), Annotated: true}, t.Name(), paths(dir, "sub/a.ann"))
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 	docs := gather[Document](t.Name())
 	equal(t, "documents", len(docs), 1)
 	equal(t, "name", string(docs[0].Name), "sub/a.txt")
@@ -219,15 +217,11 @@ func TestRetryOfLongName(t *testing.T) {
 	opts := Options{Base: Path(in), Output: Path(out)}
 	uri := paths(in, strings.Repeat("n", 250)+".a")
 	d := Document{URI: uri[0], Name: uri[0][len(in)+1:]}
-	if _, err := runOn("direct", func(s beam.Scope) {
+	on(t, "direct")(func(s beam.Scope) {
 		WriteRejected(s, opts, beam.CreateList(s, []Rejection{*d.reject("read", fs.ErrPermission)}))
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 	opts.RetryRejected = true
-	if _, err := runOn("direct", func(s beam.Scope) { readAll(s, opts, t.Name(), uri) }); err != nil {
-		t.Fatal(err)
-	}
+	on(t, "direct")(func(s beam.Scope) { readAll(s, opts, t.Name(), uri) })
 	equal(t, "documents", len(gather[Document](t.Name())), 1)
 }
 
@@ -239,27 +233,20 @@ func TestRetryOfFolder(t *testing.T) {
 		opts := Options{Base: Path(in), Output: Path(t.TempDir())}
 		uri := filepath.Join(in, folder)
 		d := Document{URI: []byte(uri), Name: []byte(input.Name(in, uri))}
-		if _, err := runOn("direct", func(s beam.Scope) {
+		on(t, "direct")(func(s beam.Scope) {
 			WriteRejected(s, opts, beam.CreateList(s, []Rejection{*d.reject("read", fs.ErrPermission)}))
-		}); err != nil {
-			t.Fatal(err)
-		}
+		})
 		opts.RetryRejected = true
-		if _, err := runOn("direct", func(s beam.Scope) {
+		on(t, "direct")(func(s beam.Scope) {
 			readAll(s, opts, t.Name()+folder, paths(in, "v/1/a.txt", "v/1/b.txt", "v/2/c.txt"))
-		}); err != nil {
-			t.Fatal(err)
-		}
+		})
 		equal(t, "documents of "+folder, len(gather[Document](t.Name()+folder)), want)
 	}
 }
 
 func TestReadDone(t *testing.T) {
 	model := testModel(t)
-	m, err := LoadModel(t.Context(), Options{ModelURI: Path(model)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := loadModel(t, Options{ModelURI: Path(model)})
 	cases := map[string]struct {
 		between func(t *testing.T, in, out string, o *Options) // the two runs
 		again   bool
@@ -294,10 +281,7 @@ func TestReadDone(t *testing.T) {
 			in, out := write(t, map[string]string{"a.txt": "x"}), t.TempDir()
 			opts := Options{Base: Path(in), Output: Path(out), ModelURI: Path(model), ModelHash: m.Hash, InputSize: m.Config.InputSize}
 			label := func() map[string]int64 {
-				res, err := runOn("direct", func(s beam.Scope) { labelAll(s, opts, paths(in, "a.txt")) })
-				if err != nil {
-					t.Fatal(err)
-				}
+				res := on(t, "direct")(func(s beam.Scope) { labelAll(s, opts, paths(in, "a.txt")) })
 				return counters(res, Namespace)
 			}
 			if got := label()["documents"]; got != 1 {
@@ -334,9 +318,7 @@ func TestReadStops(t *testing.T) {
 	dir := write(t, map[string]string{"a.txt": "x"})
 	ProgressOf(t.Name()).Stop()
 	defer ForgetProgress(t.Name())
-	if _, err := runOn("direct", func(s beam.Scope) { readAll(s, Options{Run: t.Name()}, t.Name(), paths(dir, "a.txt")) }); err != nil {
-		t.Fatal(err)
-	}
+	on(t, "direct")(func(s beam.Scope) { readAll(s, Options{Run: t.Name()}, t.Name(), paths(dir, "a.txt")) })
 	if n := len(gather[Document](t.Name())); n != 0 {
 		t.Errorf("%d documents were read", n)
 	}

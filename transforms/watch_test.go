@@ -22,10 +22,7 @@ import (
 // takes. An interval of 0 lets a file stand still between any two looks.
 func TestWatchLooks(t *testing.T) {
 	dir := write(t, map[string]string{"a.txt": "one\n"})
-	set, err := input.New([]string{dir}, "", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := newSet(t, []string{dir}, "", false)
 	w := newWatched()
 	at := func(number int64, interval time.Duration, want ...string) {
 		t.Helper()
@@ -87,10 +84,7 @@ func TestWatchLooks(t *testing.T) {
 func TestWatchAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := write(t, map[string]string{"a.txt": "one\n", "b.txt": "two\n"})
-		set, err := input.New([]string{dir}, "", false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		set := newSet(t, []string{dir}, "", false)
 		w, other := newWatched(), newWatched()
 		for run, w := range map[string]*watched{t.Name(): w, t.Name() + " other": other} {
 			watches.Store([2]any{run, int64(1)}, w)
@@ -128,9 +122,7 @@ func TestWatchAgain(t *testing.T) {
 			after(0)
 			after(maxPause+interval, "a.txt")
 		}
-		if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("other\n"), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		put(t, filepath.Join(dir, "a.txt"), "other\n")
 		after(0)
 		after(interval, "a.txt")
 		fail(false)
@@ -178,15 +170,13 @@ func TestWatchReadsAgain(t *testing.T) {
 // taken, though a look failed meanwhile, and it is told once, though there are twins.
 func TestWatchLeavesOut(t *testing.T) {
 	dir, away := write(t, map[string]string{"a.txt": "one\n", "x.md": "", "x.md.ann": ""}), t.TempDir()
-	encoded, err := input.New([]string{dir, dir + "/*.md", dir + "/*.ann", away}, "", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := newSet(t, []string{dir, dir + "/*.md", dir + "/*.ann", away}, "", false)
 	w := newWatched()
 	for number, want := range []struct{ takes, told string }{
 		{told: "two inputs, one output"}, {"a.txt x.md", "two inputs, one output"}, {told: "no document in"},
 		{told: "output of an earlier run"}, {told: "two inputs, one output"},
 	} {
+		var err error
 		switch number {
 		case 2: // a disk is away for a moment
 			for _, name := range []string{"old/_manifest.jsonl", "old/a.txt.ann", "old/brat/a.txt", "old/_done/a.txt.json"} {
@@ -219,19 +209,14 @@ func TestWatchLeavesOut(t *testing.T) {
 // that fails now and then, but not always.
 func TestWatchGoesOn(t *testing.T) {
 	dir := t.TempDir()
-	set, err := input.New([]string{dir + "/*.md", dir + "/*.ann"}, "", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := newSet(t, []string{dir + "/*.md", dir + "/*.ann"}, "", false)
 	w := newWatched()
 	none := func(input.File) { t.Error("takes something") }
 	if failed, err := w.look(t.Context(), set, 0, 0, none); failed != nil || err != nil {
 		t.Fatalf("an empty folder: %v, %v", failed, err)
 	}
 	for _, name := range []string{"x.md", "x.md.ann", "y.md"} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		put(t, filepath.Join(dir, name), "")
 	}
 	var got []string
 	for number := range int64(2) {
@@ -354,10 +339,7 @@ func TestWatch(t *testing.T) {
 // what it reads by the test's name.
 func watchFolder(t *testing.T, dir string, interval time.Duration) (*Progress, <-chan error) {
 	t.Helper()
-	set, err := input.New([]string{dir}, "", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := newSet(t, []string{dir}, "", false)
 	opts := Options{Run: t.Name(), Base: Path(set.Base)}
 	progress := ProgressOf(opts.Run)
 	t.Cleanup(func() { ForgetProgress(opts.Run) })

@@ -47,11 +47,21 @@ func labelledOf(name, text string, classes ...string) Labelled {
 	return l
 }
 
-func writeAll(opts Options, docs []Labelled) (beam.PipelineResult, error) {
-	return runOn("direct", func(s beam.Scope) {
+func writeAll(t *testing.T, opts Options, docs ...Labelled) beam.PipelineResult {
+	t.Helper()
+	return on(t, "direct")(func(s beam.Scope) {
 		_, rejected := Write(s, opts, beam.CreateList(s, docs))
 		WriteRejected(s, opts, rejected)
 	})
+}
+
+func newWriter(t *testing.T, opts Options) *writeFn {
+	t.Helper()
+	w := &writeFn{Options: opts}
+	if err := w.Setup(); err != nil {
+		t.Fatal(err)
+	}
+	return w
 }
 
 // A line that nobody can read joins the spans of its neighbours where they
@@ -65,9 +75,7 @@ func TestWriteUnreadable(t *testing.T) {
 		out := t.TempDir()
 		l := labelledOf("a.txt", "one\n\ufffd\ufffd\n\xff\ntwo\n\ufffd\n", "Other", "Key")
 		l.Other = other
-		if _, err := writeAll(Options{Output: Path(out)}, []Labelled{l}); err != nil {
-			t.Fatal(err)
-		}
+		writeAll(t, Options{Output: Path(out)}, l)
 		equal(t, "output with Other="+other, read(t, out, "a.txt.ann"), want)
 		var d Done
 		if err := json.Unmarshal([]byte(read(t, out, "_done/a.txt.json")), &d); err != nil {
@@ -86,10 +94,7 @@ func TestWrite(t *testing.T) {
 	out := t.TempDir()
 	opts := Options{Output: Path(out), ModelHash: "m", Settings: "s", Versions: "v", Formats: Formats(), Probabilities: true}
 	text := "Agaricus nov.\r\nhabitat\n\n\xff\xfe in [@ pratis"
-	res, err := writeAll(opts, []Labelled{labelledOf("sub/a.txt", text, "Nomenclature", "Description")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := writeAll(t, opts, labelledOf("sub/a.txt", text, "Nomenclature", "Description"))
 	annotated := read(t, out, "sub", "a.txt.ann")
 	equal(t, "text of the output", string(yedda.Parse([]byte(annotated)).Text), text)
 	if !strings.HasPrefix(annotated, "[@Agaricus nov.#Nomenclature*]\r\n[@habitat#Description*]\n\n[@") {
@@ -130,9 +135,7 @@ func TestWriteProbabilities(t *testing.T) {
 	for _, with := range []bool{false, true} {
 		out := t.TempDir()
 		opts := Options{Output: Path(out), Formats: []string{"csv", "jsonl"}, Probabilities: with}
-		if _, err := writeAll(opts, []Labelled{labelledOf("a.txt", "x\ny\n", "Key", "Table")}); err != nil {
-			t.Fatal(err)
-		}
+		writeAll(t, opts, labelledOf("a.txt", "x\ny\n", "Key", "Table"))
 		csv, jsonl := read(t, out, "a.txt.csv"), read(t, out, "a.txt.jsonl")
 		if got := strings.Contains(csv, "text,Key,Table"); got != with {
 			t.Errorf("probabilities in csv: %t, want %t:\n%s", got, with, csv)
@@ -161,18 +164,13 @@ func TestSettle(t *testing.T) {
 		for _, name := range names {
 			docs = append(docs, Rejection{URI: []byte(filepath.Join(in, filepath.FromSlash(name))), Name: []byte(strings.ReplaceAll(name, "/", " "))})
 		}
-		if _, err := runOn("direct", func(s beam.Scope) {
+		on(t, "direct")(func(s beam.Scope) {
 			WriteRejected(s, Options{Output: Path(out), Run: run}, beam.CreateList(s, docs))
-		}); err != nil {
-			t.Fatal(err)
-		}
+		})
 	}
 	reject("before", slices.Collect(maps.Keys(before))...)
 	reject("now", "set/now.txt")
-	set, err := input.New([]string{filepath.Join(in, "set")}, out, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := newSet(t, []string{filepath.Join(in, "set")}, out, false)
 	if err := Settle(t.Context(), Options{Output: Path(out), Run: "now"}, set); err != nil {
 		t.Fatal(err)
 	}
@@ -253,10 +251,7 @@ func TestPlanTime(t *testing.T) {
 	if err := os.Symlink("nowhere", filepath.Join(in, "link.txt")); err != nil {
 		t.Skip(err)
 	}
-	set, err := input.New([]string{in}, "", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := newSet(t, []string{in}, "", false)
 	const pause = 300 * time.Millisecond
 	plan, err := Plan(t.Context(), Options{ModelURI: Path(testModel(t)), Base: Path(in), Pause: pause}, set, time.Second)
 	if err != nil || plan.Rejected != 1 || plan.Time < pause {
@@ -296,10 +291,7 @@ func TestOutputsAtOnce(t *testing.T) {
 				return again && strings.HasSuffix(r.URL.Path, ".txt.json")
 			})
 			in := write(t, map[string]string{"0.txt": "a", "1.txt": "b", "2.txt": "c", "3.txt": "d"})
-			set, err := input.New([]string{in}, "gs://out/x", false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			set := newSet(t, []string{in}, "gs://out/x", false)
 			defer ForgetProgress(t.Name())
 			if err := f(Options{ModelURI: Path(testModel(t)), Base: Path(in), Output: "gs://out/x", Run: t.Name()}, set); err != nil {
 				t.Fatal(err)
@@ -316,10 +308,7 @@ func TestOutputsAtOnce(t *testing.T) {
 func TestPlanOfLongNames(t *testing.T) {
 	n := strings.Repeat("n", 240)
 	in := write(t, map[string]string{n + ".txt": "x", n + "nnnnnn.txt": "x", n + "nnnnnnn.txt": "x", "sub/" + n + "nnnnnnnnnn.txt": "x"})
-	set, err := input.New([]string{in}, "", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := newSet(t, []string{in}, "", false)
 	opts := Options{ModelURI: Path(testModel(t)), InputSize: 256, Base: Path(in), Output: Path(filepath.Join(t.TempDir(), "new", "out")), Run: t.Name()}
 	defer ForgetProgress(opts.Run)
 	plan, err := Plan(t.Context(), opts, set, 0)
@@ -333,10 +322,7 @@ func TestPlanOfLongNames(t *testing.T) {
 	if err := set.Walk(t.Context(), func(f input.File) error { uris = append(uris, []byte(f.URI)); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	res, err := runOn("direct", func(s beam.Scope) { labelAll(s, opts, uris) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := on(t, "direct")(func(s beam.Scope) { labelAll(s, opts, uris) })
 	got := counters(res, Namespace)
 	equal(t, "rejected", [2]int64{plan.Rejected, got["rejected"]}, [2]int64{2, 2})
 	equal(t, "documents", [2]int64{plan.Documents, got["documents"]}, [2]int64{2, 2})
@@ -349,10 +335,7 @@ func TestPlanOfLongNames(t *testing.T) {
 // them what a run that was killed wrote, and a folder: what the plan rejects the run does.
 func TestPlanOfStrangers(t *testing.T) {
 	in := write(t, map[string]string{"a.txt": "Agaricus\n", "b.txt": "Boletus\n", "c.txt": "Clavaria\n", "d/d.txt": "\n", "e.txt": "Entoloma\n", "f.txt": "Fomes\n"})
-	set, err := input.New([]string{in}, "", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := newSet(t, []string{in}, "", false)
 	var uris [][]byte
 	if err := set.Walk(t.Context(), func(f input.File) error { uris = append(uris, []byte(f.URI)); return nil }); err != nil {
 		t.Fatal(err)
@@ -360,18 +343,14 @@ func TestPlanOfStrangers(t *testing.T) {
 	out := t.TempDir()
 	opts := Options{ModelURI: Path(testModel(t)), InputSize: 256, Base: Path(in), Output: Path(out), Again: true, Run: t.Name()}
 	defer ForgetProgress(opts.Run)
-	if _, err := runOn("direct", func(s beam.Scope) { labelAll(s, opts, uris) }); err != nil {
-		t.Fatal(err)
-	}
+	on(t, "direct")(func(s beam.Scope) { labelAll(s, opts, uris) })
 	for _, gone := range []string{"_done/a.txt.json", "_done/b.txt.json", "_done/d/d.txt.json", "_done/e.txt.json", "e.txt.ann", "_done/f.txt.json"} {
 		if err := os.Remove(filepath.Join(out, gone)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, mine := range []string{"b.txt.ann", "c.txt.csv", "d/d.txt.ann", "f.txt.ann"} {
-		if err := os.WriteFile(filepath.Join(out, mine), []byte("mine"), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		put(t, filepath.Join(out, mine), "mine")
 	}
 	if err := os.Chmod(filepath.Join(out, "f.txt.ann"), 0); err != nil { // which root reads all the same
 		t.Fatal(err)
@@ -380,19 +359,14 @@ func TestPlanOfStrangers(t *testing.T) {
 		t.Fatal(err)
 	}
 	opts.Settings, opts.Formats = "others", []string{"yedda", "csv"}
-	if err := os.WriteFile(filepath.Join(out, ManifestFile), nil, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	put(t, filepath.Join(out, ManifestFile), "")
 	planned := opts
 	planned.Again = false // which Plan finds out
 	plan, err := Plan(t.Context(), planned, set, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := runOn("direct", func(s beam.Scope) { labelAll(s, opts, uris) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := on(t, "direct")(func(s beam.Scope) { labelAll(s, opts, uris) })
 	got := counters(res, Namespace)
 	equal(t, "rejected", [2]int64{plan.Rejected, got["rejected"]}, [2]int64{5, 5})
 	equal(t, "documents", [2]int64{plan.Documents, got["documents"]}, [2]int64{1, 1})
@@ -404,10 +378,7 @@ func TestWriteRejects(t *testing.T) {
 	out := t.TempDir()
 	opts := Options{Output: Path(out), Formats: []string{"yedda", "csv"}}
 	long := strings.Repeat("n", 300) + ".txt"
-	res, err := writeAll(opts, []Labelled{labelledOf("bad.txt", "x #Key*]\n", "no label"), labelledOf(long, "x\n", "Key"), labelledOf("good.txt", "x\n", "Key")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := writeAll(t, opts, labelledOf("bad.txt", "x #Key*]\n", "no label"), labelledOf(long, "x\n", "Key"), labelledOf("good.txt", "x\n", "Key"))
 	equal(t, "documents", counters(res, Namespace)["documents"], int64(1))
 	equal(t, "rejected", counters(res, Namespace)["rejected"], int64(2))
 	read(t, out, "bad.txt.csv")
@@ -444,10 +415,7 @@ func TestWriteRejects(t *testing.T) {
 // offset.
 func TestWriteLabelsOfBrat(t *testing.T) {
 	out := t.TempDir()
-	res, err := writeAll(Options{Output: Path(out), Formats: []string{"brat", "tsv"}}, []Labelled{labelledOf("a.txt", "x\n", "no label"), labelledOf("b.txt", "x\n", "Écologie")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := writeAll(t, Options{Output: Path(out), Formats: []string{"brat", "tsv"}}, labelledOf("a.txt", "x\n", "no label"), labelledOf("b.txt", "x\n", "Écologie"))
 	equal(t, "rejected", counters(res, Namespace)["rejected"], int64(1))
 	equal(t, "brat", read(t, out, "brat/b.ann"), "T1\tÉcologie 0 1\tx\n")
 	read(t, out, "a.txt.tsv")
@@ -576,9 +544,7 @@ func TestCountDone(t *testing.T) {
 	if n, newest, err := CountDone(t.Context(), out, time.Time{}); n != 0 || !newest.IsZero() || err != nil {
 		t.Errorf("before anything was done: %d, %v, %v", n, newest, err)
 	}
-	if _, err := writeAll(Options{Output: Path(out)}, []Labelled{labelledOf("a.txt", "x\n", "Key"), labelledOf("sub/b.txt", "x\n", "Key")}); err != nil {
-		t.Fatal(err)
-	}
+	writeAll(t, Options{Output: Path(out)}, labelledOf("a.txt", "x\n", "Key"), labelledOf("sub/b.txt", "x\n", "Key"))
 	n, newest, err := CountDone(t.Context(), out, time.Time{})
 	if n != 2 || newest.IsZero() || err != nil {
 		t.Errorf("got %d, %v, %v, want 2", n, newest, err)
@@ -603,10 +569,7 @@ func TestWriteStaysInside(t *testing.T) {
 	for _, name := range names {
 		docs = append(docs, labelledOf(name, "x\n", "Key"))
 	}
-	res, err := writeAll(opts, docs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := writeAll(t, opts, docs...)
 	equal(t, "counters", counters(res, Namespace)["rejected"], int64(len(names)))
 	if err := Merge(t.Context(), out); err != nil {
 		t.Fatal(err)
@@ -625,9 +588,7 @@ func TestRejectionGoes(t *testing.T) {
 	if has, err := HasRecords(t.Context(), out, RejectedFolder); err != nil || !has {
 		t.Fatalf("HasRecords: %t, %v", has, err)
 	}
-	if _, err := writeAll(Options{Output: Path(out), Rejections: true}, []Labelled{labelledOf("a.txt", "x\n", "Key")}); err != nil {
-		t.Fatal(err)
-	}
+	writeAll(t, Options{Output: Path(out), Rejections: true}, labelledOf("a.txt", "x\n", "Key"))
 	if err := Merge(t.Context(), out); err != nil {
 		t.Fatal(err)
 	}
@@ -643,7 +604,9 @@ func TestWriteFails(t *testing.T) {
 	if err := os.Symlink(out, out); err != nil { // a loop
 		t.Skip(err)
 	}
-	_, err := writeAll(Options{Output: Path(out)}, []Labelled{labelledOf("a.txt", "x\n", "Key")})
+	_, err := runOn("direct", func(s beam.Scope) {
+		Write(s, Options{Output: Path(out)}, beam.CreateList(s, []Labelled{labelledOf("a.txt", "x\n", "Key")}))
+	})
 	if err == nil || !strings.Contains(err.Error(), "linnet: write: store: ") {
 		t.Errorf("got %v, want an error of write", err)
 	}
@@ -656,11 +619,8 @@ func TestWriteFailsOfOutput(t *testing.T) {
 	if err := os.Symlink("sub", filepath.Join(out, "sub")); err != nil { // a loop
 		t.Skipf("no symbolic links here: %v", err)
 	}
-	w := &writeFn{Options: Options{Output: Path(out), Run: t.Name()}}
+	w := newWriter(t, Options{Output: Path(out), Run: t.Name()})
 	defer ForgetProgress(t.Name())
-	if err := w.Setup(); err != nil {
-		t.Fatal(err)
-	}
 	if o, r, err := w.write(t.Context(), labelledOf("sub/a.txt", "x\n", "Key")); err == nil {
 		t.Errorf("got %v, %v, want an error", o, r)
 	}
@@ -707,9 +667,7 @@ func TestMergeCleans(t *testing.T) {
 func TestMergeFails(t *testing.T) {
 	for _, name := range []string{ManifestFile, RejectedFile, IndexFile} {
 		out := write(t, map[string]string{RejectedFolder + "/b.txt.json": "{}", name + "/x": ""})
-		if _, err := writeAll(Options{Output: Path(out), Formats: []string{"html"}}, []Labelled{labelledOf("a.txt", "x\n", "Key")}); err != nil {
-			t.Fatal(err)
-		}
+		writeAll(t, Options{Output: Path(out), Formats: []string{"html"}}, labelledOf("a.txt", "x\n", "Key"))
 		if err := Merge(t.Context(), out); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("got %v, want an error about %s", err, name)
 		}
@@ -889,10 +847,7 @@ func TestStanding(t *testing.T) {
 				}
 				l := labelledOf("a.txt", string(data), "Key")
 				l.URI, l.SHA256 = []byte(filepath.Join(string(opts.Base), "a.txt")), sha256.Sum256(data)
-				w := &writeFn{Options: opts}
-				if err := w.Setup(); err != nil {
-					t.Fatal(err)
-				}
+				w := newWriter(t, opts)
 				_, r, err := w.write(t.Context(), l)
 				if err != nil {
 					t.Fatal(err)
@@ -934,11 +889,8 @@ func TestStanding(t *testing.T) {
 // can tell whether it was edited, so it stays.
 func TestStandingWithoutSums(t *testing.T) {
 	out := write(t, map[string]string{"a.txt.ann": "old", DoneFolder + "/a.txt.json": `{"input":"/a.txt","outputs":["a.txt.ann"]}`})
-	w := &writeFn{Options: Options{Output: Path(out), Again: true, Run: t.Name()}}
+	w := newWriter(t, Options{Output: Path(out), Again: true, Run: t.Name()})
 	defer ForgetProgress(t.Name())
-	if err := w.Setup(); err != nil {
-		t.Fatal(err)
-	}
 	if _, r, err := w.write(t.Context(), labelledOf("a.txt", "x\n", "Key")); r == nil || !strings.Contains(r.Reason, "is there already") || err != nil {
 		t.Fatal(r, err)
 	}
@@ -949,10 +901,7 @@ func TestStandingWithoutSums(t *testing.T) {
 func TestStandingBytes(t *testing.T) {
 	const name = "a\xff.txt"
 	out := t.TempDir()
-	w := &writeFn{Options: Options{Output: Path(out), Again: true}}
-	if err := w.Setup(); err != nil {
-		t.Fatal(err)
-	}
+	w := newWriter(t, Options{Output: Path(out), Again: true})
 	for _, want := range []string{"", "was edited"} {
 		_, r, err := w.write(t.Context(), labelledOf(name, "x", "Key"))
 		if err != nil {
@@ -961,8 +910,6 @@ func TestStandingBytes(t *testing.T) {
 		if (r == nil) != (want == "") || r != nil && !strings.Contains(r.Reason, want) {
 			t.Fatalf("rejected: %+v, want %q", r, want)
 		}
-		if err := os.WriteFile(filepath.Join(out, name+".ann"), []byte("edited"), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		put(t, filepath.Join(out, name+".ann"), "edited")
 	}
 }
