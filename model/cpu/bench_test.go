@@ -53,10 +53,7 @@ func BenchmarkScore(b *testing.B) {
 	for _, tc := range cases {
 		b.Run(tc.name+"/"+kernel.ISA(), func(b *testing.B) {
 			c := modeltest.Config(1<<16, 64, model.FeatureLayout, tc.hidden, tc.layers, 3, 23)
-			s, err := New(modeltest.Weights(c, 1))
-			if err != nil {
-				b.Fatal(err)
-			}
+			s := scorerOf(b, modeltest.Weights(c, 1))
 			lines := 0
 			var windows []model.ContextWindow
 			for _, n := range tc.lengths {
@@ -95,10 +92,7 @@ func documents() []int {
 func BenchmarkParts(b *testing.B) {
 	const lines = 3200
 	c := modeltest.Config(1<<16, 64, model.FeatureLayout, 96, 1, 3, 23)
-	s, err := New(modeltest.Weights(c, 1))
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := scorerOf(b, modeltest.Weights(c, 1))
 	batch := benchBatch(c, lines)
 	batch.Windows = []model.ContextWindow{{Len: lines}}
 	mem := s.begin()

@@ -14,6 +14,15 @@ import (
 
 func newScorer(w *model.Weights) (model.Scorer, error) { return New(w) }
 
+func scorerOf(t testing.TB, w *model.Weights) *Scorer {
+	t.Helper()
+	s, err := New(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // tolerance8Bit is what products of operands with 8 significant bits may change in a
 // probability of the goldens, whose weights are far larger than a trained model's.
 const tolerance8Bit = 0.01
@@ -42,10 +51,7 @@ func TestScorer(t *testing.T) {
 // TestBatchErrors gives Score batches that are not of the model's sizes.
 func TestBatchErrors(t *testing.T) {
 	c := modeltest.Config(50, 8, 4, 8, 1, 3, 0)
-	s, err := New(modeltest.Weights(c, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := scorerOf(t, modeltest.Weights(c, 1))
 	cases := map[string]struct {
 		change func(*model.Batch)
 		probs  int
@@ -78,10 +84,7 @@ func TestScoreAll(t *testing.T) { eachISA(t, testScoreAll) }
 
 func testScoreAll(t *testing.T) {
 	c := modeltest.Config(500, 16, 6, 24, 1, 3, 5)
-	s, err := New(modeltest.Weights(c, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := scorerOf(t, modeltest.Weights(c, 1))
 	windows := [][]model.ContextWindow{
 		{{First: 90, Len: 10}, {First: 3, Len: 40}, {First: 20, Len: 30}, {First: 25, Len: 5}, {First: 80, Len: 15}},
 		nil,
@@ -151,10 +154,7 @@ func testScoreAll(t *testing.T) {
 func TestNaNBetweenLayers(t *testing.T) {
 	eachISA(t, func(t *testing.T) {
 		c := modeltest.Config(50, 20, 4, 24, 3, 3, 0)
-		s, err := New(modeltest.Weights(c, 1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := scorerOf(t, modeltest.Weights(c, 1))
 		b := modeltest.Batch(c, 1, 12, []model.ContextWindow{{Len: 7}, {First: 7, Len: 5}})
 		probs := make([]float32, b.NumSteps()*c.NumOutputs())
 		// A bias that no file may have: what is not finite comes of sums, by chance.
@@ -185,10 +185,7 @@ func TestNaNBetweenLayers(t *testing.T) {
 // is rounded of them.
 func TestStateMemory(t *testing.T) {
 	eachISA(t, func(t *testing.T) {
-		s, err := New(modeltest.Weights(modeltest.Config(50, 16, 4, 96, 3, 3, 0), 1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := scorerOf(t, modeltest.Weights(modeltest.Config(50, 16, 4, 96, 3, 3, 0), 1))
 		testStateMemory(t, s)
 	})
 }
@@ -225,10 +222,7 @@ func TestNoAllocation(t *testing.T) { eachISA(t, testNoAllocation) }
 
 func testNoAllocation(t *testing.T) {
 	c := modeltest.Config(500, 16, 6, 24, 2, 3, 5)
-	s, err := New(modeltest.Weights(c, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := scorerOf(t, modeltest.Weights(c, 1))
 	b := modeltest.Batch(c, 1, 100, []model.ContextWindow{{Len: 100}, {First: 50, Len: 20}, {First: 7, Len: 1}})
 	probs := make([]float32, b.NumSteps()*c.NumOutputs())
 	score := func() {
