@@ -236,7 +236,7 @@ func TestContextMemory(t *testing.T) {
 	if !standIn(t, "STANDIN_DEVICES=1", "STANDIN_RESERVED=500000000", "STANDIN_CONTEXT=300000000") {
 		return
 	}
-	w, _, _ := lostBatch(t)
+	w, _ := small()
 	var cards [2]card
 	for i := range cards {
 		c := &cards[i]
@@ -275,7 +275,7 @@ func TestOverlap(t *testing.T) {
 	if !standIn(t, "STANDIN_DEVICES=1", "STANDIN_LOG="+log) {
 		return
 	}
-	w, b, _ := lostBatch(t)
+	w, b := small()
 	s := open(t, w, Options{})
 	want := make([]float32, 240)
 	if err := s.Score(t.Context(), b, want); err != nil {
@@ -352,18 +352,10 @@ func score(t *testing.T, s *Scorer, b *model.Batch, want []float32, times int) (
 	return errs
 }
 
-func lostBatch(t *testing.T) (*model.Weights, *model.Batch, []float32) {
+// small is a model and a batch with 240 probabilities.
+func small() (*model.Weights, *model.Batch) {
 	w := modeltest.Weights(modeltest.Config(100, 16, 5, 20, 1, 3, 0), 1)
-	b := modeltest.Batch(w.Config, 1, 60, []model.ContextWindow{{Len: 60}, {First: 7, Len: 20}})
-	s, err := cpu.New(w)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := make([]float32, 240)
-	if err := s.Score(t.Context(), b, want); err != nil {
-		t.Fatal(err)
-	}
-	return w, b, want
+	return w, modeltest.Batch(w.Config, 1, 60, []model.ContextWindow{{Len: 60}, {First: 7, Len: 20}})
 }
 
 // TestLost loses the only device: every call ends, with ErrDeviceLost from then on.
@@ -371,7 +363,7 @@ func TestLost(t *testing.T) {
 	if !standIn(t, "STANDIN_DEVICES=1", "STANDIN_LOSE=30") {
 		return
 	}
-	w, b, _ := lostBatch(t)
+	w, b := small()
 	s := open(t, w, Options{})
 	want := make([]float32, 240)
 	if err := s.Score(t.Context(), b, want); err != nil {
@@ -403,7 +395,7 @@ func TestHangs(t *testing.T) {
 			if !standIn(t, "STANDIN_DEVICES=1", "STANDIN_HANG="+hang) {
 				return
 			}
-			w, b, _ := lostBatch(t)
+			w, b := small()
 			lost := func(err error) {
 				t.Helper()
 				if !errors.Is(err, model.ErrDeviceLost) || !errors.Is(err, gpuinit.ErrHangs) || !strings.Contains(err.Error(), "GPU 0 (Stand-in GPU): gpuinit: the NVIDIA driver does not answer (") {
@@ -462,7 +454,7 @@ func TestTwoCards(t *testing.T) {
 			if !standIn(t, "STANDIN_DEVICES=2", "STANDIN_LOSE="+lose) {
 				return
 			}
-			w, b, _ := lostBatch(t)
+			w, b := small()
 			var told []string
 			s := open(t, w, Options{Log: func(_ int, format string, args ...any) { told = append(told, fmt.Sprintf(format, args...)) }})
 			if n := len(devices(t)); n != 2 {
