@@ -135,11 +135,8 @@ func startOn(ctx context.Context, o Options, devices []Device) error {
 	os.Setenv("CUDA_VISIBLE_DEVICES", strings.Join(uuids, ","))
 	given.Unlock()
 	n, err := withTimeout(ctx, cmp.Or(o.Timeout, driverTimeout), "starting CUDA", func() (int, error) {
-		if err := libcuda.Open(); err != nil {
-			return 0, errNoDriver(err)
-		}
-		if code := startCUDA(); code != 0 {
-			return 0, errCUDA(code)
+		if err := openCUDA(); err != nil {
+			return 0, err
 		}
 		return cu.NumDevices()
 	})
@@ -160,11 +157,8 @@ func startOn(ctx context.Context, o Options, devices []Device) error {
 // askCUDA describes a machine without NVML. CUDA is started on all it shows.
 func askCUDA(ctx context.Context, o Options) (*Machine, error) {
 	return withTimeout(ctx, cmp.Or(o.Timeout, driverTimeout), "starting CUDA", func() (*Machine, error) {
-		if err := libcuda.Open(); err != nil {
-			return nil, errNoDriver(err)
-		}
-		if code := startCUDA(); code != 0 {
-			return nil, errCUDA(code)
+		if err := openCUDA(); err != nil {
+			return nil, err
 		}
 		m := &Machine{Driver: "unknown", CUDA: cu.Version(), MPS: mpsRuns()}
 		n, err := cu.NumDevices()
@@ -191,6 +185,17 @@ func askCUDA(ctx context.Context, o Options) (*Machine, error) {
 		process.started = slices.Clone(m.Devices)
 		return m, m.check()
 	})
+}
+
+// openCUDA loads the driver and starts it.
+func openCUDA() error {
+	if err := libcuda.Open(); err != nil {
+		return errNoDriver(err)
+	}
+	if code := startCUDA(); code != 0 {
+		return errCUDA(code)
+	}
+	return nil
 }
 
 // errCUDA is a code of cuInit.
