@@ -34,6 +34,16 @@ func TestTold(t *testing.T) {
 	}
 }
 
+// locked is lock, which must not fail.
+func locked(t *testing.T, to, folder string) (unlock func()) {
+	t.Helper()
+	unlock, err := lock(t.Context(), to, folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return unlock
+}
+
 // A link to a disk that is not there now stays when the training fails; a folder
 // that the training made goes, and a link to another for its checkpoints stays.
 func TestLockLeaves(t *testing.T) {
@@ -46,11 +56,7 @@ func TestLockLeaves(t *testing.T) {
 		to   string
 		stay bool
 	}{{link, true}, {filepath.Join(dir, "new"), false}} {
-		unlock, err := lock(t.Context(), c.to, filepath.Join(c.to, trainingFolder))
-		if err != nil {
-			t.Fatal(err)
-		}
-		unlock()
+		locked(t, c.to, filepath.Join(c.to, trainingFolder))()
 		if _, err := os.Lstat(c.to); (err == nil) != c.stay {
 			t.Errorf("%s: got %v", c.to, err)
 		}
@@ -59,11 +65,7 @@ func TestLockLeaves(t *testing.T) {
 	if err := os.Symlink(t.TempDir(), folder); err != nil {
 		t.Fatal(err)
 	}
-	unlock, err := lock(t.Context(), dir, folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	unlock()
+	locked(t, dir, folder)()
 	if _, err := os.Lstat(folder); err != nil {
 		t.Errorf("a link to where the checkpoints go: got %v", err)
 	}
@@ -82,10 +84,7 @@ func TestRemoveLeaves(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	unlock, err := lock(t.Context(), to, folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	unlock := locked(t, to, folder)
 	at := checkpoint{path: filepath.Join(folder, checkpointFile)}
 	if err := at.remove(t.Context(), folder); err != nil {
 		t.Error(err)

@@ -88,10 +88,7 @@ func TestOwnLabels(t *testing.T) {
 		input := at("test")
 		if args[0] != "--model_uri="+at("model") {
 			for i := 6; i < 8; i++ { // gold in the classes, as the files have them
-				data, err := os.ReadFile(at(fmt.Sprintf("test/%d.txt.ann", i)))
-				if err != nil {
-					t.Fatal(err)
-				}
+				data := readFile(t, at(fmt.Sprintf("test/%d.txt.ann", i)))
 				write(fmt.Sprintf("mapped/%d.txt.ann", i), strings.NewReplacer("#Genus-head", "#Taxon", "#Species-head", "#Taxon", "#Whorls", "#Shell", "#Aperture", "#Shell").Replace(string(data)))
 			}
 			input = at("mapped")
@@ -99,10 +96,7 @@ func TestOwnLabels(t *testing.T) {
 		if said := run(at("evaluate"), append(args, "--input="+input, "--report="+at("report"))...); strings.Contains(said, "warning") {
 			t.Errorf("%s: evaluate says %s", args, said)
 		}
-		data, err := os.ReadFile(at("report/report.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := readFile(t, at("report/report.json"))
 		var report struct {
 			Report struct {
 				Classes []struct {
@@ -126,10 +120,7 @@ func TestOwnLabels(t *testing.T) {
 		if strings.Join(names, " ") != strings.Join(classes, " ") || report.Report.MacroF1 < .9 {
 			t.Errorf("%s: classes %v, macro-F1 %v", args, names, report.Report.MacroF1)
 		}
-		page, err := os.ReadFile(at("report/report.html"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := readFile(t, at("report/report.html"))
 		for _, class := range classes {
 			if !strings.Contains(string(page), class) {
 				t.Errorf("%s: the page has no %s", args, class)

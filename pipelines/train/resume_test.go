@@ -34,10 +34,7 @@ func weightsOf(t *testing.T, out string, args []string) (weights []byte, said st
 	if err != nil {
 		t.Fatalf("train %q: %v: %s", args, err, text)
 	}
-	weights, err = os.ReadFile(filepath.Join(out, "weights.safetensors"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	weights = readFile(t, filepath.Join(out, "weights.safetensors"))
 	if left, err := os.Stat(filepath.Join(out, trainingFolder)); err == nil {
 		t.Errorf("%s is still there", left.Name())
 	}
@@ -144,10 +141,7 @@ func TestResumeRefuses(t *testing.T) {
 	refused("another number of workers", "workers were 0, not 2", "--workers=2")
 	refused("fewer documents", "training documents are others", "--test="+filepath.Join(corpus, "2.txt.ann"))
 	path := filepath.Join(out, trainingFolder, checkpointFile)
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := readFile(t, path)
 	if err := os.WriteFile(path, data[:len(data)/2], 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -194,10 +188,7 @@ func TestLockOne(t *testing.T) {
 func TestLock(t *testing.T) {
 	corpus := newCorpus(t)
 	out := filepath.Join(t.TempDir(), "new", "model")
-	unlock, err := lock(t.Context(), out, filepath.Join(out, trainingFolder))
-	if err != nil {
-		t.Fatal(err)
-	}
+	unlock := locked(t, out, filepath.Join(out, trainingFolder))
 	args := medium(corpus, out, "--epochs=1", "--verbosity=0")
 	text, err := exec.Command("train", args...).CombinedOutput()
 	if err == nil || !strings.Contains(string(text), "_training/_lock: locked by another run (process "+strconv.Itoa(os.Getpid())) || strings.Count(string(text), "\n") != 1 {
