@@ -363,10 +363,7 @@ func TestChangingInput(t *testing.T) {
 		if _, stderr, status := predict(t, args...); status != 0 {
 			t.Fatalf("%s: the next run: exit status %d: %s", runner, status, stderr)
 		}
-		got, err := outputs(out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := outputsOf(t, out)
 		for name, want := range d.want {
 			if got[name] != want {
 				t.Errorf("%s: %s differs from the undisturbed run's", runner, name)

@@ -40,10 +40,7 @@ func TestGS(t *testing.T) {
 	if _, stderr, status := predict(t, "--input="+in, "--output="+local); status != 0 {
 		t.Fatal(stderr)
 	}
-	want, err := outputs(local)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := outputsOf(t, local)
 
 	for i, args := range [][]string{{"--runner=direct"}, {"--runner=prism", "--force"}, {"--runner=direct"}} {
 		input := "gs://in/docs"

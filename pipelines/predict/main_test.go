@@ -127,6 +127,16 @@ func outputs(dir string) (map[string]string, error) {
 	return files, err
 }
 
+// outputsOf are the outputs of a folder that must be there.
+func outputsOf(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files, err := outputs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
 func difference(a, b map[string]string) error {
 	if len(a) != len(b) {
 		return fmt.Errorf("%d files and %d", len(a), len(b))
@@ -197,10 +207,7 @@ func TestInterrupt(t *testing.T) {
 	if _, stderr, status := predict(t, "--input="+in, "--output="+fresh); status != 0 {
 		t.Fatal(stderr)
 	}
-	want, err := outputs(fresh)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := outputsOf(t, fresh)
 	for _, c := range []struct {
 		runner string
 		signal os.Signal
@@ -232,10 +239,7 @@ func TestInterrupt(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(out, transforms.TempFolder)); err == nil {
 				t.Error("temporary files are left")
 			}
-			kept, err := outputs(out)
-			if err != nil {
-				t.Fatal(err)
-			}
+			kept := outputsOf(t, out)
 			if len(kept) == 0 || len(kept) == all {
 				t.Errorf("%d of %d documents were done", len(kept), all)
 			}
@@ -243,10 +247,7 @@ func TestInterrupt(t *testing.T) {
 			if status != 0 || !strings.Contains(stdout, cli.Plural(int64(len(kept)), "document")+" done before") {
 				t.Fatalf("the next run: exit status %d\n%s%s", status, stdout, stderr)
 			}
-			whole, err := outputs(out)
-			if err != nil {
-				t.Fatal(err)
-			}
+			whole := outputsOf(t, out)
 			if err := difference(whole, want); err != nil {
 				t.Error(err)
 			}
@@ -328,10 +329,7 @@ func TestNamesOfAnyBytes(t *testing.T) {
 		if status != 0 {
 			t.Fatalf("%s: exit status %d: %s%s", runner, status, stdout, stderr)
 		}
-		got, err := outputs(out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := outputsOf(t, out)
 		for _, name := range names {
 			if string(yedda.Parse([]byte(got[name+".ann"])).Text) != "Agaricus \xff\n" {
 				t.Errorf("%s: %q is %q", runner, name, got[name+".ann"])
@@ -353,10 +351,7 @@ func TestModelWindows(t *testing.T) {
 		if _, stderr, status := predict(t, args...); status != 0 {
 			t.Fatal(stderr)
 		}
-		files, err := outputs(out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := outputsOf(t, out)
 		return files
 	}
 	w, err := bundled.Weights()
@@ -428,10 +423,7 @@ func TestCorpus(t *testing.T) {
 		if status != 0 {
 			t.Fatalf("%s: exit status %d: %s%s", c.runner, status, stdout, stderr)
 		}
-		got, err := outputs(out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := outputsOf(t, out)
 		if len(got) != len(raw) {
 			t.Errorf("%s: %d outputs of %d files", c.runner, len(got), len(raw))
 		}
