@@ -204,11 +204,7 @@ func documents(t *testing.T, n, lines int) string {
 		t.Fatal(err)
 	}
 	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		words = append(words, strings.Split(string(data), "\n")...)
+		words = append(words, strings.Split(string(readFile(t, path)), "\n")...)
 	}
 	random, dir := rand.New(rand.NewPCG(1, 2)), t.TempDir()
 	for i := range n {
@@ -225,6 +221,15 @@ func documents(t *testing.T, n, lines int) string {
 		}
 	}
 	return dir
+}
+
+func readFile(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }
 
 // files are all files below dir but records and what the launcher made, by
@@ -338,12 +343,8 @@ func TestEvaluate(t *testing.T) {
 	report := func(t *testing.T, flags ...string) (string, map[string]any) {
 		dir := filepath.Join(t.TempDir(), "report")
 		says := must(t, "evaluate", slices.Concat(args, flags, []string{"--report=" + dir})...)
-		data, err := os.ReadFile(filepath.Join(dir, "report.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
 		var r map[string]any
-		if err := json.Unmarshal(data, &r); err != nil {
+		if err := json.Unmarshal(readFile(t, filepath.Join(dir, "report.json")), &r); err != nil {
 			t.Fatal(err)
 		}
 		delete(r, "seconds")
@@ -553,12 +554,8 @@ func whole(t *testing.T, output string, want map[string]string) int {
 		}
 	}
 	for path := range records {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
 		var r transforms.Done
-		if err := json.Unmarshal(data, &r); err != nil {
+		if err := json.Unmarshal(readFile(t, path), &r); err != nil {
 			t.Errorf("%s is no whole record: %v", path, err)
 		}
 		for _, o := range r.Outputs {
@@ -578,11 +575,7 @@ func runningTaskManagers(t *testing.T) (ids []int) {
 		t.Fatal(err)
 	}
 	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if id, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil && syscall.Kill(id, 0) == nil {
+		if id, err := strconv.Atoi(strings.TrimSpace(string(readFile(t, path)))); err == nil && syscall.Kill(id, 0) == nil {
 			ids = append(ids, id)
 		}
 	}
@@ -797,10 +790,7 @@ func annotated(t *testing.T, copies int) string {
 		t.Fatalf("%d annotated files, %v", len(paths), err)
 	}
 	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := readFile(t, path)
 		for i := range copies {
 			if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%04d-%s", i, filepath.Base(path))), data, 0o666); err != nil {
 				t.Fatal(err)
