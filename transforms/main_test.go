@@ -48,10 +48,10 @@ func write(t testing.TB, files map[string]string) string {
 	return dir
 }
 
-// newSet is input.New.
-func newSet(t *testing.T, args []string, output string, annotated bool) *input.Set {
+// newSet is input.New for text.
+func newSet(t *testing.T, args []string, output string) *input.Set {
 	t.Helper()
-	set, err := input.New(args, output, annotated)
+	set, err := input.New(args, output, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ import (
 // takes. An interval of 0 lets a file stand still between any two looks.
 func TestWatchLooks(t *testing.T) {
 	dir := write(t, map[string]string{"a.txt": "one\n"})
-	set := newSet(t, []string{dir}, "", false)
+	set := newSet(t, []string{dir}, "")
 	w := newWatched()
 	at := func(number int64, interval time.Duration, want ...string) {
 		t.Helper()
@@ -84,7 +84,7 @@ func TestWatchLooks(t *testing.T) {
 func TestWatchAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := write(t, map[string]string{"a.txt": "one\n", "b.txt": "two\n"})
-		set := newSet(t, []string{dir}, "", false)
+		set := newSet(t, []string{dir}, "")
 		w, other := newWatched(), newWatched()
 		for run, w := range map[string]*watched{t.Name(): w, t.Name() + " other": other} {
 			watches.Store([2]any{run, int64(1)}, w)
@@ -170,7 +170,7 @@ func TestWatchReadsAgain(t *testing.T) {
 // taken, though a look failed meanwhile, and it is told once, though there are twins.
 func TestWatchLeavesOut(t *testing.T) {
 	dir, away := write(t, map[string]string{"a.txt": "one\n", "x.md": "", "x.md.ann": ""}), t.TempDir()
-	encoded := newSet(t, []string{dir, dir + "/*.md", dir + "/*.ann", away}, "", false)
+	encoded := newSet(t, []string{dir, dir + "/*.md", dir + "/*.ann", away}, "")
 	w := newWatched()
 	for number, want := range []struct{ takes, told string }{
 		{told: "two inputs, one output"}, {"a.txt x.md", "two inputs, one output"}, {told: "no document in"},
@@ -209,7 +209,7 @@ func TestWatchLeavesOut(t *testing.T) {
 // that fails now and then, but not always.
 func TestWatchGoesOn(t *testing.T) {
 	dir := t.TempDir()
-	set := newSet(t, []string{dir + "/*.md", dir + "/*.ann"}, "", false)
+	set := newSet(t, []string{dir + "/*.md", dir + "/*.ann"}, "")
 	w := newWatched()
 	none := func(input.File) { t.Error("takes something") }
 	if failed, err := w.look(t.Context(), set, 0, 0, none); failed != nil || err != nil {
@@ -339,7 +339,7 @@ func TestWatch(t *testing.T) {
 // what it reads by the test's name.
 func watchFolder(t *testing.T, dir string, interval time.Duration) (*Progress, <-chan error) {
 	t.Helper()
-	set := newSet(t, []string{dir}, "", false)
+	set := newSet(t, []string{dir}, "")
 	opts := Options{Run: t.Name(), Base: Path(set.Base)}
 	progress := ProgressOf(opts.Run)
 	t.Cleanup(func() { ForgetProgress(opts.Run) })

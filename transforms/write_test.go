@@ -170,7 +170,7 @@ func TestSettle(t *testing.T) {
 	}
 	reject("before", slices.Collect(maps.Keys(before))...)
 	reject("now", "set/now.txt")
-	set := newSet(t, []string{filepath.Join(in, "set")}, out, false)
+	set := newSet(t, []string{filepath.Join(in, "set")}, out)
 	if err := Settle(t.Context(), Options{Output: Path(out), Run: "now"}, set); err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestPlanTime(t *testing.T) {
 	if err := os.Symlink("nowhere", filepath.Join(in, "link.txt")); err != nil {
 		t.Skip(err)
 	}
-	set := newSet(t, []string{in}, "", false)
+	set := newSet(t, []string{in}, "")
 	const pause = 300 * time.Millisecond
 	plan, err := Plan(t.Context(), Options{ModelURI: Path(testModel(t)), Base: Path(in), Pause: pause}, set, time.Second)
 	if err != nil || plan.Rejected != 1 || plan.Time < pause {
@@ -291,7 +291,7 @@ func TestOutputsAtOnce(t *testing.T) {
 				return again && strings.HasSuffix(r.URL.Path, ".txt.json")
 			})
 			in := write(t, map[string]string{"0.txt": "a", "1.txt": "b", "2.txt": "c", "3.txt": "d"})
-			set := newSet(t, []string{in}, "gs://out/x", false)
+			set := newSet(t, []string{in}, "gs://out/x")
 			defer ForgetProgress(t.Name())
 			if err := f(Options{ModelURI: Path(testModel(t)), Base: Path(in), Output: "gs://out/x", Run: t.Name()}, set); err != nil {
 				t.Fatal(err)
@@ -308,7 +308,7 @@ func TestOutputsAtOnce(t *testing.T) {
 func TestPlanOfLongNames(t *testing.T) {
 	n := strings.Repeat("n", 240)
 	in := write(t, map[string]string{n + ".txt": "x", n + "nnnnnn.txt": "x", n + "nnnnnnn.txt": "x", "sub/" + n + "nnnnnnnnnn.txt": "x"})
-	set := newSet(t, []string{in}, "", false)
+	set := newSet(t, []string{in}, "")
 	opts := Options{ModelURI: Path(testModel(t)), InputSize: 256, Base: Path(in), Output: Path(filepath.Join(t.TempDir(), "new", "out")), Run: t.Name()}
 	defer ForgetProgress(opts.Run)
 	plan, err := Plan(t.Context(), opts, set, 0)
@@ -335,7 +335,7 @@ func TestPlanOfLongNames(t *testing.T) {
 // them what a run that was killed wrote, and a folder: what the plan rejects the run does.
 func TestPlanOfStrangers(t *testing.T) {
 	in := write(t, map[string]string{"a.txt": "Agaricus\n", "b.txt": "Boletus\n", "c.txt": "Clavaria\n", "d/d.txt": "\n", "e.txt": "Entoloma\n", "f.txt": "Fomes\n"})
-	set := newSet(t, []string{in}, "", false)
+	set := newSet(t, []string{in}, "")
 	var uris [][]byte
 	if err := set.Walk(t.Context(), func(f input.File) error { uris = append(uris, []byte(f.URI)); return nil }); err != nil {
 		t.Fatal(err)

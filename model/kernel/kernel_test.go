@@ -710,7 +710,7 @@ func TestStandardiseRows(t *testing.T) {
 
 // lines is a random case for SumLines.
 type lines struct {
-	d, groups, n int
+	groups, n    int
 	table, whole *Table // with scales of any size, and with multiples
 	ids          []uint32
 	first        uint32
@@ -720,7 +720,7 @@ type lines struct {
 
 func randomLines(r *rand.Rand, d, groups, n int) lines {
 	const rows = 50
-	l := lines{d: d, groups: groups, n: n, first: uint32(r.IntN(3))}
+	l := lines{groups: groups, n: n, first: uint32(r.IntN(3))}
 	data, multiples := make([]int8, rows*d), make([]float32, rows)
 	for i := range data {
 		data[i] = int8(r.IntN(256) - 128)

@@ -100,9 +100,9 @@ func (s *sink) emit(group []int64, outs []int64, err error) error {
 	return nil
 }
 
-func push[G any](t *testing.T, q *Queue[G, int64, int64], group G, items []int64, size int64, emit func(G, []int64, error) error) {
+func push[G any](t *testing.T, q *Queue[G, int64, int64], group G, items []int64, emit func(G, []int64, error) error) {
 	t.Helper()
-	if err := q.Push(t.Context(), group, items, size, emit); err != nil {
+	if err := q.Push(t.Context(), group, items, 1, emit); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -271,7 +271,7 @@ func TestWeightPanics(t *testing.T) {
 		return nil
 	}
 	for name, group := range map[string][]int64{"bad": {1, math.MinInt64, 2}, "good": {1, 2}} {
-		push(t, q, name, group, 1, emit)
+		push(t, q, name, group, emit)
 	}
 	drain(t, q, emit)
 	if got["good"] != "[2 4] <nil>" || !strings.Contains(got["bad"], "inference: Weight: panic: no weight (engine_test.go:") {
@@ -301,7 +301,7 @@ func TestWhole(t *testing.T) {
 			q := NewQueue[[]int64](e)
 			s := sink{t: t}
 			for _, group := range [][]int64{{9, 8, 7, 6}, {9, 8, 7, 6}, {20, 1, 15}} {
-				push(t, q, group, group, 1, s.emit)
+				push(t, q, group, group, s.emit)
 			}
 			e.mu.Lock()
 			e.formAll() // what is left
@@ -344,7 +344,7 @@ func TestSpread(t *testing.T) {
 			q := NewQueue[[]int64](e)
 			s := sink{t: t}
 			group := slices.Repeat([]int64{10}, test.items)
-			push(t, q, group, group, 1, s.emit)
+			push(t, q, group, group, s.emit)
 			drain(t, q, s.emit)
 			got := h.sizes()
 			slices.SortFunc(got, func(a, b int) int { return b - a })
@@ -365,7 +365,7 @@ func TestIdle(t *testing.T) {
 	defer e.Close()
 	q := NewQueue[[]int64](e)
 	s := sink{t: t}
-	push(t, q, []int64{1}, []int64{1}, 1, s.emit)
+	push(t, q, []int64{1}, []int64{1}, s.emit)
 	for begin := time.Now(); len(h.sizes()) == 0; time.Sleep(time.Millisecond) {
 		if time.Since(begin) > time.Minute {
 			t.Fatal("nothing else runs, and the item was not started")
@@ -389,7 +389,7 @@ func TestOutOfMemory(t *testing.T) {
 		q := NewQueue[[]int64](e)
 		s := sink{t: t}
 		for range n {
-			push(t, q, []int64{3}, []int64{3}, 1, s.emit)
+			push(t, q, []int64{3}, []int64{3}, s.emit)
 		}
 		release()
 		err := q.Drain(t.Context(), s.emit)
@@ -471,7 +471,7 @@ func TestFailures(t *testing.T) {
 				return nil
 			}
 			for i := range 6 { // items 0 1 | 2 3 || 4 5 | 6 7 || 8 9 | 10 11
-				push(t, q, i, []int64{int64(2 * i), int64(2*i + 1)}, 1, emit)
+				push(t, q, i, []int64{int64(2 * i), int64(2*i + 1)}, emit)
 			}
 			release()
 			drain(t, q, emit)
@@ -511,7 +511,7 @@ func TestReset(t *testing.T) {
 	q := NewQueue[[]int64](e)
 	s := sink{t: t}
 	for range 10 {
-		push(t, q, []int64{1}, []int64{1}, 1, s.emit)
+		push(t, q, []int64{1}, []int64{1}, s.emit)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
@@ -522,7 +522,7 @@ func TestReset(t *testing.T) {
 	if e.inFlight != 0 {
 		t.Errorf("%d bytes in flight after Reset", e.inFlight)
 	}
-	push(t, q, []int64{2}, []int64{2}, 1, s.emit)
+	push(t, q, []int64{2}, []int64{2}, s.emit)
 	release()
 	drain(t, q, s.emit)
 	if s.next != 1 {
@@ -544,7 +544,7 @@ func TestClose(t *testing.T) {
 	q := NewQueue[[]int64](e)
 	s := sink{t: t}
 	for range 10 {
-		push(t, q, []int64{1}, []int64{1}, 1, s.emit)
+		push(t, q, []int64{1}, []int64{1}, s.emit)
 	}
 	go func() { // no batch runs before Close is there
 		for closed := false; !closed; time.Sleep(time.Millisecond) {
@@ -587,7 +587,7 @@ func TestCloseWaits(t *testing.T) {
 	}
 	e := NewEngine(h, Options{MaxInFlight: 1})
 	q := NewQueue[int](e)
-	push(t, q, 0, []int64{1}, 1, nil)
+	push(t, q, 0, []int64{1}, nil)
 	<-begun
 	if err := e.Close(); err != nil {
 		t.Error(err)
@@ -634,7 +634,7 @@ func TestWaitLeavesOthers(t *testing.T) {
 	s, rest := sink{t: t}, sink{t: t}
 	push := func(q *Queue[[]int64, int64, int64], s *sink, items ...int64) {
 		t.Helper()
-		push(t, q, items, items, 1, s.emit)
+		push(t, q, items, items, s.emit)
 	}
 	push(q, &s, 1, 2)
 	push(other, &rest, 3)
