@@ -125,11 +125,7 @@ func TestGPUGradient(t *testing.T) {
 			}
 			eval := func() float64 {
 				net.pack()
-				loss, err := g.run()
-				if err != nil {
-					t.Fatal(err)
-				}
-				return loss
+				return lossOf(t, g)
 			}
 			if want := eval(); math.Abs(loss-want) > 1e-5*want {
 				t.Errorf("loss %v, want %v", loss, want)

@@ -16,14 +16,8 @@ func TestTapeIsGorgonia(t *testing.T) {
 			for run := range 2 {
 				want.sum[0] += float32(run)
 				copyInputs(got.inputs, want.inputs)
-				wantLoss, err := want.run()
-				if err != nil {
-					t.Fatal(err)
-				}
-				gotLoss, err := got.run()
-				if err != nil {
-					t.Fatal(err)
-				}
+				wantLoss := lossOf(t, want)
+				gotLoss := lossOf(t, got)
 				if gotLoss != wantLoss || got.right != want.right {
 					t.Errorf("run %d: loss %v and %d right, want %v and %d", run, gotLoss, got.right, wantLoss, want.right)
 				}

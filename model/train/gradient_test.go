@@ -153,6 +153,15 @@ func randomNetwork[T number](t *testing.T, a arithmetic[T], s sizes, lengths []i
 	return net, g
 }
 
+func lossOf[T number](t *testing.T, g *graph[T]) T {
+	t.Helper()
+	loss, err := g.run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loss
+}
+
 func testSizes(layers, hidden int) sizes {
 	return sizes{layout: 4, embedding: 5, hidden: hidden, layers: layers, heads: []int{3, 4},
 		focal: []bool{false, true, false, false, false, true, false}}
@@ -189,9 +198,7 @@ func TestGradient(t *testing.T) {
 	for _, s := range shapes {
 		t.Run(s.name, func(t *testing.T) {
 			net, g := randomNetwork[float64](t, plain[float64]{}, s.sizes(s.layers, s.hidden), s.lengths)
-			if _, err := g.run(); err != nil {
-				t.Fatal(err)
-			}
+			lossOf(t, g)
 			rnd := rand.New(rand.NewPCG(1, 1))
 			check := func(name string, x, grad []float64) {
 				for range 12 {
@@ -200,11 +207,7 @@ func TestGradient(t *testing.T) {
 					eval := func(v float64) float64 {
 						x[i] = v
 						net.pack()
-						loss, err := g.run()
-						if err != nil {
-							t.Fatal(err)
-						}
-						return loss
+						return lossOf(t, g)
 					}
 					const e = 1e-5
 					want := (eval(was+e) - eval(was-e)) / (2 * e)
@@ -234,14 +237,8 @@ func TestGradientFloat32(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			_, want := randomNetwork[float64](t, plain[float64]{}, s.sizes(s.layers, s.hidden), s.lengths)
 			net, got := randomNetwork[float32](t, kernels{}, s.sizes(s.layers, s.hidden), s.lengths)
-			wantLoss, err := want.run()
-			if err != nil {
-				t.Fatal(err)
-			}
-			gotLoss, err := got.run()
-			if err != nil {
-				t.Fatal(err)
-			}
+			wantLoss := lossOf(t, want)
+			gotLoss := lossOf(t, got)
 			if math.Abs(float64(gotLoss)-wantLoss) > 1e-5*wantLoss {
 				t.Errorf("loss: got %g, want %g", gotLoss, wantLoss)
 			}
@@ -269,11 +266,7 @@ func TestPadding(t *testing.T) {
 	lengths := []int{2, 5, 1}
 	net, g := randomNetwork[float32](t, kernels{}, testSizes(2, 7), lengths)
 	run := func() string {
-		loss, err := g.run()
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := fmt.Sprint(loss)
+		s := fmt.Sprint(lossOf(t, g))
 		for i := range net.parameters {
 			s += fmt.Sprint(g.gradient(i))
 		}
