@@ -128,6 +128,15 @@ func (f *fakeGS) count() int {
 	return len(f.requests)
 }
 
+// serveGS has a handler stand for Cloud Storage, and returns a Store there.
+func serveGS(t *testing.T, handler http.Handler) *gs {
+	t.Helper()
+	listener := httptest.NewServer(handler)
+	t.Cleanup(listener.Close)
+	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(listener.URL, "http://"))
+	return storeFor(t, "gs://lab").(*gs)
+}
+
 // gsStore starts a stand-in with bucket lab, and returns it and a Store with
 // short waits.
 func gsStore(t *testing.T) (*fakeGS, *gs) {
@@ -138,10 +147,7 @@ func gsStore(t *testing.T) (*fakeGS, *gs) {
 	}
 	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "lab"})
 	fake := &fakeGS{Server: server}
-	listener := httptest.NewServer(fake)
-	t.Cleanup(listener.Close)
-	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(listener.URL, "http://"))
-	g := storeFor(t, "gs://lab").(*gs)
+	g := serveGS(t, fake)
 	g.backoff.Initial, g.backoff.Max = time.Millisecond, 2*time.Millisecond
 	return fake, g
 }
@@ -566,13 +572,15 @@ func TestGSWriteUnanswered(t *testing.T) {
 // TestGSUnanswered has requests that come and are never answered, and answers of
 // which nothing more comes: the first, and then all. What comes slowly is waited for.
 func TestGSUnanswered(t *testing.T) {
-	defer func(idle time.Duration) { gsIdle = idle }(gsIdle)
+	before := gsIdle
+	t.Cleanup(func() { gsIdle = before }) // when the servers are closed
 	gsIdle = 200 * time.Millisecond
 	fake, s := gsStore(t)
 	uri := "gs://lab/x.txt"
 	over := make(chan struct{})
 	var silent, begin, slow atomic.Int64 // requests to come; bytes before the silence, -1 without headers; pieces of an answer
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	mustWrite(t, s, uri, strings.Repeat("content ", 100))
+	g := serveGS(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		hang := silent.Add(-1) >= 0
 		if !hang || begin.Load() >= 0 {
 			answer := httptest.NewRecorder()
@@ -601,11 +609,7 @@ func TestGSUnanswered(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}
 	}))
-	defer proxy.Close()
 	defer close(over)
-	mustWrite(t, s, uri, strings.Repeat("content ", 100))
-	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(proxy.URL, "http://"))
-	g := storeFor(t, uri).(*gs)
 	g.backoff = s.backoff
 	g.attempts = 3
 	calls := map[string]func() error{
@@ -685,16 +689,13 @@ func TestGSWriteAborted(t *testing.T) {
 func TestGSChecksum(t *testing.T) {
 	fake, s := gsStore(t)
 	mustWrite(t, s, "gs://lab/x", "content")
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	other := serveGS(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer := httptest.NewRecorder()
 		fake.HTTPHandler().ServeHTTP(answer, r)
 		maps.Copy(w.Header(), answer.Header())
 		w.WriteHeader(answer.Code)
 		w.Write(bytes.Replace(answer.Body.Bytes(), []byte("content"), []byte("c0ntent"), 1))
 	}))
-	defer proxy.Close()
-	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(proxy.URL, "http://"))
-	other := storeFor(t, "gs://lab")
 	data, err := other.Read(t.Context(), "gs://lab/x", 0)
 	wantError(t, err, nil, "gs://lab/x", "CRC")
 	if len(data) > 0 {
@@ -714,7 +715,7 @@ func TestGSBroken(t *testing.T) {
 	}
 	mustWrite(t, s, "gs://lab/x", "content")
 	var brings atomic.Int64 // bytes of each answer
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	other := serveGS(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n := int(brings.Load())
 		answer := httptest.NewRecorder()
 		fake.ServeHTTP(answer, r)
@@ -727,9 +728,6 @@ func TestGSBroken(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}
 	}))
-	defer proxy.Close()
-	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(proxy.URL, "http://"))
-	other := storeFor(t, "gs://lab")
 	fake.set(nil, nil)
 	_, err = other.Read(t.Context(), "gs://lab/x", 0)
 	wantError(t, err, nil, "gs://lab/x: one answer after the other broke off; storage fails just now, try again later")
