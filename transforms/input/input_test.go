@@ -101,17 +101,21 @@ func newSet(t *testing.T, args []string, output string, annotated bool) *Set {
 	return s
 }
 
+// below are the paths of names below dir.
+func below(dir string, names []string) (paths []string) {
+	for _, name := range names {
+		paths = append(paths, filepath.Join(dir, name))
+	}
+	return paths
+}
+
 // walk is what a Set of args, below dir, finds: paths below dir → names.
 func walk(t *testing.T, dir string, args []string, output string, annotated bool) (map[string]string, error) {
 	t.Helper()
-	var full []string
-	for _, a := range args {
-		full = append(full, filepath.Join(dir, a))
-	}
 	if output != "" {
 		output = filepath.Join(dir, output)
 	}
-	s, err := New(full, output, annotated)
+	s, err := New(below(dir, args), output, annotated)
 	if err != nil {
 		return nil, err
 	}
@@ -382,11 +386,7 @@ func TestPassed(t *testing.T) {
 		{[]string{"in/*.ann", "in/sub/*"}, true, ""},
 		{[]string{"in"}, false, ""},
 	} {
-		var args []string
-		for _, a := range c.args {
-			args = append(args, filepath.Join(dir, a))
-		}
-		s := newSet(t, args, "", c.annotated)
+		s := newSet(t, below(dir, c.args), "", c.annotated)
 		for range 2 {
 			if err := s.Walk(t.Context(), func(File) error { return nil }); err != nil {
 				t.Fatal(err)
@@ -427,11 +427,7 @@ func TestHidden(t *testing.T) {
 		{[]string{"in/.git/b.txt", "in/s/.old"}, []string{".git/b.txt", "s/.old/d.txt"}, nil},
 		{[]string{"in/a.txt", "none"}, []string{"a.txt"}, []string{`.a.txt" is hidden`}},
 	} {
-		var args []string
-		for _, a := range c.args {
-			args = append(args, filepath.Join(dir, a))
-		}
-		s := newSet(t, args, "", false)
+		s := newSet(t, below(dir, c.args), "", false)
 		var names []string
 		var err error
 		for range 2 {
