@@ -60,10 +60,7 @@ func (x *index) add(record []byte) {
 		return
 	}
 	path := reviewPage.Of(nameOf(r.Document, r.Bytes))
-	if !strings.HasPrefix(path, "html/") { // not of ours: it leads elsewhere
-		return
-	}
-	if !slices.Contains(r.Outputs, string([]rune(path))) { // bytes that are no UTF-8 as JSON has them
+	if !strings.HasPrefix(path, "html/") || !slices.Contains(r.Outputs, inJSON(path)) { // not of ours: it leads elsewhere
 		return
 	}
 	if x.labels == nil {

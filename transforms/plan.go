@@ -178,7 +178,7 @@ func (o *Options) unrecorded(ctx context.Context, name string, r *Done) (bool, e
 		sums = r.sums()
 	}
 	for _, out := range o.outputs(name) {
-		if _, ok := sums[string([]rune(out))]; ok {
+		if _, ok := sums[inJSON(out)]; ok {
 			continue
 		}
 		there, err := exists(ctx, store.Join(string(o.Output), out))

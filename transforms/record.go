@@ -209,7 +209,7 @@ func (o *Options) checkOverwrite(ctx context.Context, st store.Store, d *Documen
 	}
 	sums := r.sums()
 	for _, out := range o.outputs(name) {
-		sum, ok := sums[string([]rune(out))] // as JSON has what is no UTF-8
+		sum, ok := sums[inJSON(out)]
 		if !ok {
 			continue
 		}
@@ -235,12 +235,15 @@ func (r *Done) sums() map[string]uint32 {
 	return sums
 }
 
+// inJSON is a path as it comes back from JSON, which cannot hold what is no UTF-8.
+func inJSON(path string) string { return string([]rune(path)) }
+
 // split separates the formats of which r knows no output (fresh) from the others (old).
 func (r *Done) split(formats []format, name string) (fresh, old []format) {
 	sums := r.sums()
 	for _, f := range formats {
 		if slices.ContainsFunc(f.outputs, func(out input.Output) bool {
-			_, ok := sums[string([]rune(out.Of(name)))]
+			_, ok := sums[inJSON(out.Of(name))]
 			return ok
 		}) {
 			old = append(old, f)
@@ -258,7 +261,7 @@ func (r *Done) split(formats []format, name string) (fresh, old []format) {
 func (o *Options) deleteOutputs(ctx context.Context, st store.Store, name string, r *Done) error {
 	sums := r.sums()
 	for _, out := range o.outputs(name) {
-		if _, ok := sums[string([]rune(out))]; !ok {
+		if _, ok := sums[inJSON(out)]; !ok {
 			continue
 		}
 		if err := remove(ctx, st, store.Join(string(o.Output), out)); err != nil {
