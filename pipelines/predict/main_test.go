@@ -247,8 +247,7 @@ func TestInterrupt(t *testing.T) {
 			if status != 0 || !strings.Contains(stdout, cli.Plural(int64(len(kept)), "document")+" done before") {
 				t.Fatalf("the next run: exit status %d\n%s%s", status, stdout, stderr)
 			}
-			whole := outputsOf(t, out)
-			if err := difference(whole, want); err != nil {
+			if err := difference(outputsOf(t, out), want); err != nil {
 				t.Error(err)
 			}
 		})
@@ -351,8 +350,7 @@ func TestModelWindows(t *testing.T) {
 		if _, stderr, status := predict(t, args...); status != 0 {
 			t.Fatal(stderr)
 		}
-		files := outputsOf(t, out)
-		return files
+		return outputsOf(t, out)
 	}
 	w, err := bundled.Weights()
 	if err != nil {
