@@ -1,6 +1,7 @@
 package gpuinit
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -115,10 +116,7 @@ const minSamples = 4
 // Advice is what a run's utilisation suggests, in one line; empty between 50 %
 // and 95 %, where the card does not tell it, and where there are few samples.
 func (u *Usage) Advice() string {
-	where := u.Name
-	if where == "" {
-		where = fmt.Sprintf("GPU %d %s", u.Device.Index, u.Device.Name)
-	}
+	where := cmp.Or(u.Name, fmt.Sprintf("GPU %d %s", u.Device.Index, u.Device.Name))
 	switch mean := u.Utilisation.Mean; {
 	case u.Utilisation.N < minSamples:
 	case mean < 50:

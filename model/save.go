@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -102,9 +103,7 @@ func writeTemp(dir, name string, write func(io.Writer) error) (path string, err 
 		return "", err
 	}
 	defer func() {
-		if closeErr := f.Close(); err == nil {
-			err = closeErr
-		}
+		err = cmp.Or(err, f.Close())
 		if err != nil {
 			os.Remove(f.Name())
 		}

@@ -166,12 +166,7 @@ func (o *Options) backend(ctx context.Context) backend.Options {
 	}
 }
 
-func (o *Options) modelName() string {
-	if o.ModelURI == "" {
-		return "the program"
-	}
-	return string(o.ModelURI)
-}
+func (o *Options) modelName() string { return cmp.Or(string(o.ModelURI), "the program") }
 
 func (o *Options) loadWeights(ctx context.Context) (*model.Weights, error) {
 	if o.ModelURI == "" {

@@ -1,6 +1,7 @@
 package transforms
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -61,9 +62,7 @@ func (p *Progress) Err() error {
 func (p *Progress) Note(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.note == "" {
-		p.note = text
-	}
+	p.note = cmp.Or(p.note, text)
 }
 
 // Noted is what Note kept.
@@ -107,8 +106,6 @@ func (p *Progress) fail(stage string, err error) error {
 	err = fmt.Errorf("linnet: %s: %w", stage, err)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.err == nil {
-		p.err = err
-	}
+	p.err = cmp.Or(p.err, err)
 	return err
 }

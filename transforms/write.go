@@ -1,6 +1,7 @@
 package transforms
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -193,9 +194,7 @@ func (f *writeFn) writeOnce(ctx context.Context, l Labelled, again bool) (*outpu
 	for i, format := range slices.Concat(fresh, old) {
 		files, err := format.encode(&l, spans, o.Probabilities)
 		if err != nil {
-			if bad == nil {
-				bad = err
-			}
+			bad = cmp.Or(bad, err)
 			continue
 		}
 		if i >= len(fresh) && !forgotten {
@@ -244,7 +243,7 @@ func (f *writeFn) record(l *Labelled, lines int, counts []int64, sums map[string
 	if before != nil {
 		record.Earlier = before.sums()
 		for _, out := range record.Outputs {
-			delete(record.Earlier, string([]rune(out)))
+			delete(record.Earlier, inJSON(out))
 		}
 	}
 	data, err := json.Marshal(record)

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -115,10 +116,7 @@ func (t *trainer) prepare(docs []Document, m *Machine) (err error) {
 	if t.teachers != nil { // who know of the weights
 		t.columnWeights = slices.Repeat([]float64{1}, len(t.columnWeights))
 	}
-	size := cfg.WindowSize
-	if size == 0 {
-		size = defaultWindow
-	}
+	size := cmp.Or(cfg.WindowSize, defaultWindow)
 	largest := 0 // batch
 	for epoch := range cfg.Epochs {
 		ws := t.corpus.windows(size, cfg.Seed, epoch)

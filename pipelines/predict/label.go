@@ -334,11 +334,7 @@ func (o *options) settings(c *model.Config) string {
 	if window < 0 {
 		window, stride = c.WindowSize, c.PredictionStride
 	}
-	formats := "yedda"
-	if len(o.formats) > 0 {
-		sorted := slices.Sorted(slices.Values(o.formats))
-		formats = strings.Join(slices.Compact(sorted), ",")
-	}
+	formats := cmp.Or(strings.Join(slices.Compact(slices.Sorted(slices.Values(o.formats))), ","), "yedda")
 	return fmt.Sprintf("label_set=%s window_size=%d prediction_stride=%d format=%s probabilities=%t", cmp.Or(o.labelSet, c.LabelSet), window, stride, formats, o.probabilities)
 }
 

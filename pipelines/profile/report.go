@@ -230,11 +230,7 @@ func (r *report) html() ([]byte, error) {
 // pictures are the plots: memory and speed by batch size.
 func (r *report) pictures() (all []picture.Picture, err error) {
 	add := func(p picture.Picture, e error) {
-		if e == nil {
-			all = append(all, p)
-		} else if err == nil {
-			err = e
-		}
+		all, err = append(all, p), cmp.Or(err, e)
 	}
 	if rows := r.rows(backend.CPU); len(rows) > 0 {
 		add(memoryPlot("RAM", rows, r.CPUFit, func(m *measured) int64 { return m.RAMPeak }))

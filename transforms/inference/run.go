@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -126,9 +127,7 @@ func (f *runFn[I, O, L]) load(ctx context.Context, loader L, version string) (*s
 			return nil, fmt.Errorf("inference: load %T: %w", loader, oneLine{err})
 		}
 		options := f.Options
-		if options.MaxInFlight == 0 {
-			options.MaxInFlight = 64 << 20
-		}
+		options.MaxInFlight = cmp.Or(options.MaxInFlight, 64<<20)
 		if m, ok := handler.(interface{ ModelBytes() int64 }); ok {
 			options.ModelBytes = m.ModelBytes()
 		}

@@ -25,15 +25,13 @@ func Absolute(uri string) (string, error) {
 // and the whole path, less root or scheme, where it is not below base. It never
 // leads out of a folder.
 func Name(base, uri string) string {
-	rel := uri
+	rel := uri[len(filepath.VolumeName(uri)):]
 	if base != "" && under(uri, base) && len(uri) > len(base) {
 		rel = uri[len(base):]
 	} else if base == uri { // an object of any name, or a folder: which, nobody knows yet
 		rel = path.Base(filepath.ToSlash(uri))
 	} else if _, after, ok := strings.Cut(uri, "://"); ok {
 		rel = after
-	} else {
-		rel = uri[len(filepath.VolumeName(uri)):]
 	}
 	rel = strings.TrimSuffix(filepath.ToSlash(rel), ".ann")
 	return strings.TrimPrefix(path.Clean("/"+rel), "/")

@@ -1,6 +1,7 @@
 package input
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,11 +81,7 @@ type clash struct {
 }
 
 func (t *clash) Error() string {
-	other := t.other
-	if other == "" {
-		other = "another"
-	}
-	return fmt.Sprintf("input: %v: %s of %s and of %s; leave one of them out", ErrTwins, t.path, t.file.URI, other)
+	return fmt.Sprintf("input: %v: %s of %s and of %s; leave one of them out", ErrTwins, t.path, t.file.URI, cmp.Or(t.other, "another"))
 }
 
 func (t *clash) Is(target error) bool { return target == ErrTwins }

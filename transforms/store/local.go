@@ -179,10 +179,7 @@ func (l local) Create(ctx context.Context, uri string, write func(io.Writer) err
 func (l local) create(ctx context.Context, uri string, write func(*os.File) error) error {
 	target := filepath.Clean(uri)
 	beside := filepath.Dir(target)
-	dir := l.tempDir
-	if dir == "" {
-		dir = beside
-	}
+	dir := cmp.Or(l.tempDir, beside)
 	var own error // of write, which may be that of another file
 	content := func(f *os.File) error {
 		own = write(f)
@@ -223,14 +220,7 @@ func writeBy(ctx context.Context, dir, target string, write func(*os.File) error
 			os.Remove(temp)
 		}
 	}()
-	err = write(f)
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
+	if err = cmp.Or(write(f), f.Close(), ctx.Err()); err != nil {
 		return err
 	}
 	return inFolder(filepath.Dir(target), func() error { return rename(temp, target) })

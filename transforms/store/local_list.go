@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,10 +64,7 @@ func literalHead(path string) (base, rest string) {
 		}
 		base, names = next, names[1:]
 	}
-	if base == "" {
-		base = "."
-	}
-	return base, strings.Join(names, "/")
+	return cmp.Or(base, "."), strings.Join(names, "/")
 }
 
 // walker lists one uri.

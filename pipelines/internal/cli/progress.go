@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -98,10 +99,7 @@ func NewBar(total int64, silent bool) *Bar {
 
 // draw is the bar itself, or without an end a sign that turns.
 func draw(w io.Writer, total int64) *progressbar.ProgressBar {
-	if total == 0 {
-		total = -1
-	}
-	return progressbar.NewOptions64(total,
+	return progressbar.NewOptions64(cmp.Or(total, -1),
 		progressbar.OptionSetWriter(w),
 		progressbar.OptionSetWidth(barWidth),
 		progressbar.OptionSetSpinnerChangeInterval(0), // no goroutine of its own
