@@ -318,13 +318,23 @@ func (t *Trainer) Begin(ids []uint32) error {
 	return t.do(func() error {
 		t.rows, t.failed = len(ids), nil
 		n := int64(max(1, len(ids)))
-		for b, bytes := range map[*buffer]int64{&t.ids: 4 * n, &t.rowGrad: 4 * n * int64(t.net.Embedding)} {
-			if bytes > b.size {
-				bytes += bytes / 4
+		// A quarter more than this step needs: the next may use a few more rows.
+		bytes := func(b *buffer, each int64) int64 {
+			if n*each > b.size {
+				return n*each + n*each/4
 			}
-			if err := t.fitBuffer(b, bytes); err != nil {
-				return err
+			return n * each
+		}
+		grad := 4 * int64(t.net.Embedding)
+		err := cmp.Or(t.fitBuffer(&t.ids, bytes(&t.ids, 4)), t.fitBuffer(&t.rowGrad, bytes(&t.rowGrad, grad)))
+		if errors.Is(err, model.ErrOutOfMemory) { // the parts of the step before may have needed more than this one's will
+			for _, b := range []*buffer{&t.work, &t.upload, &t.ids, &t.rowGrad} {
+				t.free(b)
 			}
+			err = cmp.Or(t.fitBuffer(&t.ids, n*4), t.fitBuffer(&t.rowGrad, n*grad))
+		}
+		if err != nil {
+			return err
 		}
 		if err := put(t, t.ids, ids); err != nil {
 			return err

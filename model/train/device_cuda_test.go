@@ -265,6 +265,35 @@ func TestGPUParts(t *testing.T) {
 			t.Errorf("%d windows, %d uses and %d windows: %v", windows, uses, windows, err)
 		}
 	})
+	t.Run("rows", func(t *testing.T) { // nor is it to the rows of a later step
+		o := gpuOptions("")
+		o.Memory = least + 40<<10
+		ids := make([]uint32, o.Config.InputSize)
+		for i := range ids {
+			ids[i] = uint32(i)
+		}
+		rows := 0 // that there is room for in a first step
+		for rows < len(ids) {
+			tr := onGPU(t, o, devices[:1])
+			err := tr.gpus.trainers[0].Begin(ids[:rows+1])
+			tr.close()
+			if err != nil {
+				break
+			}
+			rows++
+		}
+		one := onGPU(t, o, devices[:1]).gpus.trainers[0]
+		if err := one.Begin(ids[:1]); err != nil {
+			t.Fatal(err)
+		}
+		windows := 1
+		for one.Fit(10, windows, 1) == nil {
+			windows++
+		}
+		if err := cmp.Or(one.Fit(10, windows-1, 1), one.Begin(ids[:rows])); err != nil {
+			t.Errorf("%d windows, then %d rows: %v", windows-1, rows, err)
+		}
+	})
 	t.Run("no room", func(t *testing.T) {
 		o := gpuOptions("")
 		o.Memory = least
