@@ -77,7 +77,7 @@ func New(w *model.Weights, o Options) (*Scorer, error) {
 				return
 			}
 			if there {
-				if err := c.serve(s.jobs); err != nil {
+				if err := c.serve(s.jobs); err != nil && err != errGivenUp { // watch says why a card was given up
 					s.lose(c, err)
 				}
 			}

@@ -435,6 +435,33 @@ func TestHangs(t *testing.T) {
 	}
 }
 
+// TestLateAnswer has a driver that answers just after its card was given up: why
+// that was is what calls are told, and not that it came back.
+func TestLateAnswer(t *testing.T) {
+	if !standIn(t, "STANDIN_DEVICES=1", "STANDIN_HANG=cuMemcpyDtoHAsync_v2:2") {
+		return
+	}
+	w, b, _ := lostBatch(t)
+	s := open(t, w, Options{})
+	scored := make(chan error)
+	go func() { scored <- s.Score(t.Context(), b, make([]float32, 240)) }()
+	c := s.cards[0]
+	var why error
+	for ; why == nil; time.Sleep(time.Millisecond) {
+		c.mu.Lock()
+		waits := c.inside && c.doing == "waiting for a batch"
+		c.mu.Unlock()
+		if waits {
+			why, _ = c.giveUp(&c.device, time.Second)
+		}
+	}
+	time.Sleep(3 * time.Second) // the driver answers meanwhile
+	s.lose(c, why)
+	if err := <-scored; err != why {
+		t.Errorf("%v, want %v", err, why)
+	}
+}
+
 // TestCheckHangs has Check not wait for ever.
 func TestCheckHangs(t *testing.T) {
 	if !standIn(t, "STANDIN_DEVICES=1", "STANDIN_HANG=cuCtxCreate_v2") {
