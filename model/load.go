@@ -30,8 +30,8 @@ const (
 
 // Load reads the model in fsys: config.json and weights.safetensors, nothing
 // else. It loads all of it or says in one line which file is wrong, how, and
-// what to do. Memory taken is that of the file plus a little, and at most
-// about 1 GiB whatever the files say.
+// what to do, also where a Save replaces the model meanwhile. Memory taken is
+// that of the file plus a little, and at most about 1 GiB whatever the files say.
 func Load(fsys fs.FS) (*Weights, error) {
 	w, err := load(fsys)
 	if err != nil {
@@ -53,6 +53,14 @@ func load(fsys fs.FS) (*Weights, error) {
 	file, err := readFile(fsys, weightsFile, weightsLimit(tensors))
 	if err != nil {
 		return nil, err
+	}
+	// Save takes config.json away before it brings other weights.
+	again, err := readFile(fsys, configFile, maxConfigBytes)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if !bytes.Equal(again, text) {
+		return nil, fmt.Errorf("%s: it changed while the weights were read: load it again", configFile)
 	}
 	if err := decodeWeights(file, tensors); err != nil {
 		return nil, fmt.Errorf("%s: %w", weightsFile, err)

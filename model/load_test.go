@@ -339,6 +339,51 @@ func TestLoadClosed(t *testing.T) {
 	}
 }
 
+// replaced is a folder that Save begins to write over once its config is read:
+// then has what stands there from then on.
+type replaced struct {
+	fstest.MapFS
+	then fstest.MapFS
+	read bool
+}
+
+func (r *replaced) Open(name string) (fs.File, error) {
+	if r.read {
+		return r.then.Open(name)
+	}
+	r.read = name == configFile
+	return r.MapFS.Open(name)
+}
+
+func (r *replaced) Stat(name string) (fs.FileInfo, error) {
+	if r.read {
+		return r.then.Stat(name)
+	}
+	return r.MapFS.Stat(name)
+}
+
+// TestLoadReplaced must not take the weights of a new model for those of an old
+// one's config.
+func TestLoadReplaced(t *testing.T) {
+	w := testWeights(testConfig())
+	before := saved(t, w)
+	w.Config.Classes = slices.Clone(w.Config.Classes)
+	slices.Reverse(w.Config.Classes)
+	after := saved(t, w)
+	half := fstest.MapFS{weightsFile: after[weightsFile]}
+	for name, then := range map[string]fstest.MapFS{"whole": after, "half": half} {
+		_, err := Load(&replaced{MapFS: before, then: then})
+		if err == nil {
+			t.Errorf("%s: no error", name)
+			continue
+		}
+		checkError(t, err, "model: config.json: it changed while the weights were read: load it again")
+	}
+	if _, err := Load(&replaced{MapFS: before, then: before}); err != nil {
+		t.Errorf("with the same config: %v", err)
+	}
+}
+
 // TestLoadUnaligned loads what other programs write: no padding, a header of
 // any length.
 func TestLoadUnaligned(t *testing.T) {
