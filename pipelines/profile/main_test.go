@@ -200,15 +200,17 @@ func TestCut(t *testing.T) {
 	}
 	docs := []*model.Batch{doc(3), doc(2)}
 	for _, tc := range []struct {
+		docs        []*model.Batch
 		size, least int
 		want        string // windows of each part of each batch
 	}{
-		{2, 1, "[2] [1 1] [1 1]"},
-		{5, 2, "[3 2] [3 2]"},
-		{7, 1, "[3 2 2]"},
+		{docs, 2, 1, "[2] [1 1] [1 1]"},
+		{docs, 5, 2, "[3 2] [3 2]"},
+		{docs, 7, 1, "[3 2 2]"},
+		{docs[:1], 7, 1, "[3 3 1]"}, // a part that held a line twice would sum it once
 	} {
 		var got []string
-		for _, b := range cut(docs, tc.size, tc.least) {
+		for _, b := range cut(tc.docs, tc.size, tc.least) {
 			var parts []int
 			steps := 0
 			for _, p := range b.parts {

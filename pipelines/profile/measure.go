@@ -90,7 +90,7 @@ func cut(documents []*model.Batch, size, least int) []batch {
 		last := -1
 		for range size {
 			w := all[at%len(all)]
-			if w.document != last {
+			if w.document != last || at%len(all) == 0 { // the same windows again would share their lines
 				of := *documents[w.document]
 				of.Windows = nil
 				part, last = &of, w.document
