@@ -140,6 +140,10 @@ func TestPlan(t *testing.T) {
 	if p := newPlan(cpu, &worker{10_000, 0, 0}, 1, 1); p.Saving != nil || p.CheaperFrom != nil || p.SoonerFrom == nil {
 		t.Errorf("a GPU without a cost: %+v", p)
 	}
+	// More lines than can be counted are never.
+	if p := newPlan(cpu, &worker{1000 * (1 + 1e-15), .36, 3000 * time.Hour}, 1, 1000); p.SoonerFrom != nil {
+		t.Errorf("a GPU that is hardly faster: sooner from %d", *p.SoonerFrom)
+	}
 	if p := newPlan(cpu, nil, 3_600_000, 1); !near(p.CPUHours, 1) || p.GPUHours != 0 || p.CheaperFrom != nil {
 		t.Errorf("no GPU: %+v", p)
 	}

@@ -63,6 +63,8 @@ func crossing(first, each float64) *int64 {
 	switch {
 	case each <= 0:
 		return nil // it may be ahead for small numbers, and falls behind
+	case first/each >= math.MaxInt64:
+		return nil // nobody has that many
 	case first > 0:
 		n = int64(math.Ceil(first / each))
 	}
