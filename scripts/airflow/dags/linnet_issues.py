@@ -17,7 +17,7 @@ with DAG(
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
     catchup=False,
     default_args=linnet.DEFAULTS,
-    max_active_runs=1,  # two runs into one folder would wait for one another
+    max_active_runs=1,  # of two runs into one folder the second fails
     tags=["linnet"],
 ) as dag:
     wait = linnet.wait_for_documents()
