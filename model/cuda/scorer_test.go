@@ -441,7 +441,7 @@ func TestLateAnswer(t *testing.T) {
 	if !standIn(t, "STANDIN_DEVICES=1", "STANDIN_HANG=cuMemcpyDtoHAsync_v2:2") {
 		return
 	}
-	w, b, _ := lostBatch(t)
+	w, b := small()
 	s := open(t, w, Options{})
 	scored := make(chan error)
 	go func() { scored <- s.Score(t.Context(), b, make([]float32, 240)) }()
