@@ -256,7 +256,7 @@ func (local) Delete(_ context.Context, uri string) error {
 func (local) sub(_ context.Context, uri string) (fs.FS, error) {
 	root, err := os.OpenRoot(uri) // keeps to the folder, whatever links say
 	if err != nil {
-		return nil, readError(uri, err)
+		return nil, localError(uri, err)
 	}
 	return root.FS(), nil
 }

@@ -54,6 +54,9 @@ func TestLocalPermissions(t *testing.T) {
 	wantError(t, err, fs.ErrPermission, dir+"/secret.txt: permission denied; allow reading it")
 	_, err = s.Read(t.Context(), dir+"/closed", 0) // what a listing hands on
 	wantError(t, err, fs.ErrPermission, dir+"/closed: permission denied; allow reading it")
+	if _, err := Sub(t.Context(), dir+"/closed"); err == nil || err.Error() != "store: "+dir+"/closed: permission denied" {
+		t.Errorf("got %v, want no remedy: whoever asks for a model has one", err)
+	}
 	wantError(t, s.List(t.Context(), dir+"/closed/b.txt", nil), fs.ErrPermission)
 	wantError(t, s.List(t.Context(), dir+"/closed/x/*.txt", nil), fs.ErrPermission)
 	wantError(t, s.Write(t.Context(), dir+"/readonly/x/y.txt", nil), fs.ErrPermission, dir+"/readonly/x/y.txt: permission denied; choose a folder that can be written to")
