@@ -153,11 +153,13 @@ func Check() error {
 			return fmt.Errorf("runners: --%s is for a job elsewhere; --runner=%s works in this program, on all cores; leave it out, or name the runner it is for", of, name)
 		}
 	}
-	switch name {
-	case Flink, Universal:
-		if _, _, err := net.SplitHostPort(*jobopts.Endpoint); err != nil {
+	if !Local() && name != Dataflow {
+		if _, port, err := net.SplitHostPort(*jobopts.Endpoint); err != nil || port == "" {
 			return fmt.Errorf("runners: --runner=%s needs --endpoint=host:port of the job server (8099 with Beam's own)", name)
 		}
+	}
+	switch name {
+	case Flink, Universal:
 		return checkEnvironment(name)
 	case Dataflow:
 		project, region, staging := *gcpopts.Project, *gcpopts.Region, value("staging_location")

@@ -71,6 +71,8 @@ func TestCheck(t *testing.T) {
 		"unknown":                    {flags{"runner": "spark"}, "--runner=spark"},
 		"flink alone":                {flags{"runner": "flink"}, "--endpoint"},
 		"flink, no port":             {flags{"runner": "flink", "endpoint": "x", "environment_type": "LOOPBACK"}, "--endpoint=host:port"},
+		"flink, no number":           {flags{"runner": "flink", "endpoint": "x:", "environment_type": "LOOPBACK"}, "--endpoint=host:port"},
+		"prism elsewhere, no port":   {flags{"runner": "prism", "endpoint": "x"}, "--endpoint=host:port"},
 		"flink, no environment":      {flags{"runner": "FlinkRunner", "endpoint": "x:1"}, "--environment_type"},
 		"flink, mistyped":            {flags{"runner": "flink", "endpoint": "x:1", "environment_type": "lopback"}, "--environment_type=lopback"},
 		"flink, loopback":            {flags{"runner": "flink", "endpoint": "x:1", "environment_type": "LOOPBACK"}, ""},
