@@ -816,7 +816,7 @@ func TestHTMLWrongLabelInBrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := openBrowser(t, file, dir)
-	const wrong = `Not exported: "two words" is no label of YEDDA, and would come to stand in the text.`
+	const wrong = `Not exported: YEDDA cannot hold the label "two words"; give its lines another.`
 	var status string
 	b.press("e")
 	if b.eval(`document.getElementById("status").textContent`, &status); status != wrong {

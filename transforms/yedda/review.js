@@ -410,7 +410,7 @@ function review(doc) {
     const used = new Set(doc.labels);
     const wrong = doc.names.findIndex((name, k) => k > 0 && used.has(k) && !/^[A-Za-z][A-Za-z0-9_-]{0,49}$/.test(name));
     if (wrong >= 0) {
-      say("Not exported: \"" + doc.names[wrong] + "\" is no label of YEDDA, and would come to stand in the text.");
+      say("Not exported: YEDDA cannot hold the label \"" + doc.names[wrong] + "\"; give its lines another.");
       return;
     }
     const file = doc.name.replaceAll("/", "_") + ".ann"; // one a document, whatever its folder
