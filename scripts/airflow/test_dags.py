@@ -132,6 +132,8 @@ def main():
             flags = arguments(task)
             if task.task_id == "predict":
                 assert "--rejected_exit_status=0" in flags, flags
+            if task.runner == "FlinkRunner":  # a job that goes on would write beside the next try's
+                assert "--cancel_on_exit" in flags, flags
             program = Path(os.environ["LINNET_BIN"], Path(task.launcher_binary).name)
             # --help comes last: the program stops with status 2 at the first flag that it does not know.
             run = subprocess.run([program, *flags, "--help"], capture_output=True, text=True)

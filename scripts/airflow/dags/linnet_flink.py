@@ -43,6 +43,7 @@ with DAG(
             "environment_type": "EXTERNAL",
             "environment_config": os.environ.get("LINNET_WORKERS", "localhost:50000"),
             "parallelism": int(os.environ.get("LINNET_PARALLELISM", "2")),
+            "cancel_on_exit": True,  # when the task is killed
             "job_name": "linnet-" + linnet.DAY,
         },
     )
