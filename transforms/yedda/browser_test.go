@@ -110,8 +110,37 @@ func (b *browser) open(file string) {
 	b.wait(fmt.Sprintf(`location.href === %q && document.getElementById("status") && document.getElementById("status").textContent !== ""`, url))
 }
 
-// call sends a command and waits for its answer.
+// back goes back to the page before. Meanwhile no page may be there to answer.
+func (b *browser) back() {
+	b.t.Helper()
+	var history struct {
+		CurrentIndex int
+		Entries      []struct{ ID int }
+	}
+	b.call("Page.getNavigationHistory", nil, &history)
+	want := history.CurrentIndex - 1
+	b.call("Page.navigateToHistoryEntry", map[string]any{"entryId": history.Entries[want].ID}, nil)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		err := b.ask("Page.getNavigationHistory", nil, &history)
+		if err == nil && history.CurrentIndex == want {
+			return
+		}
+		if time.Now().After(end) {
+			b.t.Fatalf("the page before did not come back within a minute: %v", err)
+		}
+	}
+}
+
+// call sends a command, which may not fail, and waits for its answer.
 func (b *browser) call(method string, params map[string]any, result any) {
+	b.t.Helper()
+	if err := b.ask(method, params, result); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// ask is call of a command that may fail.
+func (b *browser) ask(method string, params map[string]any, result any) error {
 	b.t.Helper()
 	b.id++
 	m := map[string]any{"id": b.id, "method": method}
@@ -147,14 +176,14 @@ func (b *browser) call(method string, params map[string]any, result any) {
 			continue
 		}
 		if got.Error != nil {
-			b.t.Fatalf("%s: %s", method, got.Error.Message)
+			return fmt.Errorf("%s: %s", method, got.Error.Message)
 		}
 		if result != nil {
 			if err := json.Unmarshal(got.Result, result); err != nil {
 				b.t.Fatal(err)
 			}
 		}
-		return
+		return nil
 	}
 }
 
@@ -791,7 +820,7 @@ func TestHTMLComeBackInBrowser(t *testing.T) {
 		t.Fatalf("the page that is left says %q", left)
 	}
 	b.open(other)
-	b.eval(`(() => { setTimeout(() => history.back()); return ""; })()`, &back)
+	b.back()
 	b.wait(fmt.Sprintf(`location.href === %q && document.readyState === "complete"`, "file://"+filepath.ToSlash(file)))
 	b.paint()
 	if b.eval(state, &back); back != begin {
