@@ -204,7 +204,7 @@ func documents(t *testing.T, n, lines int) string {
 		t.Fatal(err)
 	}
 	for _, path := range paths {
-		words = append(words, strings.Split(string(readFile(t, path)), "\n")...)
+		words = append(words, strings.Split(string(clitest.ReadFile(t, path)), "\n")...)
 	}
 	random, dir := rand.New(rand.NewPCG(1, 2)), t.TempDir()
 	for i := range n {
@@ -221,15 +221,6 @@ func documents(t *testing.T, n, lines int) string {
 		}
 	}
 	return dir
-}
-
-func readFile(t *testing.T, path string) []byte {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
 }
 
 // files are all files below dir but records and what the launcher made, by
@@ -344,7 +335,7 @@ func TestEvaluate(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "report")
 		says := must(t, "evaluate", slices.Concat(args, flags, []string{"--report=" + dir})...)
 		var r map[string]any
-		if err := json.Unmarshal(readFile(t, filepath.Join(dir, "report.json")), &r); err != nil {
+		if err := json.Unmarshal(clitest.ReadFile(t, filepath.Join(dir, "report.json")), &r); err != nil {
 			t.Fatal(err)
 		}
 		delete(r, "seconds")
@@ -555,7 +546,7 @@ func whole(t *testing.T, output string, want map[string]string) int {
 	}
 	for path := range records {
 		var r transforms.Done
-		if err := json.Unmarshal(readFile(t, path), &r); err != nil {
+		if err := json.Unmarshal(clitest.ReadFile(t, path), &r); err != nil {
 			t.Errorf("%s is no whole record: %v", path, err)
 		}
 		for _, o := range r.Outputs {
@@ -575,7 +566,7 @@ func runningTaskManagers(t *testing.T) (ids []int) {
 		t.Fatal(err)
 	}
 	for _, path := range paths {
-		if id, err := strconv.Atoi(strings.TrimSpace(string(readFile(t, path)))); err == nil && syscall.Kill(id, 0) == nil {
+		if id, err := strconv.Atoi(strings.TrimSpace(string(clitest.ReadFile(t, path)))); err == nil && syscall.Kill(id, 0) == nil {
 			ids = append(ids, id)
 		}
 	}
@@ -790,7 +781,7 @@ func annotated(t *testing.T, copies int) string {
 		t.Fatalf("%d annotated files, %v", len(paths), err)
 	}
 	for _, path := range paths {
-		data := readFile(t, path)
+		data := clitest.ReadFile(t, path)
 		for i := range copies {
 			if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%04d-%s", i, filepath.Base(path))), data, 0o666); err != nil {
 				t.Fatal(err)

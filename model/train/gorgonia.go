@@ -90,31 +90,31 @@ func dtype[T number]() tensor.Dtype {
 //     leave zeros, and is not used.
 type op[T number] struct {
 	*fused[T]
-	common
+	opName
 
 	value gorgonia.Value   // of out; a scalar's is made anew each time
 	vals  []gorgonia.Value // of grads
 	in    [][]T            // scratch
 }
 
-// common is the name of an op, no other's, and what all of them tell gorgonia.
-type common string
+// opName is the name of an op, which no other has, and what all of them tell gorgonia.
+type opName string
 
-func (common) ReturnsPtr() bool        { return false }
-func (common) CallsExtern() bool       { return false }
-func (common) OverwritesInput() int    { return -1 }
-func (c common) WriteHash(h hash.Hash) { io.WriteString(h, "linnet "+string(c)) }
-func (c common) String() string        { return string(c) }
-func (c common) Hashcode() uint32 {
+func (opName) ReturnsPtr() bool        { return false }
+func (opName) CallsExtern() bool       { return false }
+func (opName) OverwritesInput() int    { return -1 }
+func (n opName) WriteHash(h hash.Hash) { io.WriteString(h, "linnet "+string(n)) }
+func (n opName) String() string        { return string(n) }
+func (n opName) Hashcode() uint32 {
 	h := fnv.New32a()
-	c.WriteHash(h)
+	n.WriteHash(h)
 	return h.Sum32()
 }
 
 var ops atomic.Int64
 
 func newOp[T number](f *fused[T]) *op[T] {
-	o := &op[T]{fused: f, common: common(fmt.Sprintf("%s#%d", f.name, ops.Add(1))), in: make([][]T, len(f.inputs))}
+	o := &op[T]{fused: f, opName: opName(fmt.Sprintf("%s#%d", f.name, ops.Add(1))), in: make([][]T, len(f.inputs))}
 	if f.output != nil {
 		o.value = tensor.New(tensor.WithShape(f.output...), tensor.WithBacking(f.out))
 	}
@@ -193,7 +193,7 @@ func (o *op[T]) DiffWRT(int) []bool {
 }
 
 func (o *op[T]) SymDiff(in gorgonia.Nodes, out, grad *gorgonia.Node) (gorgonia.Nodes, error) {
-	g := &gradient[T]{"gradient of " + o.common, o}
+	g := &gradient[T]{"gradient of " + o.opName, o}
 	first, err := gorgonia.ApplyOp(g, append(append(gorgonia.Nodes{}, in...), out, grad)...)
 	if err != nil {
 		return nil, err
@@ -201,7 +201,7 @@ func (o *op[T]) SymDiff(in gorgonia.Nodes, out, grad *gorgonia.Node) (gorgonia.N
 	nodes := make(gorgonia.Nodes, len(in)) // nil for what is not differentiable
 	nodes[0] = first
 	for i := 1; i < o.wrt; i++ {
-		if nodes[i], err = gorgonia.ApplyOp(&pick[T]{common(fmt.Sprintf("gradient %d of %s", i, o.common)), o, i}, first); err != nil {
+		if nodes[i], err = gorgonia.ApplyOp(&pick[T]{opName(fmt.Sprintf("gradient %d of %s", i, o.opName)), o, i}, first); err != nil {
 			return nil, err
 		}
 	}
@@ -211,7 +211,7 @@ func (o *op[T]) SymDiff(in gorgonia.Nodes, out, grad *gorgonia.Node) (gorgonia.N
 // gradient runs backward of a fused op. Its inputs are those of the op, its
 // output and the output's gradient; its value is the gradient of the first.
 type gradient[T number] struct {
-	common
+	opName
 	of *op[T]
 }
 
@@ -232,7 +232,7 @@ func (g *gradient[T]) Do(in ...gorgonia.Value) (gorgonia.Value, error) {
 
 // pick is the gradient of input i of a fused op, once gradient has run.
 type pick[T number] struct {
-	common
+	opName
 	of *op[T]
 	i  int
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
 	"github.com/linnet-ml/linnet/transforms/yedda"
 )
 
@@ -88,7 +89,7 @@ func TestOwnLabels(t *testing.T) {
 		input := at("test")
 		if args[0] != "--model_uri="+at("model") {
 			for i := 6; i < 8; i++ { // gold in the classes, as the files have them
-				data := readFile(t, at(fmt.Sprintf("test/%d.txt.ann", i)))
+				data := clitest.ReadFile(t, at(fmt.Sprintf("test/%d.txt.ann", i)))
 				write(fmt.Sprintf("mapped/%d.txt.ann", i), strings.NewReplacer("#Genus-head", "#Taxon", "#Species-head", "#Taxon", "#Whorls", "#Shell", "#Aperture", "#Shell").Replace(string(data)))
 			}
 			input = at("mapped")
@@ -96,7 +97,7 @@ func TestOwnLabels(t *testing.T) {
 		if said := run(at("evaluate"), append(args, "--input="+input, "--report="+at("report"))...); strings.Contains(said, "warning") {
 			t.Errorf("%s: evaluate says %s", args, said)
 		}
-		data := readFile(t, at("report/report.json"))
+		data := clitest.ReadFile(t, at("report/report.json"))
 		var report struct {
 			Report struct {
 				Classes []struct {
@@ -120,7 +121,7 @@ func TestOwnLabels(t *testing.T) {
 		if strings.Join(names, " ") != strings.Join(classes, " ") || report.Report.MacroF1 < .9 {
 			t.Errorf("%s: classes %v, macro-F1 %v", args, names, report.Report.MacroF1)
 		}
-		page := readFile(t, at("report/report.html"))
+		page := clitest.ReadFile(t, at("report/report.html"))
 		for _, class := range classes {
 			if !strings.Contains(string(page), class) {
 				t.Errorf("%s: the page has no %s", args, class)

@@ -61,15 +61,6 @@ func writeCorpus(dir string) error {
 	return nil
 }
 
-func readFile(t *testing.T, path string) []byte {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
-
 // small makes a training of a moment.
 var small = []string{"--input_size=512", "--embedding_size=8", "--hidden_size=6", "--epochs=2", "--batch_size=2"}
 
@@ -99,7 +90,7 @@ func trainedOn(t *testing.T, input, validation string, more ...string) *model.We
 func TestBrat(t *testing.T) {
 	corpus, pairs := newCorpus(t), t.TempDir()
 	for i := 1; i <= 4; i++ {
-		d := yedda.Parse(readFile(t, filepath.Join(corpus, fmt.Sprintf("%d.txt.ann", i))))
+		d := yedda.Parse(clitest.ReadFile(t, filepath.Join(corpus, fmt.Sprintf("%d.txt.ann", i))))
 		stem := filepath.Join(pairs, fmt.Sprint(i))
 		err := errors.Join(os.WriteFile(stem+".txt", d.Text, 0o666), os.WriteFile(stem+".ann", yedda.WriteBrat(d.Text, d.Spans), 0o666))
 		if err != nil {

@@ -34,7 +34,7 @@ func weightsOf(t *testing.T, out string, args []string) (weights []byte, said st
 	if err != nil {
 		t.Fatalf("train %q: %v: %s", args, err, text)
 	}
-	weights = readFile(t, filepath.Join(out, "weights.safetensors"))
+	weights = clitest.ReadFile(t, filepath.Join(out, "weights.safetensors"))
 	if left, err := os.Stat(filepath.Join(out, trainingFolder)); err == nil {
 		t.Errorf("%s is still there", left.Name())
 	}
@@ -141,7 +141,7 @@ func TestResumeRefuses(t *testing.T) {
 	refused("another number of workers", "workers were 0, not 2", "--workers=2")
 	refused("fewer documents", "training documents are others", "--test="+filepath.Join(corpus, "2.txt.ann"))
 	path := filepath.Join(out, trainingFolder, checkpointFile)
-	data := readFile(t, path)
+	data := clitest.ReadFile(t, path)
 	if err := os.WriteFile(path, data[:len(data)/2], 0o666); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// Package clitest has what the tests of the pipelines share: their testscripts'
+// Package clitest has what the tests of the pipelines share, such as their testscripts'
 // commands and a stand-in for Google Cloud Storage.
 package clitest
 
@@ -135,6 +135,16 @@ func job(ts *testscript.TestScript, _ bool, args []string) {
 	out, err := json.MarshalIndent(whole, "", "  ")
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), append(out, '\n'), 0o666))
+}
+
+// ReadFile is what a file holds that must be there.
+func ReadFile(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }
 
 // Storage is a stand-in for Google Cloud Storage with these buckets. It answers
