@@ -31,8 +31,12 @@ var labels = sync.OnceValue(func() []string {
 
 // Known are the labels of the annotation that a model of config c knows: its
 // classes, what its map names and, where its own are all among the bundled
-// model's, those too. A label that is none of them may be misspelt.
+// model's, those too. A label that is none of them may be misspelt. It is nil where
+// the map names the rest, "*": no label is unknown.
 func Known(c *model.Config) []string {
+	if c.LabelMap["*"] != "" {
+		return nil
+	}
 	named := slices.AppendSeq(slices.Clone(c.Classes), maps.Keys(c.LabelMap))
 	known := slices.Concat(named, c.FullClasses)
 	if slices.ContainsFunc(named, func(l string) bool { return !slices.Contains(labels(), l) }) {

@@ -69,4 +69,8 @@ func TestKnown(t *testing.T) {
 			t.Errorf("%v, %v, %v: knows %v, want %s", c.classes, c.full, c.labels, got, c.want)
 		}
 	}
+	rest := model.Config{Classes: []string{"Shell", "Rest"}, LabelMap: map[string]string{"Helix": "Shell", "*": "Rest"}}
+	if known := Known(&rest); known != nil {
+		t.Errorf("a map with *: knows %v, want nil: all", known)
+	}
 }

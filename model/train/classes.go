@@ -100,7 +100,9 @@ func commonLabels(lines map[string]int) (labels []string) {
 
 // continues reports whether cfg asks for the classes of init.
 func continues(cfg, init *model.Config) bool {
-	return cfg.LabelSet == init.LabelSet && cfg.OtherClass == init.OtherClass && maps.Equal(cfg.LabelMap, init.LabelMap) &&
+	labels := maps.Clone(init.LabelMap)
+	delete(labels, "*") // OtherClass says it
+	return cfg.LabelSet == init.LabelSet && cfg.OtherClass == init.OtherClass && maps.Equal(cfg.LabelMap, labels) &&
 		(cfg.NumClasses == 0 || cfg.NumClasses == init.NumClasses) && (cfg.LabelSet == model.Full || slices.Equal(cfg.Classes, init.Classes))
 }
 

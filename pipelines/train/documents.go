@@ -216,7 +216,7 @@ func (o *options) warnLabels(docs []train.Document, c *model.Config) {
 // models there are, so that they become the class of the rest, and in a new full
 // set of those that have too few lines for a class.
 func (o *options) warnUnknown(parts [3][]train.Document, t *train.Options) {
-	if len(o.labelMap) > 0 { // warnLabels tells
+	if len(o.labelMap) > 0 || o.restNamed { // warnLabels tells
 		return
 	}
 	c := t.Config

@@ -128,4 +128,20 @@ func TestOwnLabels(t *testing.T) {
 			}
 		}
 	}
+
+	// What * takes is no news, neither to evaluate nor to a training that goes on.
+	write("odd/9.txt.ann", "[@Helixa no. 9#Genus-head*]\n[@Eggs white, round#Eggs*]\n")
+	small := []string{"--input=" + at("gold") + "," + at("odd"), "--model_out=" + at("rest"), "--input_size=1024", "--embedding_size=8", "--hidden_size=8", "--epochs=1"}
+	run("train", append(small, "--label_map=Genus-head=Taxon,Species-head=Taxon,*=Rest")...)
+	if said := run(at("evaluate"), "--input="+at("odd"), "--model_uri="+at("rest")); strings.Contains(said, "warning") {
+		t.Errorf("*: evaluate says %s", said)
+	}
+	for range 2 {
+		if said := run("train", append(small, "--init_model="+at("rest"))...); strings.Contains(said, "warning") {
+			t.Errorf("*: train says %s", said)
+		}
+	}
+	if said := run("train", append(small, "--init_model="+at("rest"), "--label_map=Genus-head=Taxon,Species-head=Taxon,*=Rest")...); strings.Contains(said, "warning") {
+		t.Errorf("*: train with the map again says %s", said)
+	}
 }

@@ -415,6 +415,10 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 		return at.told(ctx, err)
 	}
 	meta.Data, meta.Commit, meta.CropShare = cmp.Or(o.comment, cli.Plural(int64(len(parts[0])), "document")), commit(), o.cropShare
+	if o.restNamed && w.Config.OtherClass != "" { // for evaluate, which tells of labels that nobody named
+		w.Config.LabelMap = maps.Clone(w.Config.LabelMap)
+		w.Config.LabelMap["*"] = w.Config.OtherClass
+	}
 	if err := save(ctx, o.modelOut, w, meta); err != nil {
 		return at.told(ctx, err)
 	}
@@ -506,7 +510,9 @@ func (o *options) loadInit(ctx context.Context, f *cli.Flags) (*model.Weights, e
 	}
 	c := &o.config
 	if !f.Given("label_set") && !f.Given("label_map") {
-		c.LabelSet, c.Classes, c.LabelMap, c.OtherClass = w.Config.LabelSet, w.Config.Classes, w.Config.LabelMap, w.Config.OtherClass
+		c.LabelSet, c.Classes, c.LabelMap, c.OtherClass = w.Config.LabelSet, w.Config.Classes, maps.Clone(w.Config.LabelMap), w.Config.OtherClass
+		o.restNamed = c.LabelMap["*"] != ""
+		delete(c.LabelMap, "*")
 	}
 	if c.LabelSet != model.Full {
 		c.FullClasses = w.Config.FullClasses
