@@ -261,7 +261,7 @@ func (f *Flags) reword(text string) string {
 	if reason != "" {
 		switch value.(type) {
 		case time.Duration:
-			reason = ": a time has a unit, such as 5s"
+			reason = ": a time has a unit, such as 5s, and is 2562047h at most"
 		case int, int64, uint, uint64:
 			reason = ": it must be a whole number, such as 1000"
 		case float64:
