@@ -26,12 +26,18 @@ import (
 	"github.com/linnet-ml/linnet/transforms/store"
 )
 
+const noneRejected = "no document was rejected before (without --retry_rejected new ones are labelled)"
+
 // summary says where the result is and what it holds.
 func (o *options) summary(w io.Writer, c *model.Config, result *runners.Result, p *transforms.Progress, took time.Duration) {
 	n := result.Counters
 	lines := n["lines"]
 	if n["documents"]+n["rejected"] == 0 && n["skipped"] > 0 {
 		fmt.Fprintf(w, "%s: nothing to do, %s done before (--force labels them again)\n", o.output, cli.Plural(n["skipped"], "document"))
+		return
+	}
+	if o.retryRejected && n["documents"]+n["rejected"] == 0 {
+		fmt.Fprintf(w, "%s: nothing to do, %s\n", o.output, noneRejected)
 		return
 	}
 	rate := ""
@@ -146,6 +152,9 @@ func (o *options) tellPlan(ctx context.Context, opts transforms.Options, set *in
 	}
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "%s, %s bytes in %s\n", cli.Plural(files, "document"), cli.Count(size), o.what())
+	if o.retryRejected && plan.Done+plan.Rejected+plan.Documents == 0 {
+		fmt.Fprintln(&out, noneRejected)
+	}
 	fmt.Fprintf(&out, "%s done before\n", cli.Plural(plan.Done, "document"))
 	if plan.Rejected > 0 {
 		fmt.Fprintf(&out, "%s that would be rejected, such as %s: %s\n", cli.Plural(plan.Rejected, "document"), cli.Printable(string(plan.Example.URI)), cli.Printable(plan.Example.Reason))
