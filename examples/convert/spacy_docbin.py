@@ -16,14 +16,19 @@ except ImportError as e:
 
 nlp = spacy.blank("en")
 docs = DocBin()
-for path in sys.argv[2:]:
-    with open(path, encoding="utf-8", newline="\n") as lines:
-        for line in lines:
-            document = json.loads(line)
-            nlp.max_length = max(nlp.max_length, len(document["text"]))
-            doc = nlp.make_doc(document["text"])
-            doc.spans["linnet"] = [doc.char_span(start, end, label, alignment_mode="expand")
-                                   for start, end, label in document["label"]]
-            docs.add(doc)
-docs.store_user_data = False
-docs.to_disk(sys.argv[1])
+try:
+    for path in sys.argv[2:]:
+        with open(path, encoding="utf-8", newline="\n") as lines:
+            for line in lines:
+                document = json.loads(line)
+                nlp.max_length = max(nlp.max_length, len(document["text"]))
+                doc = nlp.make_doc(document["text"])
+                doc.spans["linnet"] = [doc.char_span(start, end, label, alignment_mode="expand")
+                                       for start, end, label in document["label"]]
+                docs.add(doc)
+    docs.store_user_data = False
+    docs.to_disk(sys.argv[1])
+except OSError as e:
+    sys.exit(f"spacy_docbin: {e}")
+except (KeyError, TypeError, ValueError) as e:
+    sys.exit(f"spacy_docbin: {path}: {e!r}; name JSONL that predict wrote")
