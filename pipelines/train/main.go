@@ -334,6 +334,10 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 		return err
 	}
 	if o.index > 0 {
+		if runs, err := job.Runs(ctx); err == nil && !runs && o.verbosity > 0 {
+			fmt.Fprintf(os.Stderr, "no training runs in %s: worker %d waits for worker 0\n", o.modelOut, o.index)
+			sayModel(ctx, o.modelOut, "may be that of this very training, which is over then: end this worker")
+		}
 		return job.Attend(ctx, o.index)
 	}
 	if err := notOurs(ctx, o.modelOut); err != nil {
@@ -390,7 +394,7 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 		o.warnLabels(parts[0], &options.Config)
 		o.warnUnknown(parts, &options)
 		o.say(&options.Config)
-		sayReplaced(ctx, o.modelOut)
+		sayModel(ctx, o.modelOut, "is replaced at the end")
 	}
 	if o.workers > 0 {
 		if err := o.distribute(ctx, job, &options); err != nil {

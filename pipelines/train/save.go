@@ -30,8 +30,9 @@ func notOurs(ctx context.Context, to string) error {
 	return nil
 }
 
-// sayReplaced tells of the model that the new one will replace, where there is one.
-func sayReplaced(ctx context.Context, to string) {
+// sayModel tells of the model that lies in to, where there is one, and what is to
+// become of it.
+func sayModel(ctx context.Context, to, becomes string) {
 	fsys, err := store.Sub(ctx, to)
 	if err != nil {
 		return
@@ -43,7 +44,7 @@ func sayReplaced(ctx context.Context, to string) {
 	if meta, err := model.LoadMetadata(fsys); err == nil {
 		of = " of " + meta.Time.Local().Format(time.DateTime)
 	}
-	fmt.Fprintf(os.Stderr, "the model%s in %s is replaced at the end\n", of, to)
+	fmt.Fprintf(os.Stderr, "the model%s in %s %s\n", of, to, becomes)
 }
 
 // plotFile shows how the training went.

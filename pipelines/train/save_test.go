@@ -1,11 +1,17 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/modeltest"
@@ -51,4 +57,29 @@ func TestSaveInterruptedOnGS(t *testing.T) {
 	if err != nil || ctx.Err() == nil || len(objects) != 4 || objects["config.json"] == "earlier" {
 		t.Errorf("got %d objects, %v, interrupted %v; want the four of a model", len(objects), err, ctx.Err())
 	}
+}
+
+// TestLateWorker starts a worker of a training that is over: it says at once what it
+// waits for, and that the model is there.
+func TestLateWorker(t *testing.T) {
+	out := t.TempDir()
+	args := medium(newCorpus(t), out)
+	weightsOf(t, out, append(args, "--epochs=1"))
+	cmd := exec.Command("train", append(args, "--workers=2", "--worker_index=1", "--resume")...)
+	said, err := cmd.StderrPipe()
+	if err := errors.Join(err, cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	defer time.AfterFunc(time.Minute, func() { cmd.Process.Kill() }).Stop()
+	want := []string{"no training runs in " + out + ": worker 1 waits for worker 0", "the model of ", " in " + out + " may be that of this very training, which is over then: end this worker"}
+	text := ""
+	for lines := bufio.NewScanner(said); lines.Scan(); {
+		text += lines.Text() + "\n"
+		if !slices.ContainsFunc(want, func(s string) bool { return !strings.Contains(text, s) }) {
+			return
+		}
+	}
+	t.Errorf("it says %q, want %q", text, want)
 }

@@ -111,7 +111,7 @@ func (j *Job) Attend(ctx context.Context, worker int) error {
 		}
 		switch {
 		case m == nil:
-			switch there, err := store.Exists(ctx, j.file(documentsFile)); {
+			switch there, err := j.Runs(ctx); {
 			case err != nil:
 				return err
 			case !there && began:
@@ -146,6 +146,11 @@ func (j *Job) Attend(ctx context.Context, worker int) error {
 			return err
 		}
 	}
+}
+
+// Runs reports whether a training has begun in Folder, and not ended.
+func (j *Job) Runs(ctx context.Context) (bool, error) {
+	return store.Exists(ctx, j.file(documentsFile))
 }
 
 func (j *Job) readAnnouncement(ctx context.Context) (*announcement, error) {
