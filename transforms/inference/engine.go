@@ -38,6 +38,8 @@ type Engine[I, O any] struct {
 	stats     stats
 
 	calls sync.WaitGroup // of Weight, and of Run under a Timeout
+
+	close func() error // what Close does once
 }
 
 // waiting is an item on its way to a batch: number index of its group.
@@ -81,18 +83,18 @@ func NewEngine[I, O any](handler Handler[I, O], options Options) *Engine[I, O] {
 	e.idle = sync.NewCond(&e.mu)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.stats.modelBytes, e.stats.loadTime = options.ModelBytes, options.LoadTime
+	e.close = sync.OnceValue(e.end)
 	return e
 }
 
 // Close cancels the context of batches, waits for those that run, fails what
-// waits with ErrClosed, and closes the handler.
-func (e *Engine[I, O]) Close() error {
+// waits with ErrClosed, and closes the handler. Another Close waits for the first
+// and returns its error.
+func (e *Engine[I, O]) Close() error { return e.close() }
+
+func (e *Engine[I, O]) end() error {
 	e.cancel()
 	e.mu.Lock()
-	if e.closed {
-		e.mu.Unlock()
-		return nil
-	}
 	e.closed = true
 	e.formAll()
 	e.start() // and run fails them

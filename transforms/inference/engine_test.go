@@ -572,7 +572,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestCloseWaits closes an engine while a batch runs, which its context ends.
+// TestCloseWaits closes an engine, twice at once, while a batch runs, which its
+// context ends.
 func TestCloseWaits(t *testing.T) {
 	h := &fake{}
 	begun := make(chan struct{})
@@ -589,9 +590,15 @@ func TestCloseWaits(t *testing.T) {
 	q := NewQueue[int](e)
 	push(t, q, 0, []int64{1}, nil)
 	<-begun
-	if err := e.Close(); err != nil {
-		t.Error(err)
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(func() {
+			if err := e.Close(); err != nil || !h.closed.Load() {
+				t.Errorf("Close: %v, handler closed: %v", err, h.closed.Load())
+			}
+		})
 	}
+	both.Wait()
 	q.Reset()
 }
 
