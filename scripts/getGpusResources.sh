@@ -12,13 +12,14 @@
 set -euo pipefail
 
 fail() { echo "getGpusResources.sh: $*" >&2; exit 1; }
+misused() { echo "getGpusResources.sh: $*" >&2; exit 2; }
 amount='' coordinate=false file=/tmp/linnet-gpus
 while [ $# -gt 0 ]; do
   case $1 in
     --enable-coordination-mode) coordinate=true ;;
-    --coordination-file) file=${2:?}; shift ;;
+    --coordination-file) file=${2:-}; [ -n "$file" ] || misused "--coordination-file needs a file"; shift ;;
     '' | null) ;; # Flink's words for no discovery-script.args
-    *[!0-9]*) fail "$1: give a number of GPUs" ;;
+    *[!0-9]*) misused "$1: give a number of GPUs" ;;
     *) amount=$1 ;;
   esac
   shift

@@ -203,7 +203,8 @@ def cases():
 def main():
     args = set(sys.argv[1:])
     if args - {"--check", "--onnx"}:
-        sys.exit(__doc__)
+        print(__doc__, file=sys.stderr)
+        sys.exit(2)
     made = [dict(c, probs=probabilities(c)) for c in cases()]
     if "--onnx" in args:
         worst = 0.0

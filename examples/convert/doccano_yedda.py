@@ -36,7 +36,8 @@ def yedda(document):
 
 
 if len(sys.argv) != 3:
-    sys.exit("usage: python doccano_yedda.py FOLDER EXPORT.jsonl")
+    print("usage: python doccano_yedda.py FOLDER EXPORT.jsonl", file=sys.stderr)
+    sys.exit(2)
 written, refused = set(), 0
 part = os.path.join(sys.argv[1], ".part")  # becomes a document once it is whole
 try:

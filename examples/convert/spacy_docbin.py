@@ -7,7 +7,8 @@ import json
 import sys
 
 if len(sys.argv) < 3 or sys.argv[1].startswith("-"):
-    sys.exit("usage: python spacy_docbin.py OUT.spacy DOCUMENT.jsonl ...")
+    print("usage: python spacy_docbin.py OUT.spacy DOCUMENT.jsonl ...", file=sys.stderr)
+    sys.exit(2)
 try:
     import spacy
     from spacy.tokens import DocBin

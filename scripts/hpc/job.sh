@@ -23,7 +23,7 @@ case $kind in
         *) flags+=("$flag") ;;
       esac
     done
-    : "${input:?array needs --input=FOLDER}" "${output:?array needs --output=FOLDER}"
+    [ -n "${input:-}" ] && [ -n "${output:-}" ] || { echo "job.sh: array needs --input=FOLDER and --output=FOLDER" >&2; exit 2; }
     [[ $input != -* ]] || input=./$input # no option of find's
     # The output may lie there, made by another task meanwhile.
     folders=()
