@@ -15,12 +15,20 @@ import (
 // a worker and spread over all of them. Only addresses cross the shuffle.
 func List(s beam.Scope, opts Options, set *input.Set) beam.PCollection {
 	s = s.Scope("linnet.List")
+	paths := beam.ParDo(s, &listFn{Run: opts.Run}, beam.Create(s, encode("List", set)))
+	return beam.Reshuffle(s, paths)
+}
+
+// encode is set as JSON, for a transform. It panics where set is empty.
+func encode(transform string, set *input.Set) []byte {
+	if set == nil || len(set.Args) == 0 {
+		panic("transforms: " + transform + ": the input.Set is empty; make one with input.New")
+	}
 	encoded, err := json.Marshal(set)
 	if err != nil {
-		panic("transforms: List: " + err.Error())
+		panic("transforms: " + transform + ": " + err.Error())
 	}
-	paths := beam.ParDo(s, &listFn{Run: opts.Run}, beam.Create(s, encoded))
-	return beam.Reshuffle(s, paths)
+	return encoded
 }
 
 // listFn turns an input.Set, as JSON, into addresses.

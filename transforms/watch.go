@@ -37,12 +37,8 @@ func Watch(s beam.Scope, opts Options, set *input.Set, interval time.Duration) b
 	if interval <= 0 {
 		panic("transforms: Watch: the interval must be above 0")
 	}
-	encoded, err := json.Marshal(set)
-	if err != nil {
-		panic("transforms: Watch: " + err.Error())
-	}
 	fn := &watchFn{Run: opts.Run, Number: watchNumber.Add(1), Interval: interval}
-	return beam.Reshuffle(s, beam.ParDo(s, fn, beam.Create(s, encoded)))
+	return beam.Reshuffle(s, beam.ParDo(s, fn, beam.Create(s, encode("Watch", set))))
 }
 
 // watchFn is a splittable DoFn over an input.Set, as JSON. Its restriction
