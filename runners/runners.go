@@ -22,6 +22,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -460,13 +461,27 @@ var goFrame = regexp.MustCompile(`^\S+/\S*\(.*\)$`)
 
 // Cause is the one line of a runner's error that says what happened: from the
 // last errorMark to the end of that line, or the last line that is not of a stack.
+// What a runner has quoted is unquoted first.
 func Cause(text string) string {
 	if i := strings.LastIndex(text, errorMark); i >= 0 {
-		before, said := text[:i], text[i+len(errorMark):]
-		said, _, _ = strings.Cut(said, "\n")
-		if strings.Contains(before[strings.LastIndex(before, "\n")+1:], `"`) { // quoted; elsewhere it may be of a path
-			said, _, _ = strings.Cut(said, `\n`)
+		said := text[i+len(errorMark):]
+		quote := strings.LastIndex(text[:i], "\n") + 1
+		for {
+			found := strings.IndexByte(text[quote:i], '"')
+			if found < 0 {
+				break
+			}
+			whole, err := strconv.QuotedPrefix(text[quote+found:])
+			if err != nil { // cut short
+				said, _, _ = strings.Cut(said, `\n`)
+				break
+			}
+			if quote += found + len(whole); quote > i {
+				inner, _ := strconv.Unquote(whole)
+				return Cause(inner)
+			}
 		}
+		said, _, _ = strings.Cut(said, "\n")
 		return strings.TrimSpace(said)
 	}
 	last := ""
