@@ -281,6 +281,11 @@ func (o *options) tell(ctx context.Context, r *report, score *scoreFn, counters 
 		}
 		return err
 	}
+	var unwritten error
+	if o.report != "" { // before the first word: a pipe that is closed, as by head, ends the program there
+		unwritten = o.writeReport(ctx, string(score.Parts), r)
+		endParts(context.WithoutCancel(ctx), o.report, string(score.Parts))
+	}
 	if o.verbosity > 0 {
 		warnOdd(counters, &score.Config)
 	}
@@ -288,13 +293,11 @@ func (o *options) tell(ctx context.Context, r *report, score *scoreFn, counters 
 	if r.Documents > 0 {
 		untold = table(os.Stdout, r)
 	}
-	if o.report != "" {
-		if err := o.writeReport(ctx, string(score.Parts), r); err != nil {
-			return err
-		}
+	if err := cmp.Or(unwritten, untold); err != nil {
+		return err
 	}
-	if untold != nil {
-		return untold
+	if r.details != nil && r.Documents > 0 {
+		r.details.print()
 	}
 	if rejected == nil || r.Documents == 0 {
 		return rejected

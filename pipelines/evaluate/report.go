@@ -89,10 +89,12 @@ func (o *options) writeReport(ctx context.Context, parts string, r *report) erro
 	if err := st.Write(ctx, store.Join(o.report, "report.json"), append(data, '\n')); err != nil {
 		return err
 	}
-	if err := st.Write(ctx, store.Join(o.report, "report.html"), page); err != nil {
-		return err
-	}
-	if i := r.Intervals; i != nil {
+	return st.Write(ctx, store.Join(o.report, "report.html"), page)
+}
+
+// print writes what the report adds to the table.
+func (d *details) print() {
+	if i := d.Intervals; i != nil {
 		caution := ""
 		if i.Caution != "" {
 			caution = "; " + i.Caution
@@ -100,12 +102,8 @@ func (o *options) writeReport(ctx context.Context, parts string, r *report) erro
 		fmt.Printf("95 %% of resamples of the documents: accuracy %.4f to %.4f, macro-F1 %.4f to %.4f%s\n",
 			i.Accuracy.Low, i.Accuracy.High, i.MacroF1.Low, i.MacroF1.High, caution)
 	}
-	if r.Documents == 0 { // it has no figures
-		return nil
-	}
 	fmt.Printf("F1 of spans %.4f exact, %.4f overlap; macro-F1 of characters %.4f\n",
-		r.Spans.Exact.MicroF1, r.Spans.Overlap.MicroF1, r.Characters.MacroF1)
-	return nil
+		d.Spans.Exact.MicroF1, d.Spans.Overlap.MicroF1, d.Characters.MacroF1)
 }
 
 // table writes the figures for people.
