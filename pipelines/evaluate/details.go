@@ -132,7 +132,7 @@ func (m *merger) details() *details {
 	d := &details{
 		Spans:      spans.Report(),
 		Characters: m.characters.counts(classes).Report(),
-		Wrong:      m.wrong,
+		Wrong:      append([]wrongLine{}, m.wrong...), // in JSON a list, of none too
 	}
 	if m.calibrated != nil {
 		d.Calibration = m.calibrated.Report()
