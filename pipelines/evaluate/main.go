@@ -311,10 +311,8 @@ func warnOdd(counters map[string]int64, c *model.Config) {
 	labels, predicted := oddOf(counters, oddPrefix), oddOf(counters, oddPredictedPrefix)
 	warnBare("--input", labels)
 	warnBare("--predictions", predicted)
-	if places, ok := labels[broken]; ok {
-		cli.Warnf("--input: %s of broken markup, such as in %s (--verbosity=3 says where)", cli.Plural(places.n, "place"), places.first)
-		delete(labels, broken)
-	}
+	warnBroken("--input", labels)
+	warnBroken("--predictions", predicted)
 	if n := counters[transforms.ForeignCounter]; n > 0 {
 		cli.Warnf("--input: %s not in UTF-8, most likely in Windows-1252 or Latin-1 (--verbosity=3 says which)", cli.Plural(n, "document"))
 	}
@@ -356,6 +354,14 @@ func warnBare(flag string, labels map[string]odd) {
 	}
 }
 
+// warnBroken tells of broken markup in the files of a flag.
+func warnBroken(flag string, labels map[string]odd) {
+	if places, ok := labels[broken]; ok {
+		cli.Warnf("%s: %s of broken markup, such as in %s (--verbosity=3 says where)", flag, cli.Plural(places.n, "place"), places.first)
+		delete(labels, broken)
+	}
+}
+
 // warnUnknown tells of labels in the files of a flag that are none of the known.
 func warnUnknown(flag string, labels map[string]odd, c *model.Config) {
 	if len(labels) == 0 {
@@ -382,7 +388,7 @@ func pipeline(s beam.Scope, opts transforms.Options, set *input.Set, score score
 		rejected = append(rejected, r2, r3)
 		beam.ParDo0(s, &score, labelled)
 	} else {
-		rejected = append(rejected, beam.ParDo(s, &compareFn{score}, docs))
+		rejected = append(rejected, beam.ParDo(s, &compareFn{score, opts.Verbosity}, docs))
 	}
 	beam.ParDo0(s, &rejectedFn{Run: score.Run}, beam.Flatten(s, rejected...))
 }

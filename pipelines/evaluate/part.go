@@ -77,6 +77,7 @@ type judged struct {
 	gold, predicted []string    // "" is none
 	ink             [][]stretch // predicted labels of the characters
 	probs           []float64   // of the predicted label, 0 unknown; nil without a model
+	broken          int         // places of the prediction's markup
 }
 
 // part makes the part of a document. Labels of characters are judged as classes:

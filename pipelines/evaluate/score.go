@@ -11,9 +11,11 @@ import (
 	"sync"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/log"
 
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/transforms"
+	"github.com/linnet-ml/linnet/transforms/input"
 	"github.com/linnet-ml/linnet/transforms/store"
 	"github.com/linnet-ml/linnet/transforms/yedda"
 )
@@ -77,6 +79,9 @@ func (f *scoreFn) judge(ctx context.Context, j *judged) error {
 	if j.doc.Warnings > 0 {
 		odd[[2]string{oddPrefix, broken}] += int64(j.doc.Warnings)
 	}
+	if j.broken > 0 {
+		odd[[2]string{oddPredictedPrefix, broken}] += int64(j.broken)
+	}
 	for what, n := range odd {
 		first, _ := firstOdd.LoadOrStore([3]string{f.Run, what[0], what[1]}, text(j.doc.Name))
 		beam.NewCounter(transforms.Namespace, nameCounter(what[0], [2]string{what[1], first.(string)})).Inc(ctx, n)
@@ -112,7 +117,10 @@ func (f *scoreFn) given(label string) string {
 
 // compareFn is scoreFn for predictions in files: PCollection<Document> to
 // Rejections.
-type compareFn struct{ Score scoreFn }
+type compareFn struct {
+	Score     scoreFn
+	Verbosity int
+}
 
 func (f *compareFn) ProcessElement(ctx context.Context, d transforms.Document, reject func(transforms.Rejection)) error {
 	uri := store.Join(string(f.Score.Predictions), string(d.Name)+".ann")
@@ -123,15 +131,16 @@ func (f *compareFn) ProcessElement(ctx context.Context, d transforms.Document, r
 	if err != nil {
 		return err
 	}
-	data, err := st.Read(ctx, uri, 0)
-	if errors.Is(err, store.ErrNotExist) {
-		err = fmt.Errorf("%w; label the document, or give its annotation the prediction's name and folder", err)
-	}
+	predicted, err := prediction(ctx, st, uri)
 	if err != nil {
 		fail("its prediction: " + err.Error())
 		return nil
 	}
-	predicted := yedda.Parse(data)
+	if f.Verbosity >= 3 {
+		for _, w := range predicted.Warnings {
+			log.Infof(ctx, "linnet: %s:%d: %s", uri, w.Line, w.What)
+		}
+	}
 	lines := yedda.Inked(d.Text, d.Rows)
 	predictedLines := yedda.Inked(predicted.Text, yedda.Rows(predicted.Text))
 	same := func(a, b yedda.Line) bool {
@@ -141,11 +150,40 @@ func (f *compareFn) ProcessElement(ctx context.Context, d transforms.Document, r
 		fail("its prediction " + uri + " has other text; predict it again from this document")
 		return nil
 	}
-	j := judged{doc: &d, lines: lines, predicted: predicted.LineLabels(predictedLines)}
+	j := judged{doc: &d, lines: lines, predicted: predicted.LineLabels(predictedLines), broken: predicted.NumWarnings}
 	if f.Score.Parts != "" {
 		j.ink = inkOf(predicted, predictedLines)
 	}
 	return f.Score.judge(ctx, &j)
+}
+
+// prediction reads the annotation at uri, X.txt.ann, or where there is none brat's
+// pair, X.txt with X.ann, which is empty where nothing has a label.
+func prediction(ctx context.Context, st store.Store, uri string) (*yedda.Document, error) {
+	data, err := st.Read(ctx, uri, 0)
+	if errors.Is(err, store.ErrNotExist) {
+		text := strings.TrimSuffix(uri, ".ann")
+		pair := strings.TrimSuffix(text, ".txt") + ".ann"
+		ann, none := st.Read(ctx, pair, 0)
+		switch {
+		case none == nil && yedda.IsBrat(ann):
+			uri, data, err = pair, ann, nil
+		case none == nil && len(bytes.TrimSpace(ann)) == 0:
+			uri = text
+			data, err = st.Read(ctx, text, 0)
+		}
+	}
+	if errors.Is(err, store.ErrNotExist) {
+		return nil, fmt.Errorf("%w; label the document, or give its annotation the prediction's name and folder", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	d, _, err := input.Parse(ctx, uri, data, true, 0)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", uri, err)
+	}
+	return d, err
 }
 
 // fields is line with its white space made one blank each.
@@ -183,8 +221,7 @@ func firstReason(run string, counters map[string]int64) string {
 // and predicted label. Those with oddPrefix are by what is odd and the first document
 // of the process that has it: of lines by a label that is none of Known, of documents
 // without any label by "", and of places of broken markup by broken. Those with
-// oddPredictedPrefix are of the labels in Predictions: of lines by one that is none of
-// Known, and of documents without any by "".
+// oddPredictedPrefix are the same of Predictions.
 const (
 	pairPrefix         = "lines: "
 	oddPrefix          = "unknown: "
