@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"maps"
 	"slices"
@@ -53,6 +54,7 @@ type merger struct {
 
 type scored struct {
 	document
+	name  []byte // as it is: several may be one in UTF-8
 	cells []eval.Cell
 }
 
@@ -73,7 +75,7 @@ func (m *merger) index(class string) int {
 }
 
 func (m *merger) add(p *part) {
-	d := scored{document: document{Name: text(p.Name)}}
+	d := scored{document: document{Name: text(p.Name)}, name: p.Name}
 	own := sums{}
 	for _, l := range p.Lines {
 		own.add(l.Gold, l.Predicted, l.N)
@@ -102,7 +104,7 @@ func (m *merger) add(p *part) {
 		m.calibrated.Merge(p.Calibration)
 	}
 	for rank, w := range p.Wrong {
-		w.rank = rank
+		w.rank, w.name = rank, p.Name
 		m.wrong = append(m.wrong, w)
 	}
 	if len(m.wrong) > 4*keptWrong {
@@ -115,7 +117,7 @@ func (m *merger) add(p *part) {
 func (m *merger) cutWrong() {
 	slices.SortFunc(m.wrong, func(a, b wrongLine) int {
 		return cmp.Or(cmp.Compare(b.Probability, a.Probability), cmp.Compare(a.rank, b.rank),
-			strings.Compare(a.Document, b.Document), cmp.Compare(a.Line, b.Line))
+			bytes.Compare(a.name, b.name))
 	})
 	m.wrong = slices.Clone(m.wrong[:min(len(m.wrong), keptWrong)])
 }
@@ -124,7 +126,7 @@ func (m *merger) cutWrong() {
 func (m *merger) details() *details {
 	m.cutWrong()
 	// By name, so that one seed draws the same documents in every run.
-	slices.SortFunc(m.documents, func(a, b scored) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(m.documents, func(a, b scored) int { return bytes.Compare(a.name, b.name) })
 	classes := slices.Clone(m.classes)
 	slices.Sort(classes[m.head:]) // that came in any order
 	spans := eval.NewSpans(classes)

@@ -52,6 +52,7 @@ type wrongLine struct {
 	Probability float64       `json:"probability,omitempty"` // of Predicted; 0 is unknown
 	Lines       []contextLine `json:"lines"`                 // neighbours and itself
 	rank        int           // among its document's
+	name        []byte        // of the document, as it is
 }
 
 // contextLine is a line near a wrong one, or that one.

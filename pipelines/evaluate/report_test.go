@@ -451,6 +451,32 @@ func TestOrderOfParts(t *testing.T) {
 	}
 }
 
+// TestOrderOfNames merges parts of documents whose names are one in UTF-8, in both
+// orders: the same figures are drawn for the intervals.
+func TestOrderOfNames(t *testing.T) {
+	var reports [2]*details
+	for i := range reports {
+		parts := []*part{manyWrong("M\xf6ller", 3, false), manyWrong("M\xfcller", 30, false)}
+		parts[0].Lines = append(parts[0].Lines, pair{"A", "A", 5})
+		if i == 1 {
+			slices.Reverse(parts)
+		}
+		m := newMerger([]string{"A", "B"})
+		for _, p := range parts {
+			m.add(p)
+		}
+		reports[i] = m.details()
+		for _, w := range reports[i].Wrong {
+			if w.Document != "M\ufffdller" {
+				t.Fatalf("the name is %q", w.Document)
+			}
+		}
+	}
+	if !reflect.DeepEqual(reports[0], reports[1]) {
+		t.Errorf("in one order\n%+v\nin the other\n%+v", reports[0], reports[1])
+	}
+}
+
 // TestModelPart judges what a model said of five lines, of which it was not given the
 // second, that nobody can read; the last one has no gold and counts nowhere.
 func TestModelPart(t *testing.T) {
@@ -473,7 +499,7 @@ func TestModelPart(t *testing.T) {
 		if c := p.Calibration.Report(); c.Lines != 3 || c.Probability != .75 || math.Abs(c.Accuracy-2./3) > 1e-9 {
 			t.Errorf("calibration: got %+v", c)
 		}
-		if got, want := fmt.Sprint(p.Wrong), "[{a.txt 3 B A 0.75 [{1 one A A} {2 \uFFFD A A} {3 two two B A} {4 three B B} {5 four  A}] 0}]"; got != want {
+		if got, want := fmt.Sprint(p.Wrong), "[{a.txt 3 B A 0.75 [{1 one A A} {2 \uFFFD A A} {3 two two B A} {4 three B B} {5 four  A}] 0 []}]"; got != want {
 			t.Errorf("wrong lines: got %s, want %s", got, want)
 		}
 	})
