@@ -287,7 +287,7 @@ func (o *options) tell(ctx context.Context, r *report, score *scoreFn, counters 
 		endParts(context.WithoutCancel(ctx), o.report, string(score.Parts))
 	}
 	if o.verbosity > 0 {
-		warnOdd(counters, &score.Config)
+		warnOdd(counters, score)
 	}
 	var untold error // that the table could not be printed, such as into a file on a full disk
 	if r.Documents > 0 {
@@ -307,7 +307,7 @@ func (o *options) tell(ctx context.Context, r *report, score *scoreFn, counters 
 
 // warnOdd tells of labels that no one has named, of documents without any, of broken
 // markup and of documents that are not in UTF-8.
-func warnOdd(counters map[string]int64, c *model.Config) {
+func warnOdd(counters map[string]int64, score *scoreFn) {
 	labels, predicted := oddOf(counters, oddPrefix), oddOf(counters, oddPredictedPrefix)
 	warnBare("--input", labels)
 	warnBare("--predictions", predicted)
@@ -319,8 +319,8 @@ func warnOdd(counters map[string]int64, c *model.Config) {
 	if n := counters[transforms.ForeignScriptCounter]; n > 0 {
 		cli.Warnf("--input: %s in an 8-bit or multi-byte encoding that is not UTF-8 (--verbosity=3 says which)", cli.Plural(n, "document"))
 	}
-	warnUnknown("--input", labels, c)
-	warnUnknown("--predictions", predicted, c)
+	warnUnknown("--input", labels, score)
+	warnUnknown("--predictions", predicted, score)
 }
 
 // odd is how often something odd was met, and in which document, of several the first
@@ -363,7 +363,7 @@ func warnBroken(flag string, labels map[string]odd) {
 }
 
 // warnUnknown tells of labels in the files of a flag that are none of the known.
-func warnUnknown(flag string, labels map[string]odd, c *model.Config) {
+func warnUnknown(flag string, labels map[string]odd, score *scoreFn) {
 	if len(labels) == 0 {
 		return
 	}
@@ -371,11 +371,15 @@ func warnUnknown(flag string, labels map[string]odd, c *model.Config) {
 	for _, l := range slices.Sorted(maps.Keys(labels)) {
 		unknown = append(unknown, fmt.Sprintf("%s (%s, such as in %s)", l, cli.Plural(labels[l].n, "line"), labels[l].first))
 	}
-	become := "they count as " + c.OtherClass
-	if c.OtherClass == "" {
+	become := "they count as " + score.Config.OtherClass
+	if score.Config.OtherClass == "" {
 		become = "they are left out"
 	}
-	cli.Warnf("%s: none of the known labels: %s: %s; correct what is misspelt", flag, cli.Some(unknown), become)
+	remedy := "correct what is misspelt"
+	if score.Predictions != "" {
+		remedy += ", or judge labels as they stand with --label_set=full"
+	}
+	cli.Warnf("%s: none of the known labels: %s: %s; %s", flag, cli.Some(unknown), become, remedy)
 }
 
 // pipeline judges every document of set.
