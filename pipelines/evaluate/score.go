@@ -143,11 +143,20 @@ func (f *compareFn) ProcessElement(ctx context.Context, d transforms.Document, r
 	}
 	lines := yedda.Inked(d.Text, d.Rows)
 	predictedLines := yedda.Inked(predicted.Text, yedda.Rows(predicted.Text))
-	same := func(a, b yedda.Line) bool {
+	same := func(i int) bool {
+		a, b := lines[i], predictedLines[i]
 		return bytes.Equal(fields(d.Text[a.Start:a.End]), fields(predicted.Text[b.Start:b.End]))
 	}
-	if !slices.EqualFunc(lines, predictedLines, same) {
-		fail("its prediction " + uri + " has other text; predict it again from this document")
+	alike := 0
+	for alike < min(len(lines), len(predictedLines)) && same(alike) {
+		alike++
+	}
+	if alike < max(len(lines), len(predictedLines)) {
+		at := len(predicted.Text)
+		if alike < len(predictedLines) {
+			at = predictedLines[alike].Start
+		}
+		fail(fmt.Sprintf("its prediction %s has other text, from line %d on; predict it again from this document", uri, 1+bytes.Count(predicted.Text[:at], []byte("\n"))))
 		return nil
 	}
 	j := judged{doc: &d, lines: lines, predicted: predicted.LineLabels(predictedLines), broken: predicted.NumWarnings}
