@@ -189,13 +189,11 @@ func (o *options) profile(ctx context.Context) error {
 		}
 	}
 	o.advise(r)
-	if err := r.table(os.Stdout); err != nil {
-		return err
+	var unwritten error
+	if o.report != "" { // before the table: a pipe that is closed, as by head, ends the program there
+		unwritten = r.write(ctx, o.report)
 	}
-	if o.report == "" {
-		return nil
-	}
-	return r.write(ctx, o.report)
+	return cmp.Or(r.table(os.Stdout), unwritten)
 }
 
 func (o *options) weights(ctx context.Context) (*model.Weights, error) {
