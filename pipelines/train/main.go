@@ -368,8 +368,10 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 		return err
 	}
 	defer unlock()
-	if err := store.Writable(ctx, o.modelOut); err != nil {
-		return told(ctx, err)
+	for _, to := range []string{o.modelOut, folder} { // which may be another user's
+		if err := store.Writable(ctx, to); err != nil {
+			return told(ctx, err)
+		}
 	}
 	if options.Config, err = train.Classes(parts[0], o.config, options.Init); err != nil {
 		return err
