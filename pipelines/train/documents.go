@@ -168,26 +168,32 @@ func warnDocuments(parts [3][]train.Document) {
 	}
 }
 
-// warnLabels tells of labels of docs, those of --input, that --label_map does not
-// know, and of labels and classes that docs have no line of.
-func (o *options) warnLabels(docs []train.Document, c *model.Config) {
-	lines := map[string]int{} // by label
-	for _, d := range docs {
-		for _, l := range d.Labels {
-			if l != "" {
-				lines[l]++
+// warnLabels tells of labels that --label_map does not know, and of labels and
+// classes that the documents of --input have no line of.
+func (o *options) warnLabels(parts [3][]train.Document, c *model.Config) {
+	lines, all := map[string]int{}, map[string]int{} // by label, of --input and of all
+	for i, docs := range parts {
+		for _, d := range docs {
+			for _, l := range d.Labels {
+				if l == "" {
+					continue
+				}
+				all[l]++
+				if i == 0 {
+					lines[l]++
+				}
 			}
 		}
 	}
 	count := make([]int, len(c.Classes))
 	var rest, unseen, empty []string
-	for _, label := range slices.Sorted(maps.Keys(lines)) {
+	for _, label := range slices.Sorted(maps.Keys(all)) {
 		class := c.Class(label)
 		if class >= 0 {
 			count[class] += lines[label]
 		}
 		if _, named := c.LabelMap[label]; !named && (class < 0 || c.Classes[class] != label) {
-			rest = append(rest, fmt.Sprintf("%s (%s)", label, cli.Plural(int64(lines[label]), "line")))
+			rest = append(rest, fmt.Sprintf("%s (%s)", label, cli.Plural(int64(all[label]), "line")))
 		}
 	}
 	for label := range c.LabelMap {

@@ -393,7 +393,7 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 	}
 	if o.verbosity > 0 {
 		warnDocuments(parts)
-		o.warnLabels(parts[0], &options.Config)
+		o.warnLabels(parts, &options.Config)
 		o.warnUnknown(parts, &options)
 		o.say(&options.Config)
 		sayModel(ctx, o.modelOut, "is replaced at the end")
