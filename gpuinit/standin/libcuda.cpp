@@ -107,7 +107,7 @@ Context *now() {
 // kernels opens the library of the kernels for sm_target.
 void *kernels(int target) {
   std::string file = setting("STANDIN_KERNELS", "");
-  if (size_t at = file.find('%'); at != std::string::npos) file.replace(at, 1, std::to_string(target));
+  if (size_t at = file.rfind('%'); at != std::string::npos) file.replace(at, 1, std::to_string(target));
   if (file.empty()) return nullptr;
   void *lib = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!lib) fprintf(stderr, "standin: %s\n", dlerror());
