@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	//lint:ignore SA1019 it needs no server, and the output comes in order
+	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/runners/direct"
+	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/runners/prism"
 
 	"github.com/linnet-ml/linnet/transforms"
 	"github.com/linnet-ml/linnet/transforms/input"
@@ -93,6 +96,7 @@ func ExampleList() {
 
 // What comes into a folder is labelled until the job is cancelled.
 func ExampleWatch() {
+	beam.Init() // first of all in main, which prism wants
 	set, err := input.New([]string{"journals"}, "annotated", false)
 	if err != nil {
 		fmt.Println(err)
