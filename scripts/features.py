@@ -172,7 +172,7 @@ def read_lines(data):
     """The lines with something on them, taken apart."""
     out, blanks, feed, start = [], 0, False, 0
     for raw in data.split(b'\n'):
-        text = clean(raw)
+        text = clean(raw.removeprefix(b'\xef\xbb\xbf') if start == 0 else raw)
         begin, start = start, start + len(raw) + 1
         lead, body = strip(text)
         if not body:

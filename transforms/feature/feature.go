@@ -3,7 +3,8 @@
 // line, of layout and document. Training and prediction share it.
 //
 // Bytes that are no UTF-8 and U+FFFD are left out as if they were not there,
-// so what stands on both sides of one joins. Letters, capitals and digits are
+// so what stands on both sides of one joins, and so is a byte order mark that the text
+// begins with. Letters, capitals and digits are
 // those of Unicode; lower case is the simple mapping, character by character.
 // A line may be of any length; its first 512 tokens make the features.
 //
@@ -31,6 +32,7 @@ package feature
 //go:generate go -C _asm run . -out ../feature_amd64.s -stubs ../stub_amd64.go -pkg feature
 
 import (
+	"bytes"
 	"slices"
 	"sync"
 
@@ -172,7 +174,7 @@ func (p *part) read(text []byte, rows []yedda.Line, facts []row, b *model.Batch,
 	}
 	l, m := &p.line, new(marks)
 	for i := p.first; i < p.end; i++ {
-		l.read(text[rows[i].Start:rows[i].End:len(text)])
+		l.read(lineOf(text, rows[i]))
 		if b != nil {
 			p.ids, ends, scales = l.appendIDs(p.ids, ends, scales, inputSize)
 			p.words, p.genera = l.find(m, p.words, p.genera)
@@ -192,6 +194,16 @@ func (p *part) read(text []byte, rows []yedda.Line, facts []row, b *model.Batch,
 		r.novelty = m.novelty
 	}
 	l.orig = nil // it is part of text, and p outlives it
+}
+
+// lineOf is a row of text, up to whose end memory may be read. A byte order mark says how
+// the text is written, and is none of it.
+func lineOf(text []byte, row yedda.Line) []byte {
+	line := text[row.Start:row.End:len(text)]
+	if row.Start == 0 {
+		line = bytes.TrimPrefix(line, []byte("\ufeff"))
+	}
+	return line
 }
 
 // join puts the ids of the parts together.

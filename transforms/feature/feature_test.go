@@ -274,6 +274,18 @@ func TestUndecodable(t *testing.T) {
 	}
 }
 
+// A byte order mark before a text is as if it were not there; the row keeps it.
+func TestByteOrderMark(t *testing.T) {
+	for _, s := range []string{"", "\n", "Amanita muscaria\n  x", "\fA\n", " \n5 mm", "\ufffd\nx\n", "\xff.\n", strings.Repeat("Boletus edulis\n", 40)} {
+		text, marked := []byte(s), []byte("\ufeff"+s)
+		rows := yedda.Rows(marked)
+		same(t, Extract(marked, rows, 1<<16, 1), Extract(text, yedda.Rows(text), 1<<16, 1), fmt.Sprintf("%q", marked))
+		got := new(model.Batch)
+		NewSurvey(marked, rows, 1<<16, 1).ExtractTo(got, 0, len(rows))
+		same(t, got, Extract(marked, rows, 1<<16, 1), fmt.Sprintf("survey of %q", marked))
+	}
+}
+
 // A character has the features of its class wherever it stands in the line,
 // at every place within the words of the masks.
 func TestPlaces(t *testing.T) {

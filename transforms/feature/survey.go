@@ -61,8 +61,7 @@ func (s *Survey) ExtractTo(b *model.Batch, first, n int) {
 	var m marks
 	var words, genera []uint64
 	for i := range n {
-		r := s.rows[first+i]
-		l.read(s.text[r.Start:r.End:len(s.text)])
+		l.read(lineOf(s.text, s.rows[first+i]))
 		b.IDs, b.GroupEnd, b.GroupScale = l.appendIDs(b.IDs, b.GroupEnd, b.GroupScale, s.inputSize)
 		words, genera = l.find(&m, words[:0], genera[:0])
 		l.writeLayout(&m, b.Layout[i*LayoutSize:])

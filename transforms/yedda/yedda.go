@@ -137,9 +137,10 @@ func (d *Document) finishWarnings(src []byte) {
 }
 
 var (
-	newline   = []byte("\n")
-	openToken = []byte("[@")
-	closeTail = []byte("*]")
+	newline       = []byte("\n")
+	openToken     = []byte("[@")
+	closeTail     = []byte("*]")
+	byteOrderMark = []byte("\ufeff")
 )
 
 const maxLabel = 50 // bytes
