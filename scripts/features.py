@@ -172,7 +172,10 @@ def read_lines(data):
     """The lines with something on them, taken apart."""
     out, blanks, feed, start = [], 0, False, 0
     for raw in data.split(b'\n'):
-        text = clean(raw.removeprefix(b'\xef\xbb\xbf') if start == 0 else raw)
+        text = clean(raw)
+        unmarked = clean(raw.removeprefix(b'\xef\xbb\xbf'))
+        if start == 0 and strip(unmarked)[1]:
+            text = unmarked
         begin, start = start, start + len(raw) + 1
         lead, body = strip(text)
         if not body:

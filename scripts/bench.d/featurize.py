@@ -1,5 +1,5 @@
-"""Features of many documents at once, in numpy: what scripts/features.py says,
-a whole array of characters or tokens at a time.
+"""Features of many documents at once, in numpy: what scripts/features.py says
+of texts without a byte order mark, a whole array of characters or tokens at a time.
 
 extract(texts, input_size) gives the features of all rows of all texts, one
 after the other. Only what is rare (tabs and form feeds before a line, the

@@ -3,9 +3,9 @@
 // line, of layout and document. Training and prediction share it.
 //
 // Bytes that are no UTF-8 and U+FFFD are left out as if they were not there,
-// so what stands on both sides of one joins, and so is a byte order mark that the text
-// begins with. Letters, capitals and digits are
-// those of Unicode; lower case is the simple mapping, character by character.
+// so what stands on both sides of one joins. A byte order mark ahead of the
+// first words is left out, too. Letters, capitals and digits are those of
+// Unicode; lower case is the simple mapping, character by character.
 // A line may be of any length; its first 512 tokens make the features.
 //
 // Equal text gives equal features, whatever the number of workers. No input
@@ -196,12 +196,14 @@ func (p *part) read(text []byte, rows []yedda.Line, facts []row, b *model.Batch,
 	l.orig = nil // it is part of text, and p outlives it
 }
 
-// lineOf is a row of text, up to whose end memory may be read. A byte order mark says how
-// the text is written, and is none of it.
+// lineOf is a row of text, up to whose end memory may be read, without the byte
+// order mark that the text begins with, unless the row has nothing else.
 func lineOf(text []byte, row yedda.Line) []byte {
 	line := text[row.Start:row.End:len(text)]
 	if row.Start == 0 {
-		line = bytes.TrimPrefix(line, []byte("\ufeff"))
+		if rest := bytes.TrimPrefix(line, []byte("\ufeff")); !yedda.Blank(rest) {
+			return rest
+		}
 	}
 	return line
 }

@@ -274,15 +274,21 @@ func TestUndecodable(t *testing.T) {
 	}
 }
 
-// A byte order mark before a text is as if it were not there; the row keeps it.
+// A byte order mark before a text is as if it were not there. Where it stands alone
+// the row has its features.
 func TestByteOrderMark(t *testing.T) {
-	for _, s := range []string{"", "\n", "Amanita muscaria\n  x", "\fA\n", " \n5 mm", "\ufffd\nx\n", "\xff.\n", strings.Repeat("Boletus edulis\n", 40)} {
+	for _, s := range []string{"Amanita muscaria\n  x", "\fA\n", " 5 mm", "\ufffdx\n", "\xff.\n", strings.Repeat("Boletus edulis\n", 40)} {
 		text, marked := []byte(s), []byte("\ufeff"+s)
 		rows := yedda.Rows(marked)
 		same(t, Extract(marked, rows, 1<<16, 1), Extract(text, yedda.Rows(text), 1<<16, 1), fmt.Sprintf("%q", marked))
 		got := new(model.Batch)
 		NewSurvey(marked, rows, 1<<16, 1).ExtractTo(got, 0, len(rows))
 		same(t, got, Extract(marked, rows, 1<<16, 1), fmt.Sprintf("survey of %q", marked))
+	}
+	for _, s := range []string{"\ufeff", "\ufeff\ufffd \nx"} {
+		if b := Extract([]byte(s), yedda.Rows([]byte(s)), 1<<16, 1); b.GroupEnd[0] == 0 {
+			t.Errorf("%q: the first row has no id", s)
+		}
 	}
 }
 

@@ -109,7 +109,7 @@ func ParseBrat(text, ann []byte) (*Document, error) {
 		labels interner
 		number = 0
 	)
-	ann = bytes.TrimPrefix(ann, byteOrderMark)
+	ann = bytes.TrimPrefix(ann, []byte("\ufeff"))
 	for line := range bytes.Lines(ann) {
 		number++
 		line = bytes.TrimRight(line, "\r\n")
@@ -227,7 +227,7 @@ func cutInk(b, prefix []byte) (rest []byte, ok bool) {
 // IsBrat reports whether src is brat's standoff format, and so no text at all: it
 // goes by the first line that is not blank, which must be a whole annotation.
 func IsBrat(src []byte) bool {
-	src = bytes.TrimPrefix(src, byteOrderMark)
+	src = bytes.TrimPrefix(src, []byte("\ufeff"))
 	src = bytes.TrimLeft(src, " \t\r\n")
 	if len(src) == 0 || bytes.IndexByte([]byte("TREAMN#*"), src[0]) < 0 {
 		return false

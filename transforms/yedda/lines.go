@@ -26,17 +26,12 @@ func Lines(text []byte) []Line {
 	return lines
 }
 
-// Rows are the lines of text that are not Blank, those that reach a model. One with a
-// byte order mark alone, before the text, is none.
+// Rows are the lines of text that are not Blank, those that reach a model.
 func Rows(text []byte) []Line {
 	rows := make([]Line, 0, bytes.Count(text, newline)+1)
 	for start := 0; start < len(text); {
 		end := index(text, '\n', start)
-		line := text[start:end]
-		if start == 0 {
-			line = bytes.TrimPrefix(line, byteOrderMark)
-		}
-		if !Blank(line) {
+		if !Blank(text[start:end]) {
 			rows = append(rows, Line{start, end})
 		}
 		start = end + 1

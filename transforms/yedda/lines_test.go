@@ -20,8 +20,6 @@ func TestLines(t *testing.T) {
 		{name: "CR stays", text: "a\r\n\r\nb\rc\r", lines: []string{"a\r", "\r", "b\rc\r"}, rows: []string{"a\r", "b\rc\r"}},
 		{name: "form feeds", text: "\f\n\fa\na\fb\n", lines: []string{"\f", "\fa", "a\fb"}, rows: []string{"\fa", "a\fb"}},
 		{name: "U+FFFD", text: "\ufffd \ufffd\nx\ufffd\n", lines: []string{"\ufffd \ufffd", "x\ufffd"}, rows: []string{"x\ufffd"}},
-		{name: "byte order mark", text: "\ufeff \r\n\ufeff\n", lines: []string{"\ufeff \r", "\ufeff"}, rows: []string{"\ufeff"}},
-		{name: "byte order mark and text", text: "\ufeffa\n", lines: []string{"\ufeffa"}, rows: []string{"\ufeffa"}},
 		{name: "other line separators", text: "a\vb\u2028c\u0085d\n", lines: []string{"a\vb\u2028c\u0085d"}, rows: []string{"a\vb\u2028c\u0085d"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -123,7 +123,7 @@ func WriteTreatments(t *Table, spans []Span) []byte {
 		if s.Label == nomenclature && before != nomenclature {
 			flush()
 			n++
-			name, _, _ := bytes.Cut(bytes.TrimPrefix(text, byteOrderMark), newline)
+			name, _, _ := bytes.Cut(bytes.TrimPrefix(text, []byte("\ufeff")), newline)
 			now = &treatment{
 				URI: t.URI, Treatment: n, Name: string(bytes.TrimSpace(name)),
 				Line: numbers.of(s.Start), Page: page, Start: s.Start,

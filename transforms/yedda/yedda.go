@@ -137,10 +137,9 @@ func (d *Document) finishWarnings(src []byte) {
 }
 
 var (
-	newline       = []byte("\n")
-	openToken     = []byte("[@")
-	closeTail     = []byte("*]")
-	byteOrderMark = []byte("\ufeff")
+	newline   = []byte("\n")
+	openToken = []byte("[@")
+	closeTail = []byte("*]")
 )
 
 const maxLabel = 50 // bytes
