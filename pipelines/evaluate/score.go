@@ -131,14 +131,14 @@ func (f *compareFn) ProcessElement(ctx context.Context, d transforms.Document, r
 	if err != nil {
 		return err
 	}
-	predicted, err := prediction(ctx, st, uri)
+	predicted, read, at, err := prediction(ctx, st, uri)
 	if err != nil {
 		fail("its prediction: " + err.Error())
 		return nil
 	}
 	if f.Verbosity >= 3 {
 		for _, w := range predicted.Warnings {
-			log.Infof(ctx, "linnet: %s:%d: %s", uri, w.Line, w.What)
+			log.Infof(ctx, "linnet: %s:%d: %s", read, w.Line, w.What)
 		}
 	}
 	lines := yedda.Inked(d.Text, d.Rows)
@@ -152,11 +152,11 @@ func (f *compareFn) ProcessElement(ctx context.Context, d transforms.Document, r
 		alike++
 	}
 	if alike < max(len(lines), len(predictedLines)) {
-		at := len(predicted.Text)
+		from := len(predicted.Text)
 		if alike < len(predictedLines) {
-			at = predictedLines[alike].Start
+			from = predictedLines[alike].Start
 		}
-		fail(fmt.Sprintf("its prediction %s has other text, from line %d on; predict it again from this document", uri, 1+bytes.Count(predicted.Text[:at], []byte("\n"))))
+		fail(fmt.Sprintf("its prediction %s has other text, from line %d on; predict it again from this document", at, 1+bytes.Count(predicted.Text[:from], []byte("\n"))))
 		return nil
 	}
 	j := judged{doc: &d, lines: lines, predicted: predicted.LineLabels(predictedLines), broken: predicted.NumWarnings}
@@ -167,32 +167,35 @@ func (f *compareFn) ProcessElement(ctx context.Context, d transforms.Document, r
 }
 
 // prediction reads the annotation at uri, X.txt.ann, or where there is none brat's
-// pair, X.txt with X.ann, which is empty where nothing has a label.
-func prediction(ctx context.Context, st store.Store, uri string) (*yedda.Document, error) {
+// pair, X.txt with X.ann, which is empty where nothing has a label. Read is the file
+// that was read, at where its text stands.
+func prediction(ctx context.Context, st store.Store, uri string) (d *yedda.Document, read, at string, err error) {
+	read = uri
 	data, err := st.Read(ctx, uri, 0)
 	if errors.Is(err, store.ErrNotExist) {
 		text := strings.TrimSuffix(uri, ".ann")
 		pair := strings.TrimSuffix(text, ".txt") + ".ann"
-		ann, none := st.Read(ctx, pair, 0)
+		ann, annErr := st.Read(ctx, pair, 0)
 		switch {
-		case none == nil && yedda.IsBrat(ann):
-			uri, data, err = pair, ann, nil
-		case none == nil && len(bytes.TrimSpace(ann)) == 0:
-			uri = text
+		case annErr != nil && !errors.Is(annErr, store.ErrNotExist):
+			return nil, pair, pair, annErr
+		case annErr == nil && yedda.IsBrat(ann):
+			read, data, err = pair, ann, nil
+		case annErr == nil && len(bytes.TrimSpace(ann)) == 0:
+			read = text
 			data, err = st.Read(ctx, text, 0)
 		}
 	}
 	if errors.Is(err, store.ErrNotExist) {
-		return nil, fmt.Errorf("%w; label the document, or give its annotation the prediction's name and folder", err)
+		err = fmt.Errorf("%w; label the document, or give its annotation the prediction's name and folder", err)
 	}
 	if err != nil {
-		return nil, err
+		return nil, read, read, err
 	}
-	d, _, err := input.Parse(ctx, uri, data, true, 0)
-	if err != nil {
-		err = fmt.Errorf("%s: %w", uri, err)
+	if d, at, err = input.Parse(ctx, read, data, true, 0); err != nil {
+		err = fmt.Errorf("%s: %w", read, err)
 	}
-	return d, err
+	return d, read, at, err
 }
 
 // fields is line with its white space made one blank each.
