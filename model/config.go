@@ -74,7 +74,8 @@ type Config struct {
 	FullClasses []string `json:"full_classes,omitempty"`
 	// LabelMap maps raw labels, brat's of any letters too, to Classes. What it does
 	// not name stays itself where it is one of Classes, and becomes OtherClass where
-	// it is not; "*", for people, is there where somebody named OtherClass for the rest.
+	// it is not. "*" is there where somebody named OtherClass for the rest; Class does
+	// without it.
 	LabelMap   map[string]string `json:"label_map,omitempty"`
 	OtherClass string            `json:"other_class,omitempty"`
 }

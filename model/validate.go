@@ -111,8 +111,12 @@ func (c *Config) checkClasses() error {
 			return err
 		}
 	}
-	if len(c.LabelMap) > maxLabelMap {
-		return fmt.Errorf("label_map: %s labels; at most %s are allowed", comma(len(c.LabelMap)), comma(maxLabelMap))
+	n := len(c.LabelMap)
+	if c.LabelMap["*"] != "" { // no label, but what OtherClass says
+		n--
+	}
+	if n > maxLabelMap {
+		return fmt.Errorf("label_map: %s labels; at most %s are allowed", comma(n), comma(maxLabelMap))
 	}
 	for from, to := range c.LabelMap {
 		if from == "" || !utf8.ValidString(from) { // brat's labels are any words

@@ -421,9 +421,10 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 		return at.told(ctx, err)
 	}
 	meta.Data, meta.Commit, meta.CropShare = cmp.Or(o.comment, cli.Plural(int64(len(parts[0])), "document")), commit(), o.cropShare
-	if o.restNamed && w.Config.OtherClass != "" { // for evaluate, which tells of labels that nobody named
-		w.Config.LabelMap = maps.Clone(w.Config.LabelMap)
-		w.Config.LabelMap["*"] = w.Config.OtherClass
+	if o.restNamed && w.Config.OtherClass != "" { // for what tells of labels that nobody named
+		labels := map[string]string{"*": w.Config.OtherClass}
+		maps.Copy(labels, w.Config.LabelMap)
+		w.Config.LabelMap = labels
 	}
 	if err := save(ctx, o.modelOut, w, meta); err != nil {
 		return at.told(ctx, err)
