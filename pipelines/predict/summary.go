@@ -26,7 +26,7 @@ import (
 	"github.com/linnet-ml/linnet/transforms/store"
 )
 
-const noneRejected = "no document was rejected before (without --retry_rejected new ones are labelled)"
+const noneRejected = "none of these documents was rejected before (without --retry_rejected new ones are labelled)"
 
 // summary says where the result is and what it holds.
 func (o *options) summary(w io.Writer, c *model.Config, result *runners.Result, p *transforms.Progress, took time.Duration) {
