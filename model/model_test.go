@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"regexp"
@@ -84,6 +85,7 @@ func TestConfigValidate(t *testing.T) {
 		"label_map to nowhere":  {func(c *Config) { c.LabelMap = map[string]string{"Key": "Nothing"} }, `model: label_map: Key maps to "Nothing"`},
 		"label_map no label":    {func(c *Config) { c.LabelMap = map[string]string{"": Description} }, `model: label_map: "" is no label`},
 		"label_map no UTF-8":    {func(c *Config) { c.LabelMap = map[string]string{"\xff": Description} }, `model: label_map: "\xff" is no label`},
+		"label_map large":       {func(c *Config) { c.LabelMap = largeMap(4097) }, "model: label_map: 4,097 labels; at most 4,096"},
 		"other_class":           {func(c *Config) { c.OtherClass = "Other" }, `model: other_class: "Other" is not in classes`},
 		"class_weights form":    {func(c *Config) { c.ClassWeights = "heavy" }, `model: class_weights: "heavy"; it must be none, balanced or`},
 		"class_weights label":   {func(c *Config) { c.ClassWeights = "Foo=1" }, `model: class_weights: "Foo" is not in classes`},
@@ -118,6 +120,7 @@ func TestConfigAtBounds(t *testing.T) {
 		"num_layers":          func(c *Config) { c.NumLayers = 16 },
 		"class_weights":       func(c *Config) { c.ClassWeights = "Description=0,Key=1e6" },
 		"focal_labels":        func(c *Config) { c.FocalLabels = strings.Repeat("Key,", 1<<12) },
+		"label_map and *":     func(c *Config) { c.LabelMap = largeMap(4096) },
 		"label of 50":         func(c *Config) { c.Classes[0], c.LabelMap = strings.Repeat("a", 50), nil },
 	} {
 		c := testConfig()
@@ -126,6 +129,15 @@ func TestConfigAtBounds(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// largeMap is a label map of n labels, and of "*".
+func largeMap(n int) map[string]string {
+	m := map[string]string{"*": Description}
+	for i := range n {
+		m[fmt.Sprintf("label-%d", i)] = Description
+	}
+	return m
 }
 
 // TestIsLabel compares with a regular expression, byte by byte of the alphabet.
