@@ -173,9 +173,8 @@ def read_lines(data):
     out, blanks, feed, start = [], 0, False, 0
     for raw in data.split(b'\n'):
         text = clean(raw)
-        unmarked = clean(raw.removeprefix(b'\xef\xbb\xbf'))
-        if start == 0 and strip(unmarked)[1]:
-            text = unmarked
+        if start == 0 and raw.startswith(b'\xef\xbb\xbf') and strip(text[1:])[1]:
+            text = text[1:]
         begin, start = start, start + len(raw) + 1
         lead, body = strip(text)
         if not body:
