@@ -831,6 +831,29 @@ func TestHTMLComeBackInBrowser(t *testing.T) {
 	}
 }
 
+// A document of one line opens about as fast as one of as many bytes in many lines.
+func TestHTMLLongLineInBrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a browser")
+	}
+	dir := t.TempDir()
+	b := openBrowser(t, "", dir)
+	var took [2]float64
+	for i, end := range []string{"\n", " "} {
+		table := &Table{URI: "long.txt", Text: bytes.Repeat([]byte("Pileus broad, convex to plane, margin incurved, then striate"+end), 25000), Classes: []string{"A"}}
+		table.Rows = Rows(table.Text)
+		table.Labels = slices.Repeat([]string{"A"}, len(table.Rows))
+		file := filepath.Join(dir, fmt.Sprint(i, ".html"))
+		writePage(t, file, table, table.Rows, table.Labels)
+		b.open(file)
+		b.eval(`performance.getEntriesByType("navigation")[0].domContentLoadedEventEnd`, &took[i])
+	}
+	if took[1] > 4*took[0] {
+		t.Errorf("one line takes %.0f ms, 25,000 lines %.0f", took[1], took[0])
+	}
+	t.Logf("25,000 lines %.0f ms, one %.0f ms", took[0], took[1])
+}
+
 // A label that YEDDA cannot hold is not exported, where a line has it: its reader would
 // take the closer for text.
 func TestHTMLWrongLabelInBrowser(t *testing.T) {

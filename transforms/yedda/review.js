@@ -211,11 +211,12 @@ function review(doc) {
         continue;
       }
       const [start, end] = doc.lines[i], row = make("div", "row");
+      const text = make("span", "text", utf8.decode(doc.text.subarray(start, end)).replaceAll("\f", "␌"));
+      text.dir = "auto"; // unicode-bidi: plaintext takes Chromium the square of a line's length
       row.id = "line" + i;
       row.setAttribute("role", "option");
       row.setAttribute("aria-selected", "false");
-      row.append(make("span", "number", String(i + 1)), make("span", "name"),
-        make("span", "text", utf8.decode(doc.text.subarray(start, end)).replaceAll("\f", "␌")));
+      row.append(make("span", "number", String(i + 1)), make("span", "name"), text);
       rows[i] = row;
       paint(i);
       chunk.append(row);
