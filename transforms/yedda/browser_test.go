@@ -831,6 +831,44 @@ func TestHTMLComeBackInBrowser(t *testing.T) {
 	}
 }
 
+// A page that the browser saved, as it stands then, works when it is opened: it begins
+// anew, with each label once.
+func TestHTMLSavedInBrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a browser")
+	}
+	table := &Table{
+		URI: "short.txt", Text: []byte("one\ntwo\n"), Classes: []string{"A", "B"},
+		Labels: []string{"A", "B"}, Probs: []float32{.9, .1, .4, .6},
+	}
+	table.Rows = Rows(table.Text)
+	dir := t.TempDir()
+	file, saved := filepath.Join(dir, "short.txt.html"), filepath.Join(dir, "saved.html")
+	writePage(t, file, table, table.Rows, table.Labels)
+	b := openBrowser(t, file, dir)
+	const state = `(() => {
+  const $ = (id) => document.getElementById(id);
+  return [$("counts").textContent, $("filter").innerText, $("label").innerText, ` + visible + `, $("keys").open].join("; ");
+})()`
+	var want, got, page string
+	b.eval(state, &want)
+	b.press("f", "2", "e")
+	b.click("help")
+	b.eval(`"<!DOCTYPE html>" + document.documentElement.outerHTML`, &page)
+	if err := os.WriteFile(saved, []byte(page), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.open(saved)
+	if b.eval(state, &got); got != want {
+		t.Errorf("saved and opened, the page says %q, want %q", got, want)
+	}
+	var n int
+	b.click("show1")
+	if b.eval(visible, &n); n != 1 {
+		t.Errorf("a click at a label leaves %d lines, want 1", n)
+	}
+}
+
 // A document of one line opens about as fast as one of as many bytes in many lines.
 func TestHTMLLongLineInBrowser(t *testing.T) {
 	if testing.Short() {

@@ -467,6 +467,10 @@ function review(doc) {
     act();
   }
 
+  // A page that a browser saved has what an earlier run of this made.
+  $("filter").replaceChildren();
+  $("label").replaceChildren();
+  $("keys").open = false;
   doc.names.forEach((_, k) => {
     const button = make("button", k > 0 ? "label" : "");
     button.type = "button";
