@@ -17,7 +17,7 @@ import (
 // .ann is YEDDA, all others are text as they stand.
 //
 // With annotated, brat's pairs are annotation too: X.txt gets the spans of an
-// X.ann beside it that is brat standoff, and where uri is such an X.ann, the
+// X.ann beside it, which must be brat standoff, and where uri is such an X.ann, the
 // text is that of X.txt. At is where the text stands. An X.ann is read up to
 // limit bytes, 0 for no limit. Without annotated brat standoff is an error, and
 // so are UTF-16 and UTF-32, for text and markup would be mistaken for other bytes,
@@ -63,6 +63,9 @@ func Parse(ctx context.Context, uri string, data []byte, annotated bool, limit i
 				err = fmt.Errorf("%s: %w", stem+".ann", err)
 			}
 			return d, uri, err
+		}
+		if len(bytes.TrimSpace(ann)) > 0 {
+			return nil, uri, fmt.Errorf("%s does not begin with brat standoff; if it is YEDDA, call it %s.ann", stem+".ann", uri)
 		}
 		if err != nil && !errors.Is(err, store.ErrNotExist) {
 			return nil, uri, err

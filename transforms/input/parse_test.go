@@ -62,7 +62,7 @@ func TestParse(t *testing.T) {
 		{"pair.txt", "pair.txt [{0 11 N}]", "pair.txt []"},
 		{"pair.ann", "pair.txt [{0 11 N}]", "brat standoff, which is not YEDDA; give the .txt beside it"},
 		{"empty.txt", "empty.txt []", ""},
-		{"both.txt", "both.txt []", ""},
+		{"both.txt", filepath.Join(dir, "both.ann") + " does not begin with brat standoff; if it is YEDDA, call it " + filepath.Join(dir, "both.txt.ann"), "both.txt []"},
 		{"both.ann", "both.ann [{0 7 N}]", ""},
 		{"both.txt.ann", "both.txt [{0 8 N}]", "brat standoff, which"},
 		{"alone.ann", "brat standoff without its text; put ", "brat standoff, which"},
