@@ -29,7 +29,8 @@ const MinLines = 20
 //   - Where init is the model to begin with, not nil, and cfg has its label set,
 //     map and classes, all are as init has them, whatever lines docs have.
 //
-// One class is an error. The returned Config has NumClasses set and passes Validate.
+// One class is an error, and so is one that LabelMap takes for a label of another.
+// The returned Config has NumClasses set and passes Validate.
 func Classes(docs []Document, cfg model.Config, init *model.Weights) (model.Config, error) {
 	if init != nil && continues(&cfg, &init.Config) {
 		cfg.Classes, cfg.FullClasses, cfg.NumClasses = init.Config.Classes, init.Config.FullClasses, init.Config.NumClasses
@@ -69,6 +70,11 @@ func Classes(docs []Document, cfg model.Config, init *model.Weights) (model.Conf
 	}
 	if len(classes) == 0 {
 		return cfg, errors.New("train: classes: no label has 20 lines in the training documents; name the classes, or give more documents")
+	}
+	for _, class := range classes {
+		if to := cfg.LabelMap[class]; to != "" && to != class {
+			return cfg, fmt.Errorf("train: label_map: %s is a class, and a label that becomes %s: what the model calls %[1]s would be learnt from and judged as %[2]s; name the class otherwise", class, to)
+		}
 	}
 	cfg.Classes = classes
 	if n := cfg.NumClasses; n > 0 && n < len(classes) {
