@@ -45,7 +45,11 @@ type Loader[I, O any] interface {
 func RunInference[I, O any, L Loader[I, O]](s beam.Scope, loader L, options Options, items beam.PCollection) (results, failed beam.PCollection) {
 	fn := &runFn[I, O, L]{Loader: loader, Options: options}
 	if _, ok := registered.Load(reflect.TypeOf(fn)); !ok {
-		panic("inference: RunInference of types without Register")
+		panic(fmt.Sprintf("inference: RunInference: no worker would know its types; call inference.Register[%v, %v, %v]() in an init function",
+			reflect.TypeFor[I](), reflect.TypeFor[O](), reflect.TypeFor[L]()))
+	}
+	if !items.IsValid() {
+		panic("inference: RunInference: the items are no PCollection")
 	}
 	if items.WindowingStrategy().Fn.Kind != window.GlobalWindows {
 		panic("inference: RunInference: the items must be in the global window; put beam.WindowInto(s, window.NewGlobalWindows(), items) before it, and window the results")

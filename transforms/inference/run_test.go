@@ -224,8 +224,9 @@ type otherLoader struct{ lineLoader }
 
 func TestRunInferenceWithoutRegister(t *testing.T) {
 	defer func() {
-		if recover() == nil {
-			t.Error("no panic")
+		const want = "call inference.Register[int, float64, inference.otherLoader]() in an init function"
+		if got := fmt.Sprint(recover()); !strings.HasPrefix(got, "inference: RunInference: ") || !strings.Contains(got, want) {
+			t.Errorf("got the panic %q, want %q", got, want)
 		}
 	}()
 	_, s := beam.NewPipelineWithRoot()
@@ -251,6 +252,7 @@ func TestRunInferenceItems(t *testing.T) {
 			return beam.WindowInto(s, window.NewFixedWindows(time.Second), beam.Create(s, 1))
 		},
 		"KV": func(s beam.Scope) beam.PCollection { return beam.AddFixedKey(s, beam.Create(s, 1)) },
+		"no PCollection": func(beam.Scope) beam.PCollection { return beam.PCollection{} },
 	} {
 		func() {
 			defer func() {
