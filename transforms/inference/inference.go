@@ -92,6 +92,8 @@ type Options struct {
 	// ModelBytes and LoadTime are reported once, with the first metrics.
 	ModelBytes int64
 	LoadTime   time.Duration
+
+	groupBytes int64 // what a group counts for in flight beside its size
 }
 
 // check panics where options contradict each other: the engine would run any number of

@@ -100,10 +100,11 @@ func (g *group[O]) ready() bool {
 	}
 }
 
-// reserve takes size bytes of MaxInFlight where there are so many, or anyway.
+// reserve takes size bytes of MaxInFlight for a group where there are so many, or anyway.
 func (e *Engine[I, O]) reserve(size int64, anyway bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	size += e.options.groupBytes
 	if !anyway && e.inFlight+size > e.options.MaxInFlight {
 		return false
 	}
@@ -114,5 +115,5 @@ func (e *Engine[I, O]) reserve(size int64, anyway bool) bool {
 func (e *Engine[I, O]) release(size int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.inFlight -= size
+	e.inFlight -= size + e.options.groupBytes
 }

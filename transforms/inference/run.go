@@ -1,7 +1,6 @@
 package inference
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,7 +40,9 @@ type Loader[I, O any] interface {
 // Updater takes another; the end of a pipeline, or its context's, ends no batch, but
 // Options.Timeout does.
 //
-// Where MaxInFlight is 0 it is 64 MiB.
+// Where MaxInFlight is 0 it is 64 MiB, in which an item counts for 512 bytes more than
+// its Size or, where the Handler has none, its Weight: items that are large, and weigh 1
+// each, want a Size.
 func RunInference[I, O any, L Loader[I, O]](s beam.Scope, loader L, options Options, items beam.PCollection) (results, failed beam.PCollection) {
 	fn := &runFn[I, O, L]{Loader: loader, Options: options}
 	if _, ok := registered.Load(reflect.TypeOf(fn)); !ok {
@@ -96,6 +97,9 @@ type runFn[I, O any, L Loader[I, O]] struct {
 	queue    *Queue[timed[I], I, O]
 }
 
+// waitingBytes is what an item takes while it waits, beside its own bytes.
+const waitingBytes = 512
+
 type timed[I any] struct {
 	time beam.EventTime
 	item I
@@ -131,7 +135,9 @@ func (f *runFn[I, O, L]) load(ctx context.Context, loader L, version string) (*s
 			return nil, fmt.Errorf("inference: load %T: %w", loader, oneLine{err})
 		}
 		options := f.Options
-		options.MaxInFlight = cmp.Or(options.MaxInFlight, 64<<20)
+		if options.MaxInFlight == 0 { // items may weigh 1 each, and take more while they wait
+			options.MaxInFlight, options.groupBytes = 64<<20, waitingBytes
+		}
 		if m, ok := handler.(interface{ ModelBytes() int64 }); ok {
 			options.ModelBytes = m.ModelBytes()
 		}

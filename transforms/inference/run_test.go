@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -251,7 +252,7 @@ func TestRunInferenceItems(t *testing.T) {
 		"global window": func(s beam.Scope) beam.PCollection {
 			return beam.WindowInto(s, window.NewFixedWindows(time.Second), beam.Create(s, 1))
 		},
-		"KV": func(s beam.Scope) beam.PCollection { return beam.AddFixedKey(s, beam.Create(s, 1)) },
+		"KV":             func(s beam.Scope) beam.PCollection { return beam.AddFixedKey(s, beam.Create(s, 1)) },
 		"no PCollection": func(beam.Scope) beam.PCollection { return beam.PCollection{} },
 	} {
 		func() {
@@ -290,5 +291,62 @@ func TestOptions(t *testing.T) {
 				f()
 			}()
 		}
+	}
+}
+
+// gated is a model that answers when its gate is open.
+type gatedLoader struct{ Name string }
+
+var gates sync.Map // gatedLoader.Name → chan struct{}
+
+func (l gatedLoader) Load(context.Context) (Handler[int, int], error) {
+	gate, _ := gates.Load(l.Name)
+	return gated{gate.(chan struct{})}, nil
+}
+
+type gated struct{ gate chan struct{} }
+
+func (g gated) Run(_ context.Context, batch []int) ([]int, error) { <-g.gate; return batch, nil }
+func (gated) Weight(int) int64                                    { return 1 }
+func (gated) Close() error                                        { return nil }
+
+// Items that weigh 1 each take the memory that MaxInFlight says, not hundreds of bytes
+// for each byte of it.
+func TestRunInferenceMemory(t *testing.T) {
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	gate := make(chan struct{})
+	gates.Store(t.Name(), gate)
+	fn := &runFn[int, int, gatedLoader]{Loader: gatedLoader{t.Name()}, Options: Options{MaxBatchSize: 64, Concurrency: 1, Waits: true}}
+	if err := fn.Setup(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	emitted := 0
+	emit := func(beam.EventTime, int, int) { emitted++ }
+	fail := func(_ beam.EventTime, _ int, cause string) { t.Error(cause) }
+	if err := fn.StartBundle(t.Context(), emit, fail); err != nil {
+		t.Fatal(err)
+	}
+	const items = 50000
+	before := heap()
+	for i := range items {
+		if err := fn.ProcessElement(t.Context(), 0, i, emit, fail); err != nil {
+			t.Fatal(err)
+		}
+	}
+	took, counted := heap()-before, fn.served.engine.inFlight
+	if took > 2*counted || counted > 5*took {
+		t.Errorf("%d items count for %d bytes and take %d", items, counted, took)
+	}
+	close(gate)
+	if err := fn.FinishBundle(t.Context(), emit, fail); err != nil || emitted != items {
+		t.Errorf("%d items emitted, %v", emitted, err)
+	}
+	if got := fn.served.engine.inFlight; got != 0 {
+		t.Errorf("%d bytes in flight at the end", got)
 	}
 }
