@@ -103,7 +103,7 @@ func (e *Engine[I, O]) end() error {
 	}
 	e.mu.Unlock()
 	e.calls.Wait()
-	return e.handler.Close()
+	return pipe.Catch(e.handler.Close)
 }
 
 // submit queues the items as one group of size bytes, which are reserved, and

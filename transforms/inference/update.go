@@ -18,7 +18,7 @@ import (
 // Each bundle begins with a look at the pattern: where another file is newest,
 // or that file has changed, its model is loaded, once a process, and works from
 // this bundle on. The one before is closed when the bundles that began with it
-// have ended. A model that cannot be loaded, or a pattern that cannot be listed,
+// have ended; an error of that is logged. A model that cannot be loaded, or a pattern that cannot be listed,
 // leaves the one before at work and is logged and counted
 // (failed_model_updates_counter); a process's first model must load.
 type Updater[L any] interface {
@@ -166,6 +166,10 @@ func (s *served[I, O]) retire() {
 func (s *served[I, O]) closeUnused() {
 	if s.retired && s.bundles == 0 && !s.closed {
 		s.closed = true
-		go s.engine.Close() // may wait for a Run that takes too long
+		go func() { // it may wait for a Run that takes too long
+			if err := s.engine.Close(); err != nil {
+				log.Errorf(context.Background(), "linnet: inference: closing the model that another took the place of, whose memory may stay taken: %v", oneLine{err})
+			}
+		}()
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/log"
 )
 
 // fileLoader loads a factor from a file.
@@ -396,5 +397,82 @@ func TestTimeout(t *testing.T) {
 	close(h.hang)
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// stuckLoader's models do not close: the error says which file it was, or they panic.
+type stuckLoader struct{ Pattern, Path string }
+
+func (l stuckLoader) Watch() string                                      { return l.Pattern }
+func (l stuckLoader) At(path string) stuckLoader                         { return stuckLoader{l.Pattern, path} }
+func (l stuckLoader) Load(context.Context) (Handler[int, string], error) { return stuck(l), nil }
+
+type stuck stuckLoader
+
+func (s stuck) Run(_ context.Context, batch []int) ([]string, error) {
+	outs := make([]string, len(batch))
+	for i := range outs {
+		outs[i] = filepath.Base(s.Path)
+	}
+	return outs, nil
+}
+
+func (stuck) Weight(int) int64 { return 1 }
+
+func (s stuck) Close() error {
+	if filepath.Base(s.Path) == "1" {
+		panic("no\nclose")
+	}
+	return fmt.Errorf("%s does not\nclose", filepath.Base(s.Path))
+}
+
+func init() { Register[int, string, stuckLoader]() }
+
+// lines is a logger that keeps what Beam logs.
+type lines chan string
+
+func (l lines) Log(_ context.Context, _ log.Severity, _ int, text string) { l <- text }
+
+// A model that does not close neither ends the program nor goes without a word.
+func TestUpdateOfModelThatDoesNotClose(t *testing.T) {
+	logged := make(lines, 100)
+	log.SetLogger(logged)
+	defer log.SetLogger(&log.Standard{Level: log.SevWarn})
+	dir := t.TempDir()
+	fn := &runFn[int, string, stuckLoader]{Loader: stuckLoader{Pattern: filepath.Join(dir, "*")}}
+	for i, want := range []string{"", "panic: no close", "2 does not close"} {
+		name := fmt.Sprint(i + 1)
+		at := time.Now().Add(time.Duration(i-10) * time.Minute)
+		if err := errors.Join(os.WriteFile(filepath.Join(dir, name), nil, 0o600), os.Chtimes(filepath.Join(dir, name), at, at)); err != nil {
+			t.Fatal(err)
+		}
+		var got string
+		emit := func(_ beam.EventTime, _ int, y string) { got = y }
+		fail := func(_ beam.EventTime, _ int, cause string) { t.Error(cause) }
+		if i == 0 {
+			if err := fn.Setup(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := fn.StartBundle(t.Context(), emit, fail); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(fn.ProcessElement(t.Context(), 0, 1, emit, fail), fn.FinishBundle(t.Context(), emit, fail)); err != nil {
+			t.Fatal(err)
+		}
+		if got != name {
+			t.Errorf("model %q answers, want %q", got, name)
+		}
+		if want == "" {
+			continue
+		}
+		select {
+		case text := <-logged:
+			if !strings.HasPrefix(text, "linnet: inference: ") || !strings.Contains(text, want) || strings.Contains(text, "\n") {
+				t.Errorf("logged %q, want one line with %q", text, want)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("nothing is logged, want %q", want)
+		}
 	}
 }
