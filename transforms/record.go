@@ -198,7 +198,7 @@ func (o *Options) checkOverwrite(ctx context.Context, st store.Store, d *Documen
 		return r, nil, nil
 	}
 	input := nameOf(r.Input, r.InputBytes)
-	if strings.TrimSuffix(input, ".ann") != strings.TrimSuffix(string(d.URI), ".ann") && r.InputSHA256 != hex.EncodeToString(d.SHA256[:]) {
+	if strings.TrimSuffix(input, ".ann") != strings.TrimSuffix(string(d.URI), ".ann") && (d.SHA256 == [32]byte{} || r.InputSHA256 != hex.EncodeToString(d.SHA256[:])) {
 		there, err := exists(ctx, input)
 		if err != nil { // it may be there
 			input += fmt.Sprintf(" (%v)", err)

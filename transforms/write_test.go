@@ -759,6 +759,28 @@ func TestFeaturize(t *testing.T) {
 	})
 }
 
+// Documents that somebody's own pipeline read have no SHA256: that is none that two share.
+func TestStandingWithoutHash(t *testing.T) {
+	in, out := write(t, map[string]string{"1/a.txt": "x", "2/a.txt": "y"}), t.TempDir()
+	for _, again := range []bool{false, true} {
+		for i, want := range []string{"", "its outputs would take the place of those of " + filepath.Join(in, "1/a.txt"), ""} {
+			folder := []string{"1", "2", "1"}[i]
+			l := labelledOf("a.txt", map[string]string{"1": "x", "2": "y"}[folder], "Key")
+			l.URI = []byte(filepath.Join(in, folder, "a.txt"))
+			_, r, err := newWriter(t, Options{Output: Path(out), Again: again}).write(t.Context(), l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (r == nil) != (want == "") || r != nil && !strings.HasPrefix(r.Reason, want) {
+				t.Errorf("again %t, %s: rejected with %v, want %q", again, l.URI, r, want)
+			}
+			if got := read(t, out, "a.txt.ann"); got != "[@x#Key*]" {
+				t.Errorf("again %t, %s: the output is %q, want the first one's", again, l.URI, got)
+			}
+		}
+	}
+}
+
 // TestStanding labels a document again after something happened to its outputs or
 // to itself: what a curator wrote and what is another document's stays.
 func TestStanding(t *testing.T) {
