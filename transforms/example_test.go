@@ -94,7 +94,7 @@ func ExampleList() {
 	// b.txt
 }
 
-// What comes into a folder is labelled until the job is cancelled.
+// What comes into a folder is labelled until the program is interrupted.
 func ExampleWatch() {
 	beam.Init() // first of all in main, which prism wants
 	set, err := input.New([]string{"journals"}, "annotated", false)

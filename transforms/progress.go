@@ -44,8 +44,8 @@ func (p *Progress) Seen() int64 {
 	return p.Skipped.Load() + p.Labelled.Load() + p.Rejected.Load()
 }
 
-// Stop makes Read and List pass over what has not been read; the rest is
-// finished.
+// Stop makes Read and List pass over what has not been read, and ends Watch; the rest is
+// finished. What runs under this name later reads nothing either, until ForgetProgress.
 func (p *Progress) Stop() { p.stop.Store(true) }
 
 // Stopped reports whether Stop was called.

@@ -32,6 +32,10 @@ import (
 // skips those that are done. A document that Read could not read because of a
 // transient error is passed on again, after ever longer pauses, where Read runs in
 // the same process. The runner must stream: direct does not.
+//
+// It goes on until Stop of ProgressOf(opts.Run) in its process, or until the job is
+// cancelled. On prism in the process that is the context of beam.Run, which then fails,
+// and which wants a cancel: at its deadline prism panics.
 func Watch(s beam.Scope, opts Options, set *input.Set, interval time.Duration) beam.PCollection {
 	s = s.Scope("linnet.Watch")
 	if interval <= 0 {
