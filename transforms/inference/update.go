@@ -23,7 +23,8 @@ import (
 // (failed_model_updates_counter); a process's first model must load.
 type Updater[L any] interface {
 	// Watch is a path or pattern of files, local or on gs://, as package store
-	// lists them.
+	// lists them. One whose name begins with a dot that Watch does not spell, such as
+	// what a copy has not finished, is no model.
 	Watch() string
 	// At is the loader of the model in the newest of them.
 	At(path string) L
@@ -101,7 +102,7 @@ func (f *runFn[I, O, L]) newest(ctx context.Context, u Updater[L]) (*served[I, O
 	}
 	var best store.Object
 	err = st.List(ctx, pattern, func(o store.Object) error {
-		if o.Err == nil && (best.Path == "" || o.Modified.After(best.Modified) || o.Modified.Equal(best.Modified) && o.Path > best.Path) {
+		if o.Err == nil && !o.Hidden && (best.Path == "" || o.Modified.After(best.Modified) || o.Modified.Equal(best.Modified) && o.Path > best.Path) {
 			best = o
 		}
 		return nil

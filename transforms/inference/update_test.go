@@ -476,3 +476,26 @@ func TestUpdateOfModelThatDoesNotClose(t *testing.T) {
 		}
 	}
 }
+
+// What begins with a dot is no model, as a copy makes it before it renames, or macOS
+// beside a file, unless the pattern spells the dot.
+func TestUpdateHidden(t *testing.T) {
+	dir := t.TempDir()
+	for i, name := range []string{"m.json", "._m.json", ".m.json.tmp", ".git/m.json"} {
+		path := filepath.Join(dir, name)
+		at := time.Now().Add(time.Duration(i-10) * time.Minute)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(fmt.Sprint(i+1)), 0o600), os.Chtimes(path, at, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for pattern, want := range map[string]string{
+		dir: "m.json", dir + "/": "m.json", filepath.Join(dir, "*"): "m.json", filepath.Join(dir, "*.json"): "m.json",
+		filepath.Join(dir, "**"): "m.json", filepath.Join(dir, "._*"): "._m.json", filepath.Join(dir, ".m.json.tmp"): ".m.json.tmp",
+	} {
+		fn := &runFn[int, float64, fileLoader]{}
+		_, version, err := fn.newest(t.Context(), fileLoader{Pattern: pattern})
+		if err != nil || !strings.HasPrefix(version, " "+filepath.Join(dir, want)+" ") {
+			t.Errorf("%s: the newest is %q, %v, want %s", pattern, version, err, want)
+		}
+	}
+}
