@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,16 +102,21 @@ func (f *runFn[I, O, L]) newest(ctx context.Context, u Updater[L]) (*served[I, O
 		return nil, "", err
 	}
 	var best store.Object
+	var unreadable error
 	err = st.List(ctx, pattern, func(o store.Object) error {
 		if o.Err == nil && !o.Hidden && (best.Path == "" || o.Modified.After(best.Modified) || o.Modified.Equal(best.Modified) && o.Path > best.Path) {
 			best = o
 		}
+		unreadable = cmp.Or(unreadable, o.Err)
 		return nil
 	})
-	if err == nil && best.Path == "" || errors.Is(err, store.ErrNotExist) {
+	none := err == nil && best.Path == ""
+	switch {
+	case none && unreadable != nil:
+		return nil, "", fmt.Errorf("inference: no model matches %s: %w", pattern, unreadable)
+	case none || errors.Is(err, store.ErrNotExist):
 		return nil, "", fmt.Errorf("inference: no model matches %s", pattern)
-	}
-	if err != nil {
+	case err != nil:
 		return nil, "", fmt.Errorf("inference: the models at %s: %w", pattern, err)
 	}
 	version := fmt.Sprintf(" %s %s %d", best.Path, best.Modified.Format(time.RFC3339Nano), best.Size)

@@ -123,6 +123,16 @@ func TestUpdate(t *testing.T) {
 	if err := a.Setup(ctx); err == nil || !strings.Contains(err.Error(), "no model matches") {
 		t.Errorf("without a model: %v", err)
 	}
+	latest := filepath.Join(dir, "latest.json")
+	if err := os.Symlink("nowhere", latest); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Setup(ctx); err == nil || !strings.Contains(err.Error(), "no model matches") || !strings.Contains(err.Error(), latest) {
+		t.Errorf("with a link to nothing: %v, want its name", err)
+	}
+	if err := os.Remove(latest); err != nil {
+		t.Fatal(err)
+	}
 	fileLoads.Store(0)
 	write("b.json", "2", 1)
 	for _, fn := range []*runFn[int, float64, fileLoader]{a, b} {
