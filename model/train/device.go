@@ -412,18 +412,18 @@ func LargestBatch(o Options) (batch, epoch int, err error) {
 		ids += len(d.Features.IDs)
 	}
 	steps := t.gpus.steps
-	fits := func(windows int) (bool, error) {
+	fit := func(windows int) error {
 		uses := int(float64(windows*steps) * float64(ids) / float64(rows))
-		err := t.gpus.each(func(_ int, one *cuda.Trainer) error { return one.Fit(steps, windows, uses) })
+		return t.gpus.each(func(_ int, one *cuda.Trainer) error { return one.Fit(steps, windows, uses) })
+	}
+	fits := func(windows int) (bool, error) {
+		err := fit(windows)
 		if errors.Is(err, model.ErrOutOfMemory) {
 			return false, nil
 		}
 		return err == nil, err
 	}
-	if ok, err := fits(1); !ok {
-		if err == nil {
-			err = t.gpus.trainers[0].Fit(steps, 1, steps)
-		}
+	if err := fit(1); err != nil {
 		return 0, 0, fmt.Errorf("train: one window of %s does not fit: %w; lower --window_size, or --hidden_size", english.Plural(steps, "line", ""), err)
 	}
 	epoch = len(t.epochs[0])

@@ -329,6 +329,12 @@ func TestGPUParts(t *testing.T) {
 		if err != nil || some < 1 || some >= all {
 			t.Errorf("%d windows fit in 100 KiB, %v; want fewer than %d", some, err, all)
 		}
+		for room := int64(0); room <= 40<<10; room += 1 << 10 {
+			o.Memory = least + room
+			if some, _, err := LargestBatch(o); err == nil && some < 1 || err != nil && !errors.Is(err, model.ErrOutOfMemory) {
+				t.Errorf("%d windows fit in %d bytes, %v; want one or more, or %v", some, room, err, model.ErrOutOfMemory)
+			}
+		}
 	})
 	t.Run("cards", func(t *testing.T) {
 		if len(devices) < 2 {
