@@ -72,6 +72,29 @@ func TestHalving(t *testing.T) {
 	}
 }
 
+// TestStartHangs has a driver that never starts: how long it is waited for is said.
+func TestStartHangs(t *testing.T) {
+	const in = "LINNET_IN_TEST"
+	if os.Getenv(in) == "" {
+		if os.Getenv("STANDIN_KERNELS") == "" {
+			t.Skip(`no driver that stands in: eval "$(scripts/standin)" makes one`)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestStartHangs$", "-test.v")
+		cmd.Env = append(os.Environ(), in+"=1", "STANDIN_HANG=nvmlInit_v2", "TMPDIR="+t.TempDir())
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "--- PASS: TestStartHangs") {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	m := loadModel(t, Options{Device: backend.Auto, ModelURI: Path(testModel(t)), GPUTimeout: time.Second})
+	if !strings.Contains(m.Reason, "(asking what GPUs there are, waited 1s)") {
+		t.Errorf("reason %q, want a second's wait", m.Reason)
+	}
+}
+
 // TestLost loses the GPU in the middle of a document: auto labels everything,
 // once, and cuda fails the run.
 func TestLost(t *testing.T) {

@@ -154,7 +154,7 @@ func (o *Options) backend(ctx context.Context) backend.Options {
 		Precision: o.Precision,
 		Hybrid:    o.Hybrid,
 		Timeout:   o.GPUTimeout,
-		GPU: gpuinit.Options{WorkersPerGPU: o.WorkersPerGPU, Devices: o.GPUs, Log: func(level int, format string, args ...any) {
+		GPU: gpuinit.Options{WorkersPerGPU: o.WorkersPerGPU, Devices: o.GPUs, Timeout: o.GPUTimeout, Log: func(level int, format string, args ...any) {
 			switch {
 			case level > o.Verbosity:
 			case level == 1:

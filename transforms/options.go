@@ -94,8 +94,8 @@ type Options struct {
 	// how many bytes it takes of each, 0 for what it needs (Predict).
 	WorkersPerGPU, GPUs int
 	GPUMemory           int64
-	// GPUTimeout is how long a GPU may take over a batch before it counts as lost,
-	// 0 for 5 minutes (Predict).
+	// GPUTimeout is how long a GPU may take over a batch, or to start, before it counts
+	// as lost; 0 for 5 minutes, and 30 s for the driver to start (Predict).
 	GPUTimeout time.Duration
 	// Hybrid, with Device auto, lets the CPU score what the GPUs have no time for
 	// where that is faster (Predict). Which lines these are depends on timing.

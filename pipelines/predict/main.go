@@ -53,7 +53,7 @@ func define(f *cli.Flags) *options {
 	f.StringVar(&o.device, "device", "cpu", "`cpu`, auto or cuda")
 	f.BoolVar(&o.hybrid, "hybrid", false, "with --device=auto let the CPU, too, label lines, where the GPUs have more than they can do;\nwhich ones is a matter of time")
 	f.Var(&o.gpuMemoryLimit, "gpu_memory_limit", "`bytes` that the program may take on each GPU, 0 for what it needs")
-	f.DurationVar(&o.gpuTimeout, "gpu_timeout", 5*time.Minute, "`time` that a GPU may take over a batch, or to start, before it counts as lost")
+	f.DurationVar(&o.gpuTimeout, "gpu_timeout", 5*time.Minute, "`time` that a GPU may take over a batch, or to start, before it counts as lost;\nwithout it the driver may take 30s to start")
 	f.IntVar(&o.workersPerGPU, "workers_per_gpu", 0, "how many `processes` may share a GPU, each taking one; 0 for one process, which takes\nevery GPU on this machine, and one GPU a worker elsewhere")
 	f.StringVar(&o.precision, "precision", "", "of products on a GPU: `float16` (the default; sums in float32) or float32; the CPU's depends on LINNET_ISA")
 	f.IntVar(&o.windowSize, "window_size", -1, "`lines` of a context window; 0 for whole documents, -1 for the model's choice")
@@ -143,6 +143,9 @@ func (o *options) check(f *cli.Flags) error {
 		return cli.Usagef("--watch goes with none of --force, --plan, --sample and --retry_rejected; leave it out")
 	case o.force && o.retryRejected:
 		return cli.Usagef("--force and --retry_rejected: what was rejected is not done anyway; leave one out")
+	}
+	if !f.Given("gpu_timeout") {
+		o.gpuTimeout = 0 // a driver that hangs is told sooner
 	}
 	if (o.hybrid || runners.WorkerGPUs() > 0) && !f.Given("device") {
 		o.device = "auto"
