@@ -21,11 +21,17 @@ var ErrForeign = errors.New("no run of predict wrote it")
 // pages, unless Options.Force: that may be somebody's own annotation.
 func (o *Options) Begin(ctx context.Context, set *input.Set) error {
 	begun, err := o.begun(ctx, set)
-	if begun || err != nil {
+	if err != nil || begun && !o.Force {
 		return err
 	}
 	st, err := o.outputStore(ctx)
 	if err != nil {
+		return err
+	}
+	if o.Force && slices.Contains(o.Formats, "html") { // writeIndex would leave somebody's
+		err = st.Delete(ctx, store.Join(string(o.Output), IndexFile))
+	}
+	if begun || err != nil {
 		return err
 	}
 	return st.Write(ctx, store.Join(string(o.Output), ManifestFile), nil)

@@ -81,21 +81,24 @@ func (x *index) add(record []byte) {
 }
 
 // writeIndex writes IndexFile where any document has a review page, and otherwise
-// deletes the one of a run before: its documents were labelled since.
+// deletes the one of a run before: its documents were labelled since. What no run
+// wrote stays.
 func (o *Options) writeIndex(ctx context.Context, x *index) error {
 	st, err := o.outputStore(ctx)
 	if err != nil {
 		return err
 	}
-	path := store.Join(string(o.Output), IndexFile)
-	if len(x.docs) > 0 {
-		return st.Create(ctx, path, x.page)
-	}
 	there, ours, err := o.standingIndex(ctx, st)
-	if err != nil || !there || !ours {
+	path := store.Join(string(o.Output), IndexFile)
+	switch {
+	case err != nil, there && !ours:
 		return err
+	case len(x.docs) > 0:
+		return st.Create(ctx, path, x.page)
+	case there:
+		return st.Delete(ctx, path)
 	}
-	return st.Delete(ctx, path)
+	return nil
 }
 
 const indexTitle = "<title>Documents to review</title>" // soon after the page's begin
@@ -109,6 +112,8 @@ func (o *Options) standingIndex(ctx context.Context, st store.Store) (there, our
 	switch {
 	case errors.Is(err, store.ErrTooLarge):
 		return true, true, nil
+	case errors.Is(err, store.ErrFolder):
+		return true, false, nil
 	case noRecord(err):
 		return false, false, nil
 	}

@@ -663,9 +663,9 @@ func TestMergeCleans(t *testing.T) {
 	equal(t, "left", left, theirs)
 }
 
-// TestMergeFails has a folder where one of Merge's files should be.
+// TestMergeFails has a folder where a file of the records should be.
 func TestMergeFails(t *testing.T) {
-	for _, name := range []string{ManifestFile, RejectedFile, IndexFile} {
+	for _, name := range []string{ManifestFile, RejectedFile} {
 		out := write(t, map[string]string{RejectedFolder + "/b.txt.json": "{}", name + "/x": ""})
 		writeAll(t, Options{Output: Path(out), Formats: []string{"html"}}, labelledOf("a.txt", "x\n", "Key"))
 		if err := Merge(t.Context(), out); err == nil || !strings.Contains(err.Error(), name) {
