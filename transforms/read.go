@@ -170,7 +170,7 @@ func (f *readFn) read(ctx context.Context, w *wanted) (*Document, *Rejection, er
 		}
 		r := d.reject("read", advise(err))
 		r.SHA256 = nil
-		if transient(err) {
+		if transient(err) || store.Remote(string(uri)) && errors.Is(err, fs.ErrPermission) { // there a listing does not tell who may read
 			r.Again = watchAgain(o.Run, string(uri))
 		}
 		return nil, r, nil

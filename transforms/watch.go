@@ -30,8 +30,9 @@ import (
 // What was passed on is remembered in the worker's memory, some 60 bytes a
 // document. A worker that starts anew passes every document on again, and Read
 // skips those that are done. A document that Read could not read because of a
-// transient error is passed on again, after ever longer pauses, where Read runs in
-// the same process. The runner must stream: direct does not.
+// transient error, or for lack of a permission on gs://, is passed on again, after
+// ever longer pauses, where Read runs in the same process. The runner must stream:
+// direct does not.
 //
 // It goes on until Stop of ProgressOf(opts.Run) in its process, or until the job is
 // cancelled. On prism in the process that is the context of beam.Run, which then fails,

@@ -4,16 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/fsouza/fake-gcs-server/fakestorage"
 
 	"github.com/linnet-ml/linnet/transforms/input"
 )
@@ -164,6 +168,36 @@ func TestWatchReadsAgain(t *testing.T) {
 	for i, r := range got { // WriteRejected counts the first alone
 		equal(t, fmt.Sprintf("rejection %d is one again", i), r.Again, i > 0)
 	}
+}
+
+// TestWatchMayReadLater has an object that may be listed and, after a while, be read:
+// nothing that a listing tells has changed.
+func TestWatchMayReadLater(t *testing.T) {
+	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "in", Name: "docs/a.txt"}, Content: []byte("text\n")})
+	var refused atomic.Bool
+	storage := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("alt") == "media" && !refused.Swap(true) {
+			http.Error(w, `{"error":{"code":403}}`, http.StatusForbidden)
+			return
+		}
+		server.HTTPHandler().ServeHTTP(w, r)
+	}))
+	defer storage.Close()
+	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(storage.URL, "http://"))
+	progress, ended := watchFolder(t, "gs://in/docs", 50*time.Millisecond)
+	for until := time.Now().Add(30 * time.Second); progress.Tried.Load() < 2 && time.Now().Before(until); {
+		time.Sleep(20 * time.Millisecond)
+	}
+	progress.Stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "rejected", len(gather[Rejection](t.Name()+" rejected")), 1)
+	equal(t, "read", fmt.Sprintf("%q", gather[[]byte](t.Name())), `["text\n"]`)
 }
 
 // TestWatchLeavesOut has another run write its output below the input: nothing of it is
