@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/log"
 
 	"github.com/linnet-ml/linnet/transforms/input"
 )
@@ -41,11 +42,14 @@ func (f *listFn) ProcessElement(ctx context.Context, encoded []byte, emit func([
 		return p.fail("list", err)
 	}
 	err := set.Walk(ctx, func(file input.File) error {
-		if !p.Stopped() {
+		if !p.Stopped() && !set.Earlier(file.URI) {
 			emit([]byte(file.URI))
 		}
 		return nil
 	})
+	if other := set.LeaveOut(); other != "" { // that of a run which began since who began this one looked
+		log.Warnf(ctx, "linnet: %s", other)
+	}
 	if errors.Is(err, input.ErrNone) { // who began the run may see some
 		err = fmt.Errorf("%w; a worker elsewhere must reach it by the same name, on a shared disk or gs://", err)
 	}

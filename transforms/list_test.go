@@ -1,6 +1,9 @@
 package transforms
 
 import (
+	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +20,24 @@ func TestListUnseen(t *testing.T) {
 	if want := "a worker elsewhere must reach it by the same name"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q", err, want)
 	}
+}
+
+// TestListBegun has another run begin below the input, after the launcher looked there:
+// none of its outputs is listed, though the manifest's name comes behind theirs.
+func TestListBegun(t *testing.T) {
+	dir := write(t, map[string]string{"a.txt": "a\n", "b/c.txt": "c\n",
+		"other/0.txt.ann": "", "other/1.txt": "", "other/_manifest.jsonl": "", "other/sub/d.txt.ann": "", "other/sub/brat/d.txt": ""})
+	if _, err := runOn("direct", func(s beam.Scope) {
+		collect(s, t.Name(), List(s, Options{}, newSet(t, []string{dir}, "")))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, path := range gather[[]byte](t.Name()) {
+		got = append(got, string(path))
+	}
+	slices.Sort(got)
+	equal(t, "listed", fmt.Sprint(got), fmt.Sprint([]string{filepath.Join(dir, "a.txt"), filepath.Join(dir, "b", "c.txt")}))
 }
 
 // A Set that names nothing would list nothing, without a word.

@@ -306,13 +306,13 @@ func (s *Set) list(ctx context.Context, arg string, f func(File) error) error {
 	if err != nil {
 		return err
 	}
-	head, looked := "", map[string]bool{} // of a pattern with **
-	if strings.Contains(arg, "**") && pattern(arg) {
-		head = store.Head(arg)
+	head, looked, deep := arg, map[string]bool{}, false // of a pattern with **
+	if pattern(arg) {
+		head, deep = store.Head(arg), strings.Contains(arg, "**")
 	}
 	var failed error // of f, which is no word about the listing
 	err = st.List(ctx, arg, func(o store.Object) error {
-		if head != "" {
+		if (deep || o.InFolder) && !o.Hidden {
 			s.noticeAbove(arg, head, o.Path, looked)
 		}
 		other := o.InFolder && !Text(o.Path) && (o.Err == nil || errors.Is(o.Err, store.ErrNotFile))
@@ -323,7 +323,6 @@ func (s *Set) list(ctx context.Context, arg string, f func(File) error) error {
 			s.left.hidden.add(o.Path)
 			return nil
 		case other:
-			s.notice(arg, o.Path)
 			switch {
 			case s.leftOut(o.Path):
 			case s.Annotated && Annotated(o.Path):

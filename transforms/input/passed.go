@@ -87,8 +87,9 @@ func counterpart(uri string) string {
 	return uri + ".ann"
 }
 
-// noticeAbove is notice for a file that a pattern with ** came upon, and for a local
-// run's manifest in the folders above that, which the pattern need not match.
+// noticeAbove is notice for a file that a folder has or a pattern with ** came upon, and
+// for a local run's manifest in the folders above that, which the pattern need not match
+// and which may have come since their names were read: it comes before all outputs.
 func (s *Set) noticeAbove(arg, head, file string, looked map[string]bool) {
 	s.notice(arg, file)
 	if store.Remote(arg) {
@@ -129,6 +130,17 @@ func (s *Set) notice(arg, file string) {
 		s.earlier = map[string]bool{}
 	}
 	s.earlier[dir] = true
+}
+
+// Earlier reports whether a file is the output of a run that the Walk which passes it on
+// has seen so far, and LeaveOut will tell of.
+func (s *Set) Earlier(uri string) bool {
+	for dir := range s.earlier {
+		if under(uri, dir) {
+			return true
+		}
+	}
+	return false
 }
 
 // LeaveOut adds the folders below arguments in which the last Walk saw an
