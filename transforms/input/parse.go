@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/linnet-ml/linnet/transforms/store"
@@ -126,9 +128,24 @@ func inPlace(uri, command, powerShell string) string {
 	if runtime.GOOS == "windows" {
 		return inPowerShell(uri, powerShell)
 	}
-	// A reason is one line, whatever the name.
-	quoted := strings.NewReplacer("'", `'\''`, "\n", `'$'\n''`, "\r", `'$'\r''`)
-	quote := func(path string) string { return "'" + quoted.Replace(path) + "'" }
+	// A reason is one line and UTF-8, whatever the name.
+	quote := func(path string) string {
+		var b strings.Builder
+		for rest := path; rest != ""; {
+			r, size := utf8.DecodeRuneInString(rest)
+			switch {
+			case r == '\'':
+				b.WriteString(`'\''`)
+			case unicode.IsControl(r), r == utf8.RuneError && size == 1:
+				escape := strconv.Quote(rest[:size])
+				b.WriteString("'$'" + escape[1:len(escape)-1] + "''")
+			default:
+				b.WriteString(rest[:size])
+			}
+			rest = rest[size:]
+		}
+		return "'" + b.String() + "'"
+	}
 	from, to := quote(uri), quote(uri+".new")
 	return fmt.Sprintf("%s %s > %s && mv %[3]s %[2]s", command, from, to)
 }

@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/linnet-ml/linnet/transforms/store"
 )
@@ -201,6 +203,36 @@ func TestWide(t *testing.T) {
 	} {
 		if got := wideEncoding([]byte(c.data)); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// TestIconv has a shell convert files of any name.
+func TestIconv(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no bash")
+	}
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("no bash")
+	}
+	if _, err := exec.LookPath("iconv"); err != nil {
+		t.Skip("no iconv")
+	}
+	for _, name := range []string{"a b", "O'Neil's", "$x`\\n", "a\nb\rc\td\x1b[31m", "caf\xe9", "\xff'\xfe9", "é\ufffd"} {
+		file := filepath.Join(t.TempDir(), name+".txt")
+		if err := os.WriteFile(file, []byte("stri\xe9"), 0o600); err != nil {
+			t.Skip(err) // a disk that takes no such name
+		}
+		command := Iconv(file, "WINDOWS-1252")
+		if !utf8.ValidString(command) || strings.ContainsFunc(command, unicode.IsControl) {
+			t.Errorf("%q: the command %q is no line of UTF-8", name, command)
+		}
+		if out, err := exec.Command(bash, "-c", command).CombinedOutput(); err != nil {
+			t.Errorf("%q: %s: %v, %s", name, command, err, out)
+		}
+		if got, err := os.ReadFile(file); string(got) != "strié" {
+			t.Errorf("%q: got %q, %v", name, got, err)
 		}
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"syscall"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/linnet-ml/linnet/gpuinit"
 	"github.com/linnet-ml/linnet/model/cuda"
@@ -104,19 +105,24 @@ func Line(err error) string {
 	return "linnet: " + Printable(strings.TrimPrefix(text, "linnet: "))
 }
 
-// Printable is text with control characters, which a file's name may hold,
-// escaped: a terminal would obey them.
+// Printable is text with control characters and bytes that are no UTF-8, which a file's
+// name may hold, escaped: a terminal would obey the ones, and Airflow fails at the others.
 func Printable(text string) string {
-	if !strings.ContainsFunc(text, unicode.IsControl) {
+	if utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl) {
 		return text
 	}
 	var b strings.Builder
-	for _, r := range text {
-		if unicode.IsControl(r) {
+	for text != "" {
+		r, size := utf8.DecodeRuneInString(text)
+		switch {
+		case unicode.IsControl(r):
 			fmt.Fprintf(&b, "\\x%02x", r)
-		} else {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, "\\x%02x", text[0])
+		default:
 			b.WriteRune(r)
 		}
+		text = text[size:]
 	}
 	return b.String()
 }

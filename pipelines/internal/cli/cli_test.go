@@ -154,8 +154,8 @@ func TestBytes(t *testing.T) {
 }
 
 func TestLinesArePrintable(t *testing.T) {
-	err := errors.New("a\nb\x1b[31m\u0085ü\x00.txt")
-	if got, want := Line(err), `linnet: a b\x1b[31m\x85ü\x00.txt`; got != want {
+	err := errors.New("a\nb\x1b[31m\u0085ü\x00caf\xe9�.txt")
+	if got, want := Line(err), `linnet: a b\x1b[31m\x85ü\x00caf\xe9�.txt`; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
