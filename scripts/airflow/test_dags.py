@@ -49,7 +49,7 @@ def check_new_documents(tasks):
         # A link that leads nowhere and was rejected is no news, night after night.
         (issues / "lost.txt").symlink_to("nowhere")
         (issues / "far.txt").symlink_to("n" * 300)
-        new = lambda: tasks.new_documents(issues, records.parent)
+        new = lambda: tasks.new_documents(issues, records.parent, Path(folder, "published"))
         assert new()
         (records / "lost.txt.json").touch()
         (records / "far.txt.json").touch()
@@ -73,8 +73,20 @@ def check_new_documents(tasks):
         (records.parent / "_done" / "1993").mkdir(parents=True)
         (records.parent / "_done" / "1993" / "n1.txt.json").touch()
         assert not new()
+        # A run that labelled may have failed to publish.
+        (records.parent / "1993").mkdir()
+        (records.parent / "1993" / "n1.txt.ann").touch()
+        assert new()
+        tasks.publish(records.parent, Path(folder, "published"))
+        assert not new()
         Path(os.fsdecode(bytes(issues) + b"/caf\xe9.txt")).touch()
         assert new()
+        issues.rename(Path(folder, "away"))
+        try:
+            new()
+            raise AssertionError("a folder that is away has no new documents")
+        except FileNotFoundError:
+            pass
 
 
 def check_local_publish(tasks):

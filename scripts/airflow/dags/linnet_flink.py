@@ -7,7 +7,7 @@ Settings beside those of linnet_tasks.py:
     LINNET_WORKERS       host:port of the worker pool beside each TaskManager (default localhost:50000)
     LINNET_PARALLELISM   task slots to use (default 2)
 
-The cluster's machines see the folders under the same paths, or they are gs:// addresses.
+The cluster's machines see the folders under the same paths.
 """
 
 import os

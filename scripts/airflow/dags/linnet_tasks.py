@@ -10,7 +10,7 @@ Settings are environment variables of the scheduler and its workers:
     LINNET_WAIT        seconds to wait for new documents before a run ends with nothing done
     LINNET_RETRY       seconds after which a task that failed is tried again, twice (300)
 
-The DAGs for Dataflow and Flink take gs:// addresses, and the settings that each names at its top.
+The DAGs for Dataflow and Flink take the settings that each names at its top.
 """
 
 import hashlib
@@ -53,8 +53,10 @@ def documents(ending, issues):
             yield from (Path(folder, n) for n in files if n.endswith(ending) and not n.startswith("."))
 
 
-def new_documents(issues=ISSUES, labelled=LABELLED):
-    """Says whether a document is newer than what predict recorded of it, done or rejected."""
+def new_documents(issues=ISSUES, labelled=LABELLED, published=PUBLISHED):
+    """Says whether a document is newer than what predict recorded of it, done or rejected, or what is done was not
+    published, for the run that was to do so failed."""
+    os.listdir(issues)  # a folder that cannot be read, such as of a disk that is away, is not one without documents
     for path in documents(".txt", issues):
         name = path.relative_to(issues)
         hashed = hashlib.sha256(os.fsencode(name)).hexdigest()  # under which a name too long for a record is rejected
@@ -64,6 +66,9 @@ def new_documents(issues=ISSUES, labelled=LABELLED):
         if not times or max(times) < changed.st_mtime:
             print("new:", repr(str(name)))  # which may be no UTF-8
             return True
+    for source, _ in unpublished(labelled, published):
+        print("not published:", repr(str(source)))
+        return True
     return False
 
 
@@ -104,16 +109,22 @@ def tell_rejected():
         print(line)
 
 
+def unpublished(labelled=LABELLED, published=PUBLISHED):
+    """The files that are new or changed since they were published, each with its place there."""
+    for folder, below, files in os.walk(labelled):
+        if Path(folder) == Path(labelled):
+            below[:], files = set(below) - RECORDS, set(files) - RECORDS
+        below.sort()
+        for source in (Path(folder, n) for n in sorted(files)):
+            target = Path(published, source.relative_to(labelled))
+            if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+                yield source, target
+
+
 def publish(labelled=LABELLED, published=PUBLISHED):
     """Copies what is new or changed, each file whole or not at all, and returns how many files that were."""
     count = 0
-    for source in sorted(Path(labelled).rglob("*")):
-        name = source.relative_to(labelled)
-        if name.parts[0] in RECORDS or not source.is_file():
-            continue
-        target = Path(published, name)
-        if target.exists() and target.stat().st_mtime >= source.stat().st_mtime:
-            continue
+    for source, target in unpublished(labelled, published):
         target.parent.mkdir(parents=True, exist_ok=True)
         hashed = hashlib.sha256(os.fsencode(target.name)).hexdigest()  # a name may be as long as names can be
         part = target.with_name(f".{hashed}.part")
