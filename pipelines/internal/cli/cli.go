@@ -26,6 +26,7 @@ import (
 	"github.com/linnet-ml/linnet/gpuinit"
 	"github.com/linnet-ml/linnet/model/cuda"
 	"github.com/linnet-ml/linnet/model/kernel"
+	_ "github.com/linnet-ml/linnet/pipelines/internal/cli/nobody" // initialised before Beam
 	"github.com/linnet-ml/linnet/transforms/store"
 )
 
