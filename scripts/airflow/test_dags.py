@@ -7,10 +7,12 @@ Usage: test_dags.py; LINNET_BIN is the folder of the programs.
 import fnmatch
 import hashlib
 import io
+import json
 import os
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -78,6 +80,25 @@ def check_new_documents(tasks):
         (records.parent / "1993" / "n1.txt.ann").touch()
         assert new()
         tasks.publish(records.parent, Path(folder, "published"))
+        assert not new()
+        # Time alone makes nothing new, and bytes do, whatever their time.
+        record = records.parent / "_done" / "1993" / "n1.txt.json"
+        record.write_text(json.dumps({"input_sha256": hashlib.sha256(b"").hexdigest()}))
+        os.utime(record, (1, 1))
+        assert not new()
+        record.write_text("{")
+        os.utime(record, (1, 1))
+        assert new()
+        (elsewhere / "n1.txt").write_text("corrected")
+        assert new()
+        record.touch()
+        assert not new()
+        (elsewhere / "older").write_text("corrected again")
+        os.utime(elsewhere / "older", (1, 1))
+        time.sleep(0.05)  # more than a tick of the disk's clock
+        (elsewhere / "older").rename(elsewhere / "n1.txt")
+        assert new()
+        record.touch()
         assert not new()
         Path(os.fsdecode(bytes(issues) + b"/caf\xe9.txt")).touch()
         assert new()

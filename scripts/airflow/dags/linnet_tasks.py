@@ -14,6 +14,7 @@ The DAGs for Dataflow and Flink take the settings that each names at its top.
 """
 
 import hashlib
+import json
 import os
 import shutil
 from datetime import timedelta
@@ -53,8 +54,19 @@ def documents(ending, issues):
             yield from (Path(folder, n) for n in files if n.endswith(ending) and not n.startswith("."))
 
 
+def same(path, done):
+    """Says whether a document has the bytes that a record of it as done names: the record stays as it is where predict
+    finds that nothing but the document's time has changed."""
+    if not os.path.isfile(path):  # a pipe would be waited for
+        return False
+    try:
+        return json.loads(done.read_bytes()).get("input_sha256") == hashlib.sha256(path.read_bytes()).hexdigest()
+    except (OSError, ValueError):  # no record, or a damaged one, which predict makes anew
+        return False
+
+
 def new_documents(issues=ISSUES, labelled=LABELLED, published=PUBLISHED):
-    """Says whether a document is newer than what predict recorded of it, done or rejected, or what is done was not
+    """Says whether a document has changed since predict recorded it as done or rejected, or what is done was not
     published, for the run that was to do so failed."""
     os.listdir(issues)  # a folder that cannot be read, such as of a disk that is away, is not one without documents
     for path in documents(".txt", issues):
@@ -63,7 +75,10 @@ def new_documents(issues=ISSUES, labelled=LABELLED, published=PUBLISHED):
         records = [Path(labelled, r + ".json") for r in (f"_done/{name}", f"_rejected/{name}", f"_rejected/{hashed}")]
         times = [r.stat().st_mtime for r in records if os.path.exists(r)]
         changed = path.stat() if os.path.exists(path) else path.lstat()  # a link that leads nowhere is rejected
-        if not times or max(times) < changed.st_mtime:
+        # What is moved or copied here may keep an older time of its own.
+        if times and max(times) >= max(changed.st_mtime, changed.st_ctime):
+            continue
+        if not same(path, records[0]):
             print("new:", repr(str(name)))  # which may be no UTF-8
             return True
     for source, _ in unpublished(labelled, published):
