@@ -232,7 +232,8 @@ function review(doc) {
       if (doc.labels[i] !== given[i]) changed++;
       if (doubtful(i)) doubts++;
     }
-    $("counts").textContent = n.reduce((a, b) => a + b, 0) + " lines, " + doubts + " doubtful, " + changed + " changed";
+    const labelled = n.reduce((a, b) => a + b, 0);
+    $("counts").textContent = labelled + (labelled === 1 ? " line, " : " lines, ") + doubts + " doubtful, " + changed + " changed";
     doc.names.forEach((_, k) => {
       const button = $("show" + k);
       button.textContent = (k > 0 && k < 10 ? k + " " : "") + title(k) + " (" + n[k] + ")";

@@ -6,7 +6,7 @@ Settings are environment variables of the scheduler and its workers:
     LINNET_ISSUES      folder of the journals' issues, *.txt; annotated ones stand beside them as *.txt.ann
     LINNET_LABELLED    folder that predict writes to
     LINNET_PUBLISHED   folder that readers take finished documents from
-    LINNET_REPORTS     folder of evaluate's reports, one a run
+    LINNET_REPORTS     folder of evaluate's reports, one a day: that of a second run takes its place
     LINNET_WAIT        seconds to wait for new documents before a run ends with nothing done
     LINNET_RETRY       seconds after which a task that failed is tried again, twice (300)
 
