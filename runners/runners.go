@@ -154,6 +154,13 @@ func Check() error {
 			return fmt.Errorf("runners: --%s is for a job elsewhere; --runner=%s works in this program, on all cores; leave it out, or name the runner it is for", of, name)
 		}
 	}
+	// A job's name travels in headers of HTTP: with other signs Beam's workers never come.
+	if notASCII := func(r rune) bool { return r < ' ' || r > '~' }; name != Direct && strings.ContainsFunc(*jobopts.JobName, notASCII) {
+		return fmt.Errorf("runners: --job_name=%q: use ASCII letters, digits and signs, such as linnet-2026_11", *jobopts.JobName)
+	}
+	if n := flag.Lookup("parallelism"); n.Value.String() != n.DefValue && *jobopts.Parallelism < 1 {
+		return fmt.Errorf("runners: --parallelism=%s: it must be 1 or more", n.Value)
+	}
 	if !Local() && name != Dataflow {
 		if _, port, err := net.SplitHostPort(*jobopts.Endpoint); err != nil || port == "" {
 			return fmt.Errorf("runners: --runner=%s needs --endpoint=host:port of the job server (8099 with Beam's own)", name)
