@@ -120,10 +120,14 @@ func flinkCause(ctx context.Context, job string) string {
 
 const moreSlots = "lower --parallelism, start more TaskManagers, or wait for other jobs to end"
 
+const notAPool = "if that is the address in --environment_config, start this program with --worker_pool there, on every TaskManager's machine"
+
 // remedies are what to do about errors that do not say it.
 var remedies = []struct{ of, is string }{
 	{"Could not acquire the minimum required resources", "Flink has too few free slots: " + moreSlots},
 	{"Cannot run program ", "the program of --environment_config must lie there on every TaskManager's machine, and be executable"},
+	{"BeamFnExternalWorkerPool/StartWorker", notAPool},
+	{"finishConnect(..) failed: Connection refused: ", notAPool},
 	{"Process died with exit code ", "the program of --environment_config must be this one, built for the TaskManagers' machines; a TaskManager's log has what it said"},
 }
 
@@ -213,6 +217,9 @@ func flinkCall(ctx context.Context, method, path string, into any) error {
 		return fmt.Errorf("--flink_rest: %w", err)
 	}
 	defer resp.Body.Close()
+	if method == http.MethodPatch && resp.StatusCode == http.StatusConflict {
+		return nil // nothing to cancel: the job has just ended
+	}
 	if resp.StatusCode >= 300 {
 		return fmt.Errorf("--flink_rest: %s: %s", req.URL, resp.Status)
 	}

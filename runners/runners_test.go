@@ -301,6 +301,8 @@ func TestFlinkCause(t *testing.T) {
 		{"FAILED", "x.Y: java.lang.Exception: z\nCaused by: a.b.NoResourceAvailableException: Could not acquire the minimum required resources.\n", "Could not acquire the minimum required resources.; Flink has too few free slots: lower --parallelism"},
 		{"FAILED", `Caused by: java.io.IOException: Cannot run program "/x/y": error=13, Permission denied`, `Cannot run program "/x/y": error=13, Permission denied; the program of --environment_config must lie there`},
 		{"FAILED", "Caused by: java.lang.IllegalStateException: Process died with exit code 2", "Process died with exit code 2; the program of --environment_config must be this one"},
+		{"FAILED", "Caused by: a.b.AbstractChannel$AnnotatedConnectException: finishConnect(..) failed: Connection refused: localhost/127.0.0.1:50000", "finishConnect(..) failed: Connection refused: localhost/127.0.0.1:50000; if that is the address in --environment_config"},
+		{"FAILED", "Caused by: a.b.StatusRuntimeException: UNIMPLEMENTED: Method not found: a.BeamFnExternalWorkerPool/StartWorker", "UNIMPLEMENTED: Method not found: a.BeamFnExternalWorkerPool/StartWorker; if that is the address in --environment_config"},
 		{"CANCELED", "a.bException: TaskManager with id localhost:1-2 is no longer reachable.", "the job was cancelled in Flink, and not by this program"},
 	} {
 		mux := http.NewServeMux()
@@ -354,6 +356,22 @@ func TestCancel(t *testing.T) {
 	}
 	if err := Cancel(context.Background(), "none_1"); err == nil || !strings.Contains(err.Error(), "may still run") || !strings.Contains(err.Error(), "--flink_rest") {
 		t.Errorf("got %v, want that Flink knows no such job", err)
+	}
+}
+
+// TestCancelEnded cancels a job that ended a moment before, which Flink answers
+// with 409.
+func TestCancelEnded(t *testing.T) {
+	page := flinkPage(nil)
+	serveJobs(t, &jobs{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPatch {
+			http.Error(w, "Job cancellation failed because the job has already reached another terminal state (FINISHED).", http.StatusConflict)
+			return
+		}
+		page.ServeHTTP(w, r)
+	}))
+	if err := Cancel(t.Context(), "my_job_1-2-3"); err != nil {
+		t.Errorf("got %v", err)
 	}
 }
 
