@@ -244,14 +244,18 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 		}
 	}
 	defer done()
-	flags := [...]*string{jobopts.Endpoint, jobopts.EnvironmentType, jobopts.WorkerBinary}
+	flags := [...]*string{jobopts.Endpoint, jobopts.EnvironmentType, jobopts.WorkerBinary, beamrunners.Runner}
 	for _, f := range flags {
 		defer func(before string) { *f = before }(*f)
 	}
 	service := !local && name != Dataflow // a job service other than prism's in this process
 	if service {
-		if err := checkEndpoint(ctx, *jobopts.Endpoint); err != nil {
+		flink, err := checkEndpoint(ctx, *jobopts.Endpoint)
+		if err != nil {
 			return nil, err
+		}
+		if flink { // under any name, or Cancel would leave the job to run
+			name, *beamrunners.Runner = Flink, Flink
 		}
 	}
 	if !local {
@@ -321,7 +325,7 @@ func explain(ctx context.Context, name, job string, service bool, err error) err
 		}
 	}
 	if service && job != "" {
-		if gone := checkEndpoint(ctx, *jobopts.Endpoint); gone != nil {
+		if _, gone := checkEndpoint(ctx, *jobopts.Endpoint); gone != nil {
 			return fmt.Errorf("%w; job %s may still run", gone, job)
 		}
 	}
@@ -352,40 +356,42 @@ func (r *Result) count(all metrics.QueryResults) {
 }
 
 // checkEndpoint finds out in seconds what Beam's client takes two minutes for and reports
-// without a name: that nothing listens at endpoint, or nothing that is a job server.
-func checkEndpoint(ctx context.Context, endpoint string) error {
+// without a name: that nothing listens at endpoint, or nothing that is a job server. It
+// returns whether that is Flink's.
+func checkEndpoint(ctx context.Context, endpoint string) (flink bool, err error) {
 	asked, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	conn, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(asked, "tcp", endpoint)
 	if err == nil {
 		conn.Close()
-		err = checkJobService(asked, endpoint)
+		flink, err = checkJobService(asked, endpoint)
 	}
 	switch {
 	case ctx.Err() != nil:
-		return context.Cause(ctx)
+		return false, context.Cause(ctx)
 	case err != nil:
-		return fmt.Errorf("runners: no job server at --endpoint=%s: %w", endpoint, err)
+		return false, fmt.Errorf("runners: no job server at --endpoint=%s: %w", endpoint, err)
 	}
-	return nil
+	return flink, nil
 }
 
-// checkJobService asks for something that any job server is asked. An error from the
-// server will do as an answer: only silence, or no connection, is an error here.
-func checkJobService(ctx context.Context, endpoint string) error {
+// checkJobService asks for something that any job server is asked, and finds options of
+// Flink's among those of a job. An error from the server will do as an answer: only
+// silence, or no connection, is an error here.
+func checkJobService(ctx context.Context, endpoint string) (flink bool, err error) {
 	cc, err := grpc.NewClient("passthrough:///"+endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer cc.Close()
-	_, err = jobpb.NewJobServiceClient(cc).DescribePipelineOptions(ctx, &jobpb.DescribePipelineOptionsRequest{})
+	options, err := jobpb.NewJobServiceClient(cc).DescribePipelineOptions(ctx, &jobpb.DescribePipelineOptionsRequest{})
 	switch said, _ := status.FromError(err); said.Code() {
 	case codes.Unavailable:
-		return errors.New(said.Message())
+		return false, errors.New(said.Message())
 	case codes.DeadlineExceeded:
-		return errors.New("what listens there does not answer")
+		return false, errors.New("what listens there does not answer")
 	}
-	return nil
+	return slices.ContainsFunc(options.GetOptions(), func(o *jobpb.PipelineOptionDescriptor) bool { return o.GetName() == "flink_master" }), nil
 }
 
 // cancelAtEnd cancels the job whose number watch logged when ctx ends before the run

@@ -231,6 +231,15 @@ type jobs struct {
 	jobpb.UnimplementedJobServiceServer
 	state     jobpb.JobState_Enum
 	cancelled []string
+	options   []string // of its jobs
+}
+
+func (j *jobs) DescribePipelineOptions(context.Context, *jobpb.DescribePipelineOptionsRequest) (*jobpb.DescribePipelineOptionsResponse, error) {
+	var all []*jobpb.PipelineOptionDescriptor
+	for _, name := range j.options {
+		all = append(all, &jobpb.PipelineOptionDescriptor{Name: name})
+	}
+	return &jobpb.DescribePipelineOptionsResponse{Options: all}, nil
 }
 
 func (j *jobs) GetState(context.Context, *jobpb.GetJobStateRequest) (*jobpb.JobStateEvent, error) {
@@ -416,12 +425,18 @@ func TestReachOther(t *testing.T) {
 	endpoint := web.Listener.Addr().String()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
-	if err := checkEndpoint(ctx, endpoint); err == nil || !strings.Contains(err.Error(), "no job server at --endpoint="+endpoint+": ") {
+	if _, err := checkEndpoint(ctx, endpoint); err == nil || !strings.Contains(err.Error(), "no job server at --endpoint="+endpoint+": ") {
 		t.Errorf("got %v", err)
 	}
-	serveJobs(t, &jobs{}, http.NotFoundHandler())
-	if err := checkEndpoint(ctx, flag.Lookup("endpoint").Value.String()); err != nil {
-		t.Errorf("a job server: %v", err)
+	for _, flink := range []bool{false, true} {
+		j := &jobs{options: []string{"job_name"}}
+		if flink {
+			j.options = append(j.options, "flink_master")
+		}
+		serveJobs(t, j, http.NotFoundHandler())
+		if got, err := checkEndpoint(ctx, flag.Lookup("endpoint").Value.String()); err != nil || got != flink {
+			t.Errorf("a job server: Flink's: %t, want %t: %v", got, flink, err)
+		}
 	}
 }
 
