@@ -740,6 +740,32 @@ func TestTerminate(t *testing.T) {
 		must(t, "predict", append(flags, "--output="+output)...)
 		same(t, files(t, output), want)
 	})
+	t.Run("leaves a watch", func(t *testing.T) {
+		output := filepath.Join(t.TempDir(), "out")
+		said, _ := terminate(t, output, "--watch", "--watch_interval=1s")
+		if !strings.HasPrefix(said, "linnet: interrupted by SIGTERM: the job goes on without this program") || !strings.Contains(said, "it watches until") {
+			t.Errorf("it says %s", said)
+		}
+		if running(t) != 1 {
+			t.Error("the watch does not go on")
+		}
+		cancelAll(t)
+		eventually(t, func() bool { return running(t) == 0 }, func() string { return "the watch does not end" })
+		noWorkers(t, "predict", before)
+	})
+	t.Run("universal cancels it at ctrl-C", func(t *testing.T) { // and not in the job server alone
+		output := filepath.Join(t.TempDir(), "out")
+		j := start(t, "predict", append(flags, "--runner=universal", "--output="+output)...)
+		eventually(t, func() bool { return len(done(t, output)) > 0 }, func() string { return "no documents are labelled" })
+		j.cmd.Process.Signal(os.Interrupt)
+		if _, stderr, status := j.wait(t); status != 1 || !strings.Contains(lastLine(stderr), " is cancelled") {
+			t.Errorf("exit status %d: %s", status, stderr)
+		}
+		eventually(t, func() bool { return running(t) == 0 }, func() string { return "the job still runs" })
+		if n := len(done(t, output)); n == 400 {
+			t.Error("all documents are labelled after the job was cancelled")
+		}
+	})
 	for _, c := range []struct {
 		name, says string
 		signal     os.Signal
@@ -814,6 +840,26 @@ func running(t *testing.T) (n int) {
 		}
 	}
 	return n
+}
+
+// cancelAll asks Flink to cancel all jobs.
+func cancelAll(t *testing.T) {
+	t.Helper()
+	var all struct {
+		Jobs []struct{ JID string }
+	}
+	get(t, "/jobs/overview", &all)
+	for _, j := range all.Jobs {
+		req, err := http.NewRequest(http.MethodPatch, rest+"/jobs/"+j.JID+"?mode=cancel", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	}
 }
 
 // get asks Flink's REST interface.

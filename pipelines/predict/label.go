@@ -256,6 +256,8 @@ func (o *options) finish(ctx context.Context, opts transforms.Options, set *inpu
 	output := string(opts.Output)
 	merge := func() error { return transforms.Merge(context.WithoutCancel(ctx), output) }
 	switch cause := context.Cause(ctx); {
+	case o.watch && errors.Is(err, cli.ErrLeft):
+		return nil, fmt.Errorf("%w; it watches until its runner is told to cancel it, and the next run gathers its records", err)
 	case o.watch && cause != nil && errors.Is(err, cause) && !errors.Is(err, runners.ErrNotCancelled): // a job elsewhere is cancelled
 		if err := cmp.Or(o.settle(ctx, opts, set), merge()); err != nil {
 			return nil, err

@@ -589,3 +589,14 @@ func TestReached(t *testing.T) {
 		}
 	}
 }
+
+// TestLeft wants it said of a watch elsewhere that SIGTERM ends this program alone.
+func TestLeft(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cli.ErrTerminated)
+	opts := transforms.Options{Output: transforms.Path(t.TempDir())}
+	_, err := (&options{watch: true, output: string(opts.Output)}).finish(ctx, opts, nil, nil, cli.ErrLeft)
+	if !errors.Is(err, cli.ErrLeft) || !strings.Contains(err.Error(), "it watches until") {
+		t.Errorf("got %v", err)
+	}
+}
