@@ -457,6 +457,15 @@ func taskManagers(t *testing.T) {
 	}
 }
 
+// TestTaskManager starts a TaskManager while Flink still counts one that was just
+// killed.
+func TestTaskManager(t *testing.T) {
+	if err := syscall.Kill(runningTaskManagers(t)[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	taskManagers(t)
+}
+
 // TestRandomKills kills the launcher, a worker or a TaskManager with SIGKILL, in
 // turn at a moment spread over the run and at a number of documents done, now and
 // then several times before a run may finish.
