@@ -70,22 +70,29 @@ func judge(ctx context.Context, name, job string) error {
 	}
 	cause := "the runner's log has the reason"
 	if name == Flink {
-		if c := flinkCause(ctx, job); c != "" {
+		switch c, err := flinkCause(ctx, job); {
+		case c != "":
 			cause = c
+		case err != nil:
+			cause += notAsked + err.Error()
 		}
 	}
 	return fmt.Errorf("runners: job %s ended %s: %s", job, state, cause)
 }
 
+const notAsked = "; Flink may know more, name its web page by " // --flink_rest, with which the error begins
+
 // flinkCause is why Flink says that a job failed, in one line; "" where it does
-// not say.
-func flinkCause(ctx context.Context, job string) string {
+// not say. It is an error where Flink cannot be asked.
+func flinkCause(ctx context.Context, job string) (string, error) {
 	j, err := flinkJob(ctx, job)
 	switch {
+	case errors.Is(err, errNoJob): // it did not come so far
+		return "", nil
 	case err != nil:
-		return ""
+		return "", err
 	case j.State == "CANCELED" || j.State == "CANCELLING": // whatever it survived before
-		return "the job was cancelled in Flink, and not by this program"
+		return "the job was cancelled in Flink, and not by this program", nil
 	}
 	var exceptions struct {
 		Root    string `json:"root-exception"`
@@ -94,7 +101,7 @@ func flinkCause(ctx context.Context, job string) string {
 		} `json:"exceptionHistory"`
 	}
 	if err := flinkCall(ctx, http.MethodGet, "/jobs/"+url.PathEscape(j.ID)+"/exceptions", &exceptions); err != nil {
-		return ""
+		return "", err
 	}
 	// The last failure comes first; of a lost connection an older one may know more.
 	texts := []string{exceptions.Root}
@@ -103,11 +110,11 @@ func flinkCause(ctx context.Context, job string) string {
 	}
 	for _, text := range texts {
 		if strings.Contains(text, errorMark) {
-			return Cause(text)
+			return Cause(text), nil
 		}
 	}
 	if exceptions.Root == "" {
-		return ""
+		return "", nil
 	}
 	cause := Cause(exceptions.Root)
 	for _, r := range remedies {
@@ -115,7 +122,7 @@ func flinkCause(ctx context.Context, job string) string {
 			cause += "; " + r.is
 		}
 	}
-	return cause
+	return cause, nil
 }
 
 const moreSlots = "lower --parallelism, start more TaskManagers, or wait for other jobs to end"

@@ -319,9 +319,13 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 // explain is the error of a run in one line, as whoever knows most says it: Flink,
 // a job service that is gone, or Beam.
 func explain(ctx context.Context, name, job string, service bool, err error) error {
+	said := Cause(err.Error())
 	if name == Flink && job != "" {
-		if cause := flinkCause(ctx, job); cause != "" {
+		switch cause, unasked := flinkCause(ctx, job); {
+		case cause != "":
 			return errors.New(cause)
+		case unasked != nil && !strings.Contains(err.Error(), errorMark): // the last of Java's causes alone
+			said += notAsked + unasked.Error()
 		}
 	}
 	if service && job != "" {
@@ -329,7 +333,7 @@ func explain(ctx context.Context, name, job string, service bool, err error) err
 			return fmt.Errorf("%w; job %s may still run", gone, job)
 		}
 	}
-	return errors.New(Cause(err.Error()))
+	return errors.New(said)
 }
 
 // count sums up what the transforms measured.

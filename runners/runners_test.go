@@ -322,8 +322,23 @@ func TestFlinkCause(t *testing.T) {
 			fmt.Fprintf(w, `{"root-exception":%q}`, c.root)
 		})
 		serveJobs(t, &jobs{}, mux)
-		if got := flinkCause(t.Context(), "my_job_1-2"); !strings.HasPrefix(got, c.want) {
-			t.Errorf("%s, %s: got %q, want %q", c.state, c.root, got, c.want)
+		if got, err := flinkCause(t.Context(), "my_job_1-2"); err != nil || !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s, %s: got %q, %v, want %q", c.state, c.root, got, err, c.want)
+		}
+	}
+}
+
+// TestFlinkNotAsked wants it said that Flink knows more, where Beam's job server tells
+// the last of Java's causes, and not beside an error of a DoFn.
+func TestFlinkNotAsked(t *testing.T) {
+	serveJobs(t, &jobs{}, http.NotFoundHandler())
+	for beam, want := range map[string]string{
+		"job my_job_1 failed:\njava.io.IOException: error=2, No such file or directory": "error=2, No such file or directory; Flink may know more, name its web page by --flink_rest: http://",
+		"job my_job_1 failed:\nlinnet: write: no space left":                            "write: no space left",
+	} {
+		got := explain(t.Context(), Flink, "my_job_1", true, errors.New(beam)).Error()
+		if !strings.HasPrefix(got, want) || strings.Contains(beam, errorMark) && got != want {
+			t.Errorf("%q: got %q, want %q", beam, got, want)
 		}
 	}
 }
@@ -400,8 +415,8 @@ func TestCancelRefused(t *testing.T) {
 		if !errors.Is(err, ErrNotCancelled) || !strings.Contains(err.Error(), "job my_job_1-2-3 may still run") || !strings.Contains(err.Error(), "--flink_rest") || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want that the job may still run: %s", err, want)
 		}
-		if cause := flinkCause(t.Context(), "none_1"); cause != "" {
-			t.Errorf("a cause of what is not known: %q", cause)
+		if cause, err := flinkCause(t.Context(), "none_1"); cause != "" || (err != nil) != (want == "localhost:1") {
+			t.Errorf("a cause of what is not known: %q, %v", cause, err)
 		}
 		set(t, map[string]string{"flink_rest": "http://localhost:1/"})
 	}
