@@ -319,9 +319,9 @@ func TestRunInferenceMemory(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapAlloc)
 	}
-	gate := make(chan struct{})
-	gates.Store(t.Name(), gate)
-	fn := &runFn[int, int, gatedLoader]{Loader: gatedLoader{t.Name()}, Options: Options{MaxBatchSize: 64, Concurrency: 1, Waits: true}}
+	gate, name := make(chan struct{}), t.TempDir() // another at each run, for the engine stays
+	gates.Store(name, gate)
+	fn := &runFn[int, int, gatedLoader]{Loader: gatedLoader{name}, Options: Options{MaxBatchSize: 64, Concurrency: 1, Waits: true}}
 	if err := fn.Setup(t.Context()); err != nil {
 		t.Fatal(err)
 	}
