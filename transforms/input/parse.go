@@ -66,7 +66,7 @@ func Parse(ctx context.Context, uri string, data []byte, annotated bool, limit i
 			}
 			return d, uri, err
 		}
-		if len(bytes.TrimSpace(ann)) > 0 {
+		if len(bytes.TrimSpace(bytes.TrimPrefix(ann, []byte("\ufeff")))) > 0 {
 			return nil, uri, fmt.Errorf("%s does not begin with brat standoff; if it is YEDDA, call it %s.ann", stem+".ann", uri)
 		}
 		if err != nil && !errors.Is(err, store.ErrNotExist) {
@@ -137,8 +137,12 @@ func inPlace(uri, command, powerShell string) string {
 			case r == '\'':
 				b.WriteString(`'\''`)
 			case unicode.IsControl(r), r == utf8.RuneError && size == 1:
-				escape := strconv.Quote(rest[:size])
-				b.WriteString("'$'" + escape[1:len(escape)-1] + "''")
+				b.WriteString("'$'")
+				for i := range size { // byte by byte: what bash makes of \u0085 depends on the locale
+					escape := strconv.Quote(rest[i : i+1])
+					b.WriteString(escape[1 : len(escape)-1])
+				}
+				b.WriteString("''")
 			default:
 				b.WriteString(rest[:size])
 			}

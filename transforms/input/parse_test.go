@@ -27,6 +27,8 @@ func TestParse(t *testing.T) {
 		"both.ann":        "[@Boletus#N*]\n",
 		"both.txt.ann":    "T1\tN 0 8\tAgaricus\n",
 		"alone.ann":       "T1\tN 0 8\tAgaricus\n",
+		"bom.txt":         "Agaricus\n",
+		"bom.ann":         "\ufeff\r\n", // as Windows saves it without an annotation
 		"wrong.txt":       "Aga\n",
 		"wrong.ann":       "T1\tN 0 8\tAgaricus\n",
 		"plain.txt":       "[@Agaricus#N*]\n",
@@ -64,6 +66,7 @@ func TestParse(t *testing.T) {
 		{"pair.txt", "pair.txt [{0 11 N}]", "pair.txt []"},
 		{"pair.ann", "pair.txt [{0 11 N}]", "brat standoff, which is not YEDDA; give the .txt beside it"},
 		{"empty.txt", "empty.txt []", ""},
+		{"bom.txt", "bom.txt []", ""},
 		{"both.txt", filepath.Join(dir, "both.ann") + " does not begin with brat standoff; if it is YEDDA, call it " + filepath.Join(dir, "both.txt.ann"), "both.txt []"},
 		{"both.ann", "both.ann [{0 7 N}]", ""},
 		{"both.txt.ann", "both.txt [{0 8 N}]", "brat standoff, which"},
@@ -154,7 +157,9 @@ func TestConverts(t *testing.T) {
 		if strings.ContainsAny(command, "\r\n") {
 			t.Errorf("%q: several lines: %q", name, command)
 		}
-		if out, err := exec.Command(bash, "-c", command).CombinedOutput(); err != nil {
+		cmd := exec.Command(bash, "-c", command)
+		cmd.Env = append(os.Environ(), "LC_ALL=C") // as under cron
+		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%q: %s: %v: %s", name, command, err, out)
 		}
 		if got, _ := os.ReadFile(uri); string(got) != "a\nb\n" {
@@ -219,7 +224,7 @@ func TestIconv(t *testing.T) {
 	if _, err := exec.LookPath("iconv"); err != nil {
 		t.Skip("no iconv")
 	}
-	for _, name := range []string{"a b", "O'Neil's", "$x`\\n", "a\nb\rc\td\x1b[31m", "caf\xe9", "\xff'\xfe9", "é\ufffd"} {
+	for _, name := range []string{"a b", "O'Neil's", "$x`\\n", "a\nb\rc\td\x1b[31m\u0085", "caf\xe9", "\xff'\xfe9", "é\ufffd"} {
 		file := filepath.Join(t.TempDir(), name+".txt")
 		if err := os.WriteFile(file, []byte("stri\xe9"), 0o600); err != nil {
 			t.Skip(err) // a disk that takes no such name
@@ -228,7 +233,9 @@ func TestIconv(t *testing.T) {
 		if !utf8.ValidString(command) || strings.ContainsFunc(command, unicode.IsControl) {
 			t.Errorf("%q: the command %q is no line of UTF-8", name, command)
 		}
-		if out, err := exec.Command(bash, "-c", command).CombinedOutput(); err != nil {
+		cmd := exec.Command(bash, "-c", command)
+		cmd.Env = append(os.Environ(), "LC_ALL=C") // as under cron
+		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%q: %s: %v, %s", name, command, err, out)
 		}
 		if got, err := os.ReadFile(file); string(got) != "strié" {
