@@ -73,7 +73,11 @@ func Classes(docs []Document, cfg model.Config, init *model.Weights) (model.Conf
 	}
 	for _, class := range classes {
 		if to := cfg.LabelMap[class]; to != "" && to != class {
-			return cfg, fmt.Errorf("train: label_map: %s is a class, and a label that becomes %s: what the model calls %[1]s would be learnt from and judged as %[2]s; name the class otherwise", class, to)
+			remedy := "name the class otherwise"
+			if class == cfg.OtherClass {
+				remedy = "let other labels become another class, such as by *=" + to
+			}
+			return cfg, fmt.Errorf("train: label_map: %s is a class, and a label that becomes %s: what the model calls %[1]s would be learnt from and judged as %[2]s; %s", class, to, remedy)
 		}
 	}
 	cfg.Classes = classes
