@@ -217,7 +217,7 @@ func flinkCall(ctx context.Context, method, path string, into any) error {
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(base, "/")+path, nil)
 	if err != nil {
-		return err
+		return fmt.Errorf("--flink_rest: %w", err)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -233,5 +233,8 @@ func flinkCall(ctx context.Context, method, path string, into any) error {
 	if into == nil {
 		return nil
 	}
-	return json.NewDecoder(resp.Body).Decode(into)
+	if err := json.NewDecoder(resp.Body).Decode(into); err != nil { // a page to sign in at, perhaps
+		return fmt.Errorf("--flink_rest: %s: %w", req.URL, err)
+	}
+	return nil
 }

@@ -331,14 +331,21 @@ func TestFlinkCause(t *testing.T) {
 // TestFlinkNotAsked wants it said that Flink knows more, where Beam's job server tells
 // the last of Java's causes, and not beside an error of a DoFn.
 func TestFlinkNotAsked(t *testing.T) {
-	serveJobs(t, &jobs{}, http.NotFoundHandler())
-	for beam, want := range map[string]string{
-		"job my_job_1 failed:\njava.io.IOException: error=2, No such file or directory": "error=2, No such file or directory; Flink may know more, name its web page by --flink_rest: http://",
-		"job my_job_1 failed:\nlinnet: write: no space left":                            "write: no space left",
+	const java = "job my_job_1 failed:\njava.io.IOException: error=2, No such file or directory"
+	const more = "error=2, No such file or directory; Flink may know more, name its web page by --flink_rest: "
+	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>Sign in") })
+	for _, c := range []struct {
+		web        http.Handler
+		beam, want string
+	}{
+		{http.NotFoundHandler(), java, more + "http://"},
+		{page, java, more + "http://"},
+		{http.NotFoundHandler(), "job my_job_1 failed:\nlinnet: write: no space left", "write: no space left"},
 	} {
-		got := explain(t.Context(), Flink, "my_job_1", true, errors.New(beam)).Error()
-		if !strings.HasPrefix(got, want) || strings.Contains(beam, errorMark) && got != want {
-			t.Errorf("%q: got %q, want %q", beam, got, want)
+		serveJobs(t, &jobs{}, c.web)
+		got := explain(t.Context(), Flink, "my_job_1", true, errors.New(c.beam)).Error()
+		if !strings.HasPrefix(got, c.want) || strings.Contains(c.beam, errorMark) && got != c.want {
+			t.Errorf("%q: got %q, want %q", c.beam, got, c.want)
 		}
 	}
 }
