@@ -117,6 +117,8 @@ def check_local_publish(tasks):
             file = Path(folder, "labelled", name)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.touch()
+        Path(folder, "labelled", "lost").symlink_to("nowhere")  # somebody's, and no document
+        os.mkfifo(Path(folder, "labelled", "pipe"))
         published = Path(folder, "published")
         for count in (2, 0):
             assert tasks.publish(Path(folder, "labelled"), published) == count

@@ -132,6 +132,8 @@ def unpublished(labelled=LABELLED, published=PUBLISHED):
         below.sort()
         for source in (Path(folder, n) for n in sorted(files)):
             target = Path(published, source.relative_to(labelled))
+            if not source.is_file():
+                continue
             if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
                 yield source, target
 
