@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import shutil
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -81,6 +82,8 @@ def new_documents(issues=ISSUES, labelled=LABELLED, published=PUBLISHED):
         if not same(path, records[0]):
             print("new:", repr(str(name)))  # which may be no UTF-8
             return True
+        with suppress(OSError):  # so that the next look need not read it
+            os.utime(records[0], ns=(changed.st_ctime_ns, changed.st_ctime_ns))
     for source, _ in unpublished(labelled, published):
         print("not published:", repr(str(source)))
         return True
