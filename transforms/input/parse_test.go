@@ -147,15 +147,18 @@ func TestConverts(t *testing.T) {
 	if err != nil || runtime.GOOS == "windows" {
 		t.Skip("no bash")
 	}
-	for _, name := range []string{"x.txt", "it's.txt", "x\ny.txt", "x\r\n'y.txt"} {
+	for _, name := range []string{"x.txt", "it's.txt", "x\ny.txt", "x\r\n'y.txt", "$x`\\n", "\t\x1b[31m\u0085", "caf\xe9", "\xff'\xfe9", "é\ufffd"} {
 		uri := filepath.Join(t.TempDir(), name)
 		if err := os.WriteFile(uri, []byte("a\rb\r"), 0o600); err != nil {
-			t.Fatal(err)
+			if utf8.ValidString(name) {
+				t.Fatal(err)
+			}
+			continue // a disk of UTF-8 alone
 		}
 		_, _, err := Parse(t.Context(), uri, []byte("a\rb\r"), false, 0)
 		_, command, _ := strings.Cut(err.Error(), "convert it with: ")
-		if strings.ContainsAny(command, "\r\n") {
-			t.Errorf("%q: several lines: %q", name, command)
+		if !utf8.ValidString(command) || strings.ContainsFunc(command, unicode.IsControl) {
+			t.Errorf("%q: the command %q is no line of UTF-8", name, command)
 		}
 		cmd := exec.Command(bash, "-c", command)
 		cmd.Env = append(os.Environ(), "LC_ALL=C") // as under cron
@@ -208,38 +211,6 @@ func TestWide(t *testing.T) {
 	} {
 		if got := wideEncoding([]byte(c.data)); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
-		}
-	}
-}
-
-// TestIconv has a shell convert files of any name.
-func TestIconv(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("no bash")
-	}
-	bash, err := exec.LookPath("bash")
-	if err != nil {
-		t.Skip("no bash")
-	}
-	if _, err := exec.LookPath("iconv"); err != nil {
-		t.Skip("no iconv")
-	}
-	for _, name := range []string{"a b", "O'Neil's", "$x`\\n", "a\nb\rc\td\x1b[31m\u0085", "caf\xe9", "\xff'\xfe9", "é\ufffd"} {
-		file := filepath.Join(t.TempDir(), name+".txt")
-		if err := os.WriteFile(file, []byte("stri\xe9"), 0o600); err != nil {
-			t.Skip(err) // a disk that takes no such name
-		}
-		command := Iconv(file, "WINDOWS-1252")
-		if !utf8.ValidString(command) || strings.ContainsFunc(command, unicode.IsControl) {
-			t.Errorf("%q: the command %q is no line of UTF-8", name, command)
-		}
-		cmd := exec.Command(bash, "-c", command)
-		cmd.Env = append(os.Environ(), "LC_ALL=C") // as under cron
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%q: %s: %v, %s", name, command, err, out)
-		}
-		if got, err := os.ReadFile(file); string(got) != "strié" {
-			t.Errorf("%q: got %q, %v", name, got, err)
 		}
 	}
 }
