@@ -268,6 +268,18 @@ func serveJobs(t *testing.T, j *jobs, page http.Handler) {
 	set(t, map[string]string{"runner": "flink", "endpoint": lis.Addr().String(), "flink_rest": strings.TrimPrefix(web.URL, "http://")})
 }
 
+// refusing is flinkPage, but for a status with which it answers who cancels a job.
+func refusing(status int) http.Handler {
+	page := flinkPage(nil)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPatch {
+			w.WriteHeader(status)
+			return
+		}
+		page.ServeHTTP(w, r)
+	})
+}
+
 // flinkPage is Flink's REST interface with two jobs of one name, of which the
 // later one failed.
 func flinkPage(cancelled *[]string) http.Handler {
@@ -393,14 +405,7 @@ func TestCancel(t *testing.T) {
 // TestCancelEnded cancels a job that ended a moment before, which Flink answers
 // with 409.
 func TestCancelEnded(t *testing.T) {
-	page := flinkPage(nil)
-	serveJobs(t, &jobs{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPatch {
-			http.Error(w, "Job cancellation failed because the job has already reached another terminal state (FINISHED).", http.StatusConflict)
-			return
-		}
-		page.ServeHTTP(w, r)
-	}))
+	serveJobs(t, &jobs{}, refusing(http.StatusConflict))
 	if err := Cancel(t.Context(), "my_job_1-2-3"); err != nil {
 		t.Errorf("got %v", err)
 	}
@@ -409,14 +414,7 @@ func TestCancelEnded(t *testing.T) {
 // TestCancelRefused has a Flink that refuses to cancel, and one that cannot be
 // asked: the job may still run, and the error says so.
 func TestCancelRefused(t *testing.T) {
-	page := flinkPage(nil)
-	serveJobs(t, &jobs{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPatch {
-			http.Error(w, "no", http.StatusForbidden)
-			return
-		}
-		page.ServeHTTP(w, r)
-	}))
+	serveJobs(t, &jobs{}, refusing(http.StatusForbidden))
 	for _, want := range []string{"403", "localhost:1"} {
 		err := Cancel(t.Context(), "my_job_1-2-3")
 		if !errors.Is(err, ErrNotCancelled) || !strings.Contains(err.Error(), "job my_job_1-2-3 may still run") || !strings.Contains(err.Error(), "--flink_rest") || !strings.Contains(err.Error(), want) {

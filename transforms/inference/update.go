@@ -19,9 +19,9 @@ import (
 // Each bundle begins with a look at the pattern: where another file is newest,
 // or that file has changed, its model is loaded, once a process, and works from
 // this bundle on. The one before is closed when the bundles that began with it
-// have ended; an error of that is logged. A model that cannot be loaded, or a pattern that cannot be listed,
-// leaves the one before at work and is logged and counted
-// (failed_model_updates_counter); a process's first model must load.
+// have ended; an error of that is logged. A model that cannot be loaded, or a
+// pattern that cannot be listed, leaves the one before at work and is logged and
+// counted (failed_model_updates_counter); a process's first model must load.
 type Updater[L any] interface {
 	// Watch is a path or pattern of files, local or on gs://, as package store
 	// lists them. One whose name begins with a dot that Watch does not spell, such as

@@ -306,9 +306,10 @@ func (s *Set) list(ctx context.Context, arg string, f func(File) error) error {
 	if err != nil {
 		return err
 	}
-	head, looked, deep := arg, map[string]bool{}, false // of a pattern with **
-	if pattern(arg) {
-		head, deep = store.Head(arg), strings.Contains(arg, "**")
+	head, looked := arg, map[string]bool{}
+	deep := pattern(arg) && strings.Contains(arg, "**")
+	if deep {
+		head = store.Head(arg)
 	}
 	var failed error // of f, which is no word about the listing
 	err = st.List(ctx, arg, func(o store.Object) error {

@@ -785,18 +785,23 @@ func TestHTMLFilterInBrowser(t *testing.T) {
 	}
 }
 
+// shortTable has a line of each of two labels, of which the second is doubtful.
+func shortTable() *Table {
+	table := &Table{
+		URI: "short.txt", Text: []byte("one\ntwo\n"), Classes: []string{"A", "B"},
+		Labels: []string{"A", "B"}, Probs: []float32{.9, .1, .4, .6},
+	}
+	table.Rows = Rows(table.Text)
+	return table
+}
+
 // A page that one comes back to begins anew, and so do its controls: browsers keep
 // what they were set to, unless a page asks them not to.
 func TestHTMLComeBackInBrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a browser")
 	}
-	table := &Table{
-		URI: "short.txt", Text: []byte("one\ntwo\n"), Classes: []string{"A", "B"},
-		Labels: []string{"A", "B"}, Probs: []float32{.9, .1, .4, .6},
-	}
-	table.Rows = Rows(table.Text)
-	dir := t.TempDir()
+	table, dir := shortTable(), t.TempDir()
 	file, other := filepath.Join(dir, "short.txt.html"), filepath.Join(dir, "other.html")
 	for name, page := range map[string][]byte{
 		file:  WriteHTML(table, table.Rows, table.Labels),
@@ -837,12 +842,7 @@ func TestHTMLSavedInBrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a browser")
 	}
-	table := &Table{
-		URI: "short.txt", Text: []byte("one\ntwo\n"), Classes: []string{"A", "B"},
-		Labels: []string{"A", "B"}, Probs: []float32{.9, .1, .4, .6},
-	}
-	table.Rows = Rows(table.Text)
-	dir := t.TempDir()
+	table, dir := shortTable(), t.TempDir()
 	file, saved := filepath.Join(dir, "short.txt.html"), filepath.Join(dir, "saved.html")
 	writePage(t, file, table, table.Rows, table.Labels)
 	b := openBrowser(t, file, dir)

@@ -1,8 +1,8 @@
 // Package nobody lets a program run as a user of whom /etc/passwd says nothing, as in
-// a container of Kubernetes. Beam asks for the user's name where it is initialised and
-// does without an answer not at all: a nil pointer there ends the program. This package
-// needs the standard library alone and its path comes before those of gRPC, on which
-// Beam waits, so Go initialises it first.
+// a container of Kubernetes. Beam asks for the user's name where it is initialised, and
+// without an answer a nil pointer there ends the program. This package needs the standard
+// library alone and its path comes before those of gRPC, on which Beam waits, so Go
+// initialises it first.
 package nobody
 
 import (
@@ -21,6 +21,6 @@ func init() {
 	}
 	if _, err := user.Current(); err != nil {
 		fmt.Fprintf(os.Stderr, "linnet: %v: add it to /etc/passwd, or build with -tags osusergo (-tags cuda,osusergo)\n", err)
-		os.Exit(1) // which defers nothing that matters
+		os.Exit(1) // the environment ends, too
 	}
 }
