@@ -31,8 +31,8 @@ type Scorer struct {
 
 	layers []layer
 
-	heads      []head
-	outputBias []float32
+	heads []head
+	row   int // numbers in a row of logits
 
 	scratch sync.Pool // of *scratch
 }
@@ -40,11 +40,15 @@ type Scorer struct {
 type layer struct{ forward, backward direction }
 
 // head is the output layer of one head. Each has products of its own, so that its
-// probabilities have the same bits with and without the other.
+// probabilities have the same bits with and without the other. Its logits stand where its
+// probabilities do among the K, and what its matrices were padded with behind them, where
+// the next head's are written after them.
 type head struct {
-	first, classes    int            // columns of K
-	forward, backward *kernel.Packed // [H, classes]
-	line              *kernel.Packed // [D, classes]
+	first, classes int
+	line           *kernel.Packed // [D, classes]
+	bias           []float32
+	output         [2]*kernel.Packed // [H, classes] of the states forward and backward
+	joined         bool              // output takes states as joined matrices have them
 }
 
 // direction has either joined or the two separate matrices.
@@ -70,16 +74,6 @@ func New(w *model.Weights) (*Scorer, error) {
 		layoutMean: w.LayoutMean, layoutInvStd: w.LayoutInvStd,
 		layoutWeights: kernel.Pack(w.LayoutWeights, c.LayoutSize, d, d),
 		layoutBias:    w.LayoutBias,
-		outputBias:    w.OutputBias,
-	}
-	first := 0
-	for _, n := range []int{len(c.Classes), len(c.FullClasses)} {
-		if n == 0 {
-			continue
-		}
-		pack := func(row, rows int) *kernel.Packed { return kernel.Pack(w.OutputWeights[row*k+first:], rows, n, k) }
-		s.heads = append(s.heads, head{first, n, pack(0, h), pack(h, h), pack(2*h, d)})
-		first += n
 	}
 	in := d
 	pack := func(dir *model.Direction) direction {
@@ -93,8 +87,35 @@ func New(w *model.Weights) (*Scorer, error) {
 		s.layers = append(s.layers, layer{pack(&w.Layers[i].Forward), pack(&w.Layers[i].Backward)})
 		in = 2 * h
 	}
+	first := 0
+	for _, n := range []int{len(c.Classes), len(c.FullClasses)} {
+		if n > 0 {
+			s.heads = append(s.heads, s.newHead(w, first, n))
+			first += n
+		}
+	}
 	s.scratch.New = func() any { return new(scratch) }
 	return s, nil
+}
+
+func (s *Scorer) newHead(w *model.Weights, first, n int) head {
+	rows := func(from int) []float32 { return w.OutputWeights[from*s.k+first:] }
+	o := head{first: first, classes: n, line: kernel.PackOutput(rows(2*s.h), s.d, n, s.k)}
+	o.bias = make([]float32, o.line.N)
+	copy(o.bias, w.OutputBias[first:][:n])
+	last := s.layers[len(s.layers)-1].forward.joined
+	for i := range o.output {
+		if last != nil {
+			o.output[i] = last.PackOutput(rows(i*s.h), n, s.k)
+		}
+		o.joined = o.output[i] != nil
+		if !o.joined {
+			o.output[i] = kernel.PackOutput(rows(i*s.h), s.h, n, s.k)
+		}
+		s.row = max(s.row, first+o.output[i].N)
+	}
+	s.row = max(s.row, first+o.line.N)
+	return o
 }
 
 // Close frees nothing: the memory is the garbage collector's.
@@ -103,8 +124,8 @@ func (s *Scorer) Close() error { return nil }
 // Score implements model.Scorer. It looks at ctx every few hundred lines and
 // returns its error, in which case probs is half written. Its memory is
 // 4·(D+K) bytes for each line that a window holds, 2·D+4·K or D+4·K where products are
-// of 16- or 8-bit integers, 24 bytes for each window, at
-// most maxStateBytes between layers (none for one layer) and some hundred kB. An
+// of 16- or 8-bit integers, 128 more where outputs are padded, 24 bytes for each window, at
+// most maxStateBytes for the logits of a group and between layers, and some hundred kB. An
 // id outside the table panics.
 func (s *Scorer) Score(ctx context.Context, b *model.Batch, probs []float32) error {
 	return s.ScoreAll(ctx, []*model.Batch{b}, probs)

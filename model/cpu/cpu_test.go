@@ -48,6 +48,50 @@ func TestScorer(t *testing.T) {
 	}
 }
 
+// TestHeads holds both heads, of few classes and of many, to the reference, and each to the
+// bits that it has without the other.
+func TestHeads(t *testing.T) {
+	eachISA(t, func(t *testing.T) {
+		if kernel.Precision() == "int8" || kernel.Precision() == "bfloat16" {
+			return
+		}
+		for _, n := range [][2]int{{3, 24}, {5, 3}, {5, 5}, {20, 40}, {4, 70}} {
+			c := modeltest.Config(200, 16, 6, 24, 1, n[0], n[1])
+			w := modeltest.Weights(c, 7)
+			b := modeltest.Batch(c, 7, 60, []model.ContextWindow{{First: 0, Len: 40}, {First: 40, Len: 17}, {First: 57, Len: 3}})
+			score := func(w *model.Weights, make func(*model.Weights) (model.Scorer, error)) []float32 {
+				s, err := make(w)
+				if err != nil {
+					t.Fatal(err)
+				}
+				probs := slices.Repeat([]float32{-1}, b.NumSteps()*w.Config.NumOutputs())
+				if err := s.Score(context.Background(), b, probs); err != nil {
+					t.Fatal(err)
+				}
+				return probs
+			}
+			got, want := score(w, newScorer), score(w, modeltest.NewReference)
+			for i, p := range got {
+				if math.Abs(float64(p-want[i])) > 5e-3 {
+					t.Fatalf("%v classes: probability %d of line %d is %v, want %v", n, i%c.NumOutputs(), i/c.NumOutputs(), p, want[i])
+				}
+			}
+			for at, set := range []string{model.Collapsed, model.Full} {
+				alone, err := w.Head(set)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i, p := range score(alone, newScorer) {
+					line, class := i/n[at], i%n[at]
+					if both := got[line*c.NumOutputs()+at*n[0]+class]; both != p {
+						t.Fatalf("%v classes: %s class %d of line %d is %v, alone %v", n, set, class, line, both, p)
+					}
+				}
+			}
+		}
+	})
+}
+
 // TestBatchErrors gives Score batches that are not of the model's sizes.
 func TestBatchErrors(t *testing.T) {
 	c := modeltest.Config(50, 8, 4, 8, 1, 3, 0)
@@ -181,19 +225,23 @@ func TestNaNBetweenLayers(t *testing.T) {
 	})
 }
 
-// TestStateMemory holds groupSize to its bound on the states between layers, and what
-// is rounded of them.
+// TestStateMemory holds groupSize to its bound on logits, on the states between layers, and
+// on what is rounded of them.
 func TestStateMemory(t *testing.T) {
 	eachISA(t, func(t *testing.T) {
-		s := scorerOf(t, modeltest.Weights(modeltest.Config(50, 16, 4, 96, 3, 3, 0), 1))
-		testStateMemory(t, s)
+		for _, layers := range []int{1, 3} {
+			testStateMemory(t, scorerOf(t, modeltest.Weights(modeltest.Config(50, 16, 4, 96, layers, 3, 0), 1)))
+		}
 	})
 }
 
 func testStateMemory(t *testing.T, s *Scorer) {
-	words := 0
-	if joined := s.layers[2].forward.joined; joined != nil {
-		words = joined.Words()
+	step := 2 * 4 * s.row // bytes
+	if len(s.layers) > 1 {
+		step += 2 * 8 * s.h
+		if joined := s.layers[1].forward.joined; joined != nil {
+			step += 4 * joined.Words()
+		}
 	}
 	windows := make([]window, 1000)
 	for i := range windows {
@@ -208,12 +256,12 @@ func testStateMemory(t *testing.T, s *Scorer) {
 		for _, w := range windows[:n] {
 			steps += w.len
 		}
-		if bytes := (2*8*s.h + 4*words) * steps; bytes > maxStateBytes {
-			t.Fatalf("%d windows of %d steps: %d bytes of states", n, steps, bytes)
+		if bytes := step * steps; bytes > maxStateBytes {
+			t.Fatalf("%d windows of %d steps: %d bytes", n, steps, bytes)
 		}
 		windows = windows[n:]
 	}
-	if n := s.groupSize([]window{{len: 1 << 20}, {len: 1}}); n != 1 {
+	if n := s.groupSize([]window{{len: 1 << 21}, {len: 1}}); n != 1 {
 		t.Errorf("a window above the bound goes in a group of %d", n)
 	}
 }

@@ -41,7 +41,7 @@ func (s *Scorer) embed(ctx context.Context, mem *scratch, r lineRun) error {
 			copy(mem.x[(r.at+done)*d:], x[:n*d])
 		}
 		for _, o := range s.heads {
-			kernel.GemmBias(n, x, d, o.line, s.outputBias[o.first:], mem.lineLogits[(r.at+done)*s.k+o.first:], s.k)
+			kernel.GemmBias(n, x, d, o.line, o.bias, mem.lineLogits[(r.at+done)*s.row+o.first:], s.row)
 		}
 	}
 	return nil

@@ -17,24 +17,25 @@ const (
 	// pre-activations, 16·H bytes each, are read back from the second-level cache. It
 	// is at least maxGroup.
 	chunkRows = 256
-	// maxLoopLogits is the most logits that a plain loop adds faster than
-	// kernel.AddScaled.
+	// maxLoopLogits is the most logits that a plain loop adds up faster than
+	// kernel.Sum.
 	maxLoopLogits = 8
-	// maxStateBytes bounds the states that go from one layer to the next.
+	// maxStateBytes bounds the logits of a group, and the states that go from one layer
+	// to the next.
 	maxStateBytes = 32 << 20
 )
 
 // groupSize is how many of windows, sorted by length from the longest, make the
-// next group: those left are divided evenly, and by the memory of their states.
+// next group: those left are divided evenly, and by the memory of their logits and states.
 func (s *Scorer) groupSize(windows []window) int {
 	groups := (len(windows) + maxGroup - 1) / maxGroup
 	n := (len(windows) + groups - 1) / groups
-	if len(s.layers) == 1 {
-		return n
-	}
-	step := 2 * 8 * s.h // bytes
-	if joined := s.layers[1].forward.joined; joined != nil {
-		step += 4 * joined.Words()
+	step := 2 * 4 * s.row // bytes
+	if len(s.layers) > 1 {
+		step += 2 * 8 * s.h
+		if joined := s.layers[1].forward.joined; joined != nil {
+			step += 4 * joined.Words()
+		}
 	}
 	room := maxStateBytes / step
 	for i, w := range windows[:n] {
@@ -48,9 +49,7 @@ func (s *Scorer) groupSize(windows []window) int {
 // label computes the probabilities of the lines of windows, sorted by length
 // from the longest, at most maxGroup of them.
 func (s *Scorer) label(ctx context.Context, mem *scratch, windows []window, probs []float32) error {
-	for _, w := range windows {
-		copy(probs[w.out*s.k:], mem.lineLogits[w.first*s.k:][:w.len*s.k])
-	}
+	mem.layOut(windows, s.row)
 	in := rows{data: mem.x, width: s.d, words: mem.words}
 	for i := range windows {
 		mem.inAt[i] = windows[i].first
@@ -63,7 +62,7 @@ func (s *Scorer) label(ctx context.Context, mem *scratch, windows []window, prob
 			out.data = mem.layerStates(l%2, windows, s.h)
 		}
 		for _, backward := range []bool{false, true} {
-			if err := s.run(ctx, mem, windows, l, backward, in, out, probs); err != nil {
+			if err := s.run(ctx, mem, windows, l, backward, in, out); err != nil {
 				return err
 			}
 		}
@@ -85,6 +84,7 @@ func (s *Scorer) label(ctx context.Context, mem *scratch, windows []window, prob
 		}
 	}
 	for i, w := range windows {
+		s.sumLogits(mem, i, w, probs[w.out*s.k:])
 		for _, o := range s.heads {
 			kernel.SoftmaxRows(w.len, probs[w.out*s.k+o.first:], s.k, o.classes)
 		}
@@ -96,6 +96,23 @@ func (s *Scorer) label(ctx context.Context, mem *scratch, windows []window, prob
 		}
 	}
 	return nil
+}
+
+// sumLogits adds up the logits of w, the i-th window of its group, to sums, [w.len, K].
+func (s *Scorer) sumLogits(mem *scratch, i int, w window, sums []float32) {
+	k, row := s.k, s.row
+	for t, at := range mem.stepAt[:w.len] {
+		sum, line := sums[t*k:][:k], mem.lineLogits[(w.first+t)*row:][:k]
+		forward := mem.logits[0][(at+i)*row:][:k]
+		backward := mem.logits[1][(mem.stepAt[w.len-1-t]+i)*row:][:k]
+		if k > maxLoopLogits {
+			kernel.Sum(sum, line, forward, backward)
+			continue
+		}
+		for j, v := range line {
+			sum[j] = v + forward[j] + backward[j]
+		}
+	}
 }
 
 func hasNaN(x []float32) bool {
@@ -118,18 +135,18 @@ type rows struct {
 // run computes one direction of layer l over windows. Line i of window w is
 // row mem.inAt[w]+i of in. Its states go to out, where the lines of the windows
 // follow each other (forward to the first half of a row, backward to the
-// second); the last layer's are multiplied by the output's weights and added to
-// probs instead.
+// second); the last layer's are multiplied by the output's weights to mem.logits
+// instead.
 //
 // Step t is the t-th line of each window for the forward direction, and the
 // t-th from its end for the backward one. As the windows are sorted, those that
 // have a step t are the first of them: no row is computed that is not needed.
-func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int, backward bool, in, out rows, probs []float32) error {
-	dir, column := &s.layers[l].forward, 0
+func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int, backward bool, in, out rows) error {
+	dir, d := &s.layers[l].forward, 0
 	if backward {
-		dir, column = &s.layers[l].backward, s.h
+		dir, d = &s.layers[l].backward, 1
 	}
-	h, h4, k := s.h, 4*s.h, s.k
+	h, h4 := s.h, 4*s.h
 	width := in.width
 	last := l == len(s.layers)-1
 	joined, words, stride := dir.joined, 0, 0
@@ -193,16 +210,23 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 				kernel.GatesRows(active, z, h4, cell, h, hNow, h, h)
 			}
 			hPrev = hNow
+			if last {
+				for _, o := range s.heads {
+					if o.joined {
+						joined.Output(active, mem.rows[(at+active)*stride:], o.output[d], mem.logits[d][mem.stepAt[t+step]*s.row+o.first:], s.row)
+					}
+				}
+			}
 			at += active
 		}
 		if last {
 			for _, o := range s.heads {
-				output := o.forward
-				if backward {
-					output = o.backward
+				if !o.joined {
+					kernel.Gemm(n, mem.states, h, o.output[d], mem.logits[d][mem.stepAt[t]*s.row+o.first:], s.row, false)
 				}
-				kernel.Gemm(n, mem.states, h, output, mem.logits[o.first:], k, false)
 			}
+			t += steps
+			continue
 		}
 		// Window by window, whose lines follow each other in memory.
 		start := 0
@@ -213,17 +237,7 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 				if i >= n {
 					break
 				}
-				switch {
-				case !last:
-					copy(out.data[(start+line)*out.width+column:][:h], mem.states[from*h:])
-				case k > maxLoopLogits:
-					kernel.AddScaled(probs[(windows[i].out+line)*k:][:k], mem.logits[from*k:][:k], 1)
-				default:
-					sum := probs[(windows[i].out+line)*k:][:k]
-					for j, v := range mem.logits[from*k:][:k] {
-						sum[j] += v
-					}
-				}
+				copy(out.data[(start+line)*out.width+d*h:][:h], mem.states[from*h:])
 				from += n
 				line += next
 			}

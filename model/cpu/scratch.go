@@ -25,7 +25,7 @@ type scratch struct {
 	runs          []lineRun // what the windows of a Batch hold
 	lines         int       // of all runs together
 	steps         int       // of all windows together
-	x, lineLogits []float32 // [lines, D] and [lines, K], see embed
+	x, lineLogits []float32 // [lines, D] and [lines, row], see embed
 	words         []uint32  // instead of x: as joined matrices take it
 	layout        []float32 // [embedLines, layout] standardised
 	xBlock        []float32 // [embedLines, D] x of the lines in hand
@@ -37,8 +37,10 @@ type scratch struct {
 	rows   []uint32       // instead of gather: rows of joined matrices, and those behind a chunk
 	z      []float32      // [chunkRows, 4H] pre-activations
 	cell   []float32      // [maxGroup, H]
-	logits []float32      // [chunkRows, K]
 	states []float32      // [chunkRows, H]
+
+	stepAt []int        // of a group's steps, the first row of all windows' together
+	logits [2][]float32 // [such rows, row] from the states forward and backward
 
 	between struct {
 		states [2][]float32 // [steps, 2H] between layers
@@ -66,7 +68,23 @@ func (m *scratch) allocate(s *Scorer) {
 	m.z = make([]float32, chunkRows*4*s.h)
 	m.cell = make([]float32, maxGroup*s.h)
 	m.states = make([]float32, chunkRows*s.h)
-	m.logits = make([]float32, chunkRows*s.k)
+}
+
+// layOut makes room for the logits of windows, from the longest, in rows of so many
+// numbers, step after step.
+func (m *scratch) layOut(windows []window, row int) {
+	m.stepAt = m.stepAt[:0]
+	rows, active := 0, len(windows)
+	for t := range windows[0].len {
+		for windows[active-1].len <= t {
+			active--
+		}
+		m.stepAt = append(m.stepAt, rows)
+		rows += active
+	}
+	for d := range m.logits {
+		m.logits[d] = grow(m.logits[d], rows*row)
+	}
 }
 
 // layerStates is buffer i (0 or 1, used in turn) for the states of windows between two
@@ -113,7 +131,7 @@ func (m *scratch) addBatch(s *Scorer, b *model.Batch) error {
 			return err
 		}
 	}
-	m.lineLogits = extend(m.lineLogits, m.lines*s.k)
+	m.lineLogits = extend(m.lineLogits, m.lines*s.row)
 	if joined := s.layers[0].forward.joined; joined != nil {
 		m.words = extend(m.words, m.lines*joined.Words())
 	} else {

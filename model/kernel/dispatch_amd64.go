@@ -166,6 +166,17 @@ func addScaled(dst, x []float32, scale float32) {
 	}
 }
 
+func sum(dst, x, y, z []float32) {
+	switch n := len(dst); {
+	case active >= isaAVX512 && n >= 16:
+		sumAVX512(&dst[0], &x[0], &y[0], &z[0], uintptr(n))
+	case active >= isaAVX2 && n >= 8:
+		sumAVX2(&dst[0], &x[0], &y[0], &z[0], uintptr(n))
+	default:
+		sumGeneric(dst, x, y, z)
+	}
+}
+
 func standardise(rows int, dst, x, mean, invStd []float32, limit float32) {
 	switch active.float() {
 	case isaAVX512:

@@ -38,6 +38,8 @@ func sumRowsF32(dst, table []float32, rows int, ids []uint32, scale float32) boo
 
 func addScaled(dst, x []float32, scale float32) { addScaledGeneric(dst, x, scale) }
 
+func sum(dst, x, y, z []float32) { sumGeneric(dst, x, y, z) }
+
 func standardise(rows int, dst, x, mean, invStd []float32, limit float32) {
 	standardiseGeneric(rows, dst, x, mean, invStd, limit)
 }

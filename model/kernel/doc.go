@@ -3,7 +3,7 @@
 // over row-major float32 slices.
 //
 // Each has a portable form in generic.go, which is the specification; that of
-// Joined's steps is Step's, within what rounding changes. Other forms are for
+// Joined's steps and outputs is Step's and Gemm's, within what rounding changes. Other forms are for
 // the instruction sets below, one of which is chosen at start: the best that
 // the machine has, or the best up to the one that the environment variable
 // LINNET_ISA names. An unknown name counts for nothing here, and the programs
@@ -35,7 +35,7 @@
 // multiple of 16, by the piecewise cubics below, and with madd and avxvnni, where it
 // is a multiple of 8, by rational functions that are off by 8.5e-6 at most.
 // Matrices of fewer than 64 columns, and those that change, as in training, stay in
-// float32.
+// float32, but for the outputs of five and more columns that take Joined's states.
 //
 // Parts: a bfloat16 has 8 significant bits, a float32 24. amx24 splits each
 // number into three bfloat16s, which hold all its bits, and adds the six

@@ -272,6 +272,13 @@ func addScaledGeneric(dst, x []float32, scale float32) {
 	}
 }
 
+func sumGeneric(dst, x, y, z []float32) {
+	x, y, z = x[:len(dst)], y[:len(dst)], z[:len(dst)]
+	for j, v := range x {
+		dst[j] = v + y[j] + z[j]
+	}
+}
+
 func standardiseGeneric(rows int, dst, x, mean, invStd []float32, limit float32) {
 	n := len(mean)
 	invStd = invStd[:n]

@@ -49,13 +49,18 @@ type (
 	}
 )
 
-// lanes is how many lanes of numbers K takes.
-func (p *Packed) lanes() int { return (p.K + p.isa.perLane() - 1) / p.isa.perLane() }
+// lanes is how many lanes k integers take.
+func (i isa) lanes(k int) int {
+	if i.perLane() == 4 {
+		return (k + 3) / 4
+	}
+	return (k + 1) / 2
+}
 
 // intIndex is the lane that (k, j) stands in, lowest k lowest: panels of columns;
 // in each, rows of lanes.
 func (p *Packed) intIndex(k, j int) int {
-	return (j/p.width*p.lanes()+k/p.isa.perLane())*p.width + j%p.width
+	return (j/p.width*p.isa.lanes(p.K)+k/p.isa.perLane())*p.width + j%p.width
 }
 
 // repackInt rounds a matrix with rows ldb apart. In each depth of K a column's
@@ -63,7 +68,7 @@ func (p *Packed) intIndex(k, j int) int {
 // (2³¹−1)/qmax.
 func repackInt(p *Packed, b []float32, ldb int) {
 	n, depth, perLane := roundUp(p.N, p.width), p.depth, p.isa.perLane()
-	if size := n * p.lanes(); len(p.ints) < size {
+	if size := n * p.isa.lanes(p.K); len(p.ints) < size {
 		depths := (p.K + depth - 1) / depth
 		p.ints, p.unit, p.start = make([]uint32, size), make([]float32, n*depths), make([]int32, n*depths)
 	}
@@ -110,9 +115,10 @@ type intBuffer struct {
 	a        []uint32
 	unit     [chunkRows]float32
 	products []intProduct
+	zeros    []float32
 }
 
-var intBuffers = sync.Pool{New: func() any { return new(intBuffer) }}
+var intBuffers = sync.Pool{New: func() any { return &intBuffer{products: make([]intProduct, 2)} }}
 
 // gemmInt computes c = x + add with operands rounded to integers; add is added
 // first and may be c.
@@ -147,7 +153,7 @@ func inTiles(m int, i isa, f func(first, rows int)) {
 
 // quantise rounds rows of x to units of their own.
 func (w *intBuffer) quantise(x term, row, rows int) intRows {
-	lda := x.b.stride() / x.b.isa.perLane()
+	lda := x.b.isa.lanes(x.b.stride())
 	if len(w.a) < rows*lda {
 		w.a = make([]uint32, chunkRows*lda)
 	}
@@ -160,9 +166,11 @@ func (w *intBuffer) quantise(x term, row, rows int) intRows {
 func (w *intBuffer) multiply(a intRows, k int, b *Packed, rows int, add []float32, ldadd int, c []float32, ldc int) {
 	for j := 0; j < b.N; {
 		width := b.width
-		if panels, _ := b.isa.tileSize(rows); j+panels*width <= b.N {
-			width *= panels
+		panels, _ := b.isa.tileSize(rows)
+		if j+panels*width > b.N {
+			panels = 1
 		}
+		width *= panels
 		w.point(a, k, b, j)
 		t := intTile{ldc: uintptr(4 * ldc), ldadd: uintptr(4 * ldadd), products: &w.products[0]}
 		count := (b.N - j) / width
@@ -170,31 +178,33 @@ func (w *intBuffer) multiply(a intRows, k int, b *Packed, rows int, add []float3
 			last(t, b, rows, add[j:], ldadd, c[j:], ldc, b.N-j)
 			return
 		}
-		t.c, t.add, t.panels = &c[j], &add[j], uintptr(count*width/b.width)
+		t.c, t.add, t.panels = &c[j], &add[j], uintptr(count*panels)
 		runTileInt(&t, b.isa, rows, width)
 		j += count * width
 	}
 }
 
-// point points products, one a depth of K, at a's rows and at column j.
+// point points products, one a depth of K, at a's rows and at column j, where a panel
+// begins.
 func (w *intBuffer) point(a intRows, k int, b *Packed, j int) {
-	perLane := b.isa.perLane()
-	lanes, left := b.depth/perLane, (k+perLane-1)/perLane
-	at, column := b.intIndex(0, j), j
-	panel := uintptr(4 * b.width * b.lanes())
-	w.products = w.products[:0]
+	lanes, left := b.isa.lanes(b.depth), b.isa.lanes(k)
+	at, column := j*b.isa.lanes(b.K), j
+	panel := uintptr(4 * b.width * b.isa.lanes(b.K))
+	n := 0
 	for first := 0; left > 0; first += lanes {
-		w.products = append(w.products, intProduct{
-			lanes: uintptr(min(lanes, left)),
-			a:     &a.a[first], lda: uintptr(4 * a.lda),
-			b: &b.ints[at], panel: panel,
-			rowUnit: &a.unit[0], columnUnit: &b.unit[column], start: &b.start[column],
-		})
+		if n+1 >= len(w.products) {
+			w.products = append(w.products, intProduct{})
+		}
+		p := &w.products[n] // field by field: a struct is made elsewhere and copied
+		p.lanes = uintptr(min(lanes, left))
+		p.a, p.lda, p.rowUnit = &a.a[first], uintptr(4*a.lda), &a.unit[0]
+		p.b, p.panel, p.columnUnit, p.start = &b.ints[at], panel, &b.unit[column], &b.start[column]
+		n++
 		left -= lanes
 		at += lanes * b.width
 		column += roundUp(b.N, b.width)
 	}
-	w.products = append(w.products, intProduct{})
+	w.products[n].lanes = 0
 }
 
 // last is multiply of columns that do not fill a panel.
@@ -280,6 +290,20 @@ func (j *Joined) step(m int, rows []uint32, hasPrev bool, bias, z, c, h []float3
 			gates(size, z, 4*hidden, c, hidden, h, hidden, hidden)
 		}
 		round(i, size, to, stride, h, hidden, hidden)
+	})
+	intBuffers.Put(w)
+}
+
+// output multiplies the states of rows.
+func (j *Joined) output(m int, states []uint32, out *Packed, c []float32, ldc int) {
+	unit := oneUnit[4/out.isa.perLane()][:]
+	w := intBuffers.Get().(*intBuffer)
+	if len(w.zeros) < out.N {
+		w.zeros = make([]float32, out.N)
+	}
+	inTiles(m, out.isa, func(first, size int) {
+		tile := intRows{states[first*j.Stride():], j.Stride(), unit}
+		w.multiply(tile, out.K, out, size, w.zeros, 0, c[first*ldc:], ldc)
 	})
 	intBuffers.Put(w)
 }

@@ -207,6 +207,64 @@ func testJoined(t *testing.T) {
 	}
 }
 
+// An output of joined matrices' states is the sum of the integers in the rows, near that of
+// float32, and nothing in what it was padded with.
+func TestJoinedOutput(t *testing.T) {
+	eachISA(t, func(t *testing.T) {
+		if !active.integer() {
+			return
+		}
+		r := rand.New(rand.NewPCG(39, 40))
+		for _, size := range [][2]int{{0, 8}, {5, 7}, {64, 96}, {3, 400}} {
+			k, hidden := size[0], size[1]
+			j := Join(make([]float32, k*4*hidden), k, make([]float32, hidden*4*hidden), hidden)
+			for _, n := range []int{1, 3, 4, 5, 24, 32, 33, 70} {
+				ldb := n + 3
+				b := random(r, hidden*ldb)
+				out := j.PackOutput(b, n, ldb)
+				if want := active.perLane() == 2 && n > maxNarrow; (out != nil) != want {
+					t.Fatalf("output of %d columns by integers: got %v, want %v", n, out != nil, want)
+				}
+				if out == nil {
+					continue
+				}
+				for _, m := range []int{1, 2, 3, 14, 33} {
+					stride, ldc := j.Stride(), out.N+1
+					states, rows := random(r, m*hidden), slices.Repeat([]uint32{0x7fff7fff}, m*stride)
+					round(active, m, rows[j.Words():], stride, states, hidden, hidden)
+					c := guard(slices.Repeat([]float32{nan}, (m-1)*ldc+out.N), 1)
+					j.Output(m, rows, out, c.x, ldc)
+					c.check(t, "c")
+					for i := range m {
+						for col, got := range c.x[i*ldc:][:out.N] {
+							var exact, sum, magnitude float64
+							for d, first := 0, 0; first < hidden; d, first = d+1, first+out.depth {
+								var ints int64
+								for l := first; l < min(hidden, first+out.depth); l++ {
+									ints += int64(integerAt(active, rows[i*stride+j.Words():], l)) * int64(columnNumber(out, l, col))
+								}
+								exact += float64(ints) * float64(out.unit[d*out.N+col]) / float64(active.qmax())
+							}
+							if col < n {
+								for l := range hidden {
+									product := float64(states[i*hidden+l]) * float64(b[l*ldb+col])
+									sum, magnitude = sum+product, magnitude+math.Abs(product)
+								}
+							}
+							if math.Abs(float64(got)-exact) > 1e-6*(1+magnitude) || math.Abs(float64(got)-sum) > 1e-3*(1+magnitude) {
+								t.Fatalf("%d units, %d columns, %d rows: column %d is %v, of the integers %v, in float64 %v", hidden, n, m, col, got, exact, sum)
+							}
+						}
+						if i < m-1 && c.x[i*ldc+out.N] == c.x[i*ldc+out.N] {
+							t.Fatalf("%d units, %d columns, %d rows: something was written between rows", hidden, n, m)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
 // What is too short panics, whichever it is.
 func TestJoinedPanics(t *testing.T) {
 	eachISA(t, func(t *testing.T) {
@@ -229,6 +287,7 @@ func TestJoinedPanics(t *testing.T) {
 			"z":         func() { j.Step(m, words, true, x, x[1:], x, x, words) },
 			"c":         func() { j.Step(m, words, true, x, x, x[:m*hidden-1], x, words) },
 			"h":         func() { j.Step(m, words, true, x, x, x, x[:m*hidden-1], words) },
+			"output":    func() { j.Output(m, words, NewPacked(hidden, 8), x, 8) },
 		})
 	})
 }

@@ -12,6 +12,8 @@ type Joined struct {
 	b      *Packed // [Words in numbers + hidden, 4·hidden], zeros between the two
 	input  int
 	hidden int
+
+	words, stride int
 }
 
 // Join copies input [k, 4·hidden] and recurrent [hidden, 4·hidden], which have no gaps
@@ -30,14 +32,15 @@ func Join(input []float32, k int, recurrent []float32, hidden int) *Joined {
 	copy(both[first*n:], recurrent[:hidden*n])
 	b := newPacked(first+hidden, n, active, false)
 	b.Repack(both, n)
-	return &Joined{b: b, input: k, hidden: hidden}
+	perLane := active.perLane()
+	return &Joined{b, k, hidden, first / perLane, (first + roundUp(hidden, 16)) / perLane}
 }
 
 // Words is how many words an input is.
-func (j *Joined) Words() int { return roundUp(j.input, 16) / j.b.isa.perLane() }
+func (j *Joined) Words() int { return j.words }
 
 // Stride is the distance of rows in words.
-func (j *Joined) Stride() int { return j.Words() + roundUp(j.hidden, 16)/j.b.isa.perLane() }
+func (j *Joined) Stride() int { return j.stride }
 
 // Round quantises m inputs into dst, in rows ldd words apart: x is [m, k] in rows ldx
 // apart, of numbers within ±1. The result for others, or for a NaN, means nothing.
@@ -64,6 +67,28 @@ func (j *Joined) Step(m int, rows []uint32, hasPrev bool, bias, z, c, h []float3
 	checkMatrix(h, m, j.hidden, j.hidden)
 	if m > 0 && j.hidden > 0 {
 		j.step(m, rows, hasPrev, bias, z, c, h, next)
+	}
+}
+
+// PackOutput is kernel.PackOutput for Output, or nil where a product of the states in
+// float32 loses less or is faster.
+func (j *Joined) PackOutput(b []float32, n, ldb int) *Packed {
+	if j.b.isa.perLane() != 2 || n <= maxNarrow {
+		return nil
+	}
+	return packPadded(b, j.hidden, n, ldb, j.b.isa)
+}
+
+// Output computes c = h·out of the states h in rows [m, Stride], as Step writes them. c is
+// [m, out.N] with rows ldc apart.
+func (j *Joined) Output(m int, rows []uint32, out *Packed, c []float32, ldc int) {
+	if out.isa != j.b.isa || out.K != j.hidden {
+		panic("kernel: Output of matrices that do not match")
+	}
+	checkWords(rows, m, j.Stride(), j.Stride())
+	checkMatrix(c, m, out.N, ldc)
+	if m > 0 && j.hidden > 0 {
+		j.output(m, rows[j.Words():], out, c, ldc)
 	}
 }
 

@@ -220,6 +220,18 @@ func AddScaled(dst, x []float32, scale float32) {
 	}
 }
 
+// Sum computes dst = (x + y) + z, each as long as dst or longer; dst shares no memory with
+// them.
+func Sum(dst, x, y, z []float32) {
+	n := len(dst)
+	if len(x) < n || len(y) < n || len(z) < n {
+		panic("kernel: short Sum slice")
+	}
+	if n > 0 {
+		sum(dst, x, y, z)
+	}
+}
+
 // StandardiseRows computes dst[r] = (x[r] − mean)·invStd, clipped to ±limit, which is
 // at least 0: dst and x are [rows, len(mean)]. dst may be x.
 func StandardiseRows(rows int, dst, x, mean, invStd []float32, limit float32) {

@@ -4409,6 +4409,33 @@ end:
 	VZEROUPPER
 	RET
 
+// func sumAVX2(dst *float32, x *float32, y *float32, z *float32, n uintptr)
+// Requires: AVX, CMOV
+TEXT ·sumAVX2(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ y+16(FP), DX
+	MOVQ z+24(FP), BX
+	MOVQ n+32(FP), SI
+	SUBQ $0x08, SI
+	XORQ DI, DI
+
+vector:
+	VMOVUPS (CX)(DI*4), Y0
+	VADDPS  (DX)(DI*4), Y0, Y0
+	VADDPS  (BX)(DI*4), Y0, Y0
+	VMOVUPS Y0, (AX)(DI*4)
+	CMPQ    DI, SI
+	JEQ     done
+	ADDQ    $0x08, DI
+	CMPQ    DI, SI
+	CMOVQGT SI, DI
+	JMP     vector
+
+done:
+	VZEROUPPER
+	RET
+
 // func standardiseAVX2(rows uintptr, dst *float32, x *float32, mean *float32, invStd *float32, n uintptr, limit float32)
 // Requires: AVX
 TEXT ·standardiseAVX2(SB), NOSPLIT, $0-52
@@ -5169,9 +5196,10 @@ rows:
 	VMULPS      Y10, Y11, Y11
 	VADDPS      Y11, Y14, Y7
 	VADDPS      Y13, Y7, Y7
-	VDIVPS      Y7, Y14, Y14
-	VDIVPS      Y7, Y13, Y13
-	VDIVPS      Y7, Y11, Y11
+	VDIVPS      Y7, Y4, Y7
+	VMULPS      Y7, Y14, Y14
+	VMULPS      Y7, Y13, Y13
+	VMULPS      Y7, Y11, Y11
 	VMOVUPS     place0<>+0(SB), Y7
 	VPERMPS     Y14, Y7, Y14
 	VMOVUPS     place1<>+0(SB), Y7
@@ -5286,20 +5314,22 @@ restExp:
 	VADDPS      Y12, Y8, Y8
 
 endExp:
-	VPERM2F128 $0x01, Y8, Y8, Y7
-	VADDPS     Y7, Y8, Y8
-	VPERMILPS  $0x4e, Y8, Y7
-	VADDPS     Y7, Y8, Y8
-	VPERMILPS  $0xb1, Y8, Y7
-	VADDPS     Y7, Y8, Y8
-	MOVQ       CX, SI
-	MOVQ       DX, DI
-	SHRQ       $0x03, DI
-	JZ         restDivide
+	VPERM2F128   $0x01, Y8, Y8, Y7
+	VADDPS       Y7, Y8, Y8
+	VPERMILPS    $0x4e, Y8, Y7
+	VADDPS       Y7, Y8, Y8
+	VPERMILPS    $0xb1, Y8, Y7
+	VADDPS       Y7, Y8, Y8
+	VDIVPS       X8, X4, X8
+	VBROADCASTSS X8, Y8
+	MOVQ         CX, SI
+	MOVQ         DX, DI
+	SHRQ         $0x03, DI
+	JZ           restDivide
 
 fullDivide:
 	VMOVUPS (SI), Y7
-	VDIVPS  Y8, Y7, Y7
+	VMULPS  Y8, Y7, Y7
 	VMOVUPS Y7, (SI)
 	ADDQ    $0x00000020, SI
 	DECQ    DI
@@ -5314,7 +5344,7 @@ restDivide:
 	SUBQ       DI, R8
 	VMOVUPS    (R8), Y7
 	VMASKMOVPS (SI), Y7, Y9
-	VDIVPS     Y8, Y9, Y9
+	VMULPS     Y8, Y9, Y9
 	VMASKMOVPS Y9, Y7, (SI)
 
 endDivide:
@@ -15948,6 +15978,33 @@ end:
 	VZEROUPPER
 	RET
 
+// func sumAVX512(dst *float32, x *float32, y *float32, z *float32, n uintptr)
+// Requires: AVX, AVX512F, CMOV
+TEXT ·sumAVX512(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ y+16(FP), DX
+	MOVQ z+24(FP), BX
+	MOVQ n+32(FP), SI
+	SUBQ $0x10, SI
+	XORQ DI, DI
+
+vector:
+	VMOVUPS (CX)(DI*4), Z0
+	VADDPS  (DX)(DI*4), Z0, Z0
+	VADDPS  (BX)(DI*4), Z0, Z0
+	VMOVUPS Z0, (AX)(DI*4)
+	CMPQ    DI, SI
+	JEQ     done
+	ADDQ    $0x10, DI
+	CMPQ    DI, SI
+	CMOVQGT SI, DI
+	JMP     vector
+
+done:
+	VZEROUPPER
+	RET
+
 // func standardiseAVX512(rows uintptr, dst *float32, x *float32, mean *float32, invStd *float32, n uintptr, limit float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·standardiseAVX512(SB), NOSPLIT, $0-52
@@ -16562,9 +16619,10 @@ rows:
 	VMULPS      Z13, Z14, Z14
 	VADDPS      Z14, Z17, Z10
 	VADDPS      Z16, Z10, Z10
-	VDIVPS      Z10, Z17, Z17
-	VDIVPS      Z10, Z16, Z16
-	VDIVPS      Z10, Z14, Z14
+	VDIVPS      Z10, Z7, Z10
+	VMULPS      Z10, Z17, Z17
+	VMULPS      Z10, Z16, Z16
+	VMULPS      Z10, Z14, Z14
 	VMOVUPS     join0<>+0(SB), Z10
 	VPERMI2PS   Z16, Z17, Z10
 	VMOVUPS     joinRest0<>+0(SB), Z12
@@ -16623,52 +16681,54 @@ few:
 	VMOVUPS    64(CX), K2, Z11
 
 last:
-	VMINPS      Z13, Z5, Z13
-	VMAXPS      Z13, Z4, Z13
-	VMOVAPS     Z6, Z14
-	VFMADD231PS Z8, Z13, Z14
-	VSUBPS      Z6, Z14, Z15
-	VFMSUB213PS Z15, Z8, Z13
-	VMOVAPS     Z14, Z16
-	VPERMI2PS   Z1, Z0, Z16
-	VPSLLD      $0x12, Z14, Z14
-	VPADDD      Z14, Z16, Z16
-	VMOVAPS     Z2, Z15
-	VFMADD213PS Z3, Z13, Z15
-	VFMADD213PS Z7, Z13, Z15
-	VMULPS      Z15, Z16, Z16
-	VMOVAPS.Z   Z16, K1, Z16
-	VMINPS      Z12, Z5, Z12
-	VMAXPS      Z12, Z4, Z12
-	VMOVAPS     Z6, Z14
-	VFMADD231PS Z8, Z12, Z14
-	VSUBPS      Z6, Z14, Z15
-	VFMSUB213PS Z15, Z8, Z12
-	VMOVAPS     Z14, Z13
-	VPERMI2PS   Z1, Z0, Z13
-	VPSLLD      $0x12, Z14, Z14
-	VPADDD      Z14, Z13, Z13
-	VMOVAPS     Z2, Z15
-	VFMADD213PS Z3, Z12, Z15
-	VFMADD213PS Z7, Z12, Z15
-	VMULPS      Z15, Z13, Z13
-	VMOVAPS.Z   Z13, K2, Z13
-	VADDPS      Z13, Z16, Z12
-	VSHUFF32X4  $0x4e, Z12, Z12, Z14
-	VADDPS      Z14, Z12, Z12
-	VSHUFF32X4  $0xb1, Z12, Z12, Z14
-	VADDPS      Z14, Z12, Z12
-	VPERMILPS   $0x4e, Z12, Z14
-	VADDPS      Z14, Z12, Z12
-	VPERMILPS   $0xb1, Z12, Z14
-	VADDPS      Z14, Z12, Z12
-	VDIVPS      Z12, Z16, Z16
-	VMOVUPS     Z16, K1, (SI)
-	VDIVPS      Z12, Z13, Z13
-	VMOVUPS     Z13, K2, 64(SI)
-	TESTQ       AX, AX
-	JNZ         few
-	JMP         done
+	VMINPS       Z13, Z5, Z13
+	VMAXPS       Z13, Z4, Z13
+	VMOVAPS      Z6, Z14
+	VFMADD231PS  Z8, Z13, Z14
+	VSUBPS       Z6, Z14, Z15
+	VFMSUB213PS  Z15, Z8, Z13
+	VMOVAPS      Z14, Z16
+	VPERMI2PS    Z1, Z0, Z16
+	VPSLLD       $0x12, Z14, Z14
+	VPADDD       Z14, Z16, Z16
+	VMOVAPS      Z2, Z15
+	VFMADD213PS  Z3, Z13, Z15
+	VFMADD213PS  Z7, Z13, Z15
+	VMULPS       Z15, Z16, Z16
+	VMOVAPS.Z    Z16, K1, Z16
+	VMINPS       Z12, Z5, Z12
+	VMAXPS       Z12, Z4, Z12
+	VMOVAPS      Z6, Z14
+	VFMADD231PS  Z8, Z12, Z14
+	VSUBPS       Z6, Z14, Z15
+	VFMSUB213PS  Z15, Z8, Z12
+	VMOVAPS      Z14, Z13
+	VPERMI2PS    Z1, Z0, Z13
+	VPSLLD       $0x12, Z14, Z14
+	VPADDD       Z14, Z13, Z13
+	VMOVAPS      Z2, Z15
+	VFMADD213PS  Z3, Z12, Z15
+	VFMADD213PS  Z7, Z12, Z15
+	VMULPS       Z15, Z13, Z13
+	VMOVAPS.Z    Z13, K2, Z13
+	VADDPS       Z13, Z16, Z12
+	VSHUFF32X4   $0x4e, Z12, Z12, Z14
+	VADDPS       Z14, Z12, Z12
+	VSHUFF32X4   $0xb1, Z12, Z12, Z14
+	VADDPS       Z14, Z12, Z12
+	VPERMILPS    $0x4e, Z12, Z14
+	VADDPS       Z14, Z12, Z12
+	VPERMILPS    $0xb1, Z12, Z14
+	VADDPS       Z14, Z12, Z12
+	VDIVPS       X12, X7, X12
+	VBROADCASTSS X12, Z12
+	VMULPS       Z12, Z16, Z16
+	VMOVUPS      Z16, K1, (SI)
+	VMULPS       Z12, Z13, Z13
+	VMOVUPS      Z13, K2, 64(SI)
+	TESTQ        AX, AX
+	JNZ          few
+	JMP          done
 
 row:
 	VMOVAPS Z9, Z10
@@ -16762,22 +16822,24 @@ restExp:
 	VADDPS      Z14, Z11, K1, Z11
 
 endExp:
-	VSHUFF32X4 $0x4e, Z11, Z11, Z10
-	VADDPS     Z10, Z11, Z11
-	VSHUFF32X4 $0xb1, Z11, Z11, Z10
-	VADDPS     Z10, Z11, Z11
-	VPERMILPS  $0x4e, Z11, Z10
-	VADDPS     Z10, Z11, Z11
-	VPERMILPS  $0xb1, Z11, Z10
-	VADDPS     Z10, Z11, Z11
-	MOVQ       CX, SI
-	MOVQ       DX, DI
-	SHRQ       $0x04, DI
-	JZ         restDivide
+	VSHUFF32X4   $0x4e, Z11, Z11, Z10
+	VADDPS       Z10, Z11, Z11
+	VSHUFF32X4   $0xb1, Z11, Z11, Z10
+	VADDPS       Z10, Z11, Z11
+	VPERMILPS    $0x4e, Z11, Z10
+	VADDPS       Z10, Z11, Z11
+	VPERMILPS    $0xb1, Z11, Z10
+	VADDPS       Z10, Z11, Z11
+	VDIVPS       X11, X7, X11
+	VBROADCASTSS X11, Z11
+	MOVQ         CX, SI
+	MOVQ         DX, DI
+	SHRQ         $0x04, DI
+	JZ           restDivide
 
 fullDivide:
 	VMOVUPS (SI), Z10
-	VDIVPS  Z11, Z10, Z10
+	VMULPS  Z11, Z10, Z10
 	VMOVUPS Z10, (SI)
 	ADDQ    $0x00000040, SI
 	DECQ    DI
@@ -16792,7 +16854,7 @@ restDivide:
 	DECL      R8
 	KMOVW     R8, K1
 	VMOVUPS.Z (SI), K1, Z10
-	VDIVPS    Z11, Z10, Z10
+	VMULPS    Z11, Z10, Z10
 	VMOVUPS   Z10, K1, (SI)
 
 endDivide:

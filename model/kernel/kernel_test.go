@@ -670,6 +670,52 @@ func TestSoftmax(t *testing.T) {
 	})
 }
 
+// What an output's matrix is padded with is zeros, and no other column depends on it.
+func TestPackOutput(t *testing.T) {
+	eachISA(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(37, 38))
+		for _, n := range []int{1, 3, 4, 5, 16, 24, 32, 40, 70} {
+			const m, k, ldb = 20, 37, 73
+			a, b := random(r, m*k), random(r, k*ldb)
+			p, plain := PackOutput(b, k, n, ldb), Pack(b, k, n, ldb)
+			if p.N < n || p.N >= n+32 {
+				t.Fatalf("%d columns became %d", n, p.N)
+			}
+			got, want := make([]float32, m*p.N), make([]float32, m*n)
+			Gemm(m, a, k, p, got, p.N, false)
+			Gemm(m, a, k, plain, want, n, false)
+			for i := range m {
+				near(t, fmt.Sprintf("row %d of %d columns", i, n), got[i*p.N:][:n], want[i*n:][:n], within(want, 0))
+				for _, v := range got[i*p.N+n:][:p.N-n] {
+					if v != 0 {
+						t.Fatalf("%d columns: %v behind them", n, v)
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestSum(t *testing.T) {
+	sweep(t, func(t *testing.T, r *rand.Rand, n, off int, spoil bool) {
+		var terms [3][]float32
+		for i := range terms {
+			terms[i] = guard(gateArguments(r, n), (off+i)%8).x
+			if spoil {
+				spoilSome(r, terms[i], nan, inf, -inf)
+			}
+		}
+		want := make([]float32, n)
+		for i := range want {
+			want[i] = (terms[0][i] + terms[1][i]) + terms[2][i]
+		}
+		g := guard(make([]float32, n), off)
+		Sum(g.x, terms[0], terms[1], terms[2])
+		g.check(t, "Sum")
+		near(t, fmt.Sprintf("Sum of %d", n), g.x, want, within(want, 0))
+	})
+}
+
 func TestAddScaled(t *testing.T) {
 	sweep(t, func(t *testing.T, r *rand.Rand, n, off int, spoil bool) {
 		dst, x := random(r, n), random(r, n)
@@ -844,6 +890,7 @@ func TestPanics(t *testing.T) {
 			"GatesTrain":      func() { GatesTrain(x, x, x, x[:3], x, 4) },
 			"GatesBackward":   func() { GatesBackward(x, x, x, x, x[:3], x, 4) },
 			"AddScaled":       func() { AddScaled(x, x[:3], 1) },
+			"Sum":             func() { Sum(x, x, x, x[:3]) },
 			"StandardiseRows": func() { StandardiseRows(16, x, x[:63], x[:4], x, 1) },
 			"invStd":          func() { StandardiseRows(1, x, x, x[:4], x[:3], 1) },
 			"NewTable":        func() { NewTable(make([]int8, 16), x[:3], 4) },

@@ -62,8 +62,8 @@ func newPacked(k, n int, i isa, narrow bool) *Packed {
 	return p
 }
 
-// roundUp is n up to a multiple of to.
-func roundUp(n, to int) int { return (n + to - 1) / to * to }
+// roundUp is n up to a multiple of to, a power of two.
+func roundUp(n, to int) int { return (n + to - 1) &^ (to - 1) }
 
 // matches reports whether p and q are packed alike, so that the sum of a product with
 // each can be one call.
@@ -97,6 +97,32 @@ func Pack(b []float32, k, n, ldb int) *Packed {
 	}
 	p := newPacked(k, n, i, true)
 	p.Repack(b, ldb)
+	return p
+}
+
+// PackOutput is Pack of a matrix that may get more columns, of zeros, where products are
+// faster so: its N is n or more, and so is what a row of a product takes.
+func PackOutput(b []float32, k, n, ldb int) *Packed {
+	if active < isaAVX512 || n <= maxNarrow || active.integer() && n >= leastIntColumns {
+		return Pack(b, k, n, ldb)
+	}
+	i := active
+	if i.integer() {
+		i = i.float()
+	}
+	return packPadded(b, k, n, ldb, i)
+}
+
+// packPadded copies b to whole panels.
+func packPadded(b []float32, k, n, ldb int, i isa) *Packed {
+	width := i.panelWidth()
+	p := newPacked(k, roundUp(n, width), i, false)
+	checkMatrix(b, k, n, ldb)
+	padded := make([]float32, k*p.N)
+	for row := range k {
+		copy(padded[row*p.N:][:n], b[row*ldb:])
+	}
+	p.Repack(padded, p.N)
 	return p
 }
 

@@ -695,6 +695,13 @@ func tanhAVX2(x *float32, n uintptr)
 //go:noescape
 func addScaledAVX2(dst *float32, x *float32, n uintptr, scale float32)
 
+// sumAVX2 is Sum
+//
+// for n ≥ 8.
+//
+//go:noescape
+func sumAVX2(dst *float32, x *float32, y *float32, z *float32, n uintptr)
+
 // standardiseAVX2 is StandardiseRows.
 //
 //go:noescape
@@ -1896,6 +1903,13 @@ func tanhAVX512(x *float32, n uintptr)
 //
 //go:noescape
 func addScaledAVX512(dst *float32, x *float32, n uintptr, scale float32)
+
+// sumAVX512 is Sum
+//
+// for n ≥ 16.
+//
+//go:noescape
+func sumAVX512(dst *float32, x *float32, y *float32, z *float32, n uintptr)
 
 // standardiseAVX512 is StandardiseRows.
 //

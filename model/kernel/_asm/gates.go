@@ -549,10 +549,11 @@ func softmax(v vector) {
 		}
 	})
 	v.all(sum, VADDPS)
+	k.invert(sum)
 	MOVQ(x, p)
 	v.sweep("Divide", n, []Register{p}, func(l lanes) {
 		e := l.load(Mem{Base: p})
-		VDIVPS(sum, e, e)
+		VMULPS(sum, e, e)
 		l.store(e, Mem{Base: p})
 	})
 	ADDQ(ld, x)
@@ -605,13 +606,21 @@ func (k *constants) fewClasses(rows, x, ld, n, p Register, lowest VecVirtual) {
 	}
 	VADDPS(e[1], e[0], sum)
 	v.all(sum, VADDPS)
+	k.invert(sum)
 	for i, l := range all {
-		VDIVPS(sum, e[i], e[i])
+		VMULPS(sum, e[i], e[i])
 		l.store(e[i], Mem{Base: p, Disp: i * v.bytes()})
 	}
 	TESTQ(rows, rows)
 	JNZ(LabelRef("few"))
 	JMP(LabelRef("done"))
+}
+
+// invert puts 1/sum, the same number in all lanes, in its place. Fewer lanes take less
+// time to divide.
+func (k *constants) invert(sum VecVirtual) {
+	VDIVPS(sum.AsX(), k.one.AsX(), sum.AsX())
+	VBROADCASTSS(sum.AsX(), sum)
 }
 
 // threes is the softmax of a row of three numbers at x a lane; sums go in the order
@@ -637,8 +646,9 @@ func (k *constants) threes(x Register) {
 	sum := k.v.reg()
 	VADDPS(out[2], out[0], sum)
 	VADDPS(out[1], sum, sum)
+	VDIVPS(sum, k.one, sum)
 	for i := range out {
-		VDIVPS(sum, out[i], out[i])
+		VMULPS(sum, out[i], out[i])
 	}
 	for i, r := range join(out) {
 		VMOVUPS(r, Mem{Base: x, Disp: i * k.v.bytes()})
@@ -760,6 +770,32 @@ func addScaled(v vector) {
 		VFMADD231PS(l.operand(Mem{Base: x}), s, r)
 		l.store(r, Mem{Base: dst})
 	})
+	VZEROUPPER()
+	RET()
+}
+
+// sum writes Sum of a vector or more. The last one may begin among those before.
+func sum(v vector) {
+	TEXT("sum"+v.isa, NOSPLIT, "func(dst, x, y, z *float32, n uintptr)")
+	Doc("sum"+v.isa+" is Sum", "", fmt.Sprintf("for n ≥ %d.", v.lanes))
+	Pragma("noescape")
+	dst, x, y, z, last, at := param("dst"), param("x"), param("y"), param("z"), param("n"), GP64()
+	SUBQ(Imm(uint64(v.lanes)), last)
+	XORQ(at, at)
+	Label("vector")
+	of := func(p Register) Mem { return Mem{Base: p, Index: at, Scale: 4} }
+	r := v.reg()
+	VMOVUPS(of(x), r)
+	VADDPS(of(y), r, r)
+	VADDPS(of(z), r, r)
+	VMOVUPS(r, of(dst))
+	CMPQ(at, last)
+	JEQ(LabelRef("done"))
+	ADDQ(Imm(uint64(v.lanes)), at)
+	CMPQ(at, last)
+	CMOVQGT(last, at)
+	JMP(LabelRef("vector"))
+	Label("done")
 	VZEROUPPER()
 	RET()
 }

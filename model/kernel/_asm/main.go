@@ -23,6 +23,7 @@ func main() {
 		gatesBackward(v)
 		tanh(v)
 		addScaled(v)
+		sum(v)
 		standardise(v)
 		sumLines(v, true)
 		sumLines(v, false)
