@@ -141,8 +141,7 @@ func (f *compareFn) ProcessElement(ctx context.Context, d transforms.Document, r
 			log.Infof(ctx, "linnet: %s:%d: %s", read, w.Line, w.What)
 		}
 	}
-	lines := yedda.Inked(d.Text, d.Rows)
-	predictedLines := yedda.Inked(predicted.Text, yedda.Rows(predicted.Text))
+	lines, predictedLines := seen(d.Text, d.Rows), seen(predicted.Text, yedda.Rows(predicted.Text))
 	same := func(i int) bool {
 		a, b := lines[i], predictedLines[i]
 		return bytes.Equal(fields(d.Text[a.Start:a.End]), fields(predicted.Text[b.Start:b.End]))
@@ -196,6 +195,14 @@ func prediction(ctx context.Context, st store.Store, uri string) (d *yedda.Docum
 		err = fmt.Errorf("%s: %w", read, err)
 	}
 	return d, read, at, err
+}
+
+// seen are the lines of text but those of white space alone, such as a blank first line
+// before which an editor puts a byte order mark; rows are Rows(text).
+func seen(text []byte, rows []yedda.Line) []yedda.Line {
+	return slices.DeleteFunc(slices.Clone(yedda.Inked(text, rows)), func(l yedda.Line) bool {
+		return len(bytes.TrimLeftFunc(text[l.Start:l.End], white)) == 0
+	})
 }
 
 // fields is line with its white space made one blank each.
