@@ -3,6 +3,7 @@ package yedda
 import (
 	"bytes"
 	"encoding/json"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -68,9 +69,9 @@ func (p *meanProbability) value() *prob {
 //	 "descriptions":[{"start":143,"end":480,…}]}
 //
 // Offsets are in bytes of the text, from the first passage's start to the last
-// one's end in the treatment itself. name is the first line of the run without
-// a byte order mark and the white space around it, and line its number, counted
-// from 1 among all lines. page counts the form feeds before the start, from 1. confidence is the
+// one's end in the treatment itself. name is the first line of the run that holds more
+// than a byte order mark, without that and the white space around it, and line its
+// number, counted from 1 among all lines. page counts the form feeds before the start, from 1. confidence is the
 // mean probability of the label over the rows that the passages touch, null
 // where there is none. A passage that is not UTF-8 has U+FFFD for each byte
 // that is none, and its exact bytes in text_base64.
@@ -99,6 +100,11 @@ func WriteTreatments(t *Table, spans []Span) []byte {
 		now = nil
 	}
 	for _, s := range spans {
+		text := t.Text[s.Start:s.End]
+		ink := bytes.TrimLeftFunc(text, func(r rune) bool { return r == '\ufeff' || unicode.IsSpace(r) })
+		if len(ink) == 0 { // a byte order mark ahead of a form feed
+			continue
+		}
 		before := last
 		last = s.Label
 		if s.Label != nomenclature && (s.Label != description || now == nil) {
@@ -115,7 +121,6 @@ func WriteTreatments(t *Table, spans []Span) []byte {
 				p.add(meanProbability{float64(q), 1})
 			}
 		}
-		text := t.Text[s.Start:s.End]
 		part := passage{Start: s.Start, End: s.End, Page: page, Confidence: p.value(), Text: string(text)}
 		if !utf8.Valid(text) {
 			part.Base64 = text
@@ -123,10 +128,10 @@ func WriteTreatments(t *Table, spans []Span) []byte {
 		if s.Label == nomenclature && before != nomenclature {
 			flush()
 			n++
-			name, _, _ := bytes.Cut(bytes.TrimPrefix(text, []byte("\ufeff")), newline)
+			name, _, _ := bytes.Cut(ink, newline)
 			now = &treatment{
 				URI: t.URI, Treatment: n, Name: string(bytes.TrimSpace(name)),
-				Line: numbers.of(s.Start), Page: page, Start: s.Start,
+				Line: numbers.of(s.End - len(ink)), Page: page, Start: s.Start,
 				Nomenclature: []passage{}, Descriptions: []passage{},
 			}
 		}

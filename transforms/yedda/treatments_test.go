@@ -224,6 +224,15 @@ func TestWriteTreatments(t *testing.T) {
 	if got := readTreatments(t, tableOf("u", text, Rows(text), []string{N})); len(got) != 1 || got[0].Name != "a b" || got[0].Start != 0 {
 		t.Errorf("with a byte order mark: %+v", got)
 	}
+	// Nor is one that stands alone ahead of a form feed, or on a line, a name.
+	for src, want := range map[string]int{"\ufeff\fa b\n": 1, "\ufeff\na b\n": 2, "\ufeff\n\na b\n": 3} {
+		text := []byte(src)
+		rows := Rows(text)
+		got := readTreatments(t, tableOf("u", text, rows, []string{N, N}[:len(rows)]))
+		if len(got) != 1 || got[0].Name != "a b" || got[0].Line != want {
+			t.Errorf("%q: %+v, want line %d", src, got, want)
+		}
+	}
 	// Without probabilities there is no confidence.
 	table := &Table{Text: []byte("a\n"), Rows: []Line{{0, 1}}, Labels: []string{N}}
 	if got := readTreatments(t, table); len(got) != 1 || got[0].Confidence != nil || got[0].Descriptions == nil {
