@@ -66,6 +66,9 @@ func Parse(ctx context.Context, uri string, data []byte, annotated bool, limit i
 			}
 			return d, uri, err
 		}
+		if encoding := wideEncoding(ann); encoding != "" {
+			return nil, uri, fmt.Errorf("%s: %s, which is not read; convert it with: %s", stem+".ann", encoding, Iconv(stem+".ann", encoding))
+		}
 		if len(bytes.TrimSpace(bytes.TrimPrefix(ann, []byte("\ufeff")))) > 0 {
 			return nil, uri, fmt.Errorf("%s does not begin with brat standoff; if it is YEDDA, call it %s.ann", stem+".ann", uri)
 		}

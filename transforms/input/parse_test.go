@@ -29,6 +29,8 @@ func TestParse(t *testing.T) {
 		"alone.ann":       "T1\tN 0 8\tAgaricus\n",
 		"bom.txt":         "Agaricus\n",
 		"bom.ann":         "\ufeff\r\n", // as Windows saves it without an annotation
+		"wide.txt":        "A\n",
+		"wide.ann":        "\xff\xfeT\x001\x00",
 		"wrong.txt":       "Aga\n",
 		"wrong.ann":       "T1\tN 0 8\tAgaricus\n",
 		"plain.txt":       "[@Agaricus#N*]\n",
@@ -68,6 +70,7 @@ func TestParse(t *testing.T) {
 		{"empty.txt", "empty.txt []", ""},
 		{"bom.txt", "bom.txt []", ""},
 		{"both.txt", filepath.Join(dir, "both.ann") + " does not begin with brat standoff; if it is YEDDA, call it " + filepath.Join(dir, "both.txt.ann"), "both.txt []"},
+		{"wide.txt", filepath.Join(dir, "wide.ann") + ": UTF-16LE, which is not read; convert it with: iconv -f UTF-16LE -t UTF-8 '" + filepath.Join(dir, "wide.ann"), "wide.txt []"},
 		{"both.ann", "both.ann [{0 7 N}]", ""},
 		{"both.txt.ann", "both.txt [{0 8 N}]", "brat standoff, which"},
 		{"alone.ann", "brat standoff without its text; put ", "brat standoff, which"},
