@@ -409,15 +409,15 @@ func TestPassed(t *testing.T) {
 // Hidden files are read where they are named, or a pattern spells their dots; what is
 // called nearly as a document is told of.
 func TestHidden(t *testing.T) {
-	dir := tree(t, "in/a.txt", "in/._a.txt", "in/._a.png", "in/.git/b.txt", "in/.git/c.md", "in/s/.old/d.txt.ann", "in/s/e.TXT", "in/s/f.txt.gz", "none/.a.txt")
+	dir := tree(t, "in/a.txt", "in/._a.txt", "in/._a.png", "in/.git/b.txt", "in/.git/c.md", "in/s/.old/d.txt.ann", "in/s/e.TXT", "in/s/f.txt.gz", "in/s/g.txt.zst", "none/.a.txt")
 	both := `3 files such as "` + filepath.Join(dir, "in/._a.txt") + `" are hidden`
 	for _, c := range []struct {
 		args []string
 		want []string // names
 		says []string
 	}{
-		{[]string{"in"}, []string{"a.txt"}, []string{`2 files such as "` + filepath.Join(dir, "in/s/e.TXT") + `" do not end`, both}},
-		{[]string{"in/**/*.[tT]*"}, []string{"a.txt", "s/e.TXT", "s/f.txt.gz"}, []string{both}},
+		{[]string{"in"}, []string{"a.txt"}, []string{`3 files such as "` + filepath.Join(dir, "in/s/e.TXT") + `" do not end`, both}},
+		{[]string{"in/**/*.[tT]*"}, []string{"a.txt", "s/e.TXT", "s/f.txt.gz", "s/g.txt.zst"}, []string{both}},
 		{[]string{"in/*"}, []string{"a.txt"}, []string{"2 files such as"}},
 		{[]string{"in/[!a]*"}, nil, []string{"2 files such as"}},
 		{[]string{"in/**/.*.txt"}, []string{"._a.txt"}, nil},

@@ -85,6 +85,7 @@ var binaries = []struct{ begin, reason string }{
 	{"\x1f\x8b", "gzip, which is not read; unpack it with: gunzip"},
 	{"PK\x03\x04", "a zip archive or a document such as .docx, which is not read; unpack it, or save it as plain text"},
 	{"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Office document such as .doc, which is not read; save it as plain text"},
+	{`{\rtf`, "RTF, which is not read; save it as plain text"},
 }
 
 // Foreign reports whether text seems to be in another encoding than UTF-8: of its

@@ -73,7 +73,7 @@ func (l leftover) and(m leftover) leftover {
 // packed.
 func unlike(name string) bool {
 	name = strings.ToLower(name)
-	for _, packed := range []string{".gz", ".bz2", ".xz", ".zip"} {
+	for _, packed := range []string{".gz", ".bz2", ".xz", ".zst", ".zip"} {
 		name = strings.TrimSuffix(name, packed)
 	}
 	return Text(name)
