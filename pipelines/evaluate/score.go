@@ -180,9 +180,10 @@ func prediction(ctx context.Context, st store.Store, uri string) (d *yedda.Docum
 			return nil, pair, pair, annErr
 		case annErr == nil && yedda.IsBrat(ann):
 			read, data, err = pair, ann, nil
-		case annErr == nil && len(bytes.TrimSpace(ann)) == 0:
-			read = text
-			data, err = st.Read(ctx, text, 0)
+		case annErr == nil: // Parse takes an empty one, and says what is wrong with another
+			if of, textErr := st.Read(ctx, text, 0); !errors.Is(textErr, store.ErrNotExist) {
+				read, data, err = text, of, textErr
+			}
 		}
 	}
 	if errors.Is(err, store.ErrNotExist) {
