@@ -28,20 +28,13 @@ func (g *gs) Lock(ctx context.Context, uri string) (func() error, error) {
 		return nil, err
 	}
 	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		l.renew(renewing)
-	}()
-	var once sync.Once
-	return func() (err error) {
-		once.Do(func() {
-			stop()
-			<-done
-			err = l.release(context.WithoutCancel(ctx))
-		})
-		return err
-	}, nil
+	var renewal sync.WaitGroup
+	renewal.Go(func() { l.renew(renewing) })
+	return sync.OnceValue(func() error {
+		stop()
+		renewal.Wait()
+		return l.release(context.WithoutCancel(ctx))
+	}), nil
 }
 
 type gsLock struct {

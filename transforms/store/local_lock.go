@@ -53,16 +53,12 @@ func (local) Lock(_ context.Context, uri string) (func() error, error) {
 		}
 	}
 	writeHolder(uri)
-	var once sync.Once
-	return func() (err error) {
-		once.Do(func() {
-			if named() {
-				os.Truncate(uri, 0)
-			}
-			err = lock.Unlock()
-		})
-		return err
-	}, nil
+	return sync.OnceValue(func() error {
+		if named() {
+			os.Truncate(uri, 0)
+		}
+		return lock.Unlock()
+	}), nil
 }
 
 // writeHolder writes into the lock at uri who has it, for people alone. The first byte stays
