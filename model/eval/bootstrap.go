@@ -49,17 +49,12 @@ func Bootstrap(classes []string, documents [][]Cell, resamples int, seed uint64)
 		return r
 	}
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	k := int32(len(classes))
 	macro, accuracy := make([]float64, resamples), make([]float64, resamples)
 	for i := range resamples {
 		counts := NewCounts(classes)
 		for range documents {
 			for _, c := range documents[rnd.IntN(len(documents))] {
-				if c.Pred < 0 {
-					counts.Missed[c.Gold] += c.N
-				} else {
-					counts.N[c.Gold*k+c.Pred] += c.N
-				}
+				counts.Add(int(c.Gold), int(c.Pred), c.N)
 			}
 		}
 		report := counts.Report()

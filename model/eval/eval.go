@@ -25,18 +25,18 @@ func NewCounts(classes []string) *Counts {
 	return &Counts{Classes: classes, N: make([]int64, k*k), Missed: make([]int64, k)}
 }
 
-// Add counts one line. A line without gold (gold < 0) is not counted; one
-// without a prediction (pred < 0) is counted as missed. It panics on an index
+// Add counts n lines. Lines without gold (gold < 0) are not counted; those
+// without a prediction (pred < 0) are counted as missed. It panics on an index
 // beyond Classes.
-func (c *Counts) Add(gold, pred int) {
+func (c *Counts) Add(gold, pred int, n int64) {
 	switch {
 	case gold < 0:
 	case pred >= len(c.Classes):
 		panic("eval: prediction beyond the classes") // it would count for another pair
 	case pred < 0:
-		c.Missed[gold]++
+		c.Missed[gold] += n
 	default:
-		c.N[gold*len(c.Classes)+pred]++
+		c.N[gold*len(c.Classes)+pred] += n
 	}
 }
 

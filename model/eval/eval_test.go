@@ -17,21 +17,16 @@ import (
 //	M   2  3 65  0     gold 70
 func counted() *Counts {
 	c := NewCounts([]string{"N", "D", "M"})
-	add := func(gold, pred, n int) {
-		for range n {
-			c.Add(gold, pred)
-		}
-	}
-	add(0, 0, 6)
-	add(0, 1, 1)
-	add(0, 2, 2)
-	add(0, -1, 1)
-	add(1, 1, 16)
-	add(1, 2, 4)
-	add(2, 0, 2)
-	add(2, 1, 3)
-	add(2, 2, 65)
-	add(-1, 1, 9) // no gold: not counted
+	c.Add(0, 0, 6)
+	c.Add(0, 1, 1)
+	c.Add(0, 2, 2)
+	c.Add(0, -1, 1)
+	c.Add(1, 1, 16)
+	c.Add(1, 2, 4)
+	c.Add(2, 0, 2)
+	c.Add(2, 1, 3)
+	c.Add(2, 2, 65)
+	c.Add(-1, 1, 9) // no gold: not counted
 	return c
 }
 
@@ -75,8 +70,8 @@ func TestReport(t *testing.T) {
 // averages; nothing at all gives zeros, never NaN.
 func TestReportWithoutGold(t *testing.T) {
 	c := NewCounts([]string{"a", "b", "never"})
-	c.Add(0, 0)
-	c.Add(1, 2)
+	c.Add(0, 0, 1)
+	c.Add(1, 2, 1)
 	r := c.Report()
 	near(t, "macro F1", r.MacroF1, .5)
 	near(t, "accuracy", r.Accuracy, .5)
@@ -98,8 +93,8 @@ func TestMerge(t *testing.T) {
 	}
 	for range 1000 {
 		gold, pred := rnd.IntN(5)-1, rnd.IntN(5)-1
-		whole.Add(gold, pred)
-		parts[rnd.IntN(len(parts))].Add(gold, pred)
+		whole.Add(gold, pred, 1)
+		parts[rnd.IntN(len(parts))].Add(gold, pred, 1)
 	}
 	merged := NewCounts(whole.Classes)
 	for _, i := range rnd.Perm(len(parts)) {
@@ -124,7 +119,7 @@ func TestAddBeyondClasses(t *testing.T) {
 			t.Errorf("prediction 2 of 2 classes did not panic; counts %v", c.N)
 		}
 	}()
-	c.Add(0, 2)
+	c.Add(0, 2, 1)
 }
 
 func TestReportJSON(t *testing.T) {

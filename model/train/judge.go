@@ -72,7 +72,7 @@ func judge(ctx context.Context, w *model.Weights, c *corpus, workers int) (*eval
 					errs[i] = fmt.Errorf("line %d: a probability is NaN, of weights too large to reckon with; lower learning_rate, or begin with another model", r+1)
 					return
 				}
-				counts[i].Add(y, slices.Index(p, slices.Max(p)))
+				counts[i].Add(y, slices.Index(p, slices.Max(p)), 1)
 				losses[i] -= math.Log(max(1e-30, float64(p[y])))
 			}
 		}

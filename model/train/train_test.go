@@ -245,8 +245,8 @@ func TestBetter(t *testing.T) {
 // A class that no line has is none that is scored.
 func TestScoredClasses(t *testing.T) {
 	c := eval.NewCounts([]string{"A", "B"})
-	c.Add(0, 0)
-	c.Add(0, 1)
+	c.Add(0, 0, 1)
+	c.Add(0, 1, 1)
 	if got := fmt.Sprint(accuracy(c, 3).F1); got != fmt.Sprint(map[string]float64{"A": 2. / 3}) {
 		t.Errorf("got %s", got)
 	}

@@ -194,12 +194,7 @@ func (s sums) counts(classes []string) *eval.Counts {
 	classes = append(classes, slices.Sorted(maps.Keys(others))...)
 	counts := eval.NewCounts(classes)
 	for key, n := range s {
-		g := slices.Index(classes, key[0])
-		if p := slices.Index(classes, key[1]); p >= 0 {
-			counts.N[g*len(classes)+p] += n
-		} else {
-			counts.Missed[g] += n
-		}
+		counts.Add(slices.Index(classes, key[0]), slices.Index(classes, key[1]), n)
 	}
 	return counts
 }

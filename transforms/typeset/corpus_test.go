@@ -67,7 +67,7 @@ func BenchmarkSettings(b *testing.B) {
 					gold := s.set(slices.Clone(doc), rand.New(rand.NewPCG(uint64(i), 1)))
 					for k, class := range judge.label(b, gold) {
 						if gold[k].label != "" {
-							counts.Add(judge.config.Class(gold[k].label), class)
+							counts.Add(judge.config.Class(gold[k].label), class, 1)
 						}
 					}
 				}
