@@ -28,7 +28,7 @@ func (o *options) label(ctx context.Context) (err error) {
 	if err != nil {
 		return cli.Usagef("%w", err)
 	}
-	opts, err := o.transformOptions(ctx)
+	opts, err := o.transformOptions()
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func misused(err error) error {
 }
 
 // transformOptions are transforms.Options as far as the flags alone settle them.
-func (o *options) transformOptions(ctx context.Context) (opts transforms.Options, err error) {
+func (o *options) transformOptions() (opts transforms.Options, err error) {
 	output, err := input.Absolute(o.output)
 	if err != nil {
 		return opts, err
