@@ -204,15 +204,7 @@ func (o *options) weights(ctx context.Context) (*model.Weights, error) {
 	if err != nil {
 		return nil, err
 	}
-	fsys, err := store.Sub(ctx, uri)
-	if err != nil {
-		return nil, fmt.Errorf("--model_uri: no model there: %w; name a folder as train writes it", err)
-	}
-	w, err := model.Load(fsys)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.modelURI, err)
-	}
-	return w, nil
+	return cli.LoadModel(ctx, "model_uri", uri)
 }
 
 // read reads the documents, up to --max_lines, as features with windows of

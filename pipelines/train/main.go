@@ -486,18 +486,10 @@ func (o *options) loadModels(ctx context.Context, f *cli.Flags) (init *model.Wei
 
 // loadModel loads the model that a flag names.
 func loadModel(ctx context.Context, flag, name string) (*model.Weights, error) {
-	fsys := bundled.FS()
-	if name != "bundled" {
-		var err error
-		if fsys, err = store.Sub(ctx, name); err != nil {
-			return nil, fmt.Errorf("--%s: no model there: %w; name a folder as train writes it", flag, err)
-		}
+	if name == "bundled" {
+		return model.Load(bundled.FS())
 	}
-	w, err := model.Load(fsys)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return w, nil
+	return cli.LoadModel(ctx, flag, name)
 }
 
 // loadInit loads --init_model; what no flag says is as that model has it.

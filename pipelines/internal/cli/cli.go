@@ -24,6 +24,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/linnet-ml/linnet/gpuinit"
+	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/cuda"
 	"github.com/linnet-ml/linnet/model/kernel"
 	_ "github.com/linnet-ml/linnet/pipelines/internal/cli/nobody" // initialised before Beam
@@ -350,6 +351,19 @@ func CheckURI(name, uri string) error {
 		return err
 	}
 	return Usagef("--%s: %w", name, err)
+}
+
+// LoadModel loads the model in the folder that a flag names.
+func LoadModel(ctx context.Context, flag, uri string) (*model.Weights, error) {
+	fsys, err := store.Sub(ctx, uri)
+	if err != nil {
+		return nil, fmt.Errorf("--%s: no model there: %w; name a folder as train writes it", flag, err)
+	}
+	w, err := model.Load(fsys)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", uri, err)
+	}
+	return w, nil
 }
 
 // CheckVerbosity judges --verbosity.
