@@ -12,53 +12,28 @@ type Line struct{ Start, End int }
 
 // Lines are all lines of text, blank ones too. A line ends at LF alone, the
 // last one also at the end of the text; there is none after a last LF.
-func Lines(text []byte) []Line {
-	n := bytes.Count(text, newline)
-	if len(text) > 0 && text[len(text)-1] != '\n' {
-		n++
-	}
-	lines := make([]Line, 0, n)
+func Lines(text []byte) []Line { return pick(text, func([]byte) bool { return true }) }
+
+// Rows are the lines of text that are not Blank, those that reach a model.
+func Rows(text []byte) []Line { return pick(text, func(line []byte) bool { return !Blank(line) }) }
+
+// pick returns the lines of text that keep says yes to.
+func pick(text []byte, keep func(line []byte) bool) []Line {
+	lines := make([]Line, 0, bytes.Count(text, newline)+1)
 	for start := 0; start < len(text); {
 		end := index(text, '\n', start)
-		lines = append(lines, Line{start, end})
+		if keep(text[start:end]) {
+			lines = append(lines, Line{start, end})
+		}
 		start = end + 1
 	}
 	return lines
 }
 
-// Rows are the lines of text that are not Blank, those that reach a model.
-func Rows(text []byte) []Line {
-	rows := make([]Line, 0, bytes.Count(text, newline)+1)
-	for start := 0; start < len(text); {
-		end := index(text, '\n', start)
-		if !Blank(text[start:end]) {
-			rows = append(rows, Line{start, end})
-		}
-		start = end + 1
-	}
-	return rows
-}
-
 // Blank reports whether line holds nothing to label: only white space (form feeds
 // too), U+FFFD and bytes that are no UTF-8, which every other reader turns
 // into U+FFFD.
-func Blank(line []byte) bool {
-	for i := 0; i < len(line); {
-		if c := line[i]; c < utf8.RuneSelf {
-			if !asciiSpace[c] {
-				return false
-			}
-			i++
-			continue
-		}
-		r, size := utf8.DecodeRune(line[i:])
-		if r != utf8.RuneError && !unicode.IsSpace(r) {
-			return false
-		}
-		i += size
-	}
-	return true
-}
+func Blank(line []byte) bool { return !anyInk(line, false) }
 
 // Inked are the lines of text that hold ink: Rows, and those that nobody can
 // read, of U+FFFD or bytes that are no UTF-8. It is rows, which must be
@@ -67,15 +42,7 @@ func Inked(text []byte, rows []Line) []Line {
 	if !inkBeside(text, rows) {
 		return rows
 	}
-	var lines []Line
-	for start := 0; start < len(text); {
-		end := index(text, '\n', start)
-		if hasInk(text[start:end]) {
-			lines = append(lines, Line{start, end})
-		}
-		start = end + 1
-	}
-	return lines
+	return pick(text, hasInk)
 }
 
 // inkBeside reports whether there is ink in no row.
@@ -119,7 +86,11 @@ func countInk(b []byte) int {
 }
 
 // hasInk reports whether countInk(b) > 0.
-func hasInk(b []byte) bool {
+func hasInk(b []byte) bool { return anyInk(b, true) }
+
+// anyInk reports whether b has a character that is no white space; U+FFFD and bytes
+// that are no UTF-8 count where unreadable says so.
+func anyInk(b []byte, unreadable bool) bool {
 	for i := 0; i < len(b); {
 		if c := b[i]; c < utf8.RuneSelf {
 			if !asciiSpace[c] {
@@ -129,7 +100,7 @@ func hasInk(b []byte) bool {
 			continue
 		}
 		r, size := utf8.DecodeRune(b[i:])
-		if !unicode.IsSpace(r) {
+		if !unicode.IsSpace(r) && (unreadable || r != utf8.RuneError) {
 			return true
 		}
 		i += size
