@@ -237,30 +237,15 @@ func (o *options) loadModel(ctx context.Context, opts *transforms.Options) (*tra
 
 // list finds out before anything starts whether there are documents, and whether
 // two of them have one name.
-func (o *options) list(ctx context.Context, set *input.Set) (err error) {
-	if !runners.DryRun() {
-		look := func(input.File) error { return nil }
-		err = set.Walk(ctx, look)
-		if earlier := set.LeaveOut(); earlier != "" {
-			if o.verbosity > 0 {
-				fmt.Fprintf(os.Stderr, "linnet: %s\n", earlier)
-			}
-			err = set.Walk(ctx, look)
-		}
-		for _, passed := range set.Passed() {
-			if err == nil && o.verbosity > 0 {
-				fmt.Fprintf(os.Stderr, "linnet: %s\n", passed)
-			}
-		}
-		if predicted := set.Predicted(); err == nil && predicted != "" && o.verbosity > 0 {
-			cli.Warnf("--input: %s", predicted)
-		}
+func (o *options) list(ctx context.Context, set *input.Set) error {
+	if runners.DryRun() {
+		return nil
 	}
-	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case errors.Is(err, input.ErrNone), errors.Is(err, input.ErrTwins):
-		return cli.Usagef("%w", err)
+	err := cli.Walk(ctx, set, o.verbosity == 0, func() error {
+		return set.Walk(ctx, func(input.File) error { return nil })
+	})
+	if predicted := set.Predicted(); err == nil && predicted != "" && o.verbosity > 0 {
+		cli.Warnf("--input: %s", predicted)
 	}
 	return err
 }

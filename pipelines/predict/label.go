@@ -177,7 +177,10 @@ func (o *options) loadModel(ctx context.Context, opts *transforms.Options) (*tra
 // list finds out before anything starts how much there is, and whether two
 // inputs have one output.
 func (o *options) list(ctx context.Context, set *input.Set) (files, size int64, err error) {
-	walk := func() error {
+	if runners.DryRun() {
+		return 0, 0, nil
+	}
+	err = cli.Walk(ctx, set, o.verbosity == 0, func() error {
 		files, size = 0, 0
 		count := func(f input.File) error { files++; size += f.Size; return nil }
 		if !o.watch {
@@ -186,27 +189,7 @@ func (o *options) list(ctx context.Context, set *input.Set) (files, size int64, 
 		var twins error
 		err := set.WalkOn(ctx, count, func(err error) { twins = err })
 		return cmp.Or(err, twins)
-	}
-	if !runners.DryRun() {
-		err = walk()
-		if earlier := set.LeaveOut(); earlier != "" {
-			if o.verbosity > 0 {
-				fmt.Fprintf(os.Stderr, "linnet: %s\n", earlier)
-			}
-			err = walk()
-		}
-		for _, passed := range set.Passed() {
-			if err == nil && o.verbosity > 0 {
-				fmt.Fprintf(os.Stderr, "linnet: %s\n", passed)
-			}
-		}
-	}
-	switch {
-	case ctx.Err() != nil:
-		err = context.Cause(ctx)
-	case errors.Is(err, input.ErrNone), errors.Is(err, input.ErrTwins):
-		err = cli.Usagef("%w", err)
-	}
+	})
 	return files, size, err
 }
 

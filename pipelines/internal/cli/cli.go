@@ -28,6 +28,7 @@ import (
 	"github.com/linnet-ml/linnet/model/cuda"
 	"github.com/linnet-ml/linnet/model/kernel"
 	_ "github.com/linnet-ml/linnet/pipelines/internal/cli/nobody" // initialised before Beam
+	"github.com/linnet-ml/linnet/transforms/input"
 	"github.com/linnet-ml/linnet/transforms/store"
 )
 
@@ -351,6 +352,34 @@ func CheckURI(name, uri string) error {
 		return err
 	}
 	return Usagef("--%s: %w", name, err)
+}
+
+// Walk is walk, which walks set, and what set tells of it unless silent; it walks again
+// where outputs of an earlier run are left out. What matches no document, or two of one
+// name, is wrong use.
+func Walk(ctx context.Context, set *input.Set, silent bool, walk func() error) error {
+	say := func(what string) {
+		if !silent {
+			fmt.Fprintf(os.Stderr, "linnet: %s\n", what)
+		}
+	}
+	err := walk()
+	if earlier := set.LeaveOut(); earlier != "" {
+		say(earlier)
+		err = walk()
+	}
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, input.ErrNone), errors.Is(err, input.ErrTwins):
+		return Usagef("%w", err)
+	case err != nil:
+		return err
+	}
+	for _, passed := range set.Passed() {
+		say(passed)
+	}
+	return nil
 }
 
 // LoadModel loads the model in the folder that a flag names.
