@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/linnet-ml/linnet/pipelines/internal/cli"
@@ -99,14 +100,13 @@ func (o *options) follow(bar *cli.Bar, output string, begin time.Time) (end func
 // are. The function it returns ends that.
 func (o *options) gather(opts transforms.Options) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
+	var over sync.WaitGroup
+	over.Go(func() {
 		regularly(ctx, 10*time.Second, func() {
 			if err := cmp.Or(transforms.Settle(ctx, opts, nil), transforms.Gather(ctx, string(opts.Output))); err != nil && ctx.Err() == nil && o.verbosity > 0 {
 				fmt.Fprintf(os.Stderr, "linnet: %v; trying again\n", err)
 			}
 		})
-	}()
-	return func() { cancel(); <-over }
+	})
+	return func() { cancel(); over.Wait() }
 }
