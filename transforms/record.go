@@ -153,16 +153,9 @@ func (o *Options) isDone(ctx context.Context, name, hash string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	data, err := st.Read(ctx, o.donePath(name), recordLimit)
-	switch {
-	case noRecord(err):
-		return false, nil
-	case err != nil:
+	r, err := o.doneRecord(ctx, st, name)
+	if r == nil || !o.holds(r, hash) {
 		return false, err
-	}
-	r := o.holds(data, hash)
-	if r == nil {
-		return false, nil
 	}
 	for i, out := range o.outputs(name) {
 		obj, err := st.Stat(ctx, store.Join(string(o.Output), out))
@@ -183,19 +176,9 @@ func (o *Options) isDone(ctx context.Context, name, hash string) (bool, error) {
 // Options.Force writes over them. It also returns the record of them, if any.
 func (o *Options) checkOverwrite(ctx context.Context, st store.Store, d *Document) (*Done, *Rejection, error) {
 	name := string(d.Name)
-	data, err := st.Read(ctx, o.donePath(name), recordLimit)
-	if noRecord(err) {
-		return nil, nil, nil
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	r := new(Done)
-	if json.Unmarshal(data, r) != nil {
-		return nil, nil, nil
-	}
-	if o.Force {
-		return r, nil, nil
+	r, err := o.doneRecord(ctx, st, name)
+	if r == nil || o.Force {
+		return r, nil, err
 	}
 	input := nameOf(r.Input, r.InputBytes)
 	if strings.TrimSuffix(input, ".ann") != strings.TrimSuffix(string(d.URI), ".ann") && (d.SHA256 == [32]byte{} || r.InputSHA256 != hex.EncodeToString(d.SHA256[:])) {
@@ -283,14 +266,23 @@ func (o *Options) writtenByThisRun(ctx context.Context, st store.Store, path str
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// holds returns the Done record that data is as JSON, or nil where that is not of
-// these bytes, this model and these settings.
-func (o *Options) holds(data []byte, hash string) *Done {
-	r := new(Done)
-	if json.Unmarshal(data, r) != nil || r.InputSHA256 != hash || r.Model != o.ModelHash || r.Settings != o.Settings {
-		return nil
+// doneRecord is the Done record of a document, nil where there is none that can be
+// understood.
+func (o *Options) doneRecord(ctx context.Context, st store.Store, name string) (*Done, error) {
+	data, err := st.Read(ctx, o.donePath(name), recordLimit)
+	if noRecord(err) {
+		return nil, nil
 	}
-	return r
+	r := new(Done)
+	if err != nil || json.Unmarshal(data, r) != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// holds reports whether r is of these bytes, this model and these settings.
+func (o *Options) holds(r *Done, hash string) bool {
+	return r.InputSHA256 == hash && r.Model == o.ModelHash && r.Settings == o.Settings
 }
 
 // noRecord says that a record cannot be read for what lies in its place, not
