@@ -180,10 +180,7 @@ func (e *Engine[I, O]) countFailed() {
 // add puts items that stay together into the bucket of the first and, where form is
 // set, moves a full batch on.
 func (e *Engine[I, O]) add(ws []waiting[I, O], form bool) {
-	var weight int64
-	for _, w := range ws {
-		weight += w.weight
-	}
+	weight := weightOf(ws)
 	n, _ := slices.BinarySearch(e.options.BucketWeights, ws[0].weight)
 	b := &e.buckets[n]
 	if form && len(b.items) > 0 && (len(b.items)+len(ws) > e.maxSize || e.maxWeight > 0 && b.weight+weight > e.maxWeight) {
@@ -238,11 +235,14 @@ func (e *Engine[I, O]) spread(all []waiting[I, O]) int64 {
 	if e.options.SpreadWeight <= 0 || e.options.Concurrency > 0 || cores <= 1 {
 		return math.MaxInt64
 	}
-	var weight int64
-	for _, w := range all {
-		weight += w.weight
+	return max(e.options.SpreadWeight, (weightOf(all)+cores-1)/cores)
+}
+
+func weightOf[I, O any](ws []waiting[I, O]) (sum int64) {
+	for _, w := range ws {
+		sum += w.weight
 	}
-	return max(e.options.SpreadWeight, (weight+cores-1)/cores)
+	return sum
 }
 
 // wait returns when g is done. It starts what waits where g needs that, or
@@ -388,10 +388,7 @@ func (e *Engine[I, O]) handle(items []I) (outs []O, err error) {
 
 // shrink remembers that the batch was too large.
 func (e *Engine[I, O]) shrink(batch []waiting[I, O]) {
-	var weight int64
-	for _, w := range batch {
-		weight += w.weight
-	}
+	weight := weightOf(batch)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.stats.halvings++
