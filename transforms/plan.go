@@ -42,7 +42,7 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 	read.Setup()
 	write := &writeFn{Options: opts}
 	write.Options.unwritten = true
-	if write.formats, err = opts.formats(); err != nil {
+	if err := write.Setup(); err != nil {
 		return nil, err
 	}
 	if opts.Output != "" {

@@ -44,8 +44,9 @@ func (p *Progress) Seen() int64 {
 	return p.Skipped.Load() + p.Labelled.Load() + p.Rejected.Load()
 }
 
-// Stop makes Read and List pass over what has not been read, and ends Watch; the rest is
-// finished. What runs under this name later reads nothing either, until ForgetProgress.
+// Stop makes Read and List pass over what has not been read, and Write what it has not
+// begun, and ends Watch. What runs under this name later reads nothing either, until
+// ForgetProgress.
 func (p *Progress) Stop() { p.stop.Store(true) }
 
 // Stopped reports whether Stop was called.

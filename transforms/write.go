@@ -121,6 +121,9 @@ func (t tally) add(ctx context.Context, classes []string, counts []int64) (lines
 const LabelCounter = "label_"
 
 func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, error) {
+	if f.progress.Stopped() { // thousands of small ones may be waiting for a slow disk
+		return nil, nil, nil
+	}
 	out, r, err := f.writeOnce(ctx, l, f.Options.Again)
 	if errors.Is(err, store.ErrTaken) && !f.Options.Again { // a record may say by whom
 		out, r, err = f.writeOnce(ctx, l, true)

@@ -935,3 +935,21 @@ func TestStandingBytes(t *testing.T) {
 		put(t, filepath.Join(out, name+".ann"), "edited")
 	}
 }
+
+// TestWriteStops has a run stop that has documents waiting for their writing: nothing of
+// them is written, and the next run labels them.
+func TestWriteStops(t *testing.T) {
+	out := t.TempDir()
+	l := labelledOf("a.txt", "one\n", "Other")
+	w := newWriter(t, Options{Output: Path(out), Run: t.Name()})
+	defer ForgetProgress(t.Name())
+	ProgressOf(t.Name()).Stop()
+	o, r, err := w.write(t.Context(), l)
+	if o != nil || r != nil || err != nil {
+		t.Errorf("stopped: got %v, %v, %v; want nothing", o, r, err)
+	}
+	entries, err := os.ReadDir(out)
+	if len(entries) != 0 || err != nil {
+		t.Errorf("stopped: the output folder has %v, %v; want nothing", entries, err)
+	}
+}

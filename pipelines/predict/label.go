@@ -211,7 +211,7 @@ func (o *options) pipeline(opts transforms.Options, set *input.Set) *beam.Pipeli
 }
 
 // run runs the pipeline over files documents, with a bar. At an interrupt a run
-// in this process finishes what it has read; what SIGTERM means to a job
+// in this process writes what it has begun to; what SIGTERM means to a job
 // elsewhere --cancel_on_exit says.
 func (o *options) run(ctx context.Context, opts transforms.Options, set *input.Set, files int64, begin time.Time) (*runners.Result, error) {
 	if o.watch {
