@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/bundled"
@@ -33,7 +34,7 @@ func (o *options) read(ctx context.Context) (parts [3][]train.Document, err erro
 		return parts, cli.Usagef("%w", err)
 	}
 	o.reader.InputSize = o.config.InputSize
-	taken := map[string]bool{} // by validation and test
+	taken := map[string]bool{} // by validation and test, as stem
 	var unread []string
 	var first error
 	for i := len(parts) - 1; i >= 0; i-- {
@@ -111,14 +112,16 @@ func (o *options) list(ctx context.Context, i int, args []string, taken map[stri
 	}
 	var left []string
 	err = set.Walk(ctx, func(file input.File) error {
-		if taken[file.URI] {
+		if taken[stem(file.URI)] {
 			left = append(left, file.URI)
 		} else {
 			uris = append(uris, file.URI)
 		}
-		taken[file.URI] = true
 		return nil
 	})
+	for _, uri := range uris {
+		taken[stem(uri)] = true
+	}
 	if errors.Is(err, input.ErrNone) || errors.Is(err, input.ErrTwins) {
 		return nil, cli.Usagef("%w", err)
 	}
@@ -138,6 +141,9 @@ func (o *options) list(ctx context.Context, i int, args []string, taken map[stri
 	}
 	return uris, nil
 }
+
+// stem is what X.txt, its annotation X.txt.ann and brat's, X.ann, are called alike.
+func stem(uri string) string { return strings.TrimSuffix(strings.TrimSuffix(uri, ".ann"), ".txt") }
 
 // warnDocuments tells what in the documents looks like a mistake, but need not
 // be one.

@@ -86,7 +86,8 @@ func trainedOn(t *testing.T, input, validation string, more ...string) *model.We
 }
 
 // TestBrat trains on the corpus as YEDDA and as brat's pairs, listed as a folder
-// and by patterns: it is one model.
+// and by patterns, and judged on one that is named by its text or its annotation:
+// it is one model.
 func TestBrat(t *testing.T) {
 	corpus, pairs := newCorpus(t), t.TempDir()
 	for i := 1; i <= 4; i++ {
@@ -98,7 +99,7 @@ func TestBrat(t *testing.T) {
 		}
 	}
 	want := trained(t, corpus).Hash()
-	for _, names := range [][2]string{{"", "4.txt"}, {"*.ann", "4.ann"}, {"*", "4.*"}} {
+	for _, names := range [][2]string{{"", "4.txt"}, {"", "4.ann"}, {"*.ann", "4.ann"}, {"*.ann", "4.txt"}, {"*", "4.*"}} {
 		if got := trainedOn(t, filepath.Join(pairs, names[0]), filepath.Join(pairs, names[1])).Hash(); got != want {
 			t.Errorf("%q give another model than YEDDA", names)
 		}
