@@ -61,9 +61,10 @@ const clipLayout = 6
 // shard is a part of a batch: its inputs, and which rows of the table it uses.
 type shard struct {
 	*inputs[float32]
-	graph *graph[float32] // of the inputs; nil where a GPU computes
-	lens  []int           // of its windows
-	kept  []uint32        // scratch
+	graph  *graph[float32]         // of the inputs; nil where a GPU computes
+	graphs map[int]*graph[float32] // by steps
+	lens   []int                   // of its windows
+	kept   []uint32                // scratch
 	// used are the rows of the table that were summed, in parts by id, each
 	// in the order of rows and groups.
 	used   [tableParts][]use
@@ -108,6 +109,30 @@ func (b *bits) dropout(mask []float32, p float64) {
 			mask[i] = 0
 		}
 	}
+}
+
+// fit gives s a graph with room for windows ws: of those for defaultWindow lines, for
+// four times as many and so on, the smallest that has it. A graph computes its padding,
+// too, and most windows are short. Random numbers are drawn for padding as well, so that
+// the size follows from ws alone. Graphs are kept: gorgonia's are never freed.
+func (s *shard) fit(t *trainer, ws []window) (err error) {
+	steps, longest := defaultWindow, 0
+	for _, w := range ws {
+		longest = max(longest, w.len)
+	}
+	for steps < longest {
+		steps *= 4
+	}
+	steps = min(steps, t.longest)
+	g := s.graphs[steps]
+	if g == nil {
+		if g, err = newGraph(t.net, steps, s.windows); err != nil {
+			return err
+		}
+		s.graphs[steps] = g
+	}
+	s.graph, s.inputs = g, g.inputs
+	return nil
 }
 
 // fill writes windows ws (at most as many as the graph has) to the inputs of

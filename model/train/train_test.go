@@ -716,6 +716,59 @@ func TestBatchAboveEpoch(t *testing.T) {
 	}
 }
 
+// A batch without the longest windows is computed without their padding, which adds
+// nothing to what is learnt.
+func TestPaddingOfShortWindows(t *testing.T) {
+	cfg := smallConfig()
+	cfg.WindowSize, cfg.Dropout = 1000, 0
+	docs := annotated(20, cfg.InputSize, 3)
+	long := Document{Name: "long.txt", Features: &model.Batch{}} // all of them in one
+	for _, d := range docs {
+		f := long.Features
+		for _, end := range d.Features.GroupEnd {
+			f.GroupEnd = append(f.GroupEnd, uint32(len(f.IDs))+end)
+		}
+		f.IDs = append(f.IDs, d.Features.IDs...)
+		f.GroupScale = append(f.GroupScale, d.Features.GroupScale...)
+		f.Layout = append(f.Layout, d.Features.Layout...)
+		long.Labels = append(long.Labels, d.Labels...)
+	}
+	o := Options{Config: cfg, Train: append(docs, long), Shards: 1}
+	tr, padded := trainerOf(t, o), trainerOf(t, o)
+	most := min(cfg.WindowSize, len(long.Labels))
+	s := padded.shards[0]
+	g, err := newGraph(padded.net, most, s.windows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.graphs = map[int]*graph[float32]{80: g, 320: g, most: g}
+	for i, c := range []struct {
+		batch []window
+		want  int // steps
+	}{
+		{[]window{{0, 0, 30}, {1, 0, 25}}, 80},
+		{[]window{{2, 0, 30}, {20, 100, 80}}, 80},
+		{[]window{{3, 0, 30}, {20, 200, 81}}, 320},
+		{[]window{{20, 0, most}}, most},
+		{[]window{{4, 0, 20}, {20, 5, 75}}, 80},
+	} {
+		got, err := tr.train(c.batch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := padded.train(c.batch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if steps := tr.shards[0].steps; steps != c.want {
+			t.Errorf("batch %d: %d steps are computed, want %d", i, steps, c.want)
+		}
+		if padded.shards[0].steps != most || math.Abs(got-want) > 1e-4*want { // float32 sums
+			t.Errorf("batch %d: loss %v, padded to %d steps %v", i, got, padded.shards[0].steps, want)
+		}
+	}
+}
+
 // TestJudgeInWindows judges a model of overlapping windows as prediction labels
 // with it: each window by itself, its lines weighed by their place in it.
 func TestJudgeInWindows(t *testing.T) {

@@ -39,11 +39,12 @@ type trainer struct {
 
 	teachers []*cpu.Scorer // nil without any
 
-	gpus   *gpus // take the steps; nil where the CPU does
-	shards []*shard
-	right  int     // lines of the last step whose main head was right
-	steps  int     // of the whole training
-	norm   float64 // of the last step's gradient
+	gpus    *gpus // take the steps; nil where the CPU does
+	shards  []*shard
+	longest int     // window, in lines
+	right   int     // lines of the last step whose main head was right
+	steps   int     // of the whole training
+	norm    float64 // of the last step's gradient
 }
 
 func newTrainer(o *Options) (*trainer, error) {
@@ -141,12 +142,13 @@ func (t *trainer) prepare(docs []Document, m *Machine) (err error) {
 		t.gpus, err = newGPUs(t, m, steps)
 		return err
 	}
+	t.longest = steps
 	for range shards {
-		g, err := newGraph(t.net, steps, windows)
+		g, err := newGraph(t.net, min(steps, defaultWindow), windows)
 		if err != nil {
 			return err
 		}
-		t.shards = append(t.shards, &shard{inputs: g.inputs, graph: g})
+		t.shards = append(t.shards, &shard{inputs: g.inputs, graph: g, graphs: map[int]*graph[float32]{g.steps: g}})
 	}
 	return nil
 }
@@ -192,12 +194,16 @@ func (t *trainer) take(batch []window) error {
 func (t *trainer) train(batch []window) (loss float64, err error) {
 	rowWeight := t.rowWeights(batch)
 	n := len(t.shards)
-	fill := func(i int) {
-		t.shards[i].fill(t, batch[len(batch)*i/n:len(batch)*(i+1)/n], t.position.Step, t.worker*n+i, rowWeight)
-	}
+	part := func(i int) []window { return batch[len(batch)*i/n : len(batch)*(i+1)/n] }
+	fill := func(i int) { t.shards[i].fill(t, part(i), t.position.Step, t.worker*n+i, rowWeight) }
 	if t.gpus != nil {
 		t.parallel(n, fill)
 		return t.gpus.step(t)
+	}
+	for i, s := range t.shards {
+		if err := s.fit(t, part(i)); err != nil {
+			return 0, err
+		}
 	}
 	t.parallel(len(t.net.matrices), func(i int) { t.net.matrices[i].pack() })
 	t.parallel(n, func(i int) {
