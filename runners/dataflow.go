@@ -144,8 +144,8 @@ func cudaWorker() (string, error) {
 		return beside, nil
 	}
 	name := strings.TrimSuffix(filepath.Base(self), ".exe")
-	return "", fmt.Errorf(`runners: --worker_gpu needs a worker built for CUDA, as %s or named by --worker_binary; on linux/amd64: eval "$(scripts/cuda-env --header)" && go build -tags cuda -o %s-cuda ./pipelines/%s`,
-		beside, name, name)
+	return "", fmt.Errorf(`runners: --worker_gpu needs a worker built for CUDA, as %s or named by --worker_binary; on linux/amd64: eval "$(scripts/cuda-env --header)" && go build -tags cuda -o %[2]s-cuda ./pipelines/%[2]s, then --worker_binary=%[2]s-cuda`,
+		beside, name)
 }
 
 // builtWithCUDA reports whether this program was built with -tags cuda.

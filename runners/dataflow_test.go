@@ -47,7 +47,7 @@ func TestWorkerGPU(t *testing.T) {
 		"negative":           {flags{"worker_gpu": "-1"}, nil, "0 or more"},
 		"type alone":         {flags{"worker_gpu_type": "nvidia-tesla-t4"}, nil, "needs --worker_gpu"},
 		"spot":               {flags{"worker_gpu": "1", "flexrs_goal": "FLEXRS_COST_OPTIMIZED", "worker_binary": "w"}, nil, "carry no GPU"},
-		"no worker":          {flags{"worker_gpu": "1"}, nil, "-tags cuda"},
+		"no worker":          {flags{"worker_gpu": "1"}, nil, "-tags cuda -o runners.test-cuda ./pipelines/runners.test, then --worker_binary=runners.test-cuda"},
 		"of another runner":  {flags{"worker_gpu": "1", "runner": "direct"}, nil, "--worker_gpu is for"},
 		"of another, less":   {flags{"worker_gpu": "-1", "runner": "direct"}, nil, "--worker_gpu is for"},
 		"type of another":    {flags{"worker_gpu_type": "bogus", "runner": "direct"}, nil, "--worker_gpu is for"},
