@@ -120,7 +120,7 @@ func (o *options) ask(ctx context.Context) error {
 	if folder == "" {
 		dir, err := os.MkdirTemp("", "linnet-gpucheck-")
 		if err != nil {
-			return err
+			return fmt.Errorf("gpucheck: no folder for answers: %w; name one by --output, or set TMPDIR to a folder that can be written to", err)
 		}
 		defer os.RemoveAll(dir)
 		folder = dir

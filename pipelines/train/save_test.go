@@ -59,6 +59,20 @@ func TestSaveInterruptedOnGS(t *testing.T) {
 	}
 }
 
+// A model for a bucket that finds no temporary folder says that --resume saves it.
+func TestSaveWithoutTemporaryFolder(t *testing.T) {
+	server := clitest.Storage(t, "out")
+	t.Setenv("STORAGE_EMULATOR_HOST", clitest.Serve(t, server.HTTPHandler()))
+	for _, name := range []string{"TMPDIR", "TMP"} { // the second is Windows'
+		t.Setenv(name, filepath.Join(t.TempDir(), "nowhere"))
+	}
+	cfg := modeltest.Config(16, 4, model.DefaultConfig().LayoutSize, 4, 1, 3, 0)
+	err := save(t.Context(), "gs://out/model", modeltest.Weights(cfg, 1), &model.Metadata{Epochs: make([]model.EpochStats, 1)})
+	if err == nil || !strings.HasSuffix(err.Error(), "; set TMPDIR to a folder that can be written to, and go on with --resume") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestLateWorker starts a worker of a training that is over: it says at once what it
 // waits for, and that the model is there.
 func TestLateWorker(t *testing.T) {
