@@ -10,13 +10,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -27,13 +30,20 @@ import (
 	"github.com/linnet-ml/linnet/transforms/inference"
 )
 
-const namespace = "linear"
+const (
+	namespace = "linear"
+	results   = "results.csv"
+	failures  = "failed.tsv"
+)
 
+// textio leaves the CR of CR LF on the line.
 func withAnswer(line string, y float64) string {
-	return line + "," + strconv.FormatFloat(y, 'g', -1, 64)
+	return strings.TrimSuffix(line, "\r") + "," + strconv.FormatFloat(y, 'g', -1, 64)
 }
 
-func withCause(line, cause string) string { return line + "\t" + cause }
+func withCause(line, cause string) string {
+	return strings.TrimSuffix(line, "\r") + "\t" + cause
+}
 
 func init() {
 	inference.Register[string, float64, Linear]()
@@ -48,9 +58,9 @@ func pipeline(s beam.Scope, input, output string, model Linear) {
 		MaxBatchSize: 64, BucketWeights: []int64{16, 64}, // lines of like length together
 		Timeout: time.Minute, Namespace: namespace,
 	}
-	results, failed := inference.RunInference[string, float64](s, model, options, lines)
-	textio.Write(s, filepath.Join(output, "results.csv"), beam.ParDo(s, withAnswer, results))
-	textio.Write(s, filepath.Join(output, "failed.tsv"), beam.ParDo(s, withCause, failed))
+	answered, failed := inference.RunInference[string, float64](s, model, options, lines)
+	textio.Write(s, filepath.Join(output, results), beam.ParDo(s, withAnswer, answered))
+	textio.Write(s, filepath.Join(output, failures), beam.ParDo(s, withCause, failed))
 }
 
 func run(ctx context.Context) error {
@@ -71,6 +81,11 @@ func run(ctx context.Context) error {
 	}
 	if found, err := filepath.Glob(*input); err != nil || len(found) == 0 { // textio reads nothing, and says nothing
 		return fmt.Errorf("no file matches --input=%s; name one", *input)
+	}
+	for _, name := range []string{results, failures} { // textio writes no empty file: the run before's would stay
+		if err := os.Remove(filepath.Join(*output, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	p, s := beam.NewPipelineWithRoot()
 	pipeline(s, *input, *output, Linear{Pattern: *model})

@@ -133,3 +133,31 @@ func TestMissing(t *testing.T) {
 		t.Errorf("got %v\n%s", err, out)
 	}
 }
+
+// The CR of CR LF is no part of a line, and a run leaves nothing of the one before in
+// its outputs.
+func TestAgain(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "model.json"), []byte(`{"weights": [2, -1], "bias": 0.5}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range []struct{ input, results, failed string }{
+		{"3,4\r\n5,x\r\n", "3,4,2.5\n", "5,x\tstrconv.ParseFloat: parsing \"x\": invalid syntax\n"},
+		{"3,5\n", "3,5,1.5\n", ""},
+		{"5\n", "", "5\t1 numbers, the model takes 2\n"},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, "rows.csv"), []byte(run.input), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(os.Args[0], "--input="+filepath.Join(dir, "rows.csv"), "--output="+dir, "--model="+filepath.Join(dir, "*.json"))
+		cmd.Env = append(os.Environ(), "LINEAR=main")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		for name, want := range map[string]string{results: run.results, failures: run.failed} {
+			if got, err := os.ReadFile(filepath.Join(dir, name)); string(got) != want || err != nil && want != "" {
+				t.Errorf("input %q: %s has %q, want %q, error %v", run.input, name, got, want, err)
+			}
+		}
+	}
+}
