@@ -73,17 +73,22 @@ func run(ctx context.Context) error {
 		return err
 	}
 	runners.Init(0) // a worker that Beam's own boot program started stays in here
-	if *input == "" || *output == "" || *model == "" {
-		return fmt.Errorf("name --input, --output and --model")
+	if *input == "" || *output == "" || *model == "" || flag.NArg() > 0 {
+		return fmt.Errorf("name --input, --output and --model, and nothing else")
 	}
 	if err := runners.Check(); err != nil {
 		return err
 	}
-	if found, err := filepath.Glob(*input); err != nil || len(found) == 0 { // textio reads nothing, and says nothing
+	found, err := filepath.Glob(*input)
+	if err != nil || len(found) == 0 { // textio reads nothing, and says nothing
 		return fmt.Errorf("no file matches --input=%s; name one", *input)
 	}
 	for _, name := range []string{results, failures} { // textio writes no empty file: the run before's would stay
-		if err := os.Remove(filepath.Join(*output, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		out := filepath.Join(*output, name)
+		if slices.ContainsFunc(found, func(in string) bool { return same(in, out) }) {
+			return fmt.Errorf("%s is an input and would be written over; name another --output", out)
+		}
+		if err := os.Remove(out); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -101,6 +106,13 @@ func run(ctx context.Context) error {
 		fmt.Printf("%s count %d sum %d min %d max %d\n", name, d.Count, d.Sum, d.Min, d.Max)
 	}
 	return nil
+}
+
+// same reports whether both paths are of one file, which is there.
+func same(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	return errX == nil && errY == nil && os.SameFile(x, y)
 }
 
 func main() {

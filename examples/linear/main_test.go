@@ -134,6 +134,23 @@ func TestMissing(t *testing.T) {
 	}
 }
 
+// An output of the run before that is this one's input stays.
+func TestOutputAsInput(t *testing.T) {
+	dir := t.TempDir()
+	rows := filepath.Join(dir, failures)
+	if err := os.WriteFile(rows, []byte("3,4\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0], "--input=./*.tsv", "--output="+dir, "--model="+filepath.Join(dir, "*.json"))
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "LINEAR=main")
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.HasPrefix(string(out), "linear: "+rows+" is an input") {
+		t.Errorf("got %v\n%s", err, out)
+	}
+	if got, err := os.ReadFile(rows); string(got) != "3,4\n" || err != nil {
+		t.Errorf("the input is %q, error %v", got, err)
+	}
+}
+
 // The CR of CR LF is no part of a line, and a run leaves nothing of the one before in
 // its outputs.
 func TestAgain(t *testing.T) {
