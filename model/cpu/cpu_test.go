@@ -193,27 +193,30 @@ func testScoreAll(t *testing.T) {
 	}
 }
 
-// A NaN between layers, which products of integers would lose, is one in the
-// probabilities of its window, and of no later one. Two layers on it is lost.
-func TestNaNBetweenLayers(t *testing.T) {
+// A NaN between layers, or in the last one's cells, which products of integers would
+// lose, is one in the probabilities of its window, and of no later one. Two layers on it
+// is lost.
+func TestNaNInStates(t *testing.T) {
 	eachISA(t, func(t *testing.T) {
-		c := modeltest.Config(50, 20, 4, 24, 3, 3, 0)
-		s := scorerOf(t, modeltest.Weights(c, 1))
-		b := modeltest.Batch(c, 1, 12, []model.ContextWindow{{Len: 7}, {First: 7, Len: 5}})
-		probs := make([]float32, b.NumSteps()*c.NumOutputs())
-		// A bias that no file may have: what is not finite comes of sums, by chance.
-		bias := s.layers[0].forward.bias
-		spoilt := slices.Clone(bias)
-		spoilt[2*24] = float32(math.NaN())
-		for _, bias := range [][]float32{spoilt, bias} {
-			s.layers[0].forward.bias = bias
-			if err := s.Score(context.Background(), b, probs); err != nil {
-				t.Fatal(err)
-			}
-			want := hasNaN(bias)
-			for i, p := range probs {
-				if got := p != p; got != want {
-					t.Fatalf("probability %d is %v, with a NaN in the bias: %v", i, p, want)
+		for _, layers := range []int{3, 1} {
+			c := modeltest.Config(50, 20, 4, 24, layers, 3, 6)
+			s := scorerOf(t, modeltest.Weights(c, 1))
+			b := modeltest.Batch(c, 1, 12, []model.ContextWindow{{Len: 7}, {First: 7, Len: 5}})
+			probs := make([]float32, b.NumSteps()*c.NumOutputs())
+			// A bias that no file may have: what is not finite comes of sums, by chance.
+			bias := s.layers[0].forward.bias
+			spoilt := slices.Clone(bias)
+			spoilt[2*24] = float32(math.NaN())
+			for _, bias := range [][]float32{spoilt, bias} {
+				s.layers[0].forward.bias = bias
+				if err := s.Score(context.Background(), b, probs); err != nil {
+					t.Fatal(err)
+				}
+				want := hasNaN(bias)
+				for i, p := range probs {
+					if got := p != p; got != want {
+						t.Fatalf("%d layers: probability %d is %v, with a NaN in the bias: %v", layers, i, p, want)
+					}
 				}
 			}
 		}

@@ -15,7 +15,7 @@ const clip = 6
 
 // embed computes x of the lines of r, [lines, D], into their rows of mem.words
 // where joined matrices take it, otherwise of mem.x, and the share of the logits that
-// comes from x rather than from the states into those of mem.lineLogits, [lines, K].
+// comes from x rather than from the states into those of mem.lineLogits, [lines, row].
 func (s *Scorer) embed(ctx context.Context, mem *scratch, r lineRun) error {
 	b, d := r.batch, s.d
 	id := b.FirstID(r.first) // of the next group

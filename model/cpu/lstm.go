@@ -177,6 +177,11 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 			n += active
 		}
 		if steps == 0 {
+			if last && joined != nil { // whose outputs may be by integers
+				for i := range windows {
+					mem.sawNaN[i] = mem.sawNaN[i] || hasNaN(cell[i*h:][:h])
+				}
+			}
 			return nil
 		}
 		if joined != nil {
