@@ -254,9 +254,10 @@ func (local) Delete(_ context.Context, uri string) error {
 }
 
 func (local) sub(_ context.Context, uri string) (fs.FS, error) {
-	root, err := os.OpenRoot(uri) // keeps to the folder, whatever links say
+	dir, err := os.Open(uri + "/.") // is a folder
 	if err != nil {
 		return nil, localError(uri, err)
 	}
-	return root.FS(), nil
+	dir.Close()
+	return os.DirFS(uri), nil
 }

@@ -169,9 +169,9 @@ func Exists(ctx context.Context, uri string) (bool, error) {
 }
 
 // Sub returns the folder, or gs:// prefix, as an fs.FS, for a model: files are
-// read whole when they are opened, at most 2 GiB from gs://, and nothing outside
-// the folder can be reached, by links neither. The context is used as long as
-// the FS is.
+// read whole when they are opened, at most 2 GiB from gs://, and no name leads out
+// of the folder, but links do, as where a cache holds the files by their hashes. The
+// context is used as long as the FS is.
 func Sub(ctx context.Context, uri string) (fs.FS, error) {
 	s, err := For(ctx, uri)
 	if err != nil {
