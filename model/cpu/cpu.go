@@ -75,10 +75,12 @@ func New(w *model.Weights) (*Scorer, error) {
 		layoutWeights: kernel.Pack(w.LayoutWeights, c.LayoutSize, d, d),
 		layoutBias:    w.LayoutBias,
 	}
-	in := d
+	in, join := d, sumsAreFinite(w)
 	pack := func(dir *model.Direction) direction {
-		if joined := kernel.Join(dir.InputWeights, in, dir.RecurrentWeights, h); joined != nil {
-			return direction{joined: joined, bias: dir.Bias}
+		if join {
+			if joined := kernel.Join(dir.InputWeights, in, dir.RecurrentWeights, h); joined != nil {
+				return direction{joined: joined, bias: dir.Bias}
+			}
 		}
 		input, recurrent := kernel.PackTwo(dir.InputWeights, in, dir.RecurrentWeights, h, 4*h, 4*h)
 		return direction{input: input, recurrent: recurrent, bias: dir.Bias}
@@ -96,6 +98,29 @@ func New(w *model.Weights) (*Scorer, error) {
 	}
 	s.scratch.New = func() any { return new(scratch) }
 	return s, nil
+}
+
+// maxJoined is the largest weight in joined matrices: the sums of up to 3·4,096 of them, of
+// rows of integers up to 8,191, stay finite, and so do those of a line's layout and ids.
+const maxJoined = 1e30
+
+// sumsAreFinite reports whether no weight is so large that a sum may overflow to a NaN,
+// which joined matrices would round to a number.
+func sumsAreFinite(w *model.Weights) bool {
+	all := [][]float32{w.TableScale, w.LayoutMean, w.LayoutWeights, w.LayoutBias}
+	for i := range w.Layers {
+		for _, dir := range []*model.Direction{&w.Layers[i].Forward, &w.Layers[i].Backward} {
+			all = append(all, dir.InputWeights, dir.RecurrentWeights, dir.Bias)
+		}
+	}
+	for _, x := range all {
+		for _, v := range x {
+			if v > maxJoined || v < -maxJoined {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func (s *Scorer) newHead(w *model.Weights, first, n int) head {

@@ -193,37 +193,67 @@ func testScoreAll(t *testing.T) {
 	}
 }
 
-// A NaN between layers, or in the last one's cells, which products of integers would
-// lose, is one in the probabilities of its window, and of no later one. Two layers on it
-// is lost.
+// Weights of which a sum may be a NaN are in no joined matrices, which would round it to a
+// number: a NaN of any gate is one in all lines of its window, and in no later one.
 func TestNaNInStates(t *testing.T) {
 	eachISA(t, func(t *testing.T) {
 		for _, layers := range []int{3, 1} {
 			c := modeltest.Config(50, 20, 4, 24, layers, 3, 6)
-			s := scorerOf(t, modeltest.Weights(c, 1))
+			w := modeltest.Weights(c, 1)
+			w.Layers[layers-1].Backward.RecurrentWeights[7] = 2 * maxJoined
+			s := scorerOf(t, w)
 			b := modeltest.Batch(c, 1, 12, []model.ContextWindow{{Len: 7}, {First: 7, Len: 5}})
 			probs := make([]float32, b.NumSteps()*c.NumOutputs())
 			// A bias that no file may have: what is not finite comes of sums, by chance.
 			bias := s.layers[0].forward.bias
-			spoilt := slices.Clone(bias)
-			spoilt[2*24] = float32(math.NaN())
-			for _, bias := range [][]float32{spoilt, bias} {
-				s.layers[0].forward.bias = bias
+			for gate := range 5 {
+				spoilt := slices.Clone(bias)
+				if gate < 4 {
+					spoilt[gate*24] = float32(math.NaN())
+				}
+				s.layers[0].forward.bias = spoilt
 				if err := s.Score(context.Background(), b, probs); err != nil {
 					t.Fatal(err)
 				}
-				want := hasNaN(bias)
 				for i, p := range probs {
-					if got := p != p; got != want {
-						t.Fatalf("%d layers: probability %d is %v, with a NaN in the bias: %v", layers, i, p, want)
+					if want := gate < 4; p != p != want {
+						t.Fatalf("%d layers: probability %d is %v, with a NaN in gate %d: %v", layers, i, p, gate, want)
 					}
 				}
 			}
 		}
-		x := make([]float32, 30)
-		x[29] = float32(math.NaN())
-		if !hasNaN(x) || hasNaN(x[:29]) {
-			t.Error("hasNaN is wrong")
+	})
+}
+
+// The largest weights of joined matrices make no NaN.
+func TestMaxJoined(t *testing.T) {
+	eachISA(t, func(t *testing.T) {
+		c := modeltest.Config(50, 200, 4, 96, 2, 3, 6)
+		w := modeltest.Weights(c, 1)
+		sign := float32(1)
+		for _, x := range [][]float32{w.TableScale, w.LayoutMean, w.LayoutWeights, w.LayoutBias,
+			w.Layers[0].Forward.InputWeights, w.Layers[0].Forward.RecurrentWeights, w.Layers[0].Forward.Bias,
+			w.Layers[1].Backward.InputWeights, w.Layers[1].Backward.RecurrentWeights, w.Layers[1].Backward.Bias} {
+			for i := range x {
+				x[i] = sign * maxJoined
+				if i%3 == 0 {
+					sign = -sign
+				}
+			}
+		}
+		s := scorerOf(t, w)
+		if got, want := s.layers[0].forward.joined != nil, strings.HasPrefix(kernel.Precision(), "int"); got != want {
+			t.Fatalf("joined matrices: got %v, want %v", got, want)
+		}
+		b := modeltest.Batch(c, 1, 12, []model.ContextWindow{{Len: 7}, {First: 7, Len: 5}})
+		probs := make([]float32, b.NumSteps()*c.NumOutputs())
+		if err := s.Score(context.Background(), b, probs); err != nil {
+			t.Fatal(err)
+		}
+		for i, p := range probs {
+			if !(p >= 0 && p <= 1) {
+				t.Fatalf("probability %d is %v", i, p)
+			}
 		}
 	})
 }

@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"context"
-	"math"
 
 	"github.com/linnet-ml/linnet/model/kernel"
 )
@@ -54,7 +53,6 @@ func (s *Scorer) label(ctx context.Context, mem *scratch, windows []window, prob
 	for i := range windows {
 		mem.inAt[i] = windows[i].first
 	}
-	clear(mem.sawNaN[:])
 	for l := range s.layers {
 		out := rows{width: 2 * s.h}
 		last := l == len(s.layers)-1
@@ -74,9 +72,6 @@ func (s *Scorer) label(ctx context.Context, mem *scratch, windows []window, prob
 			}
 			in = out
 			if next := s.layers[l+1].forward.joined; next != nil {
-				for i, w := range windows {
-					mem.sawNaN[i] = mem.sawNaN[i] || hasNaN(in.data[mem.inAt[i]*in.width:][:w.len*in.width])
-				}
 				mem.between.words = grow(mem.between.words, at*next.Words())
 				in.words = mem.between.words
 				next.Round(at, in.data, in.width, in.words, next.Words())
@@ -87,12 +82,6 @@ func (s *Scorer) label(ctx context.Context, mem *scratch, windows []window, prob
 		s.sumLogits(mem, i, w, probs[w.out*s.k:])
 		for _, o := range s.heads {
 			kernel.SoftmaxRows(w.len, probs[w.out*s.k+o.first:], s.k, o.classes)
-		}
-		if mem.sawNaN[i] {
-			own := probs[w.out*s.k:][:w.len*s.k]
-			for j := range own {
-				own[j] = float32(math.NaN())
-			}
 		}
 	}
 	return nil
@@ -113,15 +102,6 @@ func (s *Scorer) sumLogits(mem *scratch, i int, w window, sums []float32) {
 			sum[j] = v + forward[j] + backward[j]
 		}
 	}
-}
-
-func hasNaN(x []float32) bool {
-	for _, v := range x {
-		if v != v {
-			return true
-		}
-	}
-	return false
 }
 
 // rows are what a layer reads or writes, one row of width numbers for each line; joined
@@ -177,11 +157,6 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 			n += active
 		}
 		if steps == 0 {
-			if last && joined != nil { // whose outputs may be by integers
-				for i := range windows {
-					mem.sawNaN[i] = mem.sawNaN[i] || hasNaN(cell[i*h:][:h])
-				}
-			}
 			return nil
 		}
 		if joined != nil {

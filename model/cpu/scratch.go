@@ -32,7 +32,6 @@ type scratch struct {
 
 	inAt   [maxGroup]int
 	active [chunkRows]int // windows of each step of a chunk
-	sawNaN [maxGroup]bool // windows with a NaN in states or cells, which rounding would lose
 	gather []float32      // [chunkRows, in] inputs
 	rows   []uint32       // instead of gather: rows of joined matrices, and those behind a chunk
 	z      []float32      // [chunkRows, 4H] pre-activations
