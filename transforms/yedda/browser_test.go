@@ -681,7 +681,7 @@ func TestHTMLInBrowser(t *testing.T) {
 	// With a French keyboard, where digits need Shift, and one from Québec,
 	// where "?" stands on a digit's key; then a label by its name.
 	b.press("g", "é/Digit2")
-	if b.eval(chosen, &text); text != "2 Label-1" {
+	if b.eval(chosen, &text); text != "Label-1, key 2" {
 		t.Errorf("the key of 2 gives label %q", text)
 	}
 	b.press("Shift+2/Digit2")
@@ -821,7 +821,7 @@ func TestHTMLComeBackInBrowser(t *testing.T) {
 	b.press("j")
 	b.click("limit") // its middle, 50 %
 	b.click("only")
-	if b.eval(state, &left); left != "50; 50 %; true; 0; 2 B; 2 lines, 0 doubtful, 0 changed" {
+	if b.eval(state, &left); left != "50; 50 %; true; 0; B, key 2; 2 lines, 0 doubtful, 0 changed" {
 		t.Fatalf("the page that is left says %q", left)
 	}
 	b.open(other)
@@ -914,4 +914,45 @@ func TestHTMLWrongLabelInBrowser(t *testing.T) {
 	}
 	b.press("j", "1", "e") // the only file that there may be
 	exported(t, filepath.Join(dir, "two.txt.ann"), []byte("[@one\ntwo#Key*]\n"))
+}
+
+// The list of labels lets go of the keys however it is closed, or the next command
+// would look for a label in it, and give it to the line; it finds a label by its
+// name, and of lines with several labels gives all of them any.
+func TestHTMLLabelListInBrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a browser")
+	}
+	table := &Table{URI: "few.txt", Text: []byte("one\ntwo\nthree\n"), Classes: []string{"Figure", "Key", "Notes"}, Labels: []string{"Figure", "Key", "Notes"}}
+	table.Rows = Rows(table.Text)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "few.html")
+	writePage(t, file, table, table.Rows, table.Labels)
+	b := openBrowser(t, "", dir)
+	for i, c := range []struct{ keys, want string }{
+		{"l Enter k f", "Figure Key Notes"},
+		{"l Escape k f", "Figure Key Notes"},
+		{"click click k f", "Figure Key Notes"},
+		{"click Enter k f", "Figure Key Notes"},
+		{"l N o Enter f", "Notes Key Notes"},
+		{"Shift+J Shift+J l Enter", "Figure Key Notes"},
+		{"Shift+J Shift+J l N Enter", "Notes Notes Notes"},
+		{"Shift+J Shift+J l K Enter u Shift+J l F Enter", "Figure Figure Notes"},
+	} {
+		b.open(fmt.Sprintf("%s?%d", file, i))
+		for _, k := range strings.Fields(c.keys) {
+			if k == "click" {
+				b.click("label")
+			} else {
+				b.press(k)
+			}
+			b.paint()
+		}
+		var got, focus string
+		b.eval(`[...document.querySelectorAll(".row .name")].map((e) => /^[A-Za-z]+/.exec(e.textContent)[0]).join(" ")`, &got)
+		if b.eval(`document.activeElement.id`, &focus); got != c.want || focus != "list" {
+			t.Errorf("%s: labels %s, keys go to %q; want %s, the lines", c.keys, got, focus, c.want)
+		}
+		b.press("e") // or the browser would ask whether to leave
+	}
 }

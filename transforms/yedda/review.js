@@ -291,6 +291,13 @@ function review(doc) {
     return out;
   }
 
+  // offer makes the list of labels begin at that of the marked lines; where they
+  // have several it begins at none, as choosing what it shows is no change.
+  function offer() {
+    const labels = new Set(marked().map((i) => doc.labels[i]));
+    $("label").value = labels.size === 1 ? String([...labels][0]) : "";
+  }
+
   function select(on) {
     for (const i of marked()) rows[i].setAttribute("aria-selected", String(on));
   }
@@ -315,7 +322,7 @@ function review(doc) {
     rows[to].classList.add("current");
     list.setAttribute("aria-activedescendant", rows[to].id);
     rows[to].scrollIntoView({block: block || "nearest"});
-    $("label").value = String(doc.labels[to]);
+    offer();
   }
 
   function move(direction, extend, times) {
@@ -349,7 +356,7 @@ function review(doc) {
     }
     saved = false;
     count();
-    if (current >= 0) $("label").value = String(doc.labels[current]);
+    offer();
   }
 
   function setLabel(k) {
@@ -385,7 +392,7 @@ function review(doc) {
     count();
     const at = last[0][0];
     if (shown(at)) go(at);
-    else if (current >= 0) $("label").value = String(doc.labels[current]);
+    else offer();
     say("Undone.");
   }
 
@@ -479,11 +486,12 @@ function review(doc) {
     button.style.setProperty("--hue", hue(k));
     button.addEventListener("click", () => showLabel(k));
     $("filter").append(button);
-    const option = make("option", "", (k < 10 ? k + " " : "") + title(k));
+    const option = make("option", "", title(k) + (k < 10 ? ", key " + k : "")); // the name first, as keys look for it
     option.value = String(k);
     $("label").append(option);
   });
   $("label").addEventListener("change", () => { setLabel(Number($("label").value)); list.focus(); });
+  $("label").addEventListener("click", () => { if (!$("label").matches(":open")) list.focus(); }); // closed with no other label
   $("label").addEventListener("keyup", (event) => { if (event.key === "Escape") list.focus(); }); // which closed the list
   $("limit").addEventListener("input", () => { $("percent").value = $("limit").value + " %"; });
   $("limit").addEventListener("change", () => {
