@@ -956,3 +956,40 @@ func TestHTMLLabelListInBrowser(t *testing.T) {
 		b.press("e") // or the browser would ask whether to leave
 	}
 }
+
+// A keyboard of other letters than Latin ones has the commands at their places, and
+// letters that are Latin are what they say; a closed dialog gives the keys back.
+func TestHTMLKeysInBrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a browser")
+	}
+	table, dir := shortTable(), t.TempDir()
+	file := filepath.Join(dir, "short.html")
+	writePage(t, file, table, table.Rows, table.Labels)
+	b := openBrowser(t, file, dir)
+	var at int
+	for _, c := range []struct {
+		key  string
+		want int
+	}{
+		{"т/KeyN", 1}, {"Л/KeyK", 0}, {"ξ/KeyJ", 1}, {"ל/KeyK", 0}, {"ğ/KeyJ", 0}, {"j/KeyC", 1}, {"k/KeyV", 0},
+	} {
+		b.press(c.key)
+		if b.eval(current, &at); at != c.want {
+			t.Errorf("%s goes to line %d, want %d", c.key, at, c.want)
+		}
+	}
+	b.click("help")
+	b.wait(`document.getElementById("keys").open`)
+	b.click("close")
+	b.wait(`!document.getElementById("keys").open`)
+	b.press("Enter")
+	var open bool
+	if b.eval(`document.getElementById("keys").open`, &open); open {
+		t.Error("Enter opens the keys again, behind a click at Close")
+	}
+	if b.eval(current, &at); at != 1 {
+		t.Errorf("Enter goes to line %d, want the doubtful one", at)
+	}
+	b.press("e")
+}

@@ -459,6 +459,8 @@ function review(doc) {
     if (event.ctrlKey || event.altKey || event.metaKey || event.isComposing || $("keys").open) return;
     const target = event.target;
     let name = event.key;
+    const letter = /^Key([A-Z])$/.exec(event.code);
+    if (letter && /^\p{L}$/u.test(name) && !/\p{Script=Latin}/u.test(name)) name = letter[1]; // by its place
     if (name.length === 1) name = event.shiftKey ? name.toUpperCase() : name.toLowerCase(); // whatever Caps Lock says
     if (target.matches("select, input") && name !== "Escape") return;
     if (target.matches("button") && (name === " " || name === "Enter")) return;
@@ -495,8 +497,9 @@ function review(doc) {
   $("label").addEventListener("keyup", (event) => { if (event.key === "Escape") list.focus(); }); // which closed the list
   $("limit").addEventListener("input", () => { $("percent").value = $("limit").value + " %"; });
   $("limit").addEventListener("change", () => {
+    const old = limit, sure = doc.sure;
     limit = 10 * Number($("limit").value);
-    rows.forEach((row, i) => { if (row) paint(i); });
+    rows.forEach((row, i) => { if (row && (sure[i] < old) !== (sure[i] < limit)) paint(i); });
     filter();
   });
   $("only").addEventListener("change", filter);
@@ -506,6 +509,7 @@ function review(doc) {
   $("export").addEventListener("click", save);
   $("help").addEventListener("click", () => $("keys").showModal());
   $("close").addEventListener("click", () => $("keys").close());
+  $("keys").addEventListener("close", () => list.focus()); // not the button that opened it
   list.addEventListener("click", (event) => {
     const row = event.target.closest(".row");
     if (row) go(Number(row.id.slice(4)), event.shiftKey);
