@@ -384,12 +384,21 @@ func (g *gs) Create(ctx context.Context, uri string, write func(io.Writer) error
 // errIdle ends a Create, whose pieces the client has tried again all the while.
 var errIdle = errors.New("nothing could be sent")
 
+// kindOf is an object's type: a page opens in a browser, all else is bytes, which
+// nobody is to change on the way.
+func kindOf(name string) string {
+	if strings.HasSuffix(name, ".html") {
+		return "text/html; charset=utf-8"
+	}
+	return "application/octet-stream"
+}
+
 // createOnce returns an error of write as both failed and err.
 func (g *gs) createOnce(ctx context.Context, o *storage.ObjectHandle, write func(io.Writer) error, generation int64) (failed, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	w := o.If(generationIs(generation)).NewWriter(ctx)
-	w.ContentType = "application/octet-stream"
+	w.ContentType = kindOf(o.ObjectName())
 	// The client tries a piece that fails again without end.
 	in := timeoutWriter{w, g.idle, func() { cancel(fmt.Errorf("%w for %v", errIdle, g.idle)) }}
 	b := bufio.NewWriterSize(in, 64<<10) // a record each would be a timer and a hand-over each
@@ -502,7 +511,7 @@ func (g *gs) putOnce(ctx context.Context, o *storage.ObjectHandle, data []byte, 
 	once := g.client.Bucket(o.BucketName()).Object(o.ObjectName()).Retryer(storage.WithPolicy(storage.RetryNever))
 	w := once.If(generationIs(generation)).NewWriter(ctx)
 	w.ChunkSize = 0 // one request, which is atomic
-	w.ContentType = "application/octet-stream"
+	w.ContentType = kindOf(o.ObjectName())
 	w.CRC32C, w.SendCRC32C = crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)), true
 	in := timeoutWriter{w, g.idle, func() { cancel(errTimeout(g.idle)) }} // which retry then repeats
 	if _, err = in.Write(data); err != nil {

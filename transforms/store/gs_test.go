@@ -157,6 +157,24 @@ func TestGSReadWrite(t *testing.T) {
 	testReadWrite(t, s, "gs://lab/base")
 }
 
+// A browser shows a page, and saves an object of bytes.
+func TestGSKinds(t *testing.T) {
+	fake, s := gsStore(t)
+	for name, want := range map[string]string{"out/html/n1.txt.html": "text/html; charset=utf-8", "out/n1.txt.ann": "application/octet-stream"} {
+		for how, err := range map[string]error{
+			"written/": s.Write(t.Context(), "gs://lab/written/"+name, []byte("text")),
+			"created/": s.Create(t.Context(), "gs://lab/created/"+name, func(w io.Writer) error { _, err := io.WriteString(w, "text"); return err }),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if o, err := fake.GetObject("lab", how+name); err != nil || o.ContentType != want {
+				t.Errorf("%s%s: got %q, want %q (%v)", how, name, o.ContentType, want, err)
+			}
+		}
+	}
+}
+
 func TestGSSub(t *testing.T) {
 	_, s := gsStore(t)
 	testSub(t, s, "gs://lab/base")
