@@ -46,7 +46,7 @@ func scoresPlot(r *report) (picture.Picture, error) {
 	}
 	p := picture.New("", "")
 	p.Y.Min, p.Y.Max = 0, 1
-	// Many classes take more room, and names that stand.
+	// Many classes take more room.
 	width, height := max(picture.Width, vg.Length(len(names))*1.1*vg.Centimeter), picture.Height
 	bar := (width - 2*vg.Centimeter) / vg.Length(len(names)) / 4
 	for i, name := range []string{"precision", "recall", "F1"} {
@@ -63,13 +63,17 @@ func scoresPlot(r *report) (picture.Picture, error) {
 	p.Y.Max = 1.4 // room for the legend
 	p.Y.Tick.Marker = fifths
 	p.NominalX(names...)
-	if len(names) > 4 {
-		height += 3 * vg.Centimeter
+	longest := vg.Length(0)
+	for _, name := range names {
+		longest = max(longest, p.X.Tick.Label.Width(name))
+	}
+	if len(names) > 4 || longest > 3.6*bar { // a class has the room of four bars
+		height += longest + longest/6
 		// They hang from the axis, with room below: a wider font is longer there.
 		p.X.Tick.Label.Rotation = -1.2
 		p.X.Tick.Label.XAlign = draw.XLeft
 		p.X.Tick.Label.YAlign = draw.YCenter
-		p.X.Label.Text = " "
+		p.X.Label.Text, p.X.Label.Padding = " ", longest/6
 	}
 	return picture.Render(p, width, height, "Bars of precision, recall and F1 of each label; the table has the numbers",
 		"Precision, recall and F1 by label, of lines")

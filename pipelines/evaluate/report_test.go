@@ -226,6 +226,47 @@ func TestNamesLeaveTheBars(t *testing.T) {
 	}
 }
 
+// However long the names of labels are, they stand apart, and the bars keep their height.
+func TestLongNames(t *testing.T) {
+	for _, c := range []struct {
+		names string
+		hang  bool
+	}{
+		{"Nomenclature Description Misc-exposition", false},
+		{"Key Title Figure Table", false},
+		{"Acknowledgements Description Habitat-distribution Materials-methods", true},
+		{"Key Distribution-and-ecology-of-specimens-examined-here", true},
+		{"Key Title Figure Table Author Distribution-and-ecology-of-specimens-examined-here", true},
+	} {
+		r := &report{Report: &eval.Report{}}
+		for _, name := range strings.Fields(c.names) {
+			r.Report.Classes = append(r.Report.Classes, eval.Class{Class: name, Gold: 1, Precision: 1, Recall: 1, F1: 1})
+		}
+		pic, err := scoresPlot(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, data, _ := strings.Cut(string(pic.Source), ",")
+		svg, err := base64.StdEncoding.DecodeString(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if hang := strings.Contains(string(svg), "rotate("); hang != c.hang {
+			t.Errorf("%s: they hang: %t, want %t", c.names, hang, c.hang)
+		}
+		low, high := math.Inf(1), math.Inf(-1) // of the bars of precision, points
+		for _, m := range regexp.MustCompile(`(?s)<path d="([^"]*)"\s*style="fill:#2F6FB5`).FindAllSubmatch(svg, -1) {
+			for _, xy := range regexp.MustCompile(`[ML]([0-9.-]+),([0-9.-]+)`).FindAllSubmatch(m[1], -1) {
+				y, _ := strconv.ParseFloat(string(xy[2]), 64)
+				low, high = min(low, y), max(high, y)
+			}
+		}
+		if high-low < 80 {
+			t.Errorf("%s: a bar of 1 has %.0f points, want 80 or more", c.names, high-low)
+		}
+	}
+}
+
 // TestPlots reads the plots' figures back from what is drawn, by the lengths of the axes.
 func TestPlots(t *testing.T) {
 	r := &report{
