@@ -24,23 +24,25 @@ case $kind in
       esac
     done
     [ -n "${input:-}" ] && [ -n "${output:-}" ] || { echo "job.sh: array needs --input=FOLDER and --output=FOLDER" >&2; exit 2; }
+    input=${input//\\,/,} # a comma of --input divides; \, is one of a name
     [[ $input != -* ]] || input=./$input # no option of find's
     # The output may lie there, made by another task meanwhile.
     folders=()
     while IFS= read -r -d '' folder; do
       [ "$folder" -ef "$output" ] || folders+=("$folder")
-    done < <(find "$input/" -mindepth 1 -maxdepth 1 ! -name '.*' -xtype d -print0 | sort -z)
+    done < <(find "$input/" -mindepth 1 -maxdepth 1 ! -name '.*' -xtype d -print0 | LC_ALL=C sort -z) # in one order on every node
     [ "$task" -ge 1 ] && [ "$task" -le ${#folders[@]} ] || { echo "job.sh: task $task, but $input has ${#folders[@]} folders" >&2; exit 2; }
+    sum=$(printf '%s\0' "${folders[@]##*/}" | cksum)
     folder=${folders[task - 1]}
-    # A comma of --input divides; \, is one of a name.
     flags+=("--input=${folder//,/\\,}" "--output=$output/$(basename "$folder")") ;;
   *) echo "job.sh: ${kind:-the kind} is none; it must be cpu, gpu or array" >&2; exit 2 ;;
 esac
+command -v "$predict" >/dev/null || { echo "job.sh: no program $predict, seen from $PWD: go build -o bin/ ./pipelines/predict, or name it with LINNET_PREDICT" >&2; exit 1; }
 
 # The cores that the scheduler gave, not all of the node's.
 export GOMAXPROCS=${SLURM_CPUS_PER_TASK:-${NSLOTS:-$(nproc)}}
-if [ -n "${LINNET_MEMORY:-}" ]; then flags=("--memory_limit=$((LINNET_MEMORY * 1024 * 3 / 4))MiB" "${flags[@]}"); fi
-"$predict" --rejected_exit_status=0 "${flags[@]}" &
+if [ -n "${LINNET_MEMORY:-}" ]; then flags=("--memory_limit=$((LINNET_MEMORY * 1024 * 3 / 4))MiB" ${flags[@]+"${flags[@]}"}); fi
+"$predict" --rejected_exit_status=0 ${flags[@]+"${flags[@]}"} &
 child=$!
 trap 'kill -TERM $child 2>/dev/null || true' TERM USR1 USR2 INT
 status=0
@@ -51,5 +53,10 @@ while kill -0 $child 2>/dev/null; do wait $child && status=0 || status=$?; done
 if [ "$kind-$status" = array-2 ] && [[ $("$predict" "${flags[@]}" --plan 2>&1) == *"input: no document in "* ]]; then
   echo "job.sh: task $task: no document in $folder: passed over" >&2
   status=0
+fi
+# A folder more, or less, gives later tasks other ones than they were sent for.
+if [ "$kind-$status" = array-0 ] && [ "${LINNET_FOLDERS:-$sum}" != "$sum" ]; then
+  echo "job.sh: $input has other folders than when its array was submitted, and one may be left out: submit it again" >&2
+  status=1
 fi
 exit $status
