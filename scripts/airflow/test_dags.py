@@ -18,6 +18,8 @@ from pathlib import Path
 
 DAGS = Path(__file__).parent / "dags"
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
+for name in ("BUCKET", "FLINK", "GPU", "MAX_WORKERS", "PARALLELISM", "WORKERS"):
+    os.environ["LINNET_" + name] = ""  # as of a compose file, and as one that is not set
 sys.path.insert(0, str(DAGS))  # as Airflow's own processes do
 
 from airflow.dag_processing.dagbag import DagBag
@@ -170,6 +172,9 @@ def main():
                 assert "--rejected_exit_status=0" in flags, flags
             if task.runner == "FlinkRunner":  # a job that goes on would write beside the next try's
                 assert "--cancel_on_exit" in flags, flags
+                assert {"--endpoint=localhost:8099", "--environment_config=localhost:50000", "--parallelism=2"} < set(flags), flags
+            if task.runner == "DataflowRunner":
+                assert {"--output=gs://linnet-issues/labelled", "--worker_gpu_type=nvidia-l4", "--max_num_workers=10"} < set(flags), flags
             program = Path(os.environ["LINNET_BIN"], Path(task.launcher_binary).name)
             # --help comes last: the program stops with status 2 at the first flag that it does not know.
             run = subprocess.run([program, *flags, "--help"], capture_output=True, text=True)

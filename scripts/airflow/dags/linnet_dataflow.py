@@ -22,9 +22,9 @@ from airflow.sdk import DAG
 
 from linnet_tasks import BIN, DAY, DEFAULTS, RECORDS
 
-BUCKET = os.environ.get("LINNET_BUCKET", "linnet-issues")
-PROJECT = os.environ.get("LINNET_PROJECT", "linnet")
-REGION = os.environ.get("LINNET_REGION", "europe-west4")
+BUCKET = os.environ.get("LINNET_BUCKET") or "linnet-issues"
+PROJECT = os.environ.get("LINNET_PROJECT") or "linnet"
+REGION = os.environ.get("LINNET_REGION") or "europe-west4"
 REJECTED = "labelled/_rejected.jsonl"
 
 
@@ -87,8 +87,8 @@ with DAG(
             "rejected_exit_status": 0,
             "staging_location": f"gs://{BUCKET}/staging",
             "worker_gpu": 1,
-            "worker_gpu_type": os.environ.get("LINNET_GPU", "nvidia-l4"),
-            "max_num_workers": int(os.environ.get("LINNET_MAX_WORKERS", "10")),
+            "worker_gpu_type": os.environ.get("LINNET_GPU") or "nvidia-l4",
+            "max_num_workers": int(os.environ.get("LINNET_MAX_WORKERS") or "10"),
         },
     )
     choose = BranchPythonOperator(task_id="choose", python_callable=next_tasks)

@@ -23,11 +23,11 @@ from pathlib import Path
 
 from airflow.providers.standard.sensors.python import PythonSensor
 
-BIN = os.environ.get("LINNET_BIN", "/opt/linnet")
-ISSUES = os.environ.get("LINNET_ISSUES", "/data/issues")
-LABELLED = os.environ.get("LINNET_LABELLED", "/data/labelled")
-PUBLISHED = os.environ.get("LINNET_PUBLISHED", "/data/published")
-REPORTS = os.environ.get("LINNET_REPORTS", "/data/reports")
+BIN = os.environ.get("LINNET_BIN") or "/opt/linnet"
+ISSUES = os.environ.get("LINNET_ISSUES") or "/data/issues"
+LABELLED = os.environ.get("LINNET_LABELLED") or "/data/labelled"
+PUBLISHED = os.environ.get("LINNET_PUBLISHED") or "/data/published"
+REPORTS = os.environ.get("LINNET_REPORTS") or "/data/reports"
 WAIT = float(os.environ.get("LINNET_WAIT") or "3600")
 
 # What predict keeps in LINNET_LABELLED for itself; a document's name may begin with _ too.
