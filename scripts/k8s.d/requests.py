@@ -58,7 +58,7 @@ def main():
             pool, config = body["nodePool"], body["nodePool"]["config"]
             assert path == "/v1/projects/p/locations/europe-west4/clusters/linnet/nodePools", path
             assert pool["name"] == "linnet-gpu-spot" and pool.get("initialNodeCount", 0) == 0, pool
-            assert pool["autoscaling"]["enabled"] and pool["autoscaling"]["maxNodeCount"] == 4, pool
+            assert pool["autoscaling"]["enabled"] and pool["autoscaling"].get("totalMaxNodeCount") == 4, pool  # maxNodeCount is of each zone
             card = {"acceleratorCount": "1", "acceleratorType": "nvidia-l4", "gpuDriverInstallationConfig": {"gpuDriverVersion": "DEFAULT"}}
             assert config["accelerators"] == [card] and config["labels"] == LABELS and config["spot"], config
             assert "https://www.googleapis.com/auth/devstorage.read_write" in config["oauthScopes"], "jobs write to gs://"
