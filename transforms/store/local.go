@@ -20,12 +20,13 @@ type local struct{ tempDir string }
 
 // localError says uri and the cause, without the system call's name.
 func localError(uri string, err error) error {
+	call := ""
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
-		err = path.Err
+		call, err = path.Op, path.Err
 	} else if link, ok := errors.AsType[*os.LinkError](err); ok {
-		err = link.Err
+		call, err = link.Op, link.Err
 	}
-	if impossibleName(err) || strings.ContainsRune(uri, 0) { // as gs:// may have
+	if impossibleName(call, err) || strings.ContainsRune(uri, 0) { // as gs:// may have
 		return fmt.Errorf("store: %s: %w: %w", quote(uri), ErrName, err)
 	}
 	if errors.Is(err, syscall.EMFILE) {

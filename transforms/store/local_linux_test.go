@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -89,6 +90,21 @@ func TestLocalManyFiles(t *testing.T) {
 	_, err := s.Read(t.Context(), dir+"/a.txt", 0)
 	wantError(t, err, syscall.EMFILE, dir+"/a.txt: too many open files; raise ulimit -n")
 	wantError(t, s.Write(t.Context(), dir+"/b.txt", nil), syscall.EMFILE, dir+"/b.txt: too many open files; raise ulimit -n")
+}
+
+// TestLocalNameOfWindows has what a disk of vfat, exFAT or NTFS says to a name with a
+// colon, which only a mount could show, and the same number of a read, which is no word
+// about the name.
+func TestLocalNameOfWindows(t *testing.T) {
+	for _, err := range []error{
+		&fs.PathError{Op: "open", Path: "a:b", Err: syscall.EINVAL}, &fs.PathError{Op: "mkdir", Path: "a:b", Err: syscall.EINVAL},
+		&os.LinkError{Op: "rename", Old: "x", New: "a:b", Err: syscall.EINVAL},
+	} {
+		wantError(t, WriteError("a:b", err), ErrName, "a:b: impossible name: invalid argument")
+	}
+	if err := localError("a", &fs.PathError{Op: "read", Path: "a", Err: syscall.EINVAL}); errors.Is(err, ErrName) {
+		t.Error(err)
+	}
 }
 
 // TestLocalFullDisk writes to a disk of 64 KiB, and across disks.

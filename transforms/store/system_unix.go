@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 	"syscall"
 )
 
@@ -15,10 +16,12 @@ func remove(path string) error { return os.Remove(path) }
 
 func open(path string) (*os.File, error) { return os.Open(path) }
 
-// impossibleName says that the system cannot have a file of that name: it is
-// too long, or on macOS no UTF-8.
-func impossibleName(err error) bool {
-	return errors.Is(err, syscall.ENAMETOOLONG) || errors.Is(err, syscall.EILSEQ)
+// impossibleName says that the system, of which call failed with err, cannot have a file
+// of that name: it is too long, on macOS no UTF-8, or has one of :*?"<>| on a disk of
+// Windows, such as a USB stick.
+func impossibleName(call string, err error) bool {
+	return errors.Is(err, syscall.ENAMETOOLONG) || errors.Is(err, syscall.EILSEQ) ||
+		errors.Is(err, syscall.EINVAL) && slices.Contains([]string{"open", "rename", "mkdir", "stat", "lstat"}, call)
 }
 
 func diskFull(err error) bool {
