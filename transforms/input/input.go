@@ -220,7 +220,7 @@ func (s *Set) WalkOn(ctx context.Context, f func(File) error, twins func(error))
 // walk asks bad what to make of an error that wraps ErrNone or ErrTwins: it goes
 // on where that is nil.
 func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) error) error {
-	n := &names{set: s, links: s.links(), outputs: s.clashing(), seed: maphash.MakeSeed(),
+	n := &names{set: s, folds: s.folds(), links: s.links(), outputs: s.clashing(), seed: maphash.MakeSeed(),
 		taken: map[uint64]uint64{}, written: map[uint64]uint64{}, pairs: map[uint64]bool{}}
 	pass := func(file File) error {
 		ok, err := n.take(ctx, file)

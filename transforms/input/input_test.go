@@ -330,6 +330,32 @@ func TestTwinsOfNothing(t *testing.T) {
 	}
 }
 
+// TestTwinsOfCase has two documents whose names differ in case alone: they are twins where
+// the output folder takes both for one name. A link stands for such a disk.
+func TestTwinsOfCase(t *testing.T) {
+	dir := tree(t, "in/A/Ä.txt", "in/a/ä.txt", "in/a/b.txt", "out/_manifest.jsonl")
+	for _, folds := range []bool{false, true} {
+		if folds {
+			if err := os.Link(filepath.Join(dir, "out/_manifest.jsonl"), filepath.Join(dir, "out/_MANIFEST.JSONL")); err != nil && !errors.Is(err, fs.ErrExist) {
+				t.Skip(err)
+			}
+		} else if _, err := os.Stat(filepath.Join(dir, "out/_MANIFEST.JSONL")); err == nil {
+			t.Skip("this disk takes A and a for one name")
+		}
+		for _, outputs := range [][]Output{{{Suffix: ".ann"}}, {{Folder: "brat", Trim: ".txt", Suffix: ".ann"}}} {
+			set := newSet(t, []string{filepath.Join(dir, "in")}, filepath.Join(dir, "out"), false)
+			set.Outputs = outputs
+			err := set.Walk(t.Context(), func(File) error { return nil })
+			if errors.Is(err, ErrTwins) != folds || err != nil && !folds {
+				t.Errorf("%v: %v", outputs, err)
+			}
+			if want := filepath.Join(dir, "in/a/ä.txt") + " and of " + filepath.Join(dir, "in/A/Ä.txt"); folds && !strings.Contains(fmt.Sprint(err), want) {
+				t.Errorf("got %v, want %q in it", err, want)
+			}
+		}
+	}
+}
+
 // TestTwinsOfSlashes has objects of gs:// whose names differ where paths do not: no
 // one of them may be passed over for the other.
 func TestTwinsOfSlashes(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -15,6 +17,7 @@ import (
 // names are those that a Walk has met, as hashes.
 type names struct {
 	set     *Set
+	folds   bool // Set.folds
 	links   *links
 	outputs []Output // that may clash
 	seed    maphash.Seed
@@ -25,9 +28,28 @@ type names struct {
 
 func (n *names) hash(s string) uint64 { return maphash.String(n.seed, s) }
 
+// called is the hash of a name, of a document or of an output.
+func (n *names) called(name string) uint64 {
+	if n.folds {
+		name = strings.ToLower(name)
+	}
+	return n.hash(name)
+}
+
+// folds reports whether the output folder, which a run has begun to write to, takes A and a
+// for one name, as that of a Mac or on a USB stick does.
+func (s *Set) folds() bool {
+	if len(s.Outputs) == 0 || len(s.Not) == 0 {
+		return false
+	}
+	manifest, err := os.Stat(filepath.Join(string(s.Not[0]), "_manifest.jsonl"))
+	other, missing := os.Stat(filepath.Join(string(s.Not[0]), "_MANIFEST.JSONL"))
+	return err == nil && missing == nil && os.SameFile(manifest, other)
+}
+
 // take reports whether a file is the document of its name. Its error wraps ErrTwins.
 func (n *names) take(ctx context.Context, file File) (bool, error) {
-	name, uri := n.hash(file.Name), n.hash(file.URI)
+	name, uri := n.called(file.Name), n.hash(file.URI)
 	if n.set.Annotated && Annotated(file.URI) {
 		stem, yedda := strings.CutSuffix(strings.TrimSuffix(file.URI, ".ann"), ".txt")
 		both := n.pairs[name]
@@ -53,7 +75,7 @@ func (n *names) take(ctx context.Context, file File) (bool, error) {
 	}
 	for _, o := range outputs {
 		path := o.Of(file.Name)
-		h := n.hash(path)
+		h := n.called(path)
 		if other, ok := n.written[h]; ok && other != name {
 			return false, &clash{path, file, n.outputs, ""}
 		}
@@ -90,11 +112,15 @@ func (t *clash) Is(target error) bool { return target == ErrTwins }
 // clashes with, "" where it is not found.
 func (s *Set) other(ctx context.Context, t *clash) (uri string) {
 	found, links := errors.New("found"), s.links()
+	same := func(a, b string) bool { return a == b }
+	if s.folds() {
+		same = strings.EqualFold
+	}
 	for _, arg := range s.Args {
 		err := s.list(ctx, string(arg), func(f File) error {
-			twin := f.Name == t.file.Name && f.URI != t.file.URI && !(strings.HasSuffix(f.Name, ".txt") && f.URI == counterpart(t.file.URI))
+			twin := same(f.Name, t.file.Name) && f.URI != t.file.URI && !(strings.HasSuffix(f.Name, ".txt") && f.URI == counterpart(t.file.URI))
 			if t.outputs != nil {
-				twin = f.Name != t.file.Name && f.Err == nil && slices.ContainsFunc(t.outputs, func(o Output) bool { return o.Of(f.Name) == t.path })
+				twin = f.Name != t.file.Name && f.Err == nil && slices.ContainsFunc(t.outputs, func(o Output) bool { return same(o.Of(f.Name), t.path) })
 			}
 			if !twin || s.leftOut(f.URI) || links.toNot(f) {
 				return nil
