@@ -46,6 +46,9 @@ func TestParse(t *testing.T) {
 		"gzip.txt.ann":    "\x1f\x8b\x08\x00",
 		"zip.txt":         "PK\x03\x04\x14\x00",
 		"doc.txt":         "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\x00",
+		"bz2.txt":         "BZh91AY&SYwK\xb0\x14\x00\x00\x00\x00\x80\x00@ \x00!\x18F\x82\xeeH\xa7\x0a\x12\x0e\xe9v\x02\x80", // of python3's bz2
+		"xz.txt":          "\xfd7zXZ\x00\x00\x04\xe6\xd6\xb4F\x02\x00!\x01\x16\x00\x00\x00t/\xe5\xa3",                       // of its lzma
+		"zst.txt":         "(\xb5/\xfd\x04X\x09\x00\x00x",                                                                   // RFC 8878, 3.1.1
 		"rtf.txt":         "{\\rtf1\\ansi Agaricus\\par\n}\n",
 		"pk.txt":          "PK 3, see %PDF-\n",
 		"zeros.txt":       "A\x00\x00\x00\x00\x00\x00\x00",
@@ -97,6 +100,9 @@ func TestParse(t *testing.T) {
 		{"crcrlf.txt", "crcrlf.txt []", ""},
 		{"crlfs.txt", "crlfs.txt []", ""},
 		{"line.txt", "line.txt []", ""},
+		{"bz2.txt", "bzip2, which is not read; unpack it with: bunzip2", ""},
+		{"xz.txt", "xz, which is not read; unpack it with: unxz", ""},
+		{"zst.txt", "zstd, which is not read; unpack it with: unzstd", ""},
 		{"rtf.txt", "RTF, which is not read; save it as plain text", ""},
 		{"doc.txt", "an old Office document such as .doc, which is not read; save it as plain text", ""},
 		{"pk.txt", "pk.txt []", ""},
