@@ -74,7 +74,7 @@ func TestFileLimit(t *testing.T) {
 	var stderr bytes.Buffer
 	limited.Stderr = &stderr
 	limited.Run()
-	if got := limited.ProcessState.ExitCode(); got != 1 || !strings.Contains(stderr.String(), "file too large") || strings.Count(stderr.String(), "\n") != 1 {
+	if got := limited.ProcessState.ExitCode(); got != 1 || !strings.Contains(stderr.String(), "file too large; raise ulimit -f, or ") || strings.Count(stderr.String(), "\n") != 1 {
 		t.Errorf("exit status %d, %q; want 1 and one line", got, &stderr)
 	}
 	d.whole(out)

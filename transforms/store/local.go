@@ -48,6 +48,8 @@ func readError(uri string, err error) error {
 func WriteError(uri string, err error) error {
 	err = localError(uri, err)
 	switch {
+	case errors.Is(err, syscall.EFBIG): // a batch queue may set it
+		return fmt.Errorf("%w; raise ulimit -f, or choose a folder on another disk, and run again", err)
 	case diskFull(err):
 		return fmt.Errorf("%w; free some space, or choose a folder on another disk, and run again", err)
 	case readOnly(err), errors.Is(err, ErrNotExist), errors.Is(err, fs.ErrPermission):
