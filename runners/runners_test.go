@@ -324,6 +324,7 @@ func TestFlinkCause(t *testing.T) {
 		{"FAILED", "Caused by: java.lang.IllegalStateException: Process died with exit code 2", "Process died with exit code 2; the program of --environment_config must be this one"},
 		{"FAILED", "Caused by: a.b.AbstractChannel$AnnotatedConnectException: finishConnect(..) failed: Connection refused: localhost/127.0.0.1:50000", "finishConnect(..) failed: Connection refused: localhost/127.0.0.1:50000; if that is the address in --environment_config"},
 		{"FAILED", "Caused by: a.b.StatusRuntimeException: UNIMPLEMENTED: Method not found: a.BeamFnExternalWorkerPool/StartWorker", "UNIMPLEMENTED: Method not found: a.BeamFnExternalWorkerPool/StartWorker; if that is the address in --environment_config"},
+		{"FAILED", "Caused by: java.lang.RuntimeException: Error received from SDK harness for instruction 1: ProcessBundle failed: \tinvalid bundle desc: 12-3\nbad element\n\tcaused by:\n\tdecoding type kind:EXTERNAL external_key:\"main.scoreFn\"\nexternal key not found main.scoreFn\n\t... 1 more\n", "external key not found main.scoreFn; the workers run another program than this one"},
 		{"CANCELED", "a.bException: TaskManager with id localhost:1-2 is no longer reachable.", "the job was cancelled in Flink, and not by this program"},
 	} {
 		mux := http.NewServeMux()

@@ -44,6 +44,9 @@ func (f *predictFn) setup(ctx context.Context) error {
 		return err
 	}
 	if f.Options.ModelHash != "" && m.Hash != f.Options.ModelHash {
+		if f.Options.ModelURI == "" { // which starting again does not change
+			return errors.New("the worker's program has another model than the one that the run began with; let workers run the launcher's version of it")
+		}
 		return fmt.Errorf("the model at %s is not the one that the run began with; start the run again", f.Options.modelName())
 	}
 	if f.Options.WindowSize > 0 && f.Options.PredictionStride > f.Options.WindowSize {

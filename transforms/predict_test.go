@@ -517,11 +517,12 @@ func TestPredictRefuses(t *testing.T) {
 		examples []Example
 		want     string
 	}{
-		"no model":      {Options{ModelURI: "/nonexistent"}, example, "/nonexistent"},
-		"another model": {Options{ModelURI: Path(uri), ModelHash: "0"}, example, "not the one that the run began with"},
-		"label set":     {Options{ModelURI: Path(uri), LabelSet: "small"}, example, "label_set"},
-		"input size":    {Options{ModelURI: Path(uri)}, []Example{exampleOf("a.txt", "x\n", 128)}, "InputSize"},
-		"stride":        {Options{ModelURI: Path(uri), WindowSize: 3, PredictionStride: 4}, example, "prediction_stride"},
+		"no model":        {Options{ModelURI: "/nonexistent"}, example, "/nonexistent"},
+		"another model":   {Options{ModelURI: Path(uri), ModelHash: "0"}, example, "not the one that the run began with"},
+		"another program": {Options{ModelHash: "0"}, example, "let workers run the launcher's version"},
+		"label set":       {Options{ModelURI: Path(uri), LabelSet: "small"}, example, "label_set"},
+		"input size":      {Options{ModelURI: Path(uri)}, []Example{exampleOf("a.txt", "x\n", 128)}, "InputSize"},
+		"stride":          {Options{ModelURI: Path(uri), WindowSize: 3, PredictionStride: 4}, example, "prediction_stride"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -27,7 +27,7 @@ func Share(ctx context.Context, docs []Document, s *State, worker, workers, step
 	}
 	id := s.Training
 	if got := digest(docs); got != id.Train {
-		return nil, fmt.Errorf("train: worker %d: %w: its documents are others than the launcher's; let both read the same files", worker, ErrOther)
+		return nil, fmt.Errorf("train: worker %d: %w: its documents are others than the launcher's; let both read the same files, by one version of the program", worker, ErrOther)
 	}
 	t := &trainer{config: id.Config, identity: id, worker: worker}
 	if err := t.prepare(docs, &m); err != nil {
