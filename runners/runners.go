@@ -320,17 +320,19 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 // a job service that is gone, or Beam.
 func explain(ctx context.Context, name, job string, service bool, err error) error {
 	said := Cause(err.Error())
+	if _, broke := status.FromError(err); broke && service && job != "" { // of a job that ended Beam tells otherwise
+		_, gone := checkEndpoint(ctx, *jobopts.Endpoint)
+		if gone == nil {
+			gone = fmt.Errorf("runners: the connection to --endpoint=%s broke, or that was started anew: %s", *jobopts.Endpoint, said)
+		}
+		return fmt.Errorf("%w; job %s may still run", gone, job)
+	}
 	if name == Flink && job != "" {
 		switch cause, unasked := flinkCause(ctx, job); {
 		case cause != "":
 			return errors.New(cause)
 		case unasked != nil && !strings.Contains(err.Error(), errorMark): // the last of Java's causes alone
 			said += notAsked + unasked.Error()
-		}
-	}
-	if service && job != "" {
-		if _, gone := checkEndpoint(ctx, *jobopts.Endpoint); gone != nil {
-			return fmt.Errorf("%w; job %s may still run", gone, job)
 		}
 	}
 	return errors.New(said)

@@ -24,7 +24,9 @@ import (
 	jobpb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/jobmanagement_v1"
 	pipepb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/pipeline_v1"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 )
 
 func TestMain(m *testing.M) {
@@ -360,6 +362,20 @@ func TestFlinkNotAsked(t *testing.T) {
 		if !strings.HasPrefix(got, c.want) || strings.Contains(c.beam, errorMark) && got != c.want {
 			t.Errorf("%q: got %q, want %q", c.beam, got, c.want)
 		}
+	}
+}
+
+// TestBroken wants it said that a job may still run whose launcher lost the job server
+// for a moment, or for good.
+func TestBroken(t *testing.T) {
+	lost := fmt.Errorf("beam: %w", status.Error(codes.Unavailable, "error reading from server: EOF"))
+	serveJobs(t, &jobs{state: jobpb.JobState_RUNNING}, flinkPage(nil)) // which knows of a failure before
+	for _, want := range []string{"broke, or that was started anew: ", "no job server at --endpoint=localhost:1: "} {
+		got := explain(t.Context(), Flink, "my_job_1", true, lost).Error()
+		if !strings.Contains(got, want) || !strings.HasSuffix(got, "; job my_job_1 may still run") {
+			t.Errorf("got %q, want %q, and that it may still run", got, want)
+		}
+		set(t, map[string]string{"endpoint": "localhost:1"})
 	}
 }
 
