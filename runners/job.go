@@ -210,7 +210,7 @@ func flinkJob(ctx context.Context, job string) (flinkState, error) {
 
 // flinkCall calls Flink's REST interface; into may be nil.
 func flinkCall(ctx context.Context, method, path string, into any) error {
-	base := *flinkREST
+	base, _, _ := strings.Cut(*flinkREST, "#") // a browser's address has the page behind it
 	if !strings.Contains(base, "://") {
 		base = "http://" + base
 	}

@@ -428,6 +428,16 @@ func TestCancelEnded(t *testing.T) {
 	}
 }
 
+// TestBrowserAddress has --flink_rest as a browser shows the address of Flink's page.
+func TestBrowserAddress(t *testing.T) {
+	var patched []string
+	serveJobs(t, &jobs{}, flinkPage(&patched))
+	set(t, map[string]string{"flink_rest": "http://" + flag.Lookup("flink_rest").Value.String() + "/#/job/running"})
+	if err := Cancel(t.Context(), "my_job_1-2-3"); err != nil || len(patched) != 1 {
+		t.Errorf("got %v, cancelled %q in Flink", err, patched)
+	}
+}
+
 // TestCancelRefused has a Flink that refuses to cancel, and one that cannot be
 // asked: the job may still run, and the error says so.
 func TestCancelRefused(t *testing.T) {
