@@ -22,8 +22,8 @@ var flinkREST = flag.String("flink_rest", "localhost:8081", "`address` of Flink'
 // withJobService calls f with the job service that --endpoint names.
 func withJobService(ctx context.Context, f func(jobpb.JobServiceClient) error) error {
 	cc, err := grpcx.Dial(ctx, *jobopts.Endpoint, 30*time.Second)
-	if err != nil {
-		return err
+	if err != nil { // of several lines
+		return fmt.Errorf("no job server at --endpoint=%s: %s", *jobopts.Endpoint, Cause(err.Error()))
 	}
 	defer cc.Close()
 	return f(jobpb.NewJobServiceClient(cc))

@@ -428,6 +428,22 @@ func TestCancelEnded(t *testing.T) {
 	}
 }
 
+// TestCancelSilent cancels a job whose job server does not answer.
+func TestCancelSilent(t *testing.T) {
+	silent, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	set(t, map[string]string{"endpoint": silent.Addr().String()})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	want := "no job server at --endpoint=" + silent.Addr().String() + ": context deadline exceeded"
+	if err := Cancel(ctx, "my_job_1"); !errors.Is(err, ErrNotCancelled) || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("got %q, want %q", err, want)
+	}
+}
+
 // TestBrowserAddress has --flink_rest as a browser shows the address of Flink's page.
 func TestBrowserAddress(t *testing.T) {
 	var patched []string
