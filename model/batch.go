@@ -73,6 +73,35 @@ func (b *Batch) Check(layoutSize int) error {
 	return nil
 }
 
+// CheckAll is Check, and reports ids that are none of a table of inputSize rows, groups
+// of them that do not follow each other, and numbers that are not finite.
+func (b *Batch) CheckAll(layoutSize, inputSize int) error {
+	if err := b.Check(layoutSize); err != nil {
+		return err
+	}
+	at := uint32(0)
+	for g, end := range b.GroupEnd {
+		if end < at || int64(end) > int64(len(b.IDs)) {
+			return fmt.Errorf("line %d: a group of ids ends at %d; it must be from %d to %d", g/Groups+1, end, at, len(b.IDs))
+		}
+		at = end
+		if v := b.GroupScale[g]; v-v != 0 {
+			return fmt.Errorf("line %d: the scale of a group is %v; it must be finite", g/Groups+1, v)
+		}
+	}
+	for _, id := range b.IDs {
+		if int64(id) >= int64(inputSize) {
+			return fmt.Errorf("id %d, but input_size is %d; extract its features again", id, inputSize)
+		}
+	}
+	for i, v := range b.Layout {
+		if v-v != 0 {
+			return fmt.Errorf("line %d: layout number %d is %v; it must be finite", i/layoutSize+1, i%layoutSize+1, v)
+		}
+	}
+	return nil
+}
+
 // Reset empties b and keeps its memory.
 func (b *Batch) Reset() {
 	b.IDs, b.GroupEnd, b.GroupScale = b.IDs[:0], b.GroupEnd[:0], b.GroupScale[:0]

@@ -45,6 +45,8 @@ type Example struct {
 	InputSize int             // rows of the embedding table that the features are for
 	Features  *model.Batch    // a line a row, without windows; or nil
 	Survey    *feature.Survey // in their place
+
+	made *model.Batch // Features that need no check
 }
 
 // Labelled is a Document with a label on each of its rows.

@@ -25,6 +25,7 @@ const twoRows = "Agaricus \xff\xfe nov.\r\n\n\fhabitat in pratis"
 func TestCoders(t *testing.T) {
 	d := testDocument(twoRows)
 	e := Example{Document: d, InputSize: 300, Features: feature.Extract(d.Text, d.Rows, 300, 1)}
+	e.made = e.Features
 	l := Labelled{Document: d, Classes: []string{"A", "B"}, Labels: []uint16{1, 0}, Probs: []float32{.25, .75, 1, 0}, Other: "B"}
 	j := Rejection{URI: d.URI, Name: d.Name, Stage: "read", Reason: "too large", SHA256: []byte{1}, Again: true}
 

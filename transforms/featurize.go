@@ -104,10 +104,12 @@ func (e *Example) featurize(deferred bool, workers int) {
 		e.Survey = feature.NewSurvey(e.Text, e.Rows, e.InputSize, workers)
 	default:
 		e.Features = feature.Extract(e.Text, e.Rows, e.InputSize, workers)
+		e.made = e.Features
 	}
 }
 
-// checkFeatures returns an error where the features are not one line for each row.
+// checkFeatures returns an error where the features are not one line for each row, or,
+// of another's making, none that a model takes: they would fail a batch of many documents.
 // Where an Example has none, it makes missing rows, checks that features can be made
 // of them, and surveys a long document.
 func (e *Example) checkFeatures() error {
@@ -129,6 +131,11 @@ func (e *Example) checkFeatures() error {
 	}
 	if lines != len(e.Rows) {
 		return errors.New("it has not one line of features a row; Featurize makes them")
+	}
+	if e.Features != nil && e.Features != e.made {
+		features := *e.Features
+		features.Windows = nil // Predict makes its own
+		return features.CheckAll(feature.LayoutSize, e.InputSize)
 	}
 	return nil
 }

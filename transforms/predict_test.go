@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -540,7 +541,8 @@ func TestPredictRefuses(t *testing.T) {
 }
 
 // TestPredictByHand has examples, as another program may make them, whose features
-// are not those of their rows: each label would stand on another line.
+// are not those of their rows, where each label would stand on another line, or none
+// that a model takes, which would fail the batch and be told of another document.
 func TestPredictByHand(t *testing.T) {
 	f := newPredictFn(t, Options{ModelURI: Path(testModel(t)), Run: t.Name()})
 	defer ForgetProgress(t.Name())
@@ -555,7 +557,20 @@ func TestPredictByHand(t *testing.T) {
 	wild := none
 	wild.Name, wild.Rows = []byte("wild"), []yedda.Line{{Start: 0, End: 9}}
 	bare := Example{Document: Document{Name: []byte("bare"), Text: right.Text}, InputSize: 256}
-	for _, e := range []Example{more, fewer, none, wild, bare, right} {
+	altered := func(name string, change func(b *model.Batch)) Example {
+		e := exampleOf(name, "a\nb\n", 256)
+		b := new(model.Batch)
+		b.AppendLines(e.Features, 0, 2)
+		change(b)
+		e.Features = b
+		return e
+	}
+	id := altered("id", func(b *model.Batch) { b.IDs[1] = 256 })
+	ends := altered("ends", func(b *model.Batch) { b.GroupEnd[3] = 1 << 20 })
+	layout := altered("layout", func(b *model.Batch) { b.Layout = b.Layout[1:] })
+	nan := altered("nan", func(b *model.Batch) { b.Layout[0] = float32(math.NaN()) })
+	windows := altered("windows", func(b *model.Batch) { b.Windows = []model.ContextWindow{{First: 1, Len: 9}} })
+	for _, e := range []Example{more, fewer, none, wild, bare, right, id, ends, layout, nan, windows} {
 		if err := f.ProcessElement(t.Context(), 0, e, emit, reject); err != nil {
 			t.Fatal(err)
 		}
@@ -563,8 +578,11 @@ func TestPredictByHand(t *testing.T) {
 	if err := f.FinishBundle(t.Context(), emit, reject); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "labelled", labelled, map[string]bool{"none": true, "bare": true, "right": true})
-	for name, want := range map[string]string{"more": "not one line of features a row", "fewer": "not one line of features a row", "wild": "row 1 is from byte 0 to 9, of 2 bytes"} {
+	equal(t, "labelled", labelled, map[string]bool{"none": true, "bare": true, "right": true, "windows": true})
+	for name, want := range map[string]string{
+		"more": "not one line of features a row", "fewer": "not one line of features a row", "wild": "row 1 is from byte 0 to 9, of 2 bytes",
+		"id": "id 256, but input_size is 256", "ends": "line 1: a group of ids ends at 1048576", "layout": "101 layout numbers for 2 lines", "nan": "layout number 1 is NaN",
+	} {
 		if !strings.Contains(rejected[name], want) {
 			t.Errorf("%s is rejected with %q", name, rejected[name])
 		}

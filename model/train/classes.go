@@ -192,30 +192,7 @@ func checkFeatures(d *Document, cfg *model.Config) error {
 	if len(d.Labels) != rows {
 		return fmt.Errorf("%d labels for %d lines; give one a line", len(d.Labels), rows)
 	}
-	if err := f.Check(cfg.LayoutSize); err != nil {
-		return err
-	}
-	at := uint32(0)
-	for g, end := range f.GroupEnd {
-		if end < at || int64(end) > int64(len(f.IDs)) {
-			return fmt.Errorf("line %d: a group of ids ends at %d; it must be from %d to %d", g/model.Groups+1, end, at, len(f.IDs))
-		}
-		at = end
-		if v := f.GroupScale[g]; v-v != 0 {
-			return fmt.Errorf("line %d: the scale of a group is %v; it must be finite", g/model.Groups+1, v)
-		}
-	}
-	for _, id := range f.IDs {
-		if int64(id) >= int64(cfg.InputSize) {
-			return fmt.Errorf("id %d, but input_size is %d; extract its features again", id, cfg.InputSize)
-		}
-	}
-	for i, v := range f.Layout {
-		if v-v != 0 {
-			return fmt.Errorf("line %d: layout number %d is %v; it must be finite", i/cfg.LayoutSize+1, i%cfg.LayoutSize+1, v)
-		}
-	}
-	return nil
+	return f.CheckAll(cfg.LayoutSize, cfg.InputSize)
 }
 
 // columnWeights is the weight of each column's rows in the loss: those that
