@@ -37,7 +37,7 @@ func annotated(n, inputSize int, seed uint64) (docs []Document) {
 					if rnd.IntN(3) == 0 {
 						word = 20*label + rnd.IntN(20)
 					}
-					f.IDs = append(f.IDs, uint32((word*2654435761+g)%inputSize))
+					f.IDs = append(f.IDs, uint32((int64(word)*2654435761+int64(g))%int64(inputSize)))
 				}
 				f.GroupEnd = append(f.GroupEnd, uint32(len(f.IDs)))
 				f.GroupScale = append(f.GroupScale, float32(1/math.Sqrt(float64(max(1, words)))))
