@@ -1,5 +1,7 @@
 package model
 
+import "math"
+
 // Where windows are whole documents, one of more than 2,000 rows is cut into equal
 // parts of LongWindow rows and more.
 const (
@@ -26,8 +28,8 @@ func Windows(n, size, stride int) []ContextWindow {
 		}
 		out := make([]ContextWindow, parts)
 		for i := range out {
-			first, end := i*n/parts, (i+1)*n/parts
-			out[i] = ContextWindow{First: first, Len: end - first}
+			first, end := int64(i)*int64(n)/int64(parts), int64(i+1)*int64(n)/int64(parts)
+			out[i] = ContextWindow{First: int(first), Len: int(end - first)}
 		}
 		return out
 	}
@@ -42,7 +44,7 @@ func Windows(n, size, stride int) []ContextWindow {
 	return append(out, ContextWindow{First: n - size, Len: size})
 }
 
-// Covered is how many rows these windows hold together.
+// Covered is how many rows these windows hold together, or the largest int.
 func Covered(n, size, stride int) int {
 	if size == 0 || n <= size {
 		return n
@@ -50,7 +52,7 @@ func Covered(n, size, stride int) int {
 	if stride <= 0 {
 		stride = size
 	}
-	return ((n-size+stride-1)/stride + 1) * size
+	return int(min(((int64(n)-int64(size)+int64(stride)-1)/int64(stride)+1)*int64(size), math.MaxInt))
 }
 
 // MaxCovered bounds the probabilities of a document's windows, 1 GiB of them. A

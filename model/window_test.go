@@ -72,6 +72,25 @@ func TestWindows(t *testing.T) {
 	}
 }
 
+// TestWindowsOfManyRows has products that 32 bits do not hold.
+func TestWindowsOfManyRows(t *testing.T) {
+	for _, n := range []int{1_500_000, 3_000_000, 16 << 20} {
+		end := 0
+		for _, w := range Windows(n, 0, 0) {
+			if w.First != end || w.Len < LongWindow || w.Len > 2*LongWindow {
+				t.Fatalf("%d rows: window %v begins behind row %d", n, w, end)
+			}
+			end += w.Len
+		}
+		if end != n {
+			t.Errorf("windows end at row %d of %d", end, n)
+		}
+	}
+	if n := Covered(1_000_000, 100_000, 1); n <= MaxCovered {
+		t.Errorf("windows of 100,000, one apart, of 1,000,000 rows: %d in all", n)
+	}
+}
+
 func TestAverage(t *testing.T) {
 	// Two windows of three rows over four. The rows of a window weigh 1, 2, 1.
 	ws := []ContextWindow{{First: 0, Len: 3}, {First: 1, Len: 3}}
