@@ -115,6 +115,7 @@ func (b *Batch) AppendLines(src *Batch, first, n int) int {
 	if n == 0 {
 		return at
 	}
+	layout := len(src.Layout) / src.NumLines() // before b grows, which may be src
 	from, to := src.FirstID(first), src.FirstID(first+n)
 	shift := uint32(len(b.IDs)) - from // wraps around, as does the sum below
 	b.IDs = append(b.IDs, src.IDs[from:to]...)
@@ -122,7 +123,6 @@ func (b *Batch) AppendLines(src *Batch, first, n int) int {
 		b.GroupEnd = append(b.GroupEnd, e+shift)
 	}
 	b.GroupScale = append(b.GroupScale, src.GroupScale[first*Groups:(first+n)*Groups]...)
-	layout := len(src.Layout) / src.NumLines()
 	b.Layout = append(b.Layout, src.Layout[first*layout:(first+n)*layout]...)
 	return at
 }

@@ -390,4 +390,18 @@ func TestAppendLines(t *testing.T) {
 	if want := []float32{3, 4, 5, 6, 1, 2}; !slices.Equal(b.Layout, want) {
 		t.Errorf("Layout = %v, want %v", b.Layout, want)
 	}
+
+	// A batch's own lines once more.
+	if at := b.AppendLines(&b, 1, 2); at != 3 {
+		t.Errorf("fourth line stands at %d, want 3", at)
+	}
+	if err := b.Check(2); err != nil {
+		t.Error(err)
+	}
+	if want := []float32{3, 4, 5, 6, 1, 2, 5, 6, 1, 2}; !slices.Equal(b.Layout, want) {
+		t.Errorf("Layout = %v, want %v", b.Layout, want)
+	}
+	if want := []uint32{4, 5, 6, 1, 2, 3, 5, 6, 1, 2, 3}; !slices.Equal(b.IDs, want) {
+		t.Errorf("IDs = %v, want %v", b.IDs, want)
+	}
 }
