@@ -257,10 +257,10 @@ func (local) Delete(_ context.Context, uri string) error {
 }
 
 func (local) sub(_ context.Context, uri string) (fs.FS, error) {
-	dir, err := os.Open(uri + "/.") // is a folder
+	root, err := os.OpenRoot(uri) // is a folder
 	if err != nil {
 		return nil, localError(uri, err)
 	}
-	dir.Close()
+	root.Close()
 	return os.DirFS(uri), nil
 }
