@@ -54,7 +54,7 @@ func (n *names) take(ctx context.Context, file File) (bool, error) {
 		stem, yedda := strings.CutSuffix(strings.TrimSuffix(file.URI, ".ann"), ".txt")
 		both := n.pairs[name]
 		if !yedda {
-			text := n.hash(file.Name + ".txt")
+			text := n.called(file.Name + ".txt")
 			n.pairs[text] = true
 			both = n.taken[text] == n.hash(stem+".txt.ann")
 		}
