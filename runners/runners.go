@@ -325,7 +325,7 @@ func explain(ctx context.Context, name, job string, service bool, err error) err
 		if gone == nil {
 			gone = fmt.Errorf("runners: the connection to --endpoint=%s broke, or that was started anew: %s", *jobopts.Endpoint, said)
 		}
-		return fmt.Errorf("%w; job %s may still run", gone, job)
+		return fmt.Errorf("%w; job %s may still run; let it end, or cancel it, before you run again", gone, job)
 	}
 	if name == Flink && job != "" {
 		switch cause, unasked := flinkCause(ctx, job); {

@@ -372,7 +372,7 @@ func TestBroken(t *testing.T) {
 	serveJobs(t, &jobs{state: jobpb.JobState_RUNNING}, flinkPage(nil)) // which knows of a failure before
 	for _, want := range []string{"broke, or that was started anew: ", "no job server at --endpoint=localhost:1: "} {
 		got := explain(t.Context(), Flink, "my_job_1", true, lost).Error()
-		if !strings.Contains(got, want) || !strings.HasSuffix(got, "; job my_job_1 may still run") {
+		if !strings.Contains(got, want) || !strings.HasSuffix(got, "; job my_job_1 may still run; let it end, or cancel it, before you run again") {
 			t.Errorf("got %q, want %q, and that it may still run", got, want)
 		}
 		set(t, map[string]string{"endpoint": "localhost:1"})
