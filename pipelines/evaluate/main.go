@@ -171,7 +171,7 @@ func (o *options) evaluate(ctx context.Context) error {
 		return err
 	}
 	if o.report != "" && !runners.DryRun() {
-		if err := notOurs(ctx, o.report); err != nil {
+		if err := cli.CheckReport(ctx, "evaluate", o.report, reportFiles); err != nil {
 			return err
 		}
 		if err := beginParts(ctx, string(score.Parts)); err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -44,18 +43,8 @@ func gather(counters map[string]int64, f *scoreFn) *eval.Report {
 	return lines.counts(classes).Report()
 }
 
-// notOurs refuses a folder where a report would be written over files that are no
-// report's. Where they cannot be read, the write that follows says so.
-func notOurs(ctx context.Context, to string) error {
-	for _, f := range [][2]string{{"report.json", `"label_set"`}, {"report.html", "<title>Linnet: evaluation</title>"}} {
-		file := store.Join(to, f[0])
-		data, err := store.Read(ctx, file, 0)
-		if err == nil && len(data) > 0 && !bytes.Contains(data, []byte(f[1])) {
-			return cli.Usagef("%s is there already, and no run of evaluate wrote it; choose another --report, or move it away", file)
-		}
-	}
-	return nil
-}
+// reportFiles are those of a report, and what each has in it.
+var reportFiles = [][2]string{{"report.json", `"label_set"`}, {"report.html", "<title>Linnet: evaluation</title>"}}
 
 // writeReport merges the parts into r and writes it, for programs and for
 // people.

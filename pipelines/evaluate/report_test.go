@@ -20,6 +20,7 @@ import (
 
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/eval"
+	"github.com/linnet-ml/linnet/pipelines/internal/picture"
 	"github.com/linnet-ml/linnet/transforms"
 	"github.com/linnet-ml/linnet/transforms/yedda"
 )
@@ -195,6 +196,17 @@ func wellFormed(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// svgOf is the SVG that a page holds.
+func svgOf(t *testing.T, pic picture.Picture) []byte {
+	t.Helper()
+	_, data, _ := strings.Cut(string(pic.Source), ",")
+	svg, err := base64.StdEncoding.DecodeString(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return svg
+}
+
 // The names of many labels begin at the axis and lead away from the bars, so that
 // none stands on them in a font that is wider than the one reckoned with.
 func TestNamesLeaveTheBars(t *testing.T) {
@@ -206,11 +218,7 @@ func TestNamesLeaveTheBars(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, data, _ := strings.Cut(string(pic.Source), ",")
-	svg, err := base64.StdEncoding.DecodeString(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	svg := svgOf(t, pic)
 	begins := map[string]bool{}
 	names := regexp.MustCompile(`rotate\((.*?)\)">\s*<text x="(.*?)" y="(.*?)"`).FindAllSubmatch(svg, -1)
 	for _, m := range names {
@@ -246,11 +254,7 @@ func TestLongNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, data, _ := strings.Cut(string(pic.Source), ",")
-		svg, err := base64.StdEncoding.DecodeString(data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		svg := svgOf(t, pic)
 		if hang := strings.Contains(string(svg), "rotate("); hang != c.hang {
 			t.Errorf("%s: they hang: %t, want %t", c.names, hang, c.hang)
 		}
@@ -297,11 +301,7 @@ func TestPlots(t *testing.T) {
 		// The corners of bars.
 		{3, "fill:#2F6FB5", "0:0,0,0.05,0,0.05,1,0,1 0:0.05,0,0.1,0,0.1,1,0.05,1 0:0.5,0,0.55,0,0.55,1,0.5,1 0:0.95,0,1,0,1,3,0.95,3"},
 	} {
-		_, data, _ := strings.Cut(string(pics[i].Source), ",")
-		svg, err := base64.StdEncoding.DecodeString(data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		svg := svgOf(t, pics[i])
 		type shape struct {
 			style  int
 			points []float64 // x, y, x, y, …

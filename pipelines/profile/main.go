@@ -175,7 +175,7 @@ func (o *options) profile(ctx context.Context) error {
 		return err
 	}
 	if o.report != "" {
-		if err := cmp.Or(notOurs(ctx, o.report), store.Writable(ctx, o.report)); err != nil {
+		if err := cmp.Or(cli.CheckReport(ctx, "profile", o.report, reportFiles), store.Writable(ctx, o.report)); err != nil {
 			return err
 		}
 	}

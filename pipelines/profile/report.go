@@ -158,18 +158,8 @@ func (r *report) table(w io.Writer) error {
 	return nil
 }
 
-// notOurs refuses a folder where a report would be written over files that are no
-// report's. Where they cannot be read, the write that follows says so.
-func notOurs(ctx context.Context, to string) error {
-	for _, f := range [][2]string{{"profile.tsv", "device\tbatch_size\t"}, {"profile.json", `"model_hash"`}, {"profile.html", "<title>Linnet: profile</title>"}} {
-		file := store.Join(to, f[0])
-		data, err := store.Read(ctx, file, 0)
-		if err == nil && len(data) > 0 && !strings.Contains(string(data), f[1]) {
-			return cli.Usagef("%s is there already, and no run of profile wrote it; choose another --report, or move it away", file)
-		}
-	}
-	return nil
-}
+// reportFiles are those of a report, and what each has in it.
+var reportFiles = [][2]string{{"profile.tsv", "device\tbatch_size\t"}, {"profile.json", `"model_hash"`}, {"profile.html", "<title>Linnet: profile</title>"}}
 
 // write writes the three files.
 func (r *report) write(ctx context.Context, folder string) error {

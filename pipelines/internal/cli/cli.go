@@ -6,6 +6,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -315,6 +316,20 @@ func (f *Flags) Parse(args []string) error {
 		return nil
 	}
 	return f.checkISA(os.Stderr)
+}
+
+// CheckReport refuses a folder where program would write over files that are none of a
+// report of its own, which have that text in them. Where they cannot be read, the write
+// that follows says so.
+func CheckReport(ctx context.Context, program, folder string, files [][2]string) error {
+	for _, f := range files {
+		file := store.Join(folder, f[0])
+		data, err := store.Read(ctx, file, 0)
+		if err == nil && len(data) > 0 && !bytes.Contains(data, []byte(f[1])) {
+			return Usagef("%s is there already, and no run of %s wrote it; choose another --report, or move it away", file, program)
+		}
+	}
+	return nil
 }
 
 // checkISA refuses a LINNET_ISA that is none, and says on w where this machine
