@@ -442,6 +442,12 @@ function review(doc) {
     if ($("label").showPicker) $("label").showPicker();
   }
 
+  // showKeys opens a dialog, which gives the keys back to what had them.
+  function showKeys() {
+    list.focus();
+    $("keys").showModal();
+  }
+
   const keys = {
     j: () => move(1), k: () => move(-1), J: () => move(1, true), K: () => move(-1, true),
     n: () => jump(1), p: () => jump(-1), N: () => jump(-1),
@@ -451,7 +457,7 @@ function review(doc) {
     " ": toggle, Enter: accept, u: undo, e: save, o: showOnly, a: showAll,
     f: () => { $("only").checked = !$("only").checked; filter(); },
     l: choose,
-    "?": () => $("keys").showModal(),
+    "?": showKeys,
     Escape: () => { list.focus(); if (current >= 0) go(current); },
   };
 
@@ -507,9 +513,8 @@ function review(doc) {
   $("next").addEventListener("click", () => jump(1));
   $("undo").addEventListener("click", undo);
   $("export").addEventListener("click", save);
-  $("help").addEventListener("click", () => $("keys").showModal());
+  $("help").addEventListener("click", showKeys);
   $("close").addEventListener("click", () => $("keys").close());
-  $("keys").addEventListener("close", () => list.focus()); // not the button that opened it
   list.addEventListener("click", (event) => {
     const row = event.target.closest(".row");
     if (row) go(Number(row.id.slice(4)), event.shiftKey);
