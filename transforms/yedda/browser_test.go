@@ -935,6 +935,7 @@ func TestHTMLLabelListInBrowser(t *testing.T) {
 		{"click click k f", "Figure Key Notes"},
 		{"click Enter k f", "Figure Key Notes"},
 		{"l N o Enter f", "Notes Key Notes"},
+		{"j j l N Enter", "Figure Key Notes"}, // and not "no label"
 		{"Shift+J Shift+J l Enter", "Figure Key Notes"},
 		{"Shift+J Shift+J l N Enter", "Notes Notes Notes"},
 		{"Shift+J Shift+J l K Enter u Shift+J l F Enter", "Figure Figure Notes"},

@@ -494,7 +494,8 @@ function review(doc) {
     button.style.setProperty("--hue", hue(k));
     button.addEventListener("click", () => showLabel(k));
     $("filter").append(button);
-    const option = make("option", "", title(k) + (k < 10 ? ", key " + k : "")); // the name first, as keys look for it
+    // The name first, as keys look for it; but n is not for no label.
+    const option = make("option", "", (k > 0 ? title(k) : "(no label)") + (k < 10 ? ", key " + k : ""));
     option.value = String(k);
     $("label").append(option);
   });
