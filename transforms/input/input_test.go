@@ -337,10 +337,10 @@ func TestTwinsOfCase(t *testing.T) {
 	for _, folds := range []bool{false, true} {
 		if folds {
 			if err := os.Link(filepath.Join(dir, "out/_manifest.jsonl"), filepath.Join(dir, "out/_MANIFEST.JSONL")); err != nil && !errors.Is(err, fs.ErrExist) {
-				t.Skip(err)
+				t.Skip("no hard links here: ", err)
 			}
 		} else if _, err := os.Stat(filepath.Join(dir, "out/_MANIFEST.JSONL")); err == nil {
-			t.Skip("this disk takes A and a for one name")
+			t.Skip("no disk here that tells A from a")
 		}
 		for _, outputs := range [][]Output{{{Suffix: ".ann"}}, {{Folder: "brat", Trim: ".txt", Suffix: ".ann"}}} {
 			set := newSet(t, []string{filepath.Join(dir, "in")}, filepath.Join(dir, "out"), false)

@@ -318,20 +318,6 @@ func (f *Flags) Parse(args []string) error {
 	return f.checkISA(os.Stderr)
 }
 
-// CheckReport refuses a folder where program would write over files that are none of a
-// report of its own, which have that text in them. Where they cannot be read, the write
-// that follows says so.
-func CheckReport(ctx context.Context, program, folder string, files [][2]string) error {
-	for _, f := range files {
-		file := store.Join(folder, f[0])
-		data, err := store.Read(ctx, file, 0)
-		if err == nil && len(data) > 0 && !bytes.Contains(data, []byte(f[1])) {
-			return Usagef("%s is there already, and no run of %s wrote it; choose another --report, or move it away", file, program)
-		}
-	}
-	return nil
-}
-
 // checkISA refuses a LINNET_ISA that is none, and says on w where this machine
 // has not the one named.
 func (f *Flags) checkISA(w io.Writer) error {
@@ -367,6 +353,20 @@ func CheckURI(name, uri string) error {
 		return err
 	}
 	return Usagef("--%s: %w", name, err)
+}
+
+// CheckReport refuses a folder where program would write over files that are none of a
+// report of its own, which have that text in them. Where they cannot be read, the write
+// that follows says so.
+func CheckReport(ctx context.Context, program, folder string, files [][2]string) error {
+	for _, f := range files {
+		file := store.Join(folder, f[0])
+		data, err := store.Read(ctx, file, 0)
+		if err == nil && len(data) > 0 && !bytes.Contains(data, []byte(f[1])) {
+			return Usagef("%s is there already, and no run of %s wrote it; choose another --report, or move it away", file, program)
+		}
+	}
+	return nil
 }
 
 // Walk is walk, which walks set, and what set tells of it unless silent; it walks again
