@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Usage: torch_lstm.py
+"""Usage: torch_lstm.py [PATTERN]
 
 PyTorch (cuDNN) on the sizes of model/cuda's BenchmarkScore: 32 ids a line of a
 table of 65,536 rows, layout numbers, tanh, a bidirectional LSTM over windows of
@@ -44,7 +44,7 @@ def best(run, lines):
     return lines / min(times)
 
 
-def main():
+def main(pattern=""):
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     print("torch", torch.__version__, "cudnn", torch.backends.cudnn.version(), torch.cuda.get_device_name())
     for hidden, layers in ((96, 1), (128, 2), (256, 2), (512, 3)):
@@ -60,6 +60,9 @@ def main():
                 there = [t.cuda() for t in host]
                 with torch.inference_mode():
                     for kind in ("eager", "compile"):
+                        name = "torch/hidden%d/layers%d/%s/batch%d/%s" % (hidden, layers, str(dtype)[6:], windows, kind)
+                        if not re.search(pattern, name):
+                            continue
                         try:
                             f = model if kind == "eager" else torch.compile(model)
                             alone = best(lambda: f(*there, windows), lines)
@@ -67,8 +70,7 @@ def main():
                         except Exception as e:  # no compiler there, say
                             print("%s: %s" % (kind, str(e).split("\n")[0]), file=sys.stderr)
                             continue
-                        print("torch/hidden%d/layers%d/%s/batch%d/%s: kernels %.0f lines/s, with copies %.0f lines/s"
-                              % (hidden, layers, str(dtype)[6:], windows, kind, alone, copies), flush=True)
+                        print("%s: kernels %.0f lines/s, with copies %.0f lines/s" % (name, alone, copies), flush=True)
 
 
-main()
+main(*sys.argv[1:])
