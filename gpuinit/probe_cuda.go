@@ -138,8 +138,9 @@ func describe(handle nvml.Device, d Device) Device {
 		d.Name = "GPU"
 	}
 	d.Name = printable(d.Name)
-	// A card that shares the machine's memory (GB10, Jetson) tells none.
-	if d.Memory, d.Free, ret = memory(handle); ret != nvml.SUCCESS && ret != nvml.ERROR_NOT_SUPPORTED {
+	// A card that shares the machine's memory (GB10, Jetson) tells none, and one that
+	// is divided tells all of it to administrators only.
+	if d.Memory, d.Free, ret = memory(handle); ret != nvml.SUCCESS && ret != nvml.ERROR_NOT_SUPPORTED && ret != nvml.ERROR_NO_PERMISSION {
 		d.Err = errNVML(ret)
 		return d
 	}

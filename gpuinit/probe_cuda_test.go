@@ -140,8 +140,13 @@ func TestProbe(t *testing.T) {
 				setProcesses(&card(s, i).Device, nvml.ProcessInfo{Pid: 7, UsedGpuMemory: 39 * gib}, nvml.ProcessInfo{Pid: 8, UsedGpuMemory: ^uint64(0)})
 			}
 		}, unset, false, "", ErrMemory, []string{"none of 2 GPUs", "102 MiB of 40 GiB free", "process 7, 8 holds 39 GiB"}},
-		"MIG":                      {2, func(s *dgxa100.Server) { setMIG(card(s, 0), 3) }, unset, false, "MIG-0 MIG-2 MIG-3 1", nil, []string{"a MIG instance"}},
-		"MIG without an instance":  {1, func(s *dgxa100.Server) { setMIG(card(s, 0), -1) }, unset, false, "", ErrInvisible, []string{"has no instance", "nvidia-smi mig"}},
+		"MIG":                     {2, func(s *dgxa100.Server) { setMIG(card(s, 0), 3) }, unset, false, "MIG-0 MIG-2 MIG-3 1", nil, []string{"a MIG instance"}},
+		"MIG without an instance": {1, func(s *dgxa100.Server) { setMIG(card(s, 0), -1) }, unset, false, "", ErrInvisible, []string{"has no instance", "nvidia-smi mig"}},
+		"MIG, not asked by root": {1, func(s *dgxa100.Server) {
+			setMIG(card(s, 0), 0)
+			card(s, 0).GetMemoryInfo_v2Func = func() (m nvml.Memory_v2, r nvml.Return) { return m, nvml.ERROR_NO_PERMISSION }
+			card(s, 0).GetMemoryInfoFunc = func() (m nvml.Memory, r nvml.Return) { return m, nvml.ERROR_NO_PERMISSION }
+		}, unset, false, "MIG-0", nil, []string{"4.0 GiB of 5.0 GiB free, compute 8.0, a MIG instance"}},
 		"one instance visible":     {2, func(s *dgxa100.Server) { setMIG(card(s, 0), 3) }, "MIG-2", false, "MIG-2", nil, nil},
 		"visible":                  {8, nil, "3,GPU-50", false, "3 5", nil, nil},
 		"visible to the first bad": {8, nil, "2, 9,3", false, "2", nil, nil},
