@@ -317,13 +317,19 @@ func nvmlText(ret nvml.Return) string {
 
 // mpsRuns reports whether a Multi-Process Service takes this process's work.
 func mpsRuns() bool {
-	dir := cmp.Or(os.Getenv("CUDA_MPS_PIPE_DIRECTORY"), "/tmp/nvidia-mps")
+	namespace, _ := os.Readlink("/proc/self/ns/pid")
+	return mpsIn(cmp.Or(os.Getenv("CUDA_MPS_PIPE_DIRECTORY"), "/tmp/nvidia-mps"), namespace == "pid:[4026531836]") // the kernel's first
+}
+
+// mpsIn is mpsRuns for the daemon's folder. all says that this process sees all of the
+// machine's; a container sees its own only, and the daemon is none of them.
+func mpsIn(dir string, all bool) bool {
 	text, err := os.ReadFile(filepath.Join(dir, "nvidia-cuda-mps-control.pid"))
 	if err != nil {
 		return false
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	return err == nil && pid > 0 && syscall.Kill(pid, 0) != syscall.ESRCH
+	return err == nil && pid > 0 && (!all || syscall.Kill(pid, 0) != syscall.ESRCH)
 }
 
 // printable is s as one line that a terminal can show.

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -216,6 +218,37 @@ func TestProbe(t *testing.T) {
 			}
 			if strings.Contains(said, "\n") {
 				t.Errorf("%q has more than a line", said)
+			}
+		})
+	}
+}
+
+// TestMPS: a container sees no process but its own, so that the daemon's number says
+// nothing there.
+func TestMPS(t *testing.T) {
+	ended := exec.Command("true")
+	if err := ended.Run(); err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]struct {
+		pid                string // "": no file
+		machine, container bool   // what is said there
+	}{
+		"none":    {"", false, false},
+		"runs":    {fmt.Sprintf("%d\n", os.Getpid()), true, true},
+		"ended":   {fmt.Sprintf("%d\n", ended.Process.Pid), false, true},
+		"garbage": {"x", false, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if tc.pid != "" {
+				if err := os.WriteFile(filepath.Join(dir, "nvidia-cuda-mps-control.pid"), []byte(tc.pid), 0o666); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if machine, container := mpsIn(dir, true), mpsIn(dir, false); machine != tc.machine || container != tc.container {
+				t.Errorf("runs: %v, in a container %v; want %v and %v", machine, container, tc.machine, tc.container)
 			}
 		})
 	}
