@@ -189,8 +189,9 @@ func askCUDA(ctx context.Context, o Options) (*Machine, error) {
 
 // openCUDA loads the driver and starts it.
 func openCUDA() error {
-	if err := libcuda.Open(); err != nil {
-		return errNoDriver(err)
+	if err := libcuda.Open(); err != nil { // where NVML is there, a container may have the driver's tools alone
+		return &Error{Kind: ErrNoDriver, What: "the NVIDIA driver comes without CUDA: " + printable(err.Error()),
+			Remedy: "install its libcuda, or run the container with --env=NVIDIA_DRIVER_CAPABILITIES=compute,utility"}
 	}
 	if code := startCUDA(); code != 0 {
 		return errCUDA(code)

@@ -334,6 +334,25 @@ func TestNoDriver(t *testing.T) {
 	}
 }
 
+// TestNoCUDA: a container may be given NVML and no libcuda.
+func TestNoCUDA(t *testing.T) {
+	all, err := standin()
+	if err != nil {
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(filepath.Join(all, "libnvidia-ml.so.1"), filepath.Join(dir, "libnvidia-ml.so.1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "libcuda.so.1"), nil, 0o666); err != nil { // before the machine's own
+		t.Fatal(err)
+	}
+	out := runWith(t, task{}, "LD_LIBRARY_PATH="+dir, "TMPDIR="+t.TempDir())
+	if !strings.Contains(out.Err, "comes without CUDA: ") || !strings.Contains(out.Err, "NVIDIA_DRIVER_CAPABILITIES=") || strings.Contains(out.Err, "\n") {
+		t.Errorf("error %q", out.Err)
+	}
+}
+
 // TestSymbols: the program asks the loader for nothing of the driver.
 func TestSymbols(t *testing.T) {
 	file, err := elf.Open(os.Args[0])
