@@ -164,7 +164,8 @@ func describe(handle nvml.Device, d Device) Device {
 	alone, _ := handle.GetComputeRunningProcesses()
 	shared, _ := handle.GetMPSComputeRunningProcesses()
 	for _, p := range slices.Concat(alone, shared) {
-		if int(p.Pid) == os.Getpid() {
+		// A client of MPS is in both ("M+C" in nvidia-smi).
+		if int(p.Pid) == os.Getpid() || slices.ContainsFunc(d.Processes, func(q Process) bool { return q.PID == int(p.Pid) }) {
 			continue
 		}
 		if p.UsedGpuMemory > cmp.Or(d.Memory, math.MaxInt64) { // all ones where it is not known

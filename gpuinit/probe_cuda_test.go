@@ -132,6 +132,13 @@ func TestProbe(t *testing.T) {
 			setMode(card(s, 0), nvml.COMPUTEMODE_EXCLUSIVE_PROCESS)
 			setProcesses(&card(s, 0).Device, nvml.ProcessInfo{Pid: 77, UsedGpuMemory: gib})
 		}, unset, true, "0", nil, []string{"1 other process(es) hold 1.0 GiB"}},
+		"clients of MPS": {1, func(s *dgxa100.Server) {
+			d := &card(s, 0).Device
+			setProcesses(d, nvml.ProcessInfo{Pid: 76, UsedGpuMemory: gib / 32}, nvml.ProcessInfo{Pid: 77, UsedGpuMemory: gib})
+			d.GetMPSComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
+				return []nvml.ProcessInfo{{Pid: 77, UsedGpuMemory: gib}}, nvml.SUCCESS
+			}
+		}, unset, true, "0", nil, []string{"2 other process(es) hold 1.0 GiB"}},
 		"exclusive, this process": {1, func(s *dgxa100.Server) {
 			setMode(card(s, 0), nvml.COMPUTEMODE_EXCLUSIVE_PROCESS)
 			setProcesses(&card(s, 0).Device, nvml.ProcessInfo{Pid: uint32(os.Getpid()), UsedGpuMemory: gib})
