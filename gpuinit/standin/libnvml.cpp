@@ -25,7 +25,7 @@ struct Handle {
 
 #define ENTER                                      \
   if (int failure = enter(__func__)) return failure
-enum { INVALID = 2, UNSUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7 };
+enum { INVALID = 2, UNSUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6, TOO_SMALL = 7 };
 
 static int text(char *to, unsigned n, const std::string &s) {
   if (s.size() + 1 > n) return TOO_SMALL;
@@ -94,12 +94,19 @@ int nvmlDeviceGetName(Handle *, char *s, unsigned n) { ENTER; return text(s, n, 
 int nvmlDeviceGetUUID(Handle *h, char *s, unsigned n) { ENTER; return text(s, n, uuid(h->card, h->instance)); }
 int nvmlDeviceGetMemoryInfo_v2(Handle *h, Memory2 *m) {
   ENTER;
+  if (machine().mig && h->instance < 0) return NO_PERMISSION; // to all but administrators
   m->total = machine().memory / (h->instance < 0 ? 1 : machine().mig);
   m->used = std::min<unsigned long long>(m->total, used(h));
   m->free = m->total - m->used;
   m->reserved = machine().reserved;
   m->total += m->reserved;
   return 0;
+}
+int nvmlDeviceGetMemoryInfo(Handle *h, Memory *m) {
+  Memory2 two;
+  int failure = nvmlDeviceGetMemoryInfo_v2(h, &two);
+  if (!failure) *m = {two.total, two.free, two.used};
+  return failure;
 }
 int nvmlDeviceGetCudaComputeCapability(Handle *, int *major, int *minor) { ENTER; *major = machine().major; *minor = machine().minor; return 0; }
 int nvmlDeviceGetComputeMode(Handle *, int *mode) { ENTER; *mode = machine().mode; return 0; }
