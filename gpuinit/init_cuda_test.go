@@ -197,6 +197,7 @@ func TestInit(t *testing.T) {
 		"no module":       {env: []string{"STANDIN_FAIL=nvmlInit_v2:9,cuInit:100"}, kind: "driver", err: "modprobe nvidia"},
 		"broken CUDA":     {env: []string{"STANDIN_FAIL=cuInit:999"}, kind: "broken", err: "CUDA 999"},
 		"shared memory":   {env: []string{"STANDIN_DEVICES=1", "STANDIN_FAIL=nvmlDeviceGetMemoryInfo_v2:3"}, uuids: "00/0", log: "0 Stand-in GPU, memory unknown, compute 8.0"},
+		"processes":       {env: []string{"STANDIN_PROCESSES=7:1073741824,8:1073741824"}, uuids: "00/0", log: "2 other process(es) hold 2.0 GiB"},
 		"two versions":    {env: []string{"STANDIN_FAIL=cuInit:803"}, kind: "broken", err: "of two versions"},
 		"no addresses":    {env: []string{"STANDIN_FAIL=cuInit:2"}, kind: "memory", err: "ulimit -v"},
 		"no fabric":       {env: []string{"STANDIN_FAIL=cuInit:802"}, kind: "broken", err: "nvidia-fabricmanager"},

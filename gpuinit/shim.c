@@ -95,5 +95,11 @@ HIDDEN int linnet_open_nvml(char *why, size_t size) {
 	if (!lib) return 0;
 	void *f = dlsym(lib, "nvmlErrorString");
 	if (f) error_string = (const char *(*)(int))f;
+	// Drivers 535.43 to 535.86 write a process of 32 bytes where all others, and
+	// go-nvml, have one of 24. The next had a function of its own for those.
+	if (!dlsym(lib, "nvmlDeviceGetRunningProcessDetailList")) {
+		if ((f = dlsym(lib, "nvmlDeviceGetComputeRunningProcesses_v2"))) linnet_slot_nvmlDeviceGetComputeRunningProcesses_v3 = f;
+		if ((f = dlsym(lib, "nvmlDeviceGetMPSComputeRunningProcesses_v2"))) linnet_slot_nvmlDeviceGetMPSComputeRunningProcesses_v3 = f;
+	}
 	return 1;
 }

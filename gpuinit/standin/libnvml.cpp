@@ -110,13 +110,24 @@ int nvmlDeviceGetMemoryInfo(Handle *h, Memory *m) {
 }
 int nvmlDeviceGetCudaComputeCapability(Handle *, int *major, int *minor) { ENTER; *major = machine().major; *minor = machine().minor; return 0; }
 int nvmlDeviceGetComputeMode(Handle *, int *mode) { ENTER; *mode = machine().mode; return 0; }
-int nvmlDeviceGetComputeRunningProcesses_v3(Handle *h, unsigned *n, ProcessInfo *p) {
+int nvmlDeviceGetComputeRunningProcesses_v2(Handle *h, unsigned *n, ProcessInfo *p) {
   ENTER;
   unsigned all = h->card == 0 ? machine().others.size() : 0, room = *n;
   *n = all;
   if (all > room) return TOO_SMALL;
   for (unsigned i = 0; i < all; i++) p[i] = {machine().others[i].pid, machine().others[i].bytes, ~0u, ~0u};
   return 0;
+}
+// As drivers 535.43 to 535.86 have it: longer entries than its other callers know.
+struct LongProcessInfo {
+  ProcessInfo info;
+  unsigned long long secret;
+};
+int nvmlDeviceGetComputeRunningProcesses_v3(Handle *h, unsigned *n, LongProcessInfo *p) {
+  std::vector<ProcessInfo> all(*n);
+  int failure = nvmlDeviceGetComputeRunningProcesses_v2(h, n, all.data());
+  for (unsigned i = 0; !failure && i < *n; i++) p[i] = {all[i], ~0ull};
+  return failure;
 }
 int nvmlDeviceGetMPSComputeRunningProcesses_v3(Handle *, unsigned *n, ProcessInfo *) { ENTER; *n = 0; return 0; }
 int nvmlDeviceGetMigMode(Handle *, unsigned *now, unsigned *next) { ENTER; *now = *next = machine().mig > 0; return 0; }
