@@ -72,7 +72,7 @@ func (o *options) checkDevice(f *cli.Flags) error {
 	}
 	if o.device == backend.CUDA {
 		if err := gpuinit.Built(); err != nil {
-			return fmt.Errorf("--device=cuda: %w", err)
+			return cli.Usagef("--device=cuda: %w", err)
 		}
 	}
 	return nil
