@@ -82,10 +82,10 @@ func Parse(ctx context.Context, uri string, data []byte, annotated bool, limit i
 // binaries are what people have beside their texts, and now and then call .txt.
 var binaries = []struct{ begin, reason string }{
 	{"%PDF-", "PDF, which is not read; make text of it with: pdftotext -layout (of pages in columns: pdftotext)"},
-	{"\x1f\x8b", "gzip, which is not read; unpack it with: gunzip"},
-	{"BZh91AY&SY", "bzip2, which is not read; unpack it with: bunzip2"},
-	{"\xfd7zXZ\x00", "xz, which is not read; unpack it with: unxz"},
-	{"\x28\xb5\x2f\xfd", "zstd, which is not read; unpack it with: unzstd"},
+	{"\x1f\x8b", "gzip, which is not read; let its name end in .gz, then unpack it with: gunzip"},
+	{"BZh91AY&SY", "bzip2, which is not read; let its name end in .bz2, then unpack it with: bunzip2"},
+	{"\xfd7zXZ\x00", "xz, which is not read; let its name end in .xz, then unpack it with: unxz"},
+	{"\x28\xb5\x2f\xfd", "zstd, which is not read; let its name end in .zst, then unpack it with: unzstd"},
 	{"PK\x03\x04", "a zip archive or a document such as .docx, which is not read; unpack it, or save it as plain text"},
 	{"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Office document such as .doc, which is not read; save it as plain text"},
 	{`{\rtf`, "RTF, which is not read; save it as plain text"},
