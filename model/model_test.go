@@ -78,6 +78,7 @@ func TestConfigValidate(t *testing.T) {
 		"no classes":            {func(c *Config) { c.Classes = nil }, "model: classes: 0 labels;"},
 		"class is no label":     {func(c *Config) { c.Classes[0] = "a b" }, `model: classes: "a b" is no label`},
 		"class begins wrong":    {func(c *Config) { c.Classes[0] = "1a" }, `model: classes: "1a" is no label`},
+		"class beyond ASCII":    {func(c *Config) { c.Classes[0] = "Имя" }, `model: classes: "Имя" is no label; a label is a letter from A to Z,`},
 		"class is long":         {func(c *Config) { c.Classes[0] = strings.Repeat("a", 51) }, `model: classes: "aaa`},
 		"class twice":           {func(c *Config) { c.Classes[1] = c.Classes[0] }, "model: classes: Nomenclature stands there twice"},
 		"full class twice":      {func(c *Config) { c.FullClasses[1] = c.FullClasses[0] }, "model: full_classes: Nomenclature stands there twice"},

@@ -143,7 +143,7 @@ func (c *Config) checkClasses() error {
 	return nil
 }
 
-const labelRule = "a label is a letter, then up to 49 letters, digits, _ or -"
+const labelRule = "a label is a letter from A to Z, then up to 49 of these, digits, _ or -"
 
 func checkLabels(field string, labels []string) error {
 	if len(labels) == 0 || len(labels) > maxClasses {

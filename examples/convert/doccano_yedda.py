@@ -29,7 +29,7 @@ def yedda(document):
         if start < at:
             raise ValueError(f"spans overlap at character {start}")
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{,49}", label):
-            raise ValueError(f"{label!r} is no label; rename it to a letter, then up to 49 letters, digits, _ or -")
+            raise ValueError(f"{label!r} is no label; rename it to a letter from A to Z, then up to 49 of these, digits, _ or -")
         out += [text[at:start], "[@", text[start:end], f"#{label}*]"]
         at = end
     return ("".join(out) + text[at:]).encode("utf-8", errors)
