@@ -258,7 +258,11 @@ func (o *options) tell(ctx context.Context, r *report, score *scoreFn, counters 
 	}
 	if r.Report.Lines == 0 && (r.Documents > 0 || rejected == nil) {
 		err := fmt.Errorf("%s: no line has a label; name files with YEDDA annotation (*.txt.ann)", strings.Join(o.input, ", "))
-		if oddOf(counters, oddPrefix)[""].n < r.Documents {
+		odd := oddOf(counters, oddPrefix)
+		if places := odd[broken]; places.n > 0 {
+			err = fmt.Errorf("%w, %s; %s of broken markup, such as in %s", err, cli.Markup, cli.Plural(places.n, "place"), places.first)
+		}
+		if odd[""].n < r.Documents {
 			err = fmt.Errorf("%s: no line has a label of the model's: %s; name files that are annotated with them", strings.Join(o.input, ", "), strings.Join(score.Config.Classes, ", "))
 		}
 		if rejected != nil {

@@ -67,7 +67,11 @@ func (o *options) read(ctx context.Context) (parts [3][]train.Document, err erro
 			parts[i] = append(parts[i], d)
 		}
 		if labelled == 0 && first == nil {
-			return parts, fmt.Errorf("%s has no annotated line in %s; name files with YEDDA annotation (*.txt.ann)", partFlags[i], cli.Some(uris))
+			err := fmt.Errorf("%s has no annotated line in %s; name files with YEDDA annotation (*.txt.ann)", partFlags[i], cli.Some(uris))
+			if broken := o.reader.Warnings; len(broken) > 0 {
+				err = fmt.Errorf("%w, %s; %s", err, cli.Markup, cli.Some(broken))
+			}
+			return parts, err
 		}
 		if o.verbosity > 0 {
 			fmt.Fprintf(os.Stderr, "%s: %s, %s with a label\n", partFlags[i], cli.Plural(int64(len(uris)), "document"), cli.Plural(int64(labelled), "line"))

@@ -34,6 +34,9 @@ func Some(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
 }
 
+// Markup says what YEDDA annotation is.
+const Markup = "[@text#Label*], where a label is a letter from A to Z and up to 49 of these, digits, _ or -"
+
 // Plural is n of what: "1 document", "2,000 documents".
 func Plural(n int64, what string) string {
 	return Count(n) + " " + english.PluralWord(int(n), what, "")
