@@ -214,13 +214,23 @@ func (j *Job) trainShare(ctx context.Context, worker, workers, steps int) (*trai
 		defer gpus.Close()
 		machine.GPUs = gpus.Devices
 	}
-	if s, err = train.Share(ctx, docs, s, worker, workers, steps, machine); err != nil {
+	share, err := train.Share(ctx, docs, s, worker, workers, steps, machine)
+	if errors.Is(err, train.ErrOther) { // docs may be from before somebody edited them and trained anew
+		docCache.Lock()
+		docCache.docs = nil
+		docCache.Unlock()
+		if docs, err = j.documents(ctx); err != nil {
+			return nil, err
+		}
+		share, err = train.Share(ctx, docs, s, worker, workers, steps, machine)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if j.Verbosity >= 2 {
-		log.Infof(ctx, "worker %d of %d: at step %d", worker, workers, s.Step())
+		log.Infof(ctx, "worker %d of %d: at step %d", worker, workers, share.Step())
 	}
-	return s, nil
+	return share, nil
 }
 
 // docCache has the documents of the last training that this process worked for.

@@ -112,6 +112,7 @@ func TestRound(t *testing.T) {
 		{"direct", "direct", func() {}},
 		{"prism", "prism", func() {}},
 		{"documents read by the worker", "direct", func() { docCache.key = [sha256.Size]byte{} }},
+		{"documents of before an edit", "direct", func() { docCache.docs = slices.Repeat(docs[:1], len(docs)) }},
 	} {
 		j := &Job{Folder: transforms.Path(t.TempDir()), InputSize: 256}
 		got, err := distributed(t, c.runner, j, list, docs, c.after)
