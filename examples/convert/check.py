@@ -1,6 +1,7 @@
 """Checks the conversions against predict's own YEDDA: check.py FOLDER, where
-FOLDER has annotated/*.txt.jsonl and *.ann of predict, out.spacy and corrected/ of the two
-scripts beside this one, brat/ of predict. Prints what it compared."""
+FOLDER has annotated/*.txt.jsonl, *.tsv and *.ann of predict, out.spacy and corrected/ of the
+two scripts beside this one, brat/ of predict. Prints what it compared."""
+import csv
 import glob
 import json
 import os
@@ -18,6 +19,16 @@ documents = [json.loads(open(p, encoding="utf-8", newline="\n").read()) for p in
 for path in paths:
     name = os.path.basename(path)[:-len(".jsonl")] + ".ann"
     assert open("corrected/" + name, "rb").read() == open("annotated/" + name, "rb").read(), name
+
+# TSV, read as README.md says, has the spans of JSONL and their texts.
+unescape = {"\\t": "\t", "\\n": "\n", "\\r": "\r", "\\\\": "\\"}
+for path, d in zip(paths, documents, strict=True):
+    with open(path[:-len(".jsonl")] + ".tsv", encoding="utf-8", errors="surrogateescape", newline="") as f:
+        rows = list(csv.DictReader(f, delimiter="\t", quoting=csv.QUOTE_NONE))
+    assert [[int(r["start"]), int(r["end"]), r["label"]] for r in rows] == d["label"], path
+    for row, (start, end, _) in zip(rows, d["label"], strict=True):
+        text = re.sub("[\udc80-\udcff]", "\ufffd", row["text"])
+        assert re.sub(r"\\.", lambda e: unescape[e[0]], text) == d["text"][start:end], path
 
 # spaCy's spans hold the text that the offsets name.
 spans = 0
