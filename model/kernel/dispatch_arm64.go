@@ -2,9 +2,7 @@
 
 package kernel
 
-// Every processor of this architecture has NEON. What takes little time of
-// labelling (softmax, the layout's numbers) and what only training calls has no
-// assembly here.
+// Every processor of this architecture has NEON.
 
 func supported(i isa) bool {
 	return i == isaGeneric || i == isaNEON || i == isaBFMMLA && bfmmlaSupported()
@@ -71,10 +69,6 @@ func runTile(t *tile, _ isa, rows, cols int) {
 	}
 }
 
-func gemmTN(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int) {
-	gemmTNGeneric(m, n, k, a, lda, b, ldb, c, ldc)
-}
-
 func gates(rows int, z []float32, ldz int, c []float32, ldc int, h []float32, ldh, hidden int) {
 	if active == isaGeneric {
 		gatesGeneric(rows, z, ldz, c, ldc, h, ldh, hidden)
@@ -106,14 +100,6 @@ func gatesPart(z, c, h []float32, from, hidden int) {
 	copy(h[from:][:n], state[:])
 }
 
-func gatesTrain(z, cPrev, c, tanhC, h []float32, hidden int) {
-	gatesTrainGeneric(z, cPrev, c, tanhC, h, hidden)
-}
-
-func gatesBackward(dz, z, cPrev, tanhC, dh, dc []float32, hidden int) {
-	gatesBackwardGeneric(dz, z, cPrev, tanhC, dh, dc, hidden)
-}
-
 // sumLines goes through columns of 64 in assembly, where there are no others.
 func sumLines(dst []float32, ldd int, t *Table, ids []uint32, first uint32, groupEnd []uint32, groupScale []float32, groups, lines int) bool {
 	if active == isaGeneric || t.d%64 != 0 {
@@ -134,18 +120,6 @@ func sumLines(dst []float32, ldd int, t *Table, ids []uint32, first uint32, grou
 	return true
 }
 
-func sumRowsF32(dst, table []float32, rows int, ids []uint32, scale float32) bool {
-	return sumRowsF32Generic(dst, table, rows, ids, scale)
-}
-
-func addScaled(dst, x []float32, scale float32) { addScaledGeneric(dst, x, scale) }
-
-func sum(dst, x, y, z []float32) { sumGeneric(dst, x, y, z) }
-
-func standardise(rows int, dst, x, mean, invStd []float32, limit float32) {
-	standardiseGeneric(rows, dst, x, mean, invStd, limit)
-}
-
 func tanh(x []float32) {
 	if active == isaGeneric {
 		tanhGeneric(x)
@@ -162,5 +136,3 @@ func tanh(x []float32) {
 		copy(x[whole:], last[:n])
 	}
 }
-
-func softmax(rows int, x []float32, ld, n int) { softmaxGeneric(rows, x, ld, n) }
