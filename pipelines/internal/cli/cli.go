@@ -70,7 +70,7 @@ func verbosity(f *flag.FlagSet) int {
 // Main runs a pipeline's main function and exits with its status. It turns a
 // panic into one line, too.
 func Main(run func(ctx context.Context) error) {
-	ctx, stop := Interruptible(context.Background())
+	ctx, stop := interruptible()
 	err := guard(ctx, run)
 	stop()
 	os.Exit(Report(os.Stderr, err))
@@ -131,7 +131,7 @@ func Printable(text string) string {
 	return b.String()
 }
 
-// Causes of a context that Interruptible's signals ended. ErrTerminated wraps
+// Causes of a context that interruptible's signals ended. ErrTerminated wraps
 // ErrInterrupted.
 var (
 	ErrInterrupted = errors.New("interrupted")
@@ -147,11 +147,11 @@ const grace = 9 * time.Second
 // or a batch system sent to the script and the program.
 var echo = 200 * time.Millisecond // a test has another
 
-// Interruptible returns a context that the first SIGINT or SIGTERM ends, with
+// interruptible returns a context that the first SIGINT or SIGTERM ends, with
 // the cause ErrInterrupted or ErrTerminated; the second ends the program at once,
 // and so does the end of 9 s after SIGTERM.
-func Interruptible(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
+func interruptible() (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {

@@ -21,7 +21,7 @@ func TestInterruptible(t *testing.T) {
 		if echo, err = time.ParseDuration(within); err != nil {
 			t.Fatal(err)
 		}
-		ctx, stop := Interruptible(context.Background())
+		ctx, stop := interruptible()
 		defer stop()
 		syscall.Kill(os.Getpid(), syscall.SIGTERM)
 		<-ctx.Done()
