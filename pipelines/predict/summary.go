@@ -51,14 +51,11 @@ func (o *options) summary(w io.Writer, c *model.Config, result *runners.Result, 
 		width = max(width, len(class))
 	}
 	for _, class := range classes {
-		if lines == 0 {
-			break
-		}
 		count := n[transforms.LabelCounter+class]
-		if count == 0 && len(classes) > 5 {
+		if lines == 0 || count == 0 && len(classes) > 5 {
 			continue
 		}
-		fmt.Fprintf(w, "  %-*s %12s %5.1f %%\n", width, class, cli.Count(count), 100*float64(count)/float64(max(lines, 1)))
+		fmt.Fprintf(w, "  %-*s %12s %5.1f %%\n", width, class, cli.Count(count), 100*float64(count)/float64(lines))
 	}
 	if skipped := n["skipped"]; skipped > 0 {
 		fmt.Fprintf(w, "%s done before and skipped (--force labels them again)\n", cli.Plural(skipped, "document"))
