@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """Features of a document's lines, in numpy: the twin of transforms/feature.
 
-  features.py TEXT [--input_size 65536] [--npz OUT.npz]
-        JSON on the standard output, or arrays ids, group_ends [lines, 4],
-        group_scales [lines, 4] and layout [lines, 51]
+  features.py TEXT [--input_size 65536]
+        JSON on the standard output
   features.py --goldens
         writes testdata/goldens/feature/*.json again from the *.txt beside them
 
@@ -277,16 +276,6 @@ def dump(data, input_size):
     return '{"input_size":%d,"lines":[\n%s\n]}\n' % (input_size, ',\n'.join(rows))
 
 
-def save(data, input_size, path):
-    _, groups, numbers = extract(data, input_size)
-    counts = np.array([[len(g) for g in row] for row in groups], np.int64).reshape(-1, 4)
-    np.savez(path,
-             ids=np.array([i for row in groups for g in row for i in g], np.uint32),
-             group_ends=counts.ravel().cumsum().reshape(-1, 4).astype(np.uint32),
-             group_scales=np.where(counts > 0, 1 / np.sqrt(np.maximum(counts, 1)), 0).astype(np.float32),
-             layout=numbers)
-
-
 def goldens():
     folder = pathlib.Path(__file__).resolve().parent.parent / 'testdata' / 'goldens' / 'feature'
     for text in sorted(folder.glob('*.txt')):
@@ -300,15 +289,12 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     p.add_argument('text', nargs='?', type=pathlib.Path)
     p.add_argument('--input_size', type=int, default=65536)
-    p.add_argument('--npz')
     p.add_argument('--goldens', action='store_true')
     a = p.parse_args()
     if a.goldens:
         goldens()
     elif a.text is None:
         p.error('name a text, or --goldens')
-    elif a.npz:
-        save(a.text.read_bytes(), a.input_size, a.npz)
     else:
         sys.stdout.write(dump(a.text.read_bytes(), a.input_size))
 
