@@ -26,9 +26,9 @@ var (
 	ptx90 string
 )
 
-// kernelsFor is what a device of that compute capability runs: its PTX, the order of
+// kernelsFor is what a device of that major compute capability runs: its PTX, the order of
 // its blocks of weights, and the most of residentTiles that it has registers for.
-func kernelsFor(major, minor int) (ptx string, of order, maxResident int) {
+func kernelsFor(major int) (ptx string, of order, maxResident int) {
 	switch {
 	case major >= 9:
 		return ptx90, orderMMA, 8
@@ -112,7 +112,7 @@ func (c *card) open(w *model.Weights, half bool) (err error) {
 	if err := c.makeContext(); err != nil {
 		return err
 	}
-	ptx, of, maxResident := kernelsFor(c.device.Major, c.device.Minor)
+	ptx, of, maxResident := kernelsFor(c.device.Major)
 	if c.module, err = cu.LoadData(ptx); err != nil {
 		return c.failure("loading its kernels", err)
 	}

@@ -1,4 +1,4 @@
-// The kernels of kernels.cu, check.cu and train.cu (train.cpp) for the CPU, as a shared object: see scripts/cuda-on-cpu.
+// The kernels of kernels.cu, check.cu and train.cu (train.cpp) for the CPU, as a shared object: see scripts/standin.
 #define CUDA_ON_CPU
 #include "../kernels.cu"
 #include "../check.cu"
