@@ -329,8 +329,10 @@ func (e *Engine[I, O]) run(batch []waiting[I, O]) {
 	begin := time.Now()
 	outs, err := e.handle(items)
 	each, single := errors.AsType[ItemErrors](err)
-	if (err == nil || single) && len(outs) != len(items) {
+	if len(outs) != len(items) && err == nil {
 		err = fmt.Errorf("inference: %d outputs for a batch of %d: the handler's Run must return one an item", len(outs), len(items))
+	} else if len(outs) != len(items) && single {
+		err = fmt.Errorf("inference: %d outputs beside ItemErrors for a batch of %d: %v; the handler's Run must return one an item, failed ones too", len(outs), len(items), each)
 	}
 	for i, cause := range each {
 		if i < 0 || i >= len(items) { // nobody knows which item it is

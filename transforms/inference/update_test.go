@@ -336,6 +336,13 @@ func (m miscounting) Run(_ context.Context, batch []int64) ([]int64, error) {
 	return batch, ItemErrors{m.bad: errors.New("bad")}
 }
 
+// mute fails its items and returns nothing for them.
+type mute struct{ choosy }
+
+func (mute) Run(context.Context, []int64) ([]int64, error) {
+	return nil, ItemErrors{0: errors.New("bad")}
+}
+
 func TestItemErrors(t *testing.T) {
 	e := NewEngine(choosy{}, Options{MaxBatchSize: 4, MaxInFlight: 100})
 	release := holdPool()
@@ -359,13 +366,17 @@ func TestItemErrors(t *testing.T) {
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
-	for _, i := range []int{-1, 1} { // a handler that counts from 1, say
-		e := NewEngine(miscounting{bad: i}, Options{MaxInFlight: 1})
+	for want, h := range map[string]Handler[int64, int64]{
+		"ItemErrors of number -1 in a batch of 1: bad":                                 miscounting{bad: -1},
+		"ItemErrors of number 1 in a batch of 1: bad":                                  miscounting{bad: 1}, // it counts from 1, say
+		"0 outputs beside ItemErrors for a batch of 1: 1 item failed, number 0: bad; ": mute{},
+	} {
+		e := NewEngine(h, Options{MaxInFlight: 1})
 		defer e.Close()
 		q := NewQueue[int64](e)
 		emit := func(_ int64, _ []int64, err error) error { return err }
 		err := errors.Join(q.Push(t.Context(), 0, []int64{1}, 1, emit), q.Drain(t.Context(), emit))
-		if want := fmt.Sprintf("ItemErrors of number %d in a batch of 1: bad", i); err == nil || !strings.Contains(err.Error(), want) {
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q in it", err, want)
 		}
 	}
