@@ -128,6 +128,17 @@ def check_local_publish(tasks):
             assert sorted(p.relative_to(published).as_posix() for p in published.rglob("*") if p.is_file()) == done
 
 
+def check_annotated(tasks):
+    with tempfile.TemporaryDirectory() as folder:
+        issues, labelled = Path(folder, "issues"), Path(folder, "labelled")
+        for file in (issues / "1994" / "n1.txt.ann", labelled / "1994" / "n2.txt.ann"):
+            file.parent.mkdir(parents=True)
+            file.touch()
+        assert not tasks.annotated_documents(issues, labelled)  # n1.txt was rejected
+        (labelled / "1994" / "n1.txt.ann").touch()
+        assert tasks.annotated_documents(issues, labelled)
+
+
 class Bucket:
     """A GCSHook of one bucket, which lists as GCS does: a delimiter cuts names behind it."""
 
@@ -138,6 +149,9 @@ class Bucket:
         names = {n for n in self.names if n.startswith(prefix) and fnmatch.fnmatchcase(n, match_glob)}
         cut = {n[: n.index(delimiter) + len(delimiter)] for n in names if delimiter and delimiter in n}
         return sorted(cut or names)
+
+    def exists(self, bucket, name):
+        return name in self.names
 
     def rewrite(self, bucket, name, to, new):
         assert name in self.names, name
@@ -154,6 +168,17 @@ def check_publish(dag):
         task.python_callable()
         got = [n for n in sorted(bucket.names) if n.startswith("published/")]
         assert got == ["published/" + n for n in labelled if n in done], got
+
+
+def check_next_tasks(dag):
+    choose = dag.get_task("choose").python_callable
+    for names, want in (
+        (["issues/n1.txt.ann", "labelled/n1.txt.ann"], ["publish", "evaluate"]),
+        (["issues/n1.txt.ann", "labelled/n2.txt.ann"], ["publish"]),  # n1.txt was rejected
+        (["issues/.n1.txt.ann", "labelled/.n1.txt.ann"], ["publish"]),
+    ):
+        choose.__globals__["GCSHook"] = lambda: Bucket(*names)
+        assert choose() == want, (names, choose())
 
 
 def main():
@@ -186,6 +211,8 @@ def main():
 
     check_new_documents(linnet_tasks)
     check_local_publish(linnet_tasks)
+    check_annotated(linnet_tasks)
+    check_next_tasks(bag.dags["linnet_dataflow"])
     check_publish(bag.dags["linnet_dataflow"])
     print(f"{len(bag.dags)} DAGs, {checked} flags known to the programs")
 

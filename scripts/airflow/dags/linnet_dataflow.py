@@ -40,8 +40,10 @@ def next_tasks():
     tasks = ["publish"]
     if rejected_documents():
         tasks.append("tell_rejected")
-    names = GCSHook().list(BUCKET, prefix="issues/", match_glob="**/*.txt.ann")
-    if any("/." not in name for name in names):  # hidden ones evaluate leaves out
+    hook = GCSHook()
+    annotated = [name.removeprefix("issues/") for name in hook.list(BUCKET, prefix="issues/", match_glob="**/*.txt.ann")]
+    # Hidden ones evaluate leaves out, and of one that was rejected there is no prediction.
+    if any("/." not in "/" + name and hook.exists(BUCKET, "labelled/" + name) for name in annotated):
         tasks.append("evaluate")
     return tasks
 

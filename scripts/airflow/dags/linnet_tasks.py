@@ -102,8 +102,9 @@ def wait_for_documents():
     )
 
 
-def annotated_documents(issues=ISSUES):
-    return any(documents(".txt.ann", issues))
+def annotated_documents(issues=ISSUES, labelled=LABELLED):
+    """Says whether evaluate has anything to judge: of an annotated document that was rejected there is no prediction."""
+    return any(Path(labelled, path.relative_to(issues)).exists() for path in documents(".txt.ann", issues))
 
 
 def rejected_documents(labelled=LABELLED):
