@@ -52,7 +52,5 @@ for card in "${cards[@]}"; do
   if [ ${#mine[@]} -lt "$amount" ] && ! grep -q "^$card " <<<"$taken"; then mine+=("$card"); fi
 done
 [ ${#mine[@]} -eq "$amount" ] || fail "$amount GPUs were asked for, ${#mine[@]} of ${#cards[@]} are free"
-{ if [ -n "$taken" ]; then echo "$taken"; fi; for card in "${mine[@]}"; do echo "$card $PPID"; done; } >"$file.new"
-cat "$file.new" >"$file"
-rm "$file.new"
+{ if [ -n "$taken" ]; then echo "$taken"; fi; for card in "${mine[@]}"; do echo "$card $PPID"; done; } >"$file"
 (IFS=,; echo "${mine[*]}")
