@@ -142,12 +142,15 @@ func Check() error {
 	if *jobopts.Async && Local() {
 		return fmt.Errorf("runners: --async is for a job elsewhere; --runner=%s works in this program, which would end before it; leave it out", name)
 	}
-	var elsewhere []string // what would be passed over without a word
+	var elsewhere []string // what would be passed over without a word, or leave prism waiting for workers
 	switch {
 	case name == Direct:
 		elsewhere = []string{"endpoint", "environment_type", "environment_config", "parallelism"}
 	case Local():
-		elsewhere = []string{"parallelism"}
+		elsewhere = []string{"environment_config", "parallelism"}
+		if !strings.EqualFold(*jobopts.EnvironmentType, "loopback") { // which it is anyway
+			elsewhere = append(elsewhere, "environment_type")
+		}
 	}
 	for _, of := range elsewhere {
 		if f := flag.Lookup(of); f.Value.String() != f.DefValue {

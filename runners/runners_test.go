@@ -70,6 +70,8 @@ func TestCheck(t *testing.T) {
 		"direct, environment":        {flags{"environment_type": "LOOPBACK"}, "--environment_type"},
 		"direct, configured":         {flags{"environment_config": "x:2"}, "--environment_config"},
 		"prism, loopback":            {flags{"runner": "prism", "environment_type": "LOOPBACK"}, ""},
+		"prism, process":             {flags{"runner": "prism", "environment_type": "PROCESS"}, "--environment_type is for a job elsewhere"},
+		"prism, configured":          {flags{"runner": "prism", "environment_type": "LOOPBACK", "environment_config": "x:2"}, "--environment_config"},
 		"unknown":                    {flags{"runner": "spark"}, "--runner=spark"},
 		"flink alone":                {flags{"runner": "flink"}, "--endpoint"},
 		"flink, no port":             {flags{"runner": "flink", "endpoint": "x", "environment_type": "LOOPBACK"}, "--endpoint=host:port"},
