@@ -3,6 +3,7 @@
 FROM nvidia/cuda:12.4.1-base-ubuntu22.04@sha256:0f6bfcbf267e65123bcc2287e2153dedfc0f24772fb5ce84afe16ac4b2fada95
 COPY boot /opt/apache/beam/boot
 COPY predict train evaluate /usr/local/bin/
+COPY LICENSE LICENSES.md NOTICES.txt /usr/share/doc/linnet/
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
 USER 65532:65532
 WORKDIR /tmp
