@@ -123,7 +123,7 @@ func (c *Config) checkClasses() error {
 			return fmt.Errorf("label_map: %s is no label; name one of the annotation", quote(from))
 		}
 		if !slices.Contains(c.Classes, to) {
-			return fmt.Errorf("label_map: %s maps to %s, which is not in classes", from, quote(to))
+			return fmt.Errorf("label_map: %s maps to %s, which is not in classes", quote(from), quote(to))
 		}
 	}
 	if c.OtherClass != "" && !slices.Contains(c.Classes, c.OtherClass) {
