@@ -426,7 +426,9 @@ func LargestBatch(o Options) (batch, epoch int, err error) {
 	if err := fit(1); err != nil {
 		return 0, 0, fmt.Errorf("train: one window of %s does not fit: %w; lower --window_size, or --hidden_size", english.Plural(steps, "line", ""), err)
 	}
-	epoch = len(t.epochs[0])
+	for _, batch := range t.epoch(0) {
+		epoch += len(batch)
+	}
 	most := max(1, epoch/n)
 	low, high := 1, 2 // low fits
 	for high <= most {

@@ -204,8 +204,8 @@ func gpuOptions(precision string) Options {
 // losses are those of so many steps of a training.
 func losses(t *testing.T, tr *trainer, n int) (all []float64) {
 	t.Helper()
-	for _, epoch := range tr.epochs {
-		for _, b := range batches(epoch, tr.config.BatchSize) {
+	for epoch := range tr.config.Epochs {
+		for _, b := range tr.epoch(epoch) {
 			if len(all) == n {
 				return all
 			}

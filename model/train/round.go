@@ -38,8 +38,8 @@ func Share(ctx context.Context, docs []Document, s *State, worker, workers, step
 		return nil, err
 	}
 	first := 0
-	for _, ws := range t.epochs {
-		all := batches(ws, t.config.BatchSize)
+	for epoch := 0; epoch < t.config.Epochs && first < s.Position.Step+steps; epoch++ {
+		all := t.epoch(epoch)
 		for i, batch := range all {
 			at := first + i
 			if at < s.Position.Step || at >= s.Position.Step+steps {

@@ -22,8 +22,8 @@ func resumable() Options {
 // epochLengths are the steps of each epoch.
 func epochLengths(t *testing.T, o Options) (n []int) {
 	tr := trainerOf(t, o)
-	for _, ws := range tr.epochs {
-		n = append(n, len(batches(ws, o.Config.BatchSize)))
+	for epoch := range o.Config.Epochs {
+		n = append(n, len(tr.epoch(epoch)))
 	}
 	return n
 }
@@ -312,7 +312,7 @@ func TestDropoutOfWorkers(t *testing.T) {
 	for worker := range o.Distributed {
 		tr := trainerOf(t, o)
 		tr.worker = worker
-		if _, err := tr.train(tr.epochs[0][:3]); err != nil {
+		if _, err := tr.train(tr.epoch(0)[0][:3]); err != nil {
 			t.Fatal(err)
 		}
 		for i, s := range tr.shards {

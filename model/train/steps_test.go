@@ -188,8 +188,8 @@ func (s *steps) options() Options {
 // recordedSteps takes all steps of a training.
 func (s *steps) recordedSteps(t *testing.T, tr *trainer) (losses []float64) {
 	t.Helper()
-	for _, epoch := range tr.epochs {
-		for _, b := range batches(epoch, tr.config.BatchSize) {
+	for epoch := range tr.config.Epochs {
+		for _, b := range tr.epoch(epoch) {
 			loss, err := tr.train(b)
 			if err != nil {
 				t.Fatal(err)

@@ -32,7 +32,7 @@ func TestTaught(t *testing.T) {
 	cfg.Dropout = 0
 	tr := trainerOf(t, Options{Config: cfg, Train: docs, Teachers: ws})
 	s := tr.shards[0]
-	batch := tr.epochs[0][:s.windows]
+	batch := tr.epoch(0)[0][:s.windows]
 	s.fill(tr, batch, 0, 0, [2]float64{1, 1})
 	if err := s.teach(tr); err != nil {
 		t.Fatal(err)
@@ -79,7 +79,8 @@ func TestLesson(t *testing.T) {
 	d, l := cfg.EmbeddingSize, cfg.LayoutSize
 	hidden, plain, fewer := 0, 0, 0
 	for step := range 8 {
-		batch := tr.epochs[0][:min(s.windows, len(tr.epochs[0]))]
+		batch := tr.epoch(0)[0]
+		batch = batch[:min(s.windows, len(batch))]
 		s.fill(tr, batch, step, 0, [2]float64{1, 1})
 		used := map[uint32][]use{}
 		for _, part := range s.used {

@@ -269,8 +269,8 @@ func (t *trainer) run(ctx context.Context, o *Options, validation *corpus) error
 		o.Progress(s)
 	}
 	first := 0 // step before the epoch
-	for epoch, ws := range t.epochs {
-		all := batches(ws, t.config.BatchSize)
+	for epoch := range t.config.Epochs {
+		all := t.epoch(epoch)
 		if epoch < len(p.Epochs) {
 			first += len(all)
 			continue

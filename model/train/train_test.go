@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -698,20 +699,40 @@ func TestAccuracyWithoutWeight(t *testing.T) {
 	}
 }
 
+// Epochs that early stopping may leave out take no memory.
+func TestMemoryOfEpochs(t *testing.T) {
+	heap := func() uint64 {
+		var m runtime.MemStats
+		for range 2 { // what pools hold goes in the second
+			runtime.GC()
+		}
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	cfg := smallConfig()
+	cfg.Epochs, cfg.WindowSize = 10_000, 5
+	before := heap()
+	tr := trainerOf(t, Options{Config: cfg, Train: annotated(5, cfg.InputSize, 3)})
+	if after := heap(); after > before+4<<20 {
+		t.Errorf("a training of %d steps holds %d bytes", tr.steps, after-before)
+	}
+	runtime.KeepAlive(tr)
+}
+
 // A batch larger than an epoch takes the memory of the epoch.
 func TestBatchAboveEpoch(t *testing.T) {
 	cfg := smallConfig()
 	cfg.BatchSize = 4096
 	tr := trainerOf(t, Options{Config: cfg, Train: annotated(5, cfg.InputSize, 3)})
 	most := 0
-	for _, ws := range tr.epochs {
-		most = max(most, len(ws))
+	for epoch := range cfg.Epochs {
+		most = max(most, len(tr.epoch(epoch)[0])) // the only one
 	}
 	n := len(tr.shards)
 	if got, want := tr.shards[0].windows, (most+n-1)/n; got != want {
 		t.Errorf("a shard has room for %d windows, want %d of %d", got, want, most)
 	}
-	if _, err := tr.train(tr.epochs[0]); err != nil {
+	if _, err := tr.train(tr.epoch(0)[0]); err != nil {
 		t.Error(err)
 	}
 }

@@ -19,10 +19,9 @@ type trainer struct {
 	position      position
 	config        model.Config
 	corpus        *corpus
-	columnWeights []float64  // of the heads' columns in the loss
-	epochs        [][]window // the windows of each epoch, in order
-	workers       int        // cores
-	worker        int        // which one this is, of identity.Workers
+	columnWeights []float64 // of the heads' columns in the loss
+	workers       int       // cores
+	worker        int       // which one this is, of identity.Workers
 
 	net  *network[float32]
 	grad []float32 // of net.flat
@@ -117,13 +116,13 @@ func (t *trainer) prepare(docs []Document, m *Machine) (err error) {
 	if t.teachers != nil { // who know of the weights
 		t.columnWeights = slices.Repeat([]float64{1}, len(t.columnWeights))
 	}
-	size := cmp.Or(cfg.WindowSize, defaultWindow)
 	largest := 0 // batch
-	for epoch := range cfg.Epochs {
-		ws := t.corpus.windows(size, cfg.Seed, epoch)
-		largest = max(largest, min(len(ws), cfg.BatchSize))
-		t.epochs = append(t.epochs, ws)
-		t.steps += len(batches(ws, cfg.BatchSize))
+	for i := range cfg.Epochs {
+		all := t.epoch(i)
+		for _, batch := range all {
+			largest = max(largest, len(batch))
+		}
+		t.steps += len(all)
 	}
 	longest := 0
 	for _, main := range t.corpus.main {
@@ -134,7 +133,7 @@ func (t *trainer) prepare(docs []Document, m *Machine) (err error) {
 	world := max(1, t.identity.Workers)
 	share := (largest + world - 1) / world
 	shards := max(1, t.identity.Shards/world)
-	steps, windows := min(size, longest), (share+shards-1)/shards
+	steps, windows := min(t.windowSize(), longest), (share+shards-1)/shards
 	if len(m.GPUs) > 0 {
 		for range shards {
 			t.shards = append(t.shards, &shard{inputs: newInputs[float32](&t.net.sizes, steps, windows)})
@@ -296,6 +295,12 @@ func (t *trainer) learningRate(step int) float64 {
 	return t.config.LearningRate * schedule(step, t.steps)
 }
 
-func batches(ws []window, size int) [][]window {
-	return slices.Collect(slices.Chunk(ws, size))
+// windowSize is the most lines of a window.
+func (t *trainer) windowSize() int { return cmp.Or(t.config.WindowSize, defaultWindow) }
+
+// epoch is the batches of an epoch, from 0. They are drawn anew at each call: those of
+// all epochs, of which early stopping may leave most out, would take gigabytes.
+func (t *trainer) epoch(i int) [][]window {
+	ws := t.corpus.windows(t.windowSize(), t.config.Seed, i)
+	return slices.Collect(slices.Chunk(ws, t.config.BatchSize))
 }
