@@ -174,7 +174,7 @@ func (e *Engine[I, O]) weigh(ws []waiting[I, O]) (sum int64, err error) {
 func (e *Engine[I, O]) countFailed() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.stats.add(batchStat{items: 1})
+	e.stats.batches = append(e.stats.batches, batchStat{items: 1})
 }
 
 // add puts items that stay together into the bucket of the first and, where form is
@@ -420,7 +420,7 @@ func (e *Engine[I, O]) finish(batch []waiting[I, O], outs []O, err error, took t
 			b.good++
 		}
 	}
-	e.stats.add(b)
+	e.stats.batches = append(e.stats.batches, b)
 	for i, w := range batch {
 		g := w.group
 		if err := cause(i); err == nil {

@@ -23,15 +23,6 @@ type batchStat struct {
 	took               time.Duration
 }
 
-// maxStats bounds what waits for a Report that nobody makes.
-const maxStats = 1 << 14
-
-func (s *stats) add(b batchStat) {
-	if len(s.batches) < maxStats {
-		s.batches = append(s.batches, b)
-	}
-}
-
 // newBatchStat describes a batch; an item has an equal share of its group's bytes.
 func newBatchStat[I, O any](batch []waiting[I, O], took time.Duration) batchStat {
 	b := batchStat{items: int64(len(batch)), took: took}

@@ -78,7 +78,9 @@ func (line) Close() error { return nil }
 func init() {
 	Register[int, float64, lineLoader]()
 	Register[int, float64, lineLoader]() // harmless
+	Register[int, int, gatedLoader]()
 	beam.RegisterFunction(later)
+	beam.RegisterFunction(behindGate)
 	beam.RegisterDoFn(&keepFn{})
 }
 
@@ -348,5 +350,33 @@ func TestRunInferenceMemory(t *testing.T) {
 	}
 	if got := fn.served.engine.inFlight; got != 0 {
 		t.Errorf("%d bytes in flight at the end", got)
+	}
+}
+
+const behind = 20000
+
+// behindGate emits items, and opens the gate of that name when it has.
+func behindGate(name string, emit func(int)) {
+	for i := range behind {
+		emit(i)
+	}
+	gate, _ := gates.Load(name)
+	close(gate.(chan struct{}))
+}
+
+// All batches that end while the bundle does are counted, however many there are.
+func TestRunInferenceCounts(t *testing.T) {
+	name := t.TempDir()
+	gates.Store(name, make(chan struct{}))
+	p, s := beam.NewPipelineWithRoot()
+	items := beam.ParDo(s, behindGate, beam.Create(s, name))
+	RunInference[int, int](s, gatedLoader{name}, Options{Concurrency: 1, Waits: true, Namespace: "test"}, items)
+	res, err := beam.Run(t.Context(), "direct", p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := metricsOf(res)
+	if got["num_inferences"].Sum != behind || got["inference_request_batch_size"].Sum != behind {
+		t.Errorf("%d inferences, batches of %+v; want %d of both", got["num_inferences"].Sum, got["inference_request_batch_size"], behind)
 	}
 }
