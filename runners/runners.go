@@ -330,6 +330,9 @@ func explain(ctx context.Context, name, job string, service bool, err error) err
 		}
 		return fmt.Errorf("%w; job %s may still run; let it end, or cancel it, before you run again", gone, job)
 	}
+	if name == Flink && said == "Connection refused" { // the last of Java's causes alone; a worker's has an address
+		said = fmt.Sprintf("the job server at --endpoint=%s does not reach Flink's JobManager: %s; start that, or the job server with its address (--flink-master)", *jobopts.Endpoint, said)
+	}
 	if name == Flink && job != "" {
 		switch cause, unasked := flinkCause(ctx, job); {
 		case cause != "":

@@ -367,6 +367,20 @@ func TestFlinkNotAsked(t *testing.T) {
 	}
 }
 
+// TestNoJobManager wants it said who is not reached where Java only says that a
+// connection was refused: Flink does not know the job, or is not there.
+func TestNoJobManager(t *testing.T) {
+	serveJobs(t, &jobs{}, flinkPage(nil))
+	for _, more := range []string{"", notAsked} {
+		err := errors.New("job none_1 failed:\njava.net.ConnectException: Connection refused")
+		got := explain(t.Context(), Flink, "none_1", true, err).Error()
+		if !strings.Contains(got, "does not reach Flink's JobManager: Connection refused; ") || !strings.Contains(got, more) {
+			t.Errorf("got %q, want that the job server does not reach Flink, and %q", got, more)
+		}
+		set(t, map[string]string{"flink_rest": "http://localhost:1/"})
+	}
+}
+
 // TestBroken wants it said that a job may still run whose launcher lost the job server
 // for a moment, or for good.
 func TestBroken(t *testing.T) {
