@@ -180,6 +180,27 @@ func newCorpus(what string, docs []Document, cfg *model.Config) (*corpus, error)
 	return c, nil
 }
 
+// leaveOther takes OtherClass out of the second head's targets in documents without a
+// label that this head alone knows, as corrections of pages of the main head's classes
+// are: there it may be any of that head's labels. Parts of a document are that document.
+func (c *corpus) leaveOther(cfg *model.Config) {
+	alone := func(l string) bool { return cfg.FullClass(l) >= 0 && !slices.Contains(cfg.Classes, l) }
+	if !slices.ContainsFunc(cfg.FullClasses, alone) {
+		return
+	}
+	whole := map[string]bool{}
+	for _, d := range c.docs {
+		whole[d.Name] = whole[d.Name] || slices.ContainsFunc(d.Labels, alone)
+	}
+	for i, d := range c.docs {
+		for r, l := range d.Labels {
+			if l == cfg.OtherClass && !whole[d.Name] {
+				c.full[i][r] = -1
+			}
+		}
+	}
+}
+
 // checkFeatures tells of features that are none of d's lines, which would end the
 // program where a step reads them on a goroutine of its own, or not finite.
 func checkFeatures(d *Document, cfg *model.Config) error {

@@ -339,6 +339,44 @@ func TestInitKeepsClasses(t *testing.T) {
 	}
 }
 
+// Documents of the main head's labels alone, as corrections of pages with three labels
+// are, do not teach the second head that all else is the class of the rest.
+func TestInitSecondHead(t *testing.T) {
+	o := Options{Config: smallConfig(), Train: annotated(10, 1<<10, 1)}
+	o.Config.Epochs = 1
+	w, _ := run(t, o)
+	docs := annotated(8, 1<<10, 3)
+	for i := range docs[:4] {
+		docs[i].Name = "three " + docs[i].Name
+		for r, l := range docs[i].Labels {
+			if l == "Figure" || l == "Key" {
+				docs[i].Labels[r] = w.Config.OtherClass
+			}
+		}
+	}
+	part := docs[7]
+	part.Labels = slices.Repeat([]string{w.Config.OtherClass}, len(part.Labels))
+	o.Train, o.Crops = docs, []Document{part}
+	for name, c := range map[string]struct {
+		init     *model.Weights
+		teachers []*model.Weights
+	}{"goes on": {init: w}, "begins": {}, "learns from teachers": {init: w, teachers: []*model.Weights{w}}} {
+		o.Init, o.Teachers = c.init, c.teachers
+		tr := trainerOf(t, o)
+		for i, d := range tr.corpus.docs {
+			for r, l := range d.Labels {
+				want := tr.config.FullClass(l)
+				if l == "" || l == tr.config.OtherClass && strings.HasPrefix(d.Name, "three") && c.init != nil && c.teachers == nil {
+					want = -1
+				}
+				if got := tr.corpus.full[i][r]; got != want {
+					t.Fatalf("%s: line %d of %s, %q: the second head's target is %d, want %d", name, r, d.Name, l, got, want)
+				}
+			}
+		}
+	}
+}
+
 // Classes are those of the model to begin with only where nothing asks for others.
 func TestClassesOfInit(t *testing.T) {
 	lines := func(labels ...string) []Document {
