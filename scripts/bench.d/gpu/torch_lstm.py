@@ -6,6 +6,7 @@ table of 65,536 rows, layout numbers, tanh, a bidirectional LSTM over windows of
 50 lines, two heads. Prints lines/s with and without copies, eager and by
 torch.compile, in float16 and in float32 (TF32 off), one line each, best of five.
 """
+import re
 import sys
 import time
 
