@@ -63,20 +63,18 @@ func (*watchFn) SplitRestriction(_ []byte, all looks) []looks   { return []looks
 func (*watchFn) RestrictionSize([]byte, looks) float64          { return 1 }
 func (*watchFn) CreateTracker(l looks) *lookTracker             { return &lookTracker{left: l} }
 func (*watchFn) TruncateRestriction(*lookTracker, []byte) looks { return looks{} } // a drain is the end
-func (*watchFn) CreateWatermarkEstimator() *sdf.ManualWatermarkEstimator {
-	return new(sdf.ManualWatermarkEstimator)
-}
+func (*watchFn) CreateWatermarkEstimator() *lookMarks           { return new(lookMarks) }
 
 // stopEvery is how often a watch asks whether it is to stop.
 const stopEvery = time.Second
 
-func (f *watchFn) ProcessElement(ctx context.Context, marks *sdf.ManualWatermarkEstimator, tracker *lookTracker, encoded []byte, emit func(beam.EventTime, []byte)) (sdf.ProcessContinuation, error) {
+func (f *watchFn) ProcessElement(ctx context.Context, marks *lookMarks, tracker *lookTracker, encoded []byte, emit func(beam.EventTime, []byte)) (sdf.ProcessContinuation, error) {
 	p := ProgressOf(f.Run)
 	w := f.watched()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now().Truncate(time.Millisecond) // event times have no more
-	marks.UpdateWatermark(now)
+	marks.update(now)
 	if p.Stopped() {
 		tracker.TryClaim(end)
 		return sdf.StopProcessing(), nil
@@ -270,6 +268,25 @@ func (w *watched) look(ctx context.Context, set *input.Set, number int64, interv
 type lookTracker struct {
 	mu   sync.Mutex
 	left looks // not claimed yet
+}
+
+// lookMarks is an sdf.WatermarkEstimator, the time of the last look. Unlike Beam's own it may
+// be asked while a look sets it, as a runner that splits does.
+type lookMarks struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (m *lookMarks) CurrentWatermark() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.at
+}
+
+func (m *lookMarks) update(at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.at = at
 }
 
 // end is the position that a watch claims to stop.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -438,5 +439,28 @@ func TestWatchesApart(t *testing.T) {
 		}
 		slices.Sort(got)
 		equal(t, fmt.Sprint("watch ", i), got, want)
+	}
+}
+
+// Runners that split ask for the watermark while a look sets it (with -race).
+func TestLookMarks(t *testing.T) {
+	m := new(lookMarks)
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		for i := range 1000 {
+			m.update(time.UnixMilli(int64(i)))
+		}
+	})
+	last := time.Time{}
+	for range 1000 {
+		at := m.CurrentWatermark()
+		if at.Before(last) {
+			t.Errorf("the watermark goes back from %v to %v", last, at)
+		}
+		last = at
+	}
+	wait.Wait()
+	if at := m.CurrentWatermark(); at != time.UnixMilli(999) {
+		t.Errorf("%v at last", at)
 	}
 }
