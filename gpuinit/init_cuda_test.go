@@ -130,8 +130,10 @@ var standin = sync.OnceValues(func() (string, error) {
 		return "", errors.New("no g++ in PATH to build the driver that stands in")
 	}
 	out, err := exec.Command("../scripts/standin").Output()
-	if err != nil {
-		return "", fmt.Errorf("scripts/standin: %w", err)
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return "", fmt.Errorf("no driver that stands in: scripts/standin: %w: %s", err, exit.Stderr)
+	} else if err != nil {
+		return "", fmt.Errorf("no driver that stands in: %w", err)
 	}
 	match := regexp.MustCompile(`(?m)^export LD_LIBRARY_PATH=(.*)$`).FindSubmatch(out)
 	if match == nil {
@@ -140,14 +142,20 @@ var standin = sync.OnceValues(func() (string, error) {
 	return string(match[1]), nil
 })
 
-// run does j on a machine that env makes up; locks is the folder of leases.
-func run(t *testing.T, j task, locks string, env ...string) outcome {
+// libraries is standin, or what is missing for it.
+func libraries(t *testing.T) string {
 	t.Helper()
 	dir, err := standin()
 	if err != nil {
 		t.Skip(err)
 	}
-	return runWith(t, j, append([]string{"LD_LIBRARY_PATH=" + dir, "TMPDIR=" + locks}, env...)...)
+	return dir
+}
+
+// run does j on a machine that env makes up; locks is the folder of leases.
+func run(t *testing.T, j task, locks string, env ...string) outcome {
+	t.Helper()
+	return runWith(t, j, append([]string{"LD_LIBRARY_PATH=" + libraries(t), "TMPDIR=" + locks}, env...)...)
 }
 
 func runWith(t *testing.T, j task, env ...string) outcome {
@@ -337,11 +345,7 @@ func TestNoDriver(t *testing.T) {
 
 // TestNoCUDA: a container may be given NVML and no libcuda.
 func TestNoCUDA(t *testing.T) {
-	all, err := standin()
-	if err != nil {
-		t.Skip(err)
-	}
-	dir := t.TempDir()
+	all, dir := libraries(t), t.TempDir()
 	if err := os.Symlink(filepath.Join(all, "libnvidia-ml.so.1"), filepath.Join(dir, "libnvidia-ml.so.1")); err != nil {
 		t.Fatal(err)
 	}

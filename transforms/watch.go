@@ -270,25 +270,6 @@ type lookTracker struct {
 	left looks // not claimed yet
 }
 
-// lookMarks is an sdf.WatermarkEstimator, the time of the last look. Unlike Beam's own it may
-// be asked while a look sets it, as a runner that splits does.
-type lookMarks struct {
-	mu sync.Mutex
-	at time.Time
-}
-
-func (m *lookMarks) CurrentWatermark() time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.at
-}
-
-func (m *lookMarks) update(at time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.at = at
-}
-
 // end is the position that a watch claims to stop.
 const end = int64(math.MaxInt64)
 
@@ -333,6 +314,25 @@ func (t *lookTracker) GetRestriction() any {
 
 // IsBounded implements sdf.BoundableRTracker.
 func (t *lookTracker) IsBounded() bool { return false }
+
+// lookMarks is an sdf.WatermarkEstimator, the time of the last look. Unlike Beam's own it may
+// be asked while a look sets it, as a runner that splits does.
+type lookMarks struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (m *lookMarks) CurrentWatermark() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.at
+}
+
+func (m *lookMarks) update(at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.at = at
+}
 
 func init() {
 	beam.RegisterDoFn(&watchFn{})

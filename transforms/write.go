@@ -305,7 +305,7 @@ func encodeYedda(l *Labelled, spans []yedda.Span, _ bool) ([][]byte, error) {
 		for _, span := range spans {
 			x := []byte("x")
 			if one := []yedda.Span{{End: 1, Label: span.Label}}; !yedda.Recovers(yedda.Format(x, one), x) {
-				return nil, fmt.Errorf("label %q is none of YEDDA, which takes a letter from A to Z and up to 49 of these, digits, - and _; rename the class, or choose another --format", span.Label)
+				return nil, fmt.Errorf("label %q is none of YEDDA, which takes %s; rename the class, or choose another --format", span.Label, yedda.LabelRule)
 			}
 		}
 		return nil, errors.New("its text would not come back from YEDDA; choose another --format")

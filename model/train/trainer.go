@@ -113,11 +113,10 @@ func (t *trainer) prepare(docs []Document, m *Machine) (err error) {
 	if t.columnWeights, err = t.corpus.columnWeights(cfg); err != nil {
 		return err
 	}
-	if t.identity.Init != "" && t.teachers == nil { // a new model has its own documents' labels
-		t.corpus.leaveOther(cfg)
-	}
 	if t.teachers != nil { // who know of the weights
 		t.columnWeights = slices.Repeat([]float64{1}, len(t.columnWeights))
+	} else if t.identity.Init != "" { // a new model has its own documents' labels
+		t.corpus.leaveOther(cfg)
 	}
 	largest := 0 // batch
 	for i := range cfg.Epochs {

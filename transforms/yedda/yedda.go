@@ -144,6 +144,9 @@ var (
 
 const maxLabel = 50 // bytes
 
+// LabelRule says what a label is.
+const LabelRule = "a letter from A to Z and up to 49 of these, digits, _ or -"
+
 type tokenKind int
 
 const (

@@ -15,6 +15,8 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
+
+	"github.com/linnet-ml/linnet/transforms/yedda"
 )
 
 // Count writes n with commas between the thousands.
@@ -35,7 +37,7 @@ func Some(names []string) string {
 }
 
 // Markup says what YEDDA annotation is.
-const Markup = "[@text#Label*], where a label is a letter from A to Z and up to 49 of these, digits, _ or -"
+const Markup = "[@text#Label*], where a label is " + yedda.LabelRule
 
 // Plural is n of what: "1 document", "2,000 documents".
 func Plural(n int64, what string) string {

@@ -5,6 +5,7 @@ PyTorch (cuDNN) on the sizes of model/cuda's BenchmarkScore: 32 ids a line of a
 table of 65,536 rows, layout numbers, tanh, a bidirectional LSTM over windows of
 50 lines, two heads. Prints lines/s with and without copies, eager and by
 torch.compile, in float16 and in float32 (TF32 off), one line each, best of five.
+PATTERN, a regular expression, chooses among the lines' names.
 """
 import re
 import sys
@@ -54,16 +55,17 @@ def main(pattern=""):
             for windows in (32, 64, 128, 256, 512, 1024, 2048, 4096):
                 if windows > 512 and (dtype == torch.float32 or hidden > 256):
                     continue
+                name = "torch/hidden%d/layers%d/%s/batch%d/" % (hidden, layers, str(dtype)[6:], windows)
+                kinds = [kind for kind in ("eager", "compile") if re.search(pattern, name + kind)]
+                if not kinds:
+                    continue
                 lines = windows * STEPS
                 host = [torch.randint(ROWS, (lines * IDS,), dtype=torch.int32), torch.arange(0, lines * IDS, IDS, dtype=torch.int32),
                         torch.full((lines * IDS,), 0.35, dtype=dtype), torch.rand(lines, LAYOUT).to(dtype)]
                 host = [t.pin_memory() for t in host]
                 there = [t.cuda() for t in host]
                 with torch.inference_mode():
-                    for kind in ("eager", "compile"):
-                        name = "torch/hidden%d/layers%d/%s/batch%d/%s" % (hidden, layers, str(dtype)[6:], windows, kind)
-                        if not re.search(pattern, name):
-                            continue
+                    for kind in kinds:
                         try:
                             f = model if kind == "eager" else torch.compile(model)
                             alone = best(lambda: f(*there, windows), lines)
@@ -71,7 +73,7 @@ def main(pattern=""):
                         except Exception as e:  # no compiler there, say
                             print("%s: %s" % (kind, str(e).split("\n")[0]), file=sys.stderr)
                             continue
-                        print("%s: kernels %.0f lines/s, with copies %.0f lines/s" % (name, alone, copies), flush=True)
+                        print("%s: kernels %.0f lines/s, with copies %.0f lines/s" % (name + kind, alone, copies), flush=True)
 
 
 main(*sys.argv[1:])
