@@ -239,7 +239,8 @@ func (a *identity) difference(b *identity) string {
 	case a.Precision != b.Precision:
 		return fmt.Sprintf("mixed_precision was %s, not %s", cmp.Or(a.Precision, "off"), cmp.Or(b.Precision, "off"))
 	case a.Best != b.Best:
-		return "whether the best epoch is kept differs"
+		kept := map[bool]string{true: "best", false: "last"}
+		return fmt.Sprintf("keep was %s, not %s", kept[a.Best], kept[b.Best])
 	case a.EarlyStopping != b.EarlyStopping:
 		return fmt.Sprintf("early_stopping was %d, not %d", a.EarlyStopping, b.EarlyStopping)
 	}

@@ -137,7 +137,7 @@ func TestResumeRefuses(t *testing.T) {
 		t.Errorf("another rate: %v: it goes on: %s", err, text)
 	}
 	refused("another patience", "early_stopping was 0, not 2", "--early_stopping=2")
-	refused("another epoch kept", "whether the best epoch is kept differs", "--keep=last")
+	refused("another epoch kept", "keep was best, not last", "--keep=last")
 	refused("another number of workers", "workers were 0, not 2", "--workers=2")
 	refused("fewer documents", "training documents are others", "--test="+filepath.Join(corpus, "2.txt.ann"))
 	path := filepath.Join(out, trainingFolder, checkpointFile)

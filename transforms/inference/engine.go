@@ -383,7 +383,7 @@ func (e *Engine[I, O]) handle(items []I) (outs []O, err error) {
 		}
 	}
 	if err != nil && context.Cause(ctx) == ErrTimeout {
-		err = fmt.Errorf("%w: more than %v for %d items", ErrTimeout, e.options.Timeout, len(items))
+		err = fmt.Errorf("%w: more than %v for a batch of %d", ErrTimeout, e.options.Timeout, len(items))
 	}
 	return outs, err
 }

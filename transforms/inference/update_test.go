@@ -405,7 +405,7 @@ func TestTimeout(t *testing.T) {
 	if got[2] != nil || got[4] != nil || got[3] == nil || errors.Is(got[3], ErrTimeout) || !errors.Is(got[99], ErrTimeout) {
 		t.Errorf("got %v", got)
 	}
-	if want := "inference: the batch took too long: more than 2s for 1 items"; fmt.Sprint(got[99]) != want {
+	if want := "inference: the batch took too long: more than 2s for a batch of 1"; fmt.Sprint(got[99]) != want {
 		t.Errorf("got %v, want %s", got[99], want)
 	}
 	done := make(chan error)
