@@ -197,6 +197,7 @@ func TestWide(t *testing.T) {
 	}
 	le, be := binary.LittleEndian, binary.BigEndian
 	long := strings.Repeat("Agaricus campestris L., ad terram. ", 99)
+	cyrillic := "Русула съедобная, шляпка\nдо 9 см, ножка белая\n"
 	for _, c := range []struct{ name, data, want string }{
 		{"UTF-16LE", bytesOf(long, 2, le), "UTF-16LE"},
 		{"UTF-16BE", bytesOf(long, 2, be), "UTF-16BE"},
@@ -205,6 +206,10 @@ func TestWide(t *testing.T) {
 		{"UTF-16LE with U+0100", bytesOf("Āgenskalns", 2, le), "UTF-16LE"},
 		{"UTF-16BE with U+0100", bytesOf(long+"Ā", 2, be), "UTF-16BE"},
 		{"UTF-16BE that begins with U+0100", bytesOf("Ā"+long, 2, be), "UTF-16BE"},
+		{"UTF-16LE of Russian", bytesOf(cyrillic, 2, le), "UTF-16LE"},
+		{"UTF-16BE of Russian", bytesOf(cyrillic, 2, be), "UTF-16BE"},
+		{"UTF-16LE of Hindi", bytesOf(strings.Repeat("नई प्रजाति का वर्णन\n", 9), 2, le), "UTF-16LE"},
+		{"UTF-16BE of Greek", bytesOf(strings.Repeat("νέο είδος, περιγραφή\n", 9), 2, be), "UTF-16BE"},
 		{"UTF-32LE", bytesOf(long, 4, le), "UTF-32LE"},
 		{"UTF-32BE", bytesOf(long, 4, be), "UTF-32BE"},
 		{"UTF-32LE, and a line's end", bytesOf("Agaricus", 4, le) + "\r\n", "UTF-32LE"},
@@ -217,6 +222,8 @@ func TestWide(t *testing.T) {
 		{"every fourth byte is zero", strings.Repeat("Aga\x00", 99), ""},
 		{"lines padded to 80 bytes", strings.Repeat("Agaricus"+strings.Repeat("\x00", 71)+"\n", 99), ""},
 		{"lines padded to 3 bytes", strings.Repeat("A\x00\n", 99), ""},
+		{"words, zeros before lines' ends", strings.Repeat("Agaricus campestris\x00\n", 99), ""},
+		{"words, zeros behind lines' ends", strings.Repeat("Agaricus campestris\n\x00", 99), ""},
 		{"a letter and zeros", "A" + strings.Repeat("\x00", 1999), ""},
 		{"zeros", strings.Repeat("\x00", 2000), ""},
 	} {
