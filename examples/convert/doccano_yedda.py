@@ -71,7 +71,7 @@ with export as lines:
                 e = "no UTF-8; export the document again"
             elif not isinstance(e, (OSError, ValueError)):
                 e = f"no document ({e}); export JSONL of sequence labelling"
-            print(f"{name}: {e}", file=sys.stderr)
+            print(f"{name!r}: {e}", file=sys.stderr)
             refused += 1
             continue
         written.add(path)
