@@ -157,8 +157,9 @@ func (o *options) check(f *cli.Flags) error {
 	if f.Given("format") && len(o.formats) == 0 {
 		return cli.Usagef("--format is empty; name some of %s, or leave it out", strings.Join(transforms.Formats(), ", "))
 	}
-	for _, name := range o.formats {
-		if !slices.Contains(transforms.Formats(), name) {
+	for i, name := range o.formats {
+		o.formats[i] = strings.TrimSpace(name)
+		if !slices.Contains(transforms.Formats(), o.formats[i]) {
 			return cli.Usagef("--format=%s is not in this version; there are %s", name, strings.Join(transforms.Formats(), ", "))
 		}
 	}
