@@ -211,6 +211,9 @@ func (a *identity) difference(b *identity) string {
 		if err != nil || json.Unmarshal(text, &m) != nil {
 			panic("train: a config that is no JSON")
 		}
+		for _, made := range []string{"classes", "full_classes", "num_classes", "other_class"} { // of the rest
+			delete(m, made)
+		}
 		return m
 	}
 	was, is := fields(&a.Config), fields(&b.Config)
@@ -222,12 +225,14 @@ func (a *identity) difference(b *identity) string {
 		}
 	}
 	switch {
-	case a.Train != b.Train:
+	case a.Init != b.Init:
+		return "init_model is another"
+	case !slices.Equal(a.Config.Classes, b.Config.Classes): // and so are crops
+		return "the classes are others, by num_classes or the training documents"
+	case a.Train != b.Train, !slices.Equal(a.Config.FullClasses, b.Config.FullClasses), a.Config.OtherClass != b.Config.OtherClass:
 		return "the training documents are others, or crop_share is"
 	case a.Validation != b.Validation:
 		return "the validation documents are others"
-	case a.Init != b.Init:
-		return "init_model is another"
 	case !slices.Equal(a.Teachers, b.Teachers):
 		return "the teachers are others"
 	case a.Shards != b.Shards:
