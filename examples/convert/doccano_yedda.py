@@ -68,7 +68,9 @@ with export as lines:
             elif isinstance(e, UnicodeEncodeError):
                 e = f"{e.object[e.start]!a} is no character; take it out"
             elif isinstance(e, UnicodeDecodeError):
-                e = "no UTF-8; export the document again"
+                e = "no UTF-8; unpack the export, or export the document again"
+            elif isinstance(e, json.JSONDecodeError):
+                e = f"no JSON ({e}); export JSONL of sequence labelling"
             elif not isinstance(e, (OSError, ValueError)):
                 e = f"no document ({e}); export JSONL of sequence labelling"
             print(f"{name!r}: {e}", file=sys.stderr)
