@@ -300,7 +300,7 @@ func (f *Flags) Parse(args []string) error {
 	if f.NArg() > 0 {
 		what := "--help lists the flags"
 		if f.Lookup("input") != nil {
-			what = "input is named by --input"
+			what = "input is named by --input, and a pattern stands in quotes"
 		}
 		return Usagef("%q is no flag; %s", f.Arg(0), what)
 	}
