@@ -136,6 +136,10 @@ func Check() error {
 	if name != Dataflow && DryRun() {
 		return fmt.Errorf("runners: --dry_run is for --runner=dataflow; --runner=%s would run all the same", name)
 	}
+	// Airflow gives every job some, so they are no sign of Dataflow.
+	if labels := value("labels"); labels != "" && json.Unmarshal([]byte(labels), new(map[string]string)) != nil {
+		return fmt.Errorf("runners: --labels=%q: it must be a JSON object of the job's labels, for Dataflow; which labels lines get is --label_set's", labels)
+	}
 	if name != Dataflow && (workerGPU.count != 0 || workerGPU.kind != defaultGPU) {
 		return errors.New("runners: --worker_gpu is for --runner=dataflow; elsewhere the cluster's own settings give a worker its GPU")
 	}

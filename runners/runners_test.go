@@ -99,6 +99,8 @@ func TestCheck(t *testing.T) {
 		"dataflow":                   {flags{"runner": "DataflowRunner", "project": "p", "region": "r", "staging_location": "gs://b/x"}, ""},
 		"dry run, dataflow":          {flags{"runner": "dataflow", "project": "p", "region": "r", "staging_location": "gs://b/x", "dry_run": "true"}, ""},
 		"dry run, direct":            {flags{"dry_run": "true"}, "--dry_run"},
+		"labels, direct":             {flags{"labels": `{"a":"b"}`}, ""},
+		"labels of lines":            {flags{"labels": "Nomenclature"}, "--label_set's"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
