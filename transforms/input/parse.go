@@ -26,13 +26,13 @@ import (
 // lines most of which end in CR alone, for all of those would be one, and, by their
 // first bytes, files that are known to be no text.
 func Parse(ctx context.Context, uri string, data []byte, annotated bool, limit int64) (d *yedda.Document, at string, err error) {
-	if encoding := wideEncoding(data); encoding != "" {
-		return nil, uri, fmt.Errorf("%s, which is not read; convert it with: %s", encoding, Iconv(uri, encoding))
-	}
 	for _, b := range binaries {
 		if bytes.HasPrefix(data, []byte(b.begin)) {
 			return nil, uri, errors.New(b.reason)
 		}
+	}
+	if encoding := wideEncoding(data); encoding != "" {
+		return nil, uri, fmt.Errorf("%s, which is not read; convert it with: %s", encoding, Iconv(uri, encoding))
 	}
 	// Tools that end lines in CR CR LF are about, so CRs have to be more than that.
 	if cr := bytes.Count(data, []byte("\r")); cr > 1 && cr > 3*bytes.Count(data, []byte("\n")) {
@@ -79,6 +79,8 @@ func Parse(ctx context.Context, uri string, data []byte, annotated bool, limit i
 	return &yedda.Document{Text: data}, uri, nil
 }
 
+const picture = "a picture, which is not read; name text files alone, or make text of it by OCR"
+
 // binaries are what people have beside their texts, and now and then call .txt.
 var binaries = []struct{ begin, reason string }{
 	{"%PDF-", "PDF, which is not read; make text of it with: pdftotext -layout (of pages in columns: pdftotext)"},
@@ -89,6 +91,15 @@ var binaries = []struct{ begin, reason string }{
 	{"PK\x03\x04", "a zip archive or a document such as .docx, which is not read; unpack it, or save it as plain text"},
 	{"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Office document such as .doc, which is not read; save it as plain text"},
 	{`{\rtf`, "RTF, which is not read; save it as plain text"},
+	{"AT&TFORM", "DjVu, which is not read; make text of it with: djvutxt"},
+	{"%!PS-", "PostScript, which is not read; make text of it with: ps2ascii"},
+	{"\xff\xd8\xff", picture},
+	{"\x89PNG\r\n\x1a\n", picture},
+	{"II*\x00", picture}, // TIFF
+	{"MM\x00*", picture},
+	{"\x00\x00\x00\x0cjP  ", picture}, // JPEG 2000
+	{"GIF87a", picture},
+	{"GIF89a", picture},
 }
 
 // Foreign reports whether text seems to be in another encoding than UTF-8: of its

@@ -50,6 +50,13 @@ func TestParse(t *testing.T) {
 		"xz.txt":          "\xfd7zXZ\x00\x00\x04\xe6\xd6\xb4F\x02\x00!\x01\x16\x00\x00\x00t/\xe5\xa3",                       // of its lzma
 		"zst.txt":         "(\xb5/\xfd\x04X\x09\x00\x00x",                                                                   // RFC 8878, 3.1.1
 		"rtf.txt":         "{\\rtf1\\ansi Agaricus\\par\n}\n",
+		"djvu.txt":        "AT&TFORM\x00\x00\x01\x00DJVM",
+		"ps.txt":          "%!PS-Adobe-3.0\n",
+		"jpeg":            "\xff\xd8\xff\xe0\x00\x10JFIF",
+		"png":             "\x89PNG\r\n\x1a\n",
+		"tiff":            "II*\x00\x08\x00\x00\x00\x0b\x00\x00\x01\x04\x00\x01\x00\x00\x00\x80\x00\x00\x00", // as UTF-16 is, for the most part
+		"jp2":             "\x00\x00\x00\x0cjP  \r\n\x87\n",
+		"gif.txt":         "GIF89a",
 		"pk.txt":          "PK 3, see %PDF-\n",
 		"zeros.txt":       "A\x00\x00\x00\x00\x00\x00\x00",
 		"latin1.txt":      "\xff\xfe\xe9",
@@ -105,6 +112,13 @@ func TestParse(t *testing.T) {
 		{"zst.txt", "zstd, which is not read; let its name end in .zst, then unpack it with: unzstd", ""},
 		{"rtf.txt", "RTF, which is not read; save it as plain text", ""},
 		{"doc.txt", "an old Office document such as .doc, which is not read; save it as plain text", ""},
+		{"djvu.txt", "DjVu, which is not read; make text of it with: djvutxt", ""},
+		{"ps.txt", "PostScript, which is not read; make text of it with: ps2ascii", ""},
+		{"jpeg", picture, ""},
+		{"png", picture, ""},
+		{"tiff", picture, ""},
+		{"jp2", picture, ""},
+		{"gif.txt", picture, ""},
 		{"pk.txt", "pk.txt []", ""},
 		{"zeros.txt", "zeros.txt []", ""},
 		{"latin1.txt", "latin1.txt []", ""},
