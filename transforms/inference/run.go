@@ -64,8 +64,12 @@ func RunInference[I, O any, L Loader[I, O]](s beam.Scope, loader L, options Opti
 			panic(fmt.Sprintf("inference: %T: %v", loader, err))
 		}
 	}
-	if _, err := json.Marshal(fn); err != nil { // as the runner does, which says less
+	data, err := json.Marshal(fn) // as the runner does, which says less
+	if err != nil {
 		panic(fmt.Sprintf("inference: %T travels as JSON: %v", loader, err))
+	}
+	if err := json.Unmarshal(data, new(runFn[I, O, L])); err != nil { // as workers do
+		panic(fmt.Sprintf("inference: %T travels as JSON, and no worker could read it: %v; take concrete types for it and its fields", loader, err))
 	}
 	return beam.ParDo2(s.Scope("linnet.RunInference"), fn, items)
 }

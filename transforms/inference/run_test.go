@@ -77,6 +77,8 @@ func (line) Close() error { return nil }
 
 func init() {
 	Register[int, float64, lineLoader]()
+	Register[int, float64, heldLoader]()
+	Register[int, float64, Loader[int, float64]]()
 	Register[int, float64, lineLoader]() // harmless
 	Register[int, int, gatedLoader]()
 	beam.RegisterFunction(later)
@@ -236,15 +238,32 @@ func TestRunInferenceWithoutRegister(t *testing.T) {
 	RunInference[int, float64](s, otherLoader{}, Options{}, beam.Create(s, 1))
 }
 
+// heldLoader has a loader that no worker could decode: of which type is it?
+type heldLoader struct{ Loader[int, float64] }
+
 // What a loader says of its model has to reach the workers.
 func TestRunInferenceLoaderTravels(t *testing.T) {
-	defer func() {
-		if got, want := fmt.Sprint(recover()), "inference: inference.lineLoader travels as JSON: json: unsupported value: NaN"; got != want {
-			t.Errorf("got the panic %q, want %q", got, want)
-		}
-	}()
-	_, s := beam.NewPipelineWithRoot()
-	RunInference[int, float64](s, lineLoader{Slope: math.NaN()}, Options{}, beam.Create(s, 1))
+	for want, run := range map[string]func(beam.Scope, beam.PCollection){
+		"inference: inference.lineLoader travels as JSON: json: unsupported value: NaN": func(s beam.Scope, items beam.PCollection) {
+			RunInference[int, float64](s, lineLoader{Slope: math.NaN()}, Options{}, items)
+		},
+		"inference: inference.heldLoader travels as JSON, and no worker could read it: json: cannot unmarshal ": func(s beam.Scope, items beam.PCollection) {
+			RunInference[int, float64](s, heldLoader{lineLoader{Slope: 1}}, Options{}, items)
+		},
+		"inference: inference.lineLoader travels as JSON, and no worker could read it: json: cannot unmarshal ": func(s beam.Scope, items beam.PCollection) {
+			RunInference[int, float64, Loader[int, float64]](s, lineLoader{Slope: 1}, Options{}, items)
+		},
+	} {
+		func() {
+			defer func() {
+				if got := fmt.Sprint(recover()); !strings.HasPrefix(got, want) || strings.Contains(got, "\n") {
+					t.Errorf("got the panic %q, want one line that begins %q", got, want)
+				}
+			}()
+			_, s := beam.NewPipelineWithRoot()
+			run(s, beam.Create(s, 1))
+		}()
+	}
 }
 
 // Results that come out while another item is at hand, or at a bundle's end, would
