@@ -19,9 +19,10 @@ import (
 // Each bundle begins with a look at the pattern: where another file is newest,
 // or that file has changed, its model is loaded, once a process, and works from
 // this bundle on. The one before is closed when the bundles that began with it
-// have ended; an error of that is logged. A model that cannot be loaded, or a
+// have ended; an error of that is logged. A model that took another's place in a
+// process is counted (model_updates_counter). One that cannot be loaded, or a
 // pattern that cannot be listed, leaves the one before at work and is logged and
-// counted (failed_model_updates_counter); a process's first model must load.
+// counted (failed_model_updates_counter) at each look; a process's first model must load.
 type Updater[L any] interface {
 	// Watch is a path or pattern of files, local or on gs://, as package store
 	// lists them. One whose name begins with a dot that Watch does not spell, such as
@@ -50,7 +51,7 @@ var (
 func (f *runFn[I, O, L]) update(ctx context.Context, u Updater[L]) error {
 	look := looks.Add(1)
 	served, version, err := f.newest(ctx, u)
-	now, ok := f.activate(activeModel[I, O]{look, version, served})
+	now, ok := f.activate(ctx, activeModel[I, O]{look, version, served})
 	switch {
 	case err != nil && !ok:
 		return err
@@ -65,7 +66,6 @@ func (f *runFn[I, O, L]) update(ctx context.Context, u Updater[L]) error {
 	}
 	if f.served != nil {
 		f.release()
-		beam.NewCounter(f.Options.namespace(), "model_updates_counter").Inc(ctx, 1)
 	}
 	f.served, f.version, f.queue = now.served, now.version, NewQueue[timed[I]](now.served.engine)
 	return nil
@@ -73,7 +73,7 @@ func (f *runFn[I, O, L]) update(ctx context.Context, u Updater[L]) error {
 
 // activate makes found the process's active model, if there is a model in it and no later
 // look was faster. It returns the active model, and retires the other.
-func (f *runFn[I, O, L]) activate(found activeModel[I, O]) (now activeModel[I, O], there bool) {
+func (f *runFn[I, O, L]) activate(ctx context.Context, found activeModel[I, O]) (now activeModel[I, O], there bool) {
 	currentMu.Lock()
 	defer currentMu.Unlock()
 	old, ok := current[f.config].(activeModel[I, O])
@@ -81,8 +81,11 @@ func (f *runFn[I, O, L]) activate(found activeModel[I, O]) (now activeModel[I, O
 		return old, ok
 	}
 	now = found
-	if old.look > found.look {
+	switch {
+	case old.look > found.look:
 		old, now = found, old
+	case ok && old.served != found.served:
+		beam.NewCounter(f.Options.namespace(), "model_updates_counter").Inc(ctx, 1)
 	}
 	current[f.config] = now
 	if ok && old.served != now.served {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/metrics"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/log"
 )
 
@@ -226,22 +227,23 @@ func TestUpdateAcrossInstances(t *testing.T) {
 	closed := make(chan struct{})
 	fileCloses.Store(5., closed)
 	defer fileCloses.Delete(5.)
+	ctx := metrics.SetPTransformID(metrics.SetBundleID(t.Context(), "bundle"), "transform")
 	var got float64
 	emit := func(_ beam.EventTime, _ int, y float64) { got = y }
 	fail := func(_ beam.EventTime, x int, cause string) { t.Errorf("%d failed: %s", x, cause) }
 	newFn := func() *runFn[int, float64, fileLoader] {
 		t.Helper()
 		fn := &runFn[int, float64, fileLoader]{Loader: fileLoader{Pattern: filepath.Join(dir, "*.json")}}
-		if err := fn.Setup(t.Context()); err != nil {
+		if err := fn.Setup(ctx); err != nil {
 			t.Fatal(err)
 		}
 		return fn
 	}
 	run := func(fn *runFn[int, float64, fileLoader], want float64) {
 		t.Helper()
-		err := fn.StartBundle(t.Context(), emit, fail)
+		err := fn.StartBundle(ctx, emit, fail)
 		if err == nil {
-			err = errors.Join(fn.ProcessElement(t.Context(), 0, 10, emit, fail), fn.FinishBundle(t.Context(), emit, fail))
+			err = errors.Join(fn.ProcessElement(ctx, 0, 10, emit, fail), fn.FinishBundle(ctx, emit, fail))
 		}
 		if err != nil || got != want {
 			t.Errorf("got %v and the error %v, want %v", got, err, want)
@@ -260,6 +262,16 @@ func TestUpdateAcrossInstances(t *testing.T) {
 	write("c.json", "", 3)
 	run(idle, 60) // and not 50, which is closed
 	run(newFn(), 60)
+	run(first, 60)
+	updates := int64(-1)
+	err := metrics.Extractor{SumInt64: func(l metrics.Labels, n int64) {
+		if l.Name() == "model_updates_counter" {
+			updates = n
+		}
+	}}.ExtractFrom(metrics.GetStore(ctx))
+	if updates != 1 || err != nil {
+		t.Errorf("%d updates are counted, want that of the process: 1; error %v", updates, err)
+	}
 }
 
 // A look that takes long, as its model loads, does not put it before what another
