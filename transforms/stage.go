@@ -2,6 +2,7 @@ package transforms
 
 import (
 	"context"
+	"runtime"
 	"strings"
 	"time"
 
@@ -33,7 +34,16 @@ type stage[I, O any] struct {
 	newPipe  maker[I, O]
 
 	pipe   *pipe.Pipe[job[I], outcome[O]]
-	inside bool // a bundle
+	inside *held // of a bundle
+}
+
+// held is a bundle's share of the limit. Workers drop the DoFn instances of one that
+// failed, and call nothing more of them: the share ends with the instance then.
+type held struct{ stage *stageProgress }
+
+func (h *held) end() {
+	runtime.SetFinalizer(h, nil)
+	h.stage.bundles.Add(-1)
 }
 
 // work makes an output or a rejection of an element, or neither for one to pass
@@ -54,10 +64,11 @@ func (s *stage[I, O]) begin() {
 		s.pipe.Reset()
 	}
 	p := s.progress.stage(s.name)
-	if !s.inside { // else the bundle before failed
+	if s.inside == nil { // else the bundle before failed
 		p.bundles.Add(1)
+		s.inside = &held{p}
+		runtime.SetFinalizer(s.inside, (*held).end)
 	}
-	s.inside = true
 	s.pipe = s.newPipe(s.limit/max(p.bundles.Load(), 1), func(ctx context.Context, j job[I]) (outcome[O], error) {
 		o := outcome[O]{time: j.time}
 		var err error
@@ -78,8 +89,8 @@ func (s *stage[I, O]) drain(ctx context.Context,
 	emit func(beam.EventTime, *O), reject func(beam.EventTime, Rejection)) error {
 	err := s.pipe.Drain(ctx, s.emitter(emit, reject))
 	if err == nil {
-		s.inside = false
-		s.progress.stage(s.name).bundles.Add(-1)
+		s.inside.end()
+		s.inside = nil
 	}
 	return s.progress.fail(s.name, err)
 }

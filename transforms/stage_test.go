@@ -3,6 +3,7 @@ package transforms
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -76,6 +77,24 @@ func TestStageShares(t *testing.T) {
 	close(release)
 	if err := three.drain(t.Context(), emit, nil); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestStageForgotten loses a stage in the middle of a bundle, as workers do with the
+// DoFn instances of one that failed: the next has all of the limit.
+func TestStageForgotten(t *testing.T) {
+	defer ForgetProgress(t.Name())
+	begin := func() {
+		s := newStage[int, int]("test", ProgressOf(t.Name()), 100, nil, pipe.NewIO)
+		s.begin()
+	}
+	begin()
+	bundles := &ProgressOf(t.Name()).stage("test").bundles
+	for end := time.Now().Add(10 * time.Second); bundles.Load() > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d bundles have a share of the limit, want none", bundles.Load())
+		}
+		runtime.GC()
 	}
 }
 
