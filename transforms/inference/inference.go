@@ -25,7 +25,8 @@ type Handler[I, O any] interface {
 	// gets must not depend on the others. An error that wraps
 	// model.ErrOutOfMemory makes the engine try again with half of the batch;
 	// an ItemErrors fails the items that it names, and any other all items of the
-	// batch. The context ends with the engine and at Options.Timeout.
+	// batch. The context ends with the engine and at Options.Timeout; it is no
+	// bundle's, so Beam metrics that are counted with it are lost.
 	Run(ctx context.Context, batch []I) ([]O, error)
 	// Weight is what the item adds to a batch, in the unit of
 	// Options.MaxBatchWeight: lines, tokens, bytes. It is at least 0.

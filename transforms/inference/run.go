@@ -23,7 +23,9 @@ import (
 // the methods of Updater.
 type Loader[I, O any] interface {
 	// Load makes the model ready. It is called once a process for loaders with
-	// equal fields and Options; an error fails the run, and so does no Handler.
+	// equal fields and Options; an error fails the run, and so does no Handler. The
+	// context may end with the pipeline, and the model does not: what that goes on
+	// with, such as a process, has one of its own.
 	Load(ctx context.Context) (Handler[I, O], error)
 }
 
