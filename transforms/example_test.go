@@ -102,7 +102,8 @@ func ExampleWatch() {
 		fmt.Println(err)
 		return
 	}
-	opts := transforms.Options{Base: transforms.Path(set.Base), Output: "annotated"}
+	// A document that was rejected and then mended goes off the list (Rejections).
+	opts := transforms.Options{Base: transforms.Path(set.Base), Output: "annotated", Rejections: true}
 	p, s := beam.NewPipelineWithRoot()
 	paths := transforms.Watch(s, opts, set, 5*time.Second)
 	docs, r1 := transforms.Read(s, opts, paths)

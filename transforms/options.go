@@ -57,10 +57,12 @@ type Options struct {
 	// MaxDocumentBytes is the largest document that Read reads, 0 for
 	// DefaultMaxDocumentBytes.
 	MaxDocumentBytes int64
-	// Force labels documents again that are done (Read).
+	// Force labels documents again that are done (Read), and writes over what stands in
+	// the place of an output (Write).
 	Force bool
-	// Rejections says that there are records of rejections from before, which
-	// are deleted when their document is done (Read, Write).
+	// Rejections says that there are records of rejections from before, or of a Watch's
+	// own, which are deleted when their document is done (Read, Write). Without it such
+	// a document stays rejected, too.
 	Rejections bool
 	// Again says that there are Done records from before: a document's is deleted
 	// before its outputs are written again (Write).
