@@ -57,8 +57,8 @@ func RunInference[I, O any, L Loader[I, O]](s beam.Scope, loader L, options Opti
 	if items.WindowingStrategy().Fn.Kind != window.GlobalWindows {
 		panic("inference: RunInference: the items must be in the global window; put beam.WindowInto(s, window.NewGlobalWindows(), items) before it, and window the results")
 	}
-	if typex.IsKV(items.Type()) {
-		panic("inference: RunInference: the items are KVs; make each one struct, with the key beside the rest")
+	if typex.IsKV(items.Type()) || typex.IsCoGBK(items.Type()) {
+		panic("inference: RunInference: the items are KVs, or groups of them; make each one struct, with the key beside the rest")
 	}
 	options.check()
 	if v, ok := any(loader).(interface{ Validate() error }); ok {

@@ -274,6 +274,7 @@ func TestRunInferenceItems(t *testing.T) {
 			return beam.WindowInto(s, window.NewFixedWindows(time.Second), beam.Create(s, 1))
 		},
 		"KV":             func(s beam.Scope) beam.PCollection { return beam.AddFixedKey(s, beam.Create(s, 1)) },
+		"groups":         func(s beam.Scope) beam.PCollection { return beam.GroupByKey(s, beam.AddFixedKey(s, beam.Create(s, 1))) },
 		"no PCollection": func(beam.Scope) beam.PCollection { return beam.PCollection{} },
 	} {
 		func() {
