@@ -85,7 +85,11 @@ func guard(ctx context.Context, run func(ctx context.Context) error) (err error)
 			err = fmt.Errorf("%v", p)
 		}
 	}()
-	return run(ctx)
+	err = run(ctx)
+	if cause := context.Cause(ctx); errors.Is(err, context.Canceled) && errors.Is(cause, ErrInterrupted) && !errors.Is(err, ErrInterrupted) {
+		err = cause // which tells more than that some call was cancelled
+	}
+	return err
 }
 
 // Report writes err's line to w and returns the exit status.

@@ -64,6 +64,24 @@ func parse(args ...string) (*Flags, error) {
 	return f, f.Parse(args)
 }
 
+// What an interrupt cancelled says so, and an error that has more to tell stays.
+func TestInterruptedSaysSo(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(ErrTerminated)
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{fmt.Errorf("store: x: %w", ctx.Err()), "linnet: interrupted by SIGTERM"},
+		{fmt.Errorf("%w: 5 documents labelled and kept (%w)", ErrTerminated, ctx.Err()), "linnet: interrupted by SIGTERM: 5 documents labelled and kept (context canceled)"},
+		{errors.New("disk full"), "linnet: disk full"},
+	} {
+		if got := Line(guard(ctx, func(context.Context) error { return c.err })); got != c.want {
+			t.Errorf("%v: %q, want %q", c.err, got, c.want)
+		}
+	}
+}
+
 func TestParse(t *testing.T) {
 	for _, c := range []struct {
 		args []string
