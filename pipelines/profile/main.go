@@ -214,6 +214,11 @@ func (o *options) read(ctx context.Context, r *report, inputSize int) ([]*model.
 	if err != nil {
 		return nil, cli.Usagef("%w", err)
 	}
+	if err := cli.Walk(ctx, set, o.verbosity == 0, func() error {
+		return set.Walk(ctx, func(input.File) error { return nil })
+	}); err != nil {
+		return nil, err
+	}
 	var documents []*model.Batch
 	unread, firstUnread := int64(0), error(nil)
 	short := false // a document was read and is no sample
@@ -253,13 +258,8 @@ func (o *options) read(ctx context.Context, r *report, inputSize int) ([]*model.
 		return nil
 	})
 	switch {
-	case errors.Is(err, enough):
-	case errors.Is(err, input.ErrNone), errors.Is(err, input.ErrTwins):
-		return nil, cli.Usagef("%w", err)
-	case err != nil:
+	case err != nil && !errors.Is(err, enough):
 		return nil, err
-	}
-	switch {
 	case unread > 0 && r.Lines == 0 && !short:
 		return nil, fmt.Errorf("nothing to measure: %w", firstUnread)
 	case r.Lines == 0:
