@@ -59,10 +59,10 @@ func WriteError(uri string, err error) error {
 }
 
 // FolderError is err, of the first look at a folder or the first write there, with
-// what to do where a file or a link to nowhere stands in the folder's place, unless
-// WriteError has said it: on Windows what lies below a file does not exist.
+// what to do where a file, or a link to nowhere or to itself, stands in the folder's place,
+// unless WriteError has said it: on Windows what lies below a file does not exist.
 func FolderError(err error) error {
-	if (errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrExist)) && !strings.HasSuffix(err.Error(), otherFolder) {
+	if (errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ELOOP)) && !strings.HasSuffix(err.Error(), otherFolder) {
 		return fmt.Errorf("%w; %s", err, otherFolder)
 	}
 	return err
