@@ -236,8 +236,8 @@ func TestWide(t *testing.T) {
 		{"every fourth byte is zero", strings.Repeat("Aga\x00", 99), ""},
 		{"lines padded to 80 bytes", strings.Repeat("Agaricus"+strings.Repeat("\x00", 71)+"\n", 99), ""},
 		{"lines padded to 3 bytes", strings.Repeat("A\x00\n", 99), ""},
-		{"words, zeros before lines' ends", strings.Repeat("Agaricus campestris\x00\n", 99), ""},
-		{"words, zeros behind lines' ends", strings.Repeat("Agaricus campestris\n\x00", 99), ""},
+		{"words, zeros before lines' ends", strings.Repeat("Agaricus campestre\x00\n", 99), ""},
+		{"words, zeros behind lines' ends", strings.Repeat("Agaricus campestre\n\x00", 99), ""},
 		{"a letter and zeros", "A" + strings.Repeat("\x00", 1999), ""},
 		{"zeros", strings.Repeat("\x00", 2000), ""},
 	} {
