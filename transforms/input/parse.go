@@ -182,9 +182,9 @@ func inPowerShell(uri, command string) string {
 // wideEncoding names the encoding of data where that is UTF-16 or UTF-32, and is ""
 // otherwise: data begins with a byte order mark, even if UTF-16 ends within a character,
 // or its first KiB has zeros where no text of one byte a letter has them: every fourth
-// byte and most of those beside it, or one of two bytes, in most places or in nearly all
-// blanks and ends of lines, as in scripts other than Latin, and hardly ever the other. A
-// few bytes more at its end, such as an editor's "\n", change nothing.
+// byte and most of those beside it, or one of two bytes and hardly ever the other, in most
+// places, or beside blanks and ends of lines among few letters of ASCII, as in scripts other
+// than Latin. A few bytes more at its end, such as an editor's "\n", change nothing.
 func wideEncoding(data []byte) string {
 	marked := func(mark string) bool { return bytes.HasPrefix(data, []byte(mark)) }
 	begin := data[:min(len(data), 1024)&^3]
@@ -194,21 +194,17 @@ func wideEncoding(data []byte) string {
 			zero[i%4]++
 		}
 	}
-	blank := func(c byte) int {
-		if c == ' ' || c == '\n' || c == '\r' {
-			return 1
-		}
-		return 0
-	}
-	var little, big, bare int // blanks of UTF-16LE, of UTF-16BE, and of one byte
+	ascii := func(c byte) bool { return c >= ' ' && c < 0x7f }
+	blank := func(c byte) bool { return c == ' ' || c == '\n' || c == '\r' }
+	var little, big, narrow int // blanks of UTF-16LE, of UTF-16BE, and pairs of ASCII
 	for i := 0; i < len(begin); i += 2 {
-		switch low, high := blank(begin[i]), blank(begin[i+1]); {
-		case begin[i+1] == 0:
-			little += low
-		case begin[i] == 0:
-			big += high
-		default:
-			bare += low + high
+		switch a, b := begin[i], begin[i+1]; {
+		case b == 0 && blank(a):
+			little++
+		case a == 0 && blank(b):
+			big++
+		case ascii(a) && ascii(b):
+			narrow++
 		}
 	}
 	even := len(data)%2 == 0
@@ -228,9 +224,9 @@ func wideEncoding(data []byte) string {
 		return "UTF-32LE"
 	case zero[0] == chars && zero[1] > chars/2 && zero[3] <= chars/4:
 		return "UTF-32BE"
-	case (second > chars || little > 4*(big+bare) && little >= 4) && first <= second/4:
+	case (second > chars || little >= 4 && narrow < chars) && first <= second/4:
 		return "UTF-16LE"
-	case (first > chars || big > 4*(little+bare) && big >= 4) && second <= first/4:
+	case (first > chars || big >= 4 && narrow < chars) && second <= first/4:
 		return "UTF-16BE"
 	}
 	return ""

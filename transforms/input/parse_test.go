@@ -224,6 +224,9 @@ func TestWide(t *testing.T) {
 		{"UTF-16BE of Russian", bytesOf(cyrillic, 2, be), "UTF-16BE"},
 		{"UTF-16LE of Hindi", bytesOf(strings.Repeat("नई प्रजाति का वर्णन\n", 9), 2, le), "UTF-16LE"},
 		{"UTF-16BE of Greek", bytesOf(strings.Repeat("νέο είδος, περιγραφή\n", 9), 2, be), "UTF-16BE"},
+		{"UTF-16LE of Russian sizes", bytesOf(strings.Repeat("Русула, споры 8–10 × 4–5–6 мкм\n", 9), 2, le), "UTF-16LE"}, // U+0420 and U+2013 have 0x20
+		{"UTF-16LE of Chinese", bytesOf(strings.Repeat("“上文”不同的名，新种…\n", 9), 2, le), "UTF-16LE"},                         // U+4E0A, U+4E0D, U+540D
+		{"UTF-16BE of Gujarati", bytesOf(strings.Repeat("નવી પ્રજાતિનું વર્ણન\n", 9), 2, be), "UTF-16BE"},                // U+0Axx
 		{"UTF-32LE", bytesOf(long, 4, le), "UTF-32LE"},
 		{"UTF-32BE", bytesOf(long, 4, be), "UTF-32BE"},
 		{"UTF-32LE, and a line's end", bytesOf("Agaricus", 4, le) + "\r\n", "UTF-32LE"},
@@ -238,6 +241,8 @@ func TestWide(t *testing.T) {
 		{"lines padded to 3 bytes", strings.Repeat("A\x00\n", 99), ""},
 		{"words, zeros before lines' ends", strings.Repeat("Agaricus campestre\x00\n", 99), ""},
 		{"words, zeros behind lines' ends", strings.Repeat("Agaricus campestre\n\x00", 99), ""},
+		{"a word, a zero before its line's end", strings.Repeat("Agaricus\x00\n", 99), ""},
+		{"a word, a zero behind its line's end", strings.Repeat("Agaricus\n\x00", 99), ""},
 		{"a letter and zeros", "A" + strings.Repeat("\x00", 1999), ""},
 		{"zeros", strings.Repeat("\x00", 2000), ""},
 	} {
