@@ -160,7 +160,7 @@ func (o *options) check(f *cli.Flags) error {
 	for i, name := range o.formats {
 		o.formats[i] = strings.TrimSpace(name)
 		if !slices.Contains(transforms.Formats(), o.formats[i]) {
-			return cli.Usagef("--format=%s is not in this version; there are %s", name, strings.Join(transforms.Formats(), ", "))
+			return cli.Usagef("--format=%s is not in this version; there are %s", o.formats[i], strings.Join(transforms.Formats(), ", "))
 		}
 	}
 	if o.probabilities && !slices.Contains(o.formats, "jsonl") && !slices.Contains(o.formats, "csv") {
