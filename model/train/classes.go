@@ -21,7 +21,8 @@ const MinLines = 20
 //     YEDDA can write (model.IsLabel), those in LabelMap counted as what it maps them
 //     to, what else it maps to, and OtherClass, by name. Those of the collapsed set
 //     are cfg.Classes or, where that is empty, what LabelMap maps to, and OtherClass
-//     unless LabelMap leaves no label of docs to it: then there is none.
+//     unless LabelMap leaves no label of docs to it, nor NumClasses a class: then
+//     there is none.
 //   - Where NumClasses is not 0 and smaller than that, the commonest
 //     NumClasses−1 stay and the rest fold into OtherClass, which stays too.
 //   - FullClasses, the second head of a model with collapsed labels, are such
@@ -61,7 +62,7 @@ func Classes(docs []Document, cfg model.Config, init *model.Weights) (model.Conf
 		for l := range raw {
 			rest = rest || cfg.LabelMap[l] == "" && !slices.Contains(classes, l)
 		}
-		if !rest {
+		if n := cfg.NumClasses; !rest && (n == 0 || n >= len(classes)) {
 			cfg.OtherClass = ""
 		}
 	}

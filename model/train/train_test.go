@@ -605,6 +605,10 @@ func TestClasses(t *testing.T) {
 			c.Classes, c.NumClasses = nil, 2
 			c.LabelMap = map[string]string{"Figure": "Plate", "Rare": "Description"}
 		}, "Description Misc-exposition", strings.Join(all, " "), "1 0 1 0"},
+		{"map of all labels folded", func(c *model.Config) {
+			c.Classes, c.NumClasses = nil, 2
+			c.LabelMap = map[string]string{"Nomenclature": "Name", "Description": "Text", "Figure": "Plate", "Rare": "Plate", "2nd": "Plate", "Misc-exposition": "Misc-exposition"}
+		}, "Misc-exposition Plate", strings.Join(all, " "), "0 0 1 1"},
 		{"map of what brat alone can write", func(c *model.Config) {
 			c.LabelSet, c.NumClasses = model.Full, 0
 			c.LabelMap = map[string]string{"2nd": "Second"}
