@@ -22,8 +22,8 @@ func (o *options) say(c *model.Config) {
 			fmt.Fprintf(&b, " --%s=%s", configFlags[i], value)
 		}
 	}
-	fmt.Fprintf(&b, " --label_set=%s --crop_share=%g --keep=%s --early_stopping=%d --workers=%d --device=%s --mixed_precision=%s --world_size=%d",
-		c.LabelSet, o.cropShare, o.keep, o.earlyStopping, o.workers, o.device, o.precision, o.worldSize)
+	fmt.Fprintf(&b, " --label_set=%s --crop_share=%g --keep=%s --early_stopping=%d --workers=%d --round_steps=%d --device=%s --mixed_precision=%s --world_size=%d",
+		c.LabelSet, o.cropShare, o.keep, o.earlyStopping, o.workers, o.roundSteps, o.device, o.precision, o.worldSize)
 	for _, list := range []struct {
 		flag   string
 		values []string
