@@ -157,18 +157,20 @@ type report struct {
 	Noise      float64    `json:"noise_share,omitempty"` // largest spread of a row's rounds, as a share of their median; one round has none
 	Advice     []string   `json:"advice"`                // all that is said below the table
 	ramWeights int64      // bytes that the weights take as they were read
+	reading    time.Duration
 	gpuUsage   []gpuinit.Usage
 }
 
 func (o *options) profile(ctx context.Context) error {
 	settle()
-	ram := cli.Memory()
+	began, ram := time.Now(), cli.Memory()
 	w, err := o.weights(ctx)
 	if err != nil {
 		return err
 	}
+	reading := time.Since(began)
 	settle()
-	r := &report{ramWeights: max(0, cli.Memory()-ram), Time: time.Now().UTC().Truncate(time.Second), Model: cmp.Or(o.modelURI, "bundled"), ModelHash: w.Hash(), Input: o.input,
+	r := &report{reading: reading, ramWeights: max(0, cli.Memory()-ram), Time: time.Now().UTC().Truncate(time.Second), Model: cmp.Or(o.modelURI, "bundled"), ModelHash: w.Hash(), Input: o.input,
 		Machine: fmt.Sprintf("%s, %s, %s/%s, %s", cli.Plural(int64(runtime.GOMAXPROCS(0)), "core"), kernel.ISA(), runtime.GOOS, runtime.GOARCH, runtime.Version()), WindowSize: o.windowSize, Rounds: o.rounds}
 	documents, err := o.read(ctx, r, w.Config.InputSize)
 	if err != nil {
@@ -306,7 +308,7 @@ func (o *options) measure(ctx context.Context, r *report, kind string, w *model.
 		return o.without(ctx, r, kind, err)
 	}
 	defer s.Close()
-	loading := starting + time.Since(begin)
+	loading := r.reading + starting + time.Since(begin)
 	settle()
 	d.scorer = s
 	takes := cli.Memory()

@@ -15,6 +15,8 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/backend"
+	"github.com/linnet-ml/linnet/model/bundled"
 	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
 )
 
@@ -234,6 +236,22 @@ func TestCut(t *testing.T) {
 	}
 	if len(docs[0].Windows) != 3 {
 		t.Error("cut changed a document")
+	}
+}
+
+// TestStartup wants the reading of the weights, too, which may lie on gs://, in the
+// time until a worker works.
+func TestStartup(t *testing.T) {
+	w, err := bundled.Weights()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &report{reading: time.Hour}
+	if err := new(options).measure(t.Context(), r, backend.CPU, w, nil); err != nil {
+		t.Fatal(err)
+	}
+	if r.CPUStartup <= time.Hour.Seconds() {
+		t.Errorf("start-up of %g s, of them an hour for reading", r.CPUStartup)
 	}
 }
 
