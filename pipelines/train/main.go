@@ -100,7 +100,7 @@ func define(f *cli.Flags) *options {
 	f.IntVar(&c.HiddenSize, "hidden_size", c.HiddenSize, "`units` of an LSTM in one direction")
 	f.IntVar(&c.NumLayers, "num_layers", c.NumLayers, "bidirectional LSTM `layers`")
 	c.NumClasses = 0
-	f.IntVar(&c.NumClasses, "num_classes", 0, "keep the commonest `classes` only, the rest become Misc-exposition; 0 for all")
+	f.IntVar(&c.NumClasses, "num_classes", 0, "keep the commonest `classes` only, the rest become what --label_map has for *, or Misc-exposition; 0 for all")
 	f.Float64Var(&c.Dropout, "dropout", c.Dropout, "`share` of features and states dropped in training")
 	f.IntVar(&c.WindowSize, "window_size", c.WindowSize, "`lines` of a context window, also in prediction; 0 for 80 in training, whole documents in prediction")
 	f.IntVar(&c.PredictionStride, "prediction_stride", c.PredictionStride, "`lines` from one window to the next in prediction; 0 for --window_size")
