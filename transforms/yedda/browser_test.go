@@ -464,6 +464,31 @@ func TestReviewEndToEnd(t *testing.T) {
 	}
 }
 
+// On paper nothing scrolls, so tables stand there whole: a browser shrinks a page that
+// is too wide for A4, 718 pixels within the margins, by half as much again at most.
+func TestPrintInBrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a browser")
+	}
+	dir := t.TempDir()
+	b := openBrowser(t, "", dir)
+	command(t, "predict")("--input=../../testdata/sample", "--output="+dir, "--format=html", "--label_set=full")
+	command(t, "evaluate")("--input=../../testdata/annotated", "--label_set=full", "--report="+dir)
+	command(t, "profile")("--input=../../testdata/sample", "--batch_sizes=1,2", "--rounds=1", "--report="+dir)
+	b.call("Emulation.setEmulatedMedia", map[string]any{"media": "print"}, nil)
+	b.size(718*3/2, 1000)
+	for _, name := range []string{"index.html", "report.html", "profile.html"} {
+		b.call("Page.navigate", map[string]any{"url": "file://" + filepath.Join(dir, name)}, nil)
+		b.wait(fmt.Sprintf(`location.href.endsWith(%q) && document.readyState === "complete"`, "/"+name))
+		var cut int
+		b.eval(`Math.max(document.documentElement.scrollWidth - document.documentElement.clientWidth,
+  ...[...document.querySelectorAll("div")].filter((e) => getComputedStyle(e).overflowX !== "visible").map((e) => e.scrollWidth - e.clientWidth))`, &cut)
+		if cut > 0 {
+			t.Errorf("%s: on paper %d pixels are cut off", name, cut)
+		}
+	}
+}
+
 // reviewLong is a document of 20,000 lines, every seventh of them blank, every
 // 50th of the others doubtful.
 func reviewLong() (c reviewCase, doubtful []int) {
