@@ -34,7 +34,7 @@ case $kind in
     [ "$task" -ge 1 ] && [ "$task" -le ${#folders[@]} ] || { echo "job.sh: task $task, but $input has ${#folders[@]} folders" >&2; exit 2; }
     sum=$(printf '%s\0' "${folders[@]##*/}" | cksum)
     folder=${folders[task - 1]}
-    flags+=("--input=${folder//,/\\,}" "--output=$output/$(basename "$folder")") ;;
+    flags+=("--input=${folder//,/\\,}" "--output=$output/${folder##*/}") ;;
   *) echo "job.sh: ${kind:-the kind} is none; it must be cpu, gpu or array" >&2; exit 2 ;;
 esac
 command -v "$predict" >/dev/null || { echo "job.sh: no program $predict, seen from $PWD: go build -o bin/ ./pipelines/predict, or name it with LINNET_PREDICT" >&2; exit 1; }
