@@ -34,7 +34,7 @@ with DAG(
         launcher_binary=f"{linnet.BIN}/predict",
         runner="FlinkRunner",
         pipeline_options={
-            "input": [linnet.ISSUES],
+            "input": [linnet.INPUT],
             "output": linnet.LABELLED,
             "format": ["yedda", "treatments"],
             "rejected_exit_status": 0,

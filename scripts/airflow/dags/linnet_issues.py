@@ -26,7 +26,7 @@ with DAG(
         launcher_binary=f"{linnet.BIN}/predict",
         runner="direct",
         pipeline_options={
-            "input": [linnet.ISSUES],
+            "input": [linnet.INPUT],
             "output": linnet.LABELLED,
             "format": ["yedda", "treatments"],
             "rejected_exit_status": 0,
@@ -39,7 +39,7 @@ with DAG(
         launcher_binary=f"{linnet.BIN}/evaluate",
         runner="direct",
         pipeline_options={
-            "input": [f"{linnet.ISSUES}/**/*.txt.ann"],
+            "input": [f"{linnet.INPUT}/**/*.txt.ann"],
             "predictions": linnet.LABELLED,
             "report": f"{linnet.REPORTS}/{linnet.DAY}",
             "rejected_exit_status": 0,

@@ -25,6 +25,7 @@ from airflow.providers.standard.sensors.python import PythonSensor
 
 BIN = os.environ.get("LINNET_BIN") or "/opt/linnet"
 ISSUES = os.environ.get("LINNET_ISSUES") or "/data/issues"
+INPUT = ISSUES.replace(",", r"\,")  # as --input takes it, in which a comma divides
 LABELLED = os.environ.get("LINNET_LABELLED") or "/data/labelled"
 PUBLISHED = os.environ.get("LINNET_PUBLISHED") or "/data/published"
 REPORTS = os.environ.get("LINNET_REPORTS") or "/data/reports"
