@@ -786,6 +786,9 @@ func TestHTMLFilterInBrowser(t *testing.T) {
 		{5, 80, "N", 20, "Line 21: A 60 % ?"},
 		{25, 80, "Shift+n", 20, "Line 21: A 60 % ?"},
 		{5, 80, "F", 20, ""},
+		{5, 80, "f Enter f f u", 20, "Undone."}, // as it was it is shown
+		{20, 80, "2 Shift+2 u", 20, "Undone."},
+		{5, 80, "1 Shift+1 u", -1, "Undone."},
 	} {
 		b.open(fmt.Sprintf("%s?%d", file, i))
 		var n, at int

@@ -391,6 +391,7 @@ function review(doc) {
     saved = false;
     count();
     const at = last[0][0];
+    if (!shown(at)) filter(); // which hid it as it was before
     if (shown(at)) go(at);
     else offer();
     say("Undone.");
