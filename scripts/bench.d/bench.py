@@ -37,6 +37,14 @@ HERE = pathlib.Path(__file__).parent
 median = statistics.median
 
 
+def stay_on(core):
+    """Keeps a process that is about to run on one of the cores, where the system can."""
+    if not hasattr(os, 'sched_setaffinity'):
+        return None
+    cores = sorted(os.sched_getaffinity(0))
+    return lambda: os.sched_setaffinity(0, {cores[core % len(cores)]})
+
+
 class Process:
     """A contender's process: a line in, a line of JSON out."""
 
@@ -235,11 +243,15 @@ class Bench:
     # Parts model and table
 
     def peak(self, round_):
-        """GFLOP/s of a loop of multiply-adds, on one core and on each at once."""
+        """GFLOP/s of a loop of multiply-adds, on one core and on each at once.
+
+        Two processes would share a core for all of a short turn, now and then.
+        """
         command = [self.temp / 'kernel.test', '-test.run=^$', '-test.bench=^BenchmarkPeak$/^%s$' % self.plain,
                    '-test.benchtime=%gs' % self.args.seconds, '-test.cpu=1']
         for threads in sorted({1, self.cores}):
-            running = [subprocess.Popen(command, text=True, stdout=subprocess.PIPE) for _ in range(threads)]
+            running = [subprocess.Popen(command, text=True, stdout=subprocess.PIPE, preexec_fn=stay_on(i) if threads > 1 else None)
+                       for i in range(threads)]
             found = [re.search(r'([\d.]+) GFLOP/s\s+([\d.]+) best', p.communicate()[0]) for p in running]
             if not all(found):
                 return  # no such loop for this instruction set
