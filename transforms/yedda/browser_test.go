@@ -40,6 +40,9 @@ type message struct {
 // goes to downloads.
 func openBrowser(t *testing.T, file, downloads string) *browser {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("no browser is started with -short, so the page was opened in none")
+	}
 	var program string
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -378,9 +381,6 @@ func exported(t *testing.T, file string, want []byte) {
 // their index, someone opens it, goes to a document, to its next doubtful
 // line, corrects it and exports, and train takes the file.
 func TestReviewEndToEnd(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a browser")
-	}
 	dir := t.TempDir()
 	out, downloads := filepath.Join(dir, "out"), filepath.Join(dir, "downloads")
 	b := openBrowser(t, "", downloads)
@@ -467,9 +467,6 @@ func TestReviewEndToEnd(t *testing.T) {
 // On paper nothing scrolls, so tables stand there whole: a browser shrinks a page that
 // is too wide for A4, 718 pixels within the margins, by half as much again at most.
 func TestPrintInBrowser(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a browser")
-	}
 	dir := t.TempDir()
 	b := openBrowser(t, "", dir)
 	command(t, "predict")("--input=../../testdata/sample", "--output="+dir, "--format=html", "--label_set=full")
@@ -527,9 +524,6 @@ func reviewLong() (c reviewCase, doubtful []int) {
 // A curator's work at a page of 20,000 lines, in a browser, with the keyboard
 // alone.
 func TestHTMLInBrowser(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a browser")
-	}
 	c, doubtful := reviewLong()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "long.txt.html")
@@ -747,9 +741,6 @@ func TestHTMLInBrowser(t *testing.T) {
 // What filters hide comes back with the line that was the current one, unless
 // somebody went to another or did something meanwhile.
 func TestHTMLFilterInBrowser(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a browser")
-	}
 	table := &Table{URI: "short.txt", Classes: []string{"A", "B"}}
 	for i := range 40 {
 		table.Text = fmt.Appendf(table.Text, "line %d\n", i)
@@ -826,9 +817,6 @@ func shortTable() *Table {
 // A page that one comes back to begins anew, and so do its controls: browsers keep
 // what they were set to, unless a page asks them not to.
 func TestHTMLComeBackInBrowser(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a browser")
-	}
 	table, dir := shortTable(), t.TempDir()
 	file, other := filepath.Join(dir, "short.txt.html"), filepath.Join(dir, "other.html")
 	for name, page := range map[string][]byte{
@@ -867,9 +855,6 @@ func TestHTMLComeBackInBrowser(t *testing.T) {
 // A page that the browser saved, as it stands then, works when it is opened: it begins
 // anew, with each label once.
 func TestHTMLSavedInBrowser(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a browser")
-	}
 	table, dir := shortTable(), t.TempDir()
 	file, saved := filepath.Join(dir, "short.txt.html"), filepath.Join(dir, "saved.html")
 	writePage(t, file, table, table.Rows, table.Labels)
@@ -899,9 +884,6 @@ func TestHTMLSavedInBrowser(t *testing.T) {
 
 // A document of one line opens about as fast as one of as many bytes in many lines.
 func TestHTMLLongLineInBrowser(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a browser")
-	}
 	dir := t.TempDir()
 	b := openBrowser(t, "", dir)
 	var took [2]float64
@@ -923,9 +905,6 @@ func TestHTMLLongLineInBrowser(t *testing.T) {
 // A label that YEDDA cannot hold is not exported, where a line has it: its reader would
 // take the closer for text.
 func TestHTMLWrongLabelInBrowser(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a browser")
-	}
 	table := &Table{URI: "two.txt", Text: []byte("one\ntwo\n"), Classes: []string{"Key", "two words"}, Labels: []string{"Key", "two words"}}
 	table.Rows = Rows(table.Text)
 	dir := t.TempDir()
@@ -948,9 +927,6 @@ func TestHTMLWrongLabelInBrowser(t *testing.T) {
 // would look for a label in it, and give it to the line; it finds a label by its
 // name, and of lines with several labels gives all of them any.
 func TestHTMLLabelListInBrowser(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a browser")
-	}
 	table := &Table{URI: "few.txt", Text: []byte("one\ntwo\nthree\n"), Classes: []string{"Figure", "Key", "Notes"}, Labels: []string{"Figure", "Key", "Notes"}}
 	table.Rows = Rows(table.Text)
 	dir := t.TempDir()
@@ -989,9 +965,6 @@ func TestHTMLLabelListInBrowser(t *testing.T) {
 // A keyboard of other letters than Latin ones has the commands at their places, and
 // letters that are Latin are what they say; a closed dialog gives the keys back.
 func TestHTMLKeysInBrowser(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a browser")
-	}
 	table, dir := shortTable(), t.TempDir()
 	file := filepath.Join(dir, "short.html")
 	writePage(t, file, table, table.Rows, table.Labels)
