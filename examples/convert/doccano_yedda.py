@@ -48,10 +48,11 @@ with export as lines:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        name = f"line {number}"
+        where = f"line {number}"
         try:
             document = json.loads(line)
             name = document.get("uri") or f"{document['id']}.txt"
+            where = repr(name)
             path = os.path.join(sys.argv[1], name + ".ann")
             if os.path.isabs(name) or ".." in name.split("/"):
                 raise ValueError(f"leads out of {sys.argv[1]}; rename it")
@@ -73,7 +74,7 @@ with export as lines:
                 e = f"no JSON ({e}); export JSONL of sequence labelling"
             elif not isinstance(e, (OSError, ValueError)):
                 e = f"no document ({e}); export JSONL of sequence labelling"
-            print(f"{name!r}: {e}", file=sys.stderr)
+            print(f"{where}: {e}", file=sys.stderr)
             refused += 1
             continue
         written.add(path)
