@@ -1,6 +1,6 @@
 // A libcuda.so.1 for tests, of the machine that machine.h makes up. Memory is
 // the process's own, with guards around each allocation, and a launch runs a
-// kernel that was compiled for the CPU.
+// kernel that ptx.py translated for the CPU.
 //
 // It is strict rather than fast: what a stream was given is done only when
 // somebody waits for it (or for an event behind it, or a copy from it), streams
@@ -18,6 +18,7 @@
 #include <set>
 
 #include "machine.h"
+#include "range.h"
 
 namespace {
 
@@ -39,7 +40,7 @@ struct Kernel {
   std::string name;
   std::vector<size_t> params; // bytes of each
   void *code;
-  void (*run)(void *code, const unsigned *grid, const unsigned *block, void **params);
+  void (*run)(void *code, const unsigned *grid, const unsigned *block, void **params, const Range *ranges, size_t count);
 };
 struct Module {
   std::map<std::string, Kernel> kernels;
@@ -69,7 +70,7 @@ struct Context {
   std::set<Stream *> streams;
   std::set<Event *> events;
   std::set<Module *> modules;
-  std::map<char *, size_t> memory;
+  std::map<char *, Range> memory;
 
   // sync runs the default stream, those that it waits for and, with all, the rest.
   void sync(bool all) {
@@ -82,15 +83,18 @@ struct Context {
     auto i = memory.upper_bound((char *)p);
     if (i == memory.begin()) return false;
     --i;
-    return (char *)p + n <= i->first + i->second;
+    return p + n <= i->second.end;
   }
-  void release(char *p, size_t n) {
+  void release(const Range &r) {
+    char *p = (char *)r.begin;
+    size_t n = r.end - r.begin;
     for (size_t i = 0; i < guard; i++)
       if ((unsigned char)p[-1 - (long)i] != filler || (unsigned char)p[n + i] != filler) {
         fprintf(stderr, "standin: a kernel wrote outside of an allocation of %zu bytes\n", n);
         abort();
       }
     free(p - guard);
+    free(r.shadow);
     std::lock_guard l(card->mu);
     card->taken -= n;
   }
@@ -272,7 +276,7 @@ CUresult cuCtxDestroy_v2(CUcontext context) {
   if (!current.empty() && current.back() == c) current.pop_back();
   std::unique_lock<std::recursive_mutex> inside(c->mu);
   if (!c->card->lost) c->sync(true);
-  for (auto &m : c->memory) c->release(m.first, m.second);
+  for (auto &m : c->memory) c->release(m.second);
   for (auto *s : c->streams) delete s;
   for (auto *e : c->events) delete e;
   for (auto *m : c->modules) delete m;
@@ -326,8 +330,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t n) {
   }
   char *all = (char *)aligned_alloc(256, (n + 2 * guard + 255) & ~255ull);
   memset(all, filler, n + 2 * guard);
-  c->memory[all + guard] = n;
   *p = (CUdeviceptr)(all + guard);
+  c->memory[all + guard] = {*p, *p + n, (std::atomic<uint64_t> *)calloc(n / 4 + 1, 2 * sizeof(uint64_t))};
   return CUDA_SUCCESS;
 }
 CUresult cuMemFree_v2(CUdeviceptr p) {
@@ -335,7 +339,7 @@ CUresult cuMemFree_v2(CUdeviceptr p) {
   auto i = c->memory.find((char *)p);
   if (i == c->memory.end()) return CUDA_ERROR_INVALID_VALUE;
   c->sync(true);
-  c->release(i->first, i->second);
+  c->release(i->second);
   c->memory.erase(i);
   DONE;
 }
@@ -531,7 +535,9 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
     std::vector<void *> p;
     for (auto &v : values) p.push_back(v.data());
     unsigned grid[3] = {gx, gy, gz}, block[3] = {bx, by, bz};
-    k->run(k->code, grid, block, p.data());
+    std::vector<Range> ranges;
+    for (auto &m : c->memory) ranges.push_back(m.second);
+    k->run(k->code, grid, block, p.data(), ranges.data(), ranges.size());
   });
   return CUDA_SUCCESS;
 }

@@ -26,12 +26,13 @@
 //                              three seconds
 //   STANDIN_FAIL=cuInit:999,…  functions that return this error
 //   STANDIN_LOG=file           gets a line for each call: process, function
-//   STANDIN_KERNELS=k_%.so     the kernels, compiled for the CPU, where the last % is
-//                              the number in the PTX's .target sm_70. The library
-//                              exports
+//   STANDIN_KERNELS=k_%.so     the kernels, as ptx.py and ptx.h make them of PTX, where
+//                              the last % is the number in its .target sm_70. The
+//                              library exports
 //     void *find_kernel(const char *name)            null where there is none
 //     void run_kernel(void *kernel, const unsigned grid[3],
-//                     const unsigned block[3], void **params)
+//                     const unsigned block[3], void **params,
+//                     const Range *ranges, size_t count)
 //
 // CUDA_VISIBLE_DEVICES works as with the driver.
 #pragma once

@@ -1,18 +1,12 @@
 // What kernels.cu needs of the machine: copies into shared memory and the
 // product of a tile. Each primitive has a body for GPUs from compute capability
-// 8.0 on, one for 7.0 and 7.5, and one for the CPU (_cpu/cuda_on_cpu.h), where
-// the kernels are tested.
+// 8.0 on and one for 7.0 and 7.5.
 #pragma once
-
-#ifdef CUDA_ON_CPU
-#include "_cpu/cuda_on_cpu.h"
-#else
 #include <cuda_fp16.h>
 #include <mma.h>
 #define SHARED(type, name, n) __shared__ __align__(32) type name[n]
-#endif
 
-#if __CUDA_ARCH__ >= 800 && !defined(CUDA_ON_CPU)
+#if __CUDA_ARCH__ >= 800
 // copy16 starts a copy of 16 bytes from global to shared memory.
 __device__ __forceinline__ void copy16(void *to, const void *from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from) : "memory");
@@ -35,7 +29,7 @@ __device__ __forceinline__ void mma_f16_16x32x16(float (&c)[4][4], const unsigne
                  : "+f"(c[q][0]), "+f"(c[q][1]), "+f"(c[q][2]), "+f"(c[q][3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[2 * q]), "r"(b[2 * q + 1]));
 }
-#elif !defined(CUDA_ON_CPU)
+#else
 __device__ __forceinline__ void copy16(void *to, const void *from) { *(uint4 *)to = *(const uint4 *)from; }
 __device__ __forceinline__ void copy16_commit() {}
 template <int N> __device__ __forceinline__ void copy16_wait() {}

@@ -10,9 +10,7 @@
 // Every sum has one order, so that a step has one result.
 #include "prim.cuh"
 
-#ifdef CUDA_ON_CPU
-#define HAS_BF16 1
-#elif __CUDA_ARCH__ >= 800
+#if __CUDA_ARCH__ >= 800
 #include <cuda_bf16.h>
 #define HAS_BF16 1
 #endif
