@@ -201,12 +201,20 @@ func checkEnvironment(name string) error {
 		return fmt.Errorf("runners: --environment_type=%s is none; it must be loopback, process, external or docker", *jobopts.EnvironmentType)
 	case env == "process" && command(config) == "":
 		return fmt.Errorf(`runners: --environment_type=process needs --environment_config='{"command":"/path/of/this/program"}', where the workers find it`)
-	case env == "external" && config == "":
+	case env == "external" && !isPool(config):
 		return errors.New("runners: --environment_type=external needs --environment_config=host:port of a worker pool, which this program is with --worker_pool")
 	case env == "loopback" && *jobopts.Async:
 		return errors.New("runners: --async and --environment_type=loopback: the workers would end with this program; leave one out")
 	}
 	return nil
+}
+
+// isPool reports whether an --environment_config is host:port; of others Java says nothing
+// of use, or tries a port above 65535 for ever.
+func isPool(config string) bool {
+	host, port, err := net.SplitHostPort(config)
+	_, number := strconv.ParseUint(port, 10, 16)
+	return err == nil && host != "" && number == nil
 }
 
 // command is that of an --environment_config for processes, or "".
