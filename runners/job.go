@@ -135,6 +135,8 @@ var remedies = []struct{ of, is string }{
 	{"Cannot run program ", "the program of --environment_config must lie there on every TaskManager's machine, and be executable"},
 	{"BeamFnExternalWorkerPool/StartWorker", notAPool},
 	{"finishConnect(..) failed: Connection refused: ", notAPool},
+	{"First received frame was not SETTINGS", notAPool},
+	{"UNAVAILABLE: Unable to resolve host ", notAPool},
 	{"external key not found ", "the workers run another program than this one, or another version of it; --environment_config must name this one, or a pool or an image of it"},
 	{"Process died with exit code ", "the program of --environment_config must be this one, built for the TaskManagers' machines; a TaskManager's log has what it said"},
 }
