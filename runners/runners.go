@@ -345,6 +345,9 @@ func explain(ctx context.Context, name, job string, service bool, err error) err
 	if name == Flink && said == "Connection refused" { // the last of Java's causes alone; a worker's has an address
 		said = fmt.Sprintf("the job server at --endpoint=%s does not reach Flink's JobManager: %s; start that, or the job server with its address (--flink-master)", *jobopts.Endpoint, said)
 	}
+	if service && strings.HasSuffix(said, "desc =") { // Java had an exception without a message
+		said = fmt.Sprintf("the job server at --endpoint=%s does not take the job and does not say why (%s); its log does", *jobopts.Endpoint, strings.TrimSuffix(said, " desc ="))
+	}
 	if name == Flink && job != "" {
 		switch cause, unasked := flinkCause(ctx, job); {
 		case cause != "":

@@ -391,6 +391,16 @@ func TestNoJobManager(t *testing.T) {
 	}
 }
 
+// TestRefusedWithoutReason wants it said who knows why a job was not taken.
+func TestRefusedWithoutReason(t *testing.T) {
+	serveJobs(t, &jobs{}, flinkPage(nil))
+	err := errors.New("failed to submit job\n\tcaused by:\nrpc error: code = Internal desc = ")
+	got := explain(t.Context(), Flink, "", true, err).Error()
+	if !strings.Contains(got, "does not say why (rpc error: code = Internal); its log does") {
+		t.Errorf("got %q", got)
+	}
+}
+
 // TestBroken wants it said that a job may still run whose launcher lost the job server
 // for a moment, or for good.
 func TestBroken(t *testing.T) {
