@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -437,6 +438,26 @@ func TestTellWaiting(t *testing.T) {
 	want := "linnet: the job waits, Flink has too few free slots for it, of 2 in all: " + moreSlots + "\n"
 	if said != want+want {
 		t.Errorf("it says %q", said)
+	}
+}
+
+// TestWithoutCheckpoints wants it said that a job streams without them, and nothing of others.
+func TestWithoutCheckpoints(t *testing.T) {
+	for _, c := range []struct {
+		kind     string
+		interval int64
+		warned   bool
+	}{{"STREAMING", math.MaxInt64, true}, {"STREAMING", 2000, false}, {"BATCH", math.MaxInt64, false}} {
+		mux := http.NewServeMux()
+		mux.HandleFunc("GET /jobs/a/plan", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, `{"plan":{"type":%q}}`, c.kind) })
+		mux.HandleFunc("GET /jobs/a/checkpoints/config", func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprintf(w, `{"interval":%d}`, c.interval)
+		})
+		serveJobs(t, &jobs{}, mux)
+		said := capture(t, func() { warnOfCheckpoints(t.Context(), "a") })
+		if strings.Contains(said, "checkpoints, which are off") != c.warned || !c.warned && said != "" {
+			t.Errorf("%+v: it says %q", c, said)
+		}
 	}
 }
 
