@@ -283,8 +283,8 @@ struct Thread {
     for (int i = 0; i < 2; i++) memcpy(in_shared(line, at + 16 * i, 16, true), &v[4 * i], 16);
     warp_work(line);
   }
-  void check_wmma(int line, uint64_t matrix, uint32_t ld, int size) {
-    if (matrix & 31 || ld * size & 15) die(line, "a matrix of wmma that is not aligned");
+  void check_wmma(int line, uint64_t matrix, uint32_t ld, int size) { // each row, by the ISA's "Address Alignment"
+    if (matrix & 31 || ld * size & 31) die(line, "a matrix of wmma whose rows are not aligned to 32 bytes");
   }
   void warp_work(int) { // all lanes, in no order
     char nothing;

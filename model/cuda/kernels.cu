@@ -69,7 +69,7 @@ __device__ __forceinline__ void lines(const unsigned *ids, const unsigned *ends,
 // nothing (at[r] < 0). weights are kTiles blocks. All threads of the block come
 // here; `live` is how many of the MT tiles there are.
 enum { CHUNK = 64 }; // numbers of a row in shared memory at a time
-template <class T> struct Padded { enum { size = CHUNK + 16 / sizeof(T) }; }; // so that rows begin in different banks
+template <class T> struct Padded { enum { size = CHUNK + Skew<T>::size }; };
 
 template <class T, int MT>
 __device__ __forceinline__ void product(Sums<T> (&sums)[MT], T *stage, const int *at, const T *from, int ld, const T *weights, int kTiles, int live) {
@@ -221,7 +221,7 @@ __device__ __forceinline__ void step(const T *weights, const float *z, int byLin
 // there are U/8 warps. Arguments are those of step.
 template <int KT>
 __device__ __forceinline__ void resident(const half *weights, const float *z, int byLine, const Window *windows, half *states, int count) {
-  constexpr int U = KT * TILE, tiles = U / UNITS, PAD = U + 8;
+  constexpr int U = KT * TILE, tiles = U / UNITS, PAD = U + Skew<half>::size;
   SHARED(half, h, 2 * TILE * PAD);
   SHARED(float, scratch, tiles * Scratch<half>::size + 8);
   const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, g = lane / 4, u = warp * UNITS + (lane & 3) * 2;

@@ -139,6 +139,13 @@ template <> struct Sums<half> {
 };
 #endif
 
+// Numbers behind each row in shared memory, so that rows begin in different banks.
+// wmma reads rows of halves from a multiple of 32 bytes on, ldmatrix of 16.
+template <class T> struct Skew { enum { size = 16 / sizeof(T) }; };
+#if __CUDA_ARCH__ < 800
+template <> struct Skew<half> { enum { size = 16 }; };
+#endif
+
 // Floats a warp that finish needs.
 template <class T> struct Scratch { enum { size = 0 }; };
 #if __CUDA_ARCH__ < 800

@@ -25,9 +25,13 @@ enum {
   THREADS = 128,
   COLUMNS = 64, // of a block's product
   DEPTH = 32,   // of a round of it
-  LDA = DEPTH + 8,
-  LDB = COLUMNS + 8,
 };
+
+// Numbers from row to row of a block's a, b and sums in shared memory: rows begin
+// in different banks, and where wmma reads them at multiples of 32 bytes.
+template <class T> constexpr int LDA = DEPTH + (sizeof(T) == 2 ? 16 : 8);
+template <class T> constexpr int LDB = COLUMNS + (sizeof(T) == 2 ? 16 : 8);
+constexpr int LDS = LDB<float>;
 
 template <class T> __device__ __forceinline__ T round_to(float x);
 template <> __device__ __forceinline__ float round_to<float>(float x) { return x; }
@@ -50,24 +54,24 @@ template <class T, int MT, int G> struct Product {
   __device__ __forceinline__ void add(const T *a, const T *b) {
     using namespace nvcuda::wmma;
     const int warp = threadIdx.x / 32;
-    if (G > 1) a += warp * (MT * 16 * LDA);
+    if (G > 1) a += warp * (MT * 16 * LDA<T>);
 #pragma unroll
     for (int k = 0; k < DEPTH; k += 16) {
       fragment<matrix_b, 16, 16, 16, T, row_major> right;
-      load_matrix_sync(right, b + k * LDB + warp * 16, LDB);
+      load_matrix_sync(right, b + k * LDB<T> + warp * 16, LDB<T>);
 #pragma unroll
       for (int m = 0; m < MT; m++) {
         fragment<matrix_a, 16, 16, 16, T, row_major> left;
-        load_matrix_sync(left, a + m * 16 * LDA + k, LDA);
+        load_matrix_sync(left, a + m * 16 * LDA<T> + k, LDA<T>);
         mma_sync(sums[m], left, right, sums[m]);
       }
     }
   }
-  // store writes the sums to [MT·16, LDB] of shared memory.
+  // store writes the sums to [MT·16, LDS] of shared memory.
   __device__ __forceinline__ void store(float *to) {
 #pragma unroll
     for (int m = 0; m < MT; m++)
-      nvcuda::wmma::store_matrix_sync(to + m * 16 * LDB + threadIdx.x / 32 * 16, sums[m], LDB, nvcuda::wmma::mem_row_major);
+      nvcuda::wmma::store_matrix_sync(to + m * 16 * LDS + threadIdx.x / 32 * 16, sums[m], LDS, nvcuda::wmma::mem_row_major);
   }
 };
 
@@ -80,22 +84,22 @@ template <int MT, int G> struct Product<float, MT, G> {
   }
   __device__ __forceinline__ void add(const float *a, const float *b) {
     const int column = threadIdx.x % 16 * 4;
-    a += threadIdx.x / 16 * 2 * MT * LDA;
-    if (G > 1) a += column / 16 * (MT * 16 * LDA);
+    a += threadIdx.x / 16 * 2 * MT * LDA<float>;
+    if (G > 1) a += column / 16 * (MT * 16 * LDA<float>);
 #pragma unroll 4
     for (int k = 0; k < DEPTH; k++) {
-      const float4 w = *(const float4 *)(b + k * LDB + column);
+      const float4 w = *(const float4 *)(b + k * LDB<float> + column);
 #pragma unroll
       for (int r = 0; r < 2 * MT; r++) {
-        const float x = a[r * LDA + k];
+        const float x = a[r * LDA<float> + k];
         sums[r][0] += x * w.x, sums[r][1] += x * w.y, sums[r][2] += x * w.z, sums[r][3] += x * w.w;
       }
     }
   }
   __device__ __forceinline__ void store(float *to) {
-    to += threadIdx.x / 16 * 2 * MT * LDB + threadIdx.x % 16 * 4;
+    to += threadIdx.x / 16 * 2 * MT * LDS + threadIdx.x % 16 * 4;
 #pragma unroll
-    for (int r = 0; r < 2 * MT; r++) *(float4 *)(to + r * LDB) = make_float4(sums[r][0], sums[r][1], sums[r][2], sums[r][3]);
+    for (int r = 0; r < 2 * MT; r++) *(float4 *)(to + r * LDS) = make_float4(sums[r][0], sums[r][1], sums[r][2], sums[r][3]);
   }
 };
 
@@ -111,11 +115,11 @@ __device__ __forceinline__ void multiply(T *a, T *b, float *to, int depth, Left 
   for (int from = 0; from < depth; from += DEPTH) {
     for (int i = threadIdx.x; i < ROWS * DEPTH; i += THREADS) {
       const int r = ByRow ? i % ROWS : i / DEPTH, k = ByRow ? i / ROWS : i % DEPTH;
-      a[r * LDA + k] = round_to<T>(from + k < depth ? left(r, from + k) : 0.f);
+      a[r * LDA<T> + k] = round_to<T>(from + k < depth ? left(r, from + k) : 0.f);
     }
     for (int i = threadIdx.x; i < DEPTH * COLUMNS; i += THREADS) {
       const int k = ByDepth ? i % DEPTH : i / COLUMNS, column = ByDepth ? i / DEPTH : i % COLUMNS;
-      b[k * LDB + column] = round_to<T>(from + k < depth ? right(from + k, column) : 0.f);
+      b[k * LDB<T> + column] = round_to<T>(from + k < depth ? right(from + k, column) : 0.f);
     }
     __syncthreads();
     product.add(a, b);
@@ -133,9 +137,9 @@ template <class T, bool TA, bool TB>
 __device__ __forceinline__ void gemm(const float *a, int lda, long long nextA, const float *b, int ldb, long long nextB, float *c, int ldc,
                                      long long nextC, const float *bias, long long nextBias, int M, int N, int depth, int accumulate) {
   enum { MT = 4 };
-  SHARED(T, left, MT * 16 * LDA);
-  SHARED(T, right, DEPTH * LDB);
-  SHARED(float, sums, MT * 16 * LDB);
+  SHARED(T, left, MT * 16 * LDA<T>);
+  SHARED(T, right, DEPTH * LDB<T>);
+  SHARED(float, sums, MT * 16 * LDS);
   a += blockIdx.z * nextA, b += blockIdx.z * nextB, c += blockIdx.z * nextC;
   const int row = blockIdx.y * (MT * 16), column = blockIdx.x * COLUMNS;
   multiply<MT, 1, TA, TB>(
@@ -145,7 +149,7 @@ __device__ __forceinline__ void gemm(const float *a, int lda, long long nextA, c
   for (int i = threadIdx.x; i < MT * 16 * COLUMNS; i += THREADS) {
     const int r = i / COLUMNS, n = i % COLUMNS;
     if (row + r >= M || column + n >= N) continue;
-    float v = sums[r * LDB + n];
+    float v = sums[r * LDS + n];
     if (bias) v += bias[blockIdx.z * nextBias + column + n];
     float *to = c + (size_t)(row + r) * ldc + column + n;
     *to = accumulate ? *to + v : v;
@@ -171,9 +175,9 @@ __device__ __forceinline__ At at(int t, int steps, int B, int backward) {
 template <class T>
 __device__ __forceinline__ void lstm_forward(const float *weights, long long next, float *z, float *c, float *h, float *out,
                                              const unsigned *mask, float keep, const int *lens, int t, int steps, int B, int H) {
-  SHARED(T, left, 16 * LDA);
-  SHARED(T, right, DEPTH * LDB);
-  SHARED(float, sums, 16 * LDB);
+  SHARED(T, left, 16 * LDA<T>);
+  SHARED(T, right, DEPTH * LDB<T>);
+  SHARED(float, sums, 16 * LDS);
   const int backward = blockIdx.z, unit = blockIdx.x * 16, window = blockIdx.y * 16;
   const At now = at(t, steps, B, backward);
   const size_t rows = (size_t)steps * B;
@@ -194,7 +198,7 @@ __device__ __forceinline__ void lstm_forward(const float *weights, long long nex
     float v[4];
     for (int q = 0; q < 4; q++) {
       v[q] = z[row * 4 * H + q * H + u];
-      if (t > 0) v[q] += sums[i / 16 * LDB + q * 16 + i % 16];
+      if (t > 0) v[q] += sums[i / 16 * LDS + q * 16 + i % 16];
     }
     const float in = sigmoid(v[0]), forget = sigmoid(v[1]), cell = tanhf(v[2]), gate = sigmoid(v[3]);
     const float before = t > 0 ? c[(size_t)(now.before + b) * H + u] : 0.f;
@@ -212,9 +216,9 @@ __device__ __forceinline__ void lstm_forward(const float *weights, long long nex
 template <class T>
 __device__ __forceinline__ void lstm_backward(const float *weights, long long next, float *z, const float *c, const float *dout,
                                               const unsigned *mask, float keep, const int *lens, float *dc, int t, int steps, int B, int H) {
-  SHARED(T, left, 4 * 16 * LDA);
-  SHARED(T, right, DEPTH * LDB);
-  SHARED(float, sums, 16 * LDB);
+  SHARED(T, left, 4 * 16 * LDA<T>);
+  SHARED(T, right, DEPTH * LDB<T>);
+  SHARED(float, sums, 16 * LDS);
   const int backward = blockIdx.z, unit = blockIdx.x * 16, window = blockIdx.y * 16;
   const At now = at(t, steps, B, backward);
   const size_t rows = (size_t)steps * B;
@@ -240,7 +244,7 @@ __device__ __forceinline__ void lstm_backward(const float *weights, long long ne
     }
     float dh = bit(mask, state) ? dout[state] * keep : 0.f;
     if (!last) {
-      const float *s = sums + i / 16 * LDB + i % 16;
+      const float *s = sums + i / 16 * LDS + i % 16;
       dh += s[0] + s[16] + s[32] + s[48];
     }
     const float in = to[0], forget = to[H], cell = to[2 * H], gate = to[3 * H], tanhC = tanhf(c[row * H + u]);
