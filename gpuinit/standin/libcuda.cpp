@@ -23,7 +23,7 @@
 namespace {
 
 constexpr size_t guard = 256;
-constexpr unsigned char filler = 0xCB;
+constexpr unsigned char filler = 0xFF; // NaN as float and as half, so that reading what nobody wrote shows
 
 // Card is a visible device: a card or an instance of one.
 struct Card {
