@@ -9,13 +9,16 @@
 //   races     two threads, one of which writes, at the same shared memory without
 //             a barrier between them (bar.sync, or bar.warp.sync in a warp), or at
 //             the same global memory in one launch
-//   barriers  that not all threads reach; a warp's work that not all lanes do
+//   barriers  that not all threads reach; barriers and a warp's work that its lanes
+//             do not all reach in the same place (.aligned)
 //   copies    (cp.async) that nobody waited for; what they bring is not there sooner
 //
 // Shared memory begins as NaN. It knows nothing of a GPU's speed, of how its
 // tensor cores round sums, and of orders between lanes other than that fibers run
 // from one barrier or warp's work to the next, in turns from the first and from
-// the last. The races it finds do not depend on the order.
+// the last. The races it finds do not depend on the order. It is stricter than a GPU
+// with threads that write neighbouring bytes (or halves of global memory), with global
+// memory that only bar.warp.sync orders, and with what 1024 barriers part.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -101,6 +104,7 @@ template <class T> inline T param(const void *p) {
 template <class T> inline T shl(T v, unsigned n) { return n >= 8 * sizeof v ? 0 : (T)(v << n); }
 template <class T> inline T shr(T v, unsigned n) { return n < 8 * sizeof v ? (T)(v >> n) : v < 0 ? (T)-1 : 0; }
 inline uint32_t bfi(uint32_t bits, uint32_t into, uint32_t at, uint32_t n) {
+  at &= 255, n &= 255;
   uint32_t mask = shl(n > 31 ? ~0u : (1u << n) - 1, at);
   return into & ~mask | shl(bits, at) & mask;
 }
@@ -155,7 +159,7 @@ struct Cell {
 struct Warp {
   int size = 0, arrived = 0;
   unsigned barriers = 0;
-  const void *op = nullptr; // what the arrived do together
+  int line = 0; // of what the arrived do together
   void *arg[32];
 };
 struct Block;
@@ -166,6 +170,7 @@ struct Thread {
   int index, lane;
   void *sp = nullptr; // a fiber's saved stack pointer; its registers lie on its stack
   State state = RUN;
+  int at = 0; // the line of the barrier where it stands
   struct Copy {
     uint64_t to, from;
     int line;
@@ -174,15 +179,19 @@ struct Thread {
 
   [[noreturn]] void die(int line, const char *what) const;
   void pause(State s);
-  void barrier() { pause(AT_BARRIER); }
-  void warp_barrier(uint32_t mask);
-  void together(void *arg, void (*op)(void **arg));
-  template <class A> void together(A &arg, void (*op)(void **)) { together((void *)&arg, op); }
+  void barrier(int line) {
+    at = line;
+    pause(AT_BARRIER);
+  }
+  void warp_barrier(int line, uint32_t mask);
+  void together(int line, void *arg, void (*op)(void **arg));
+  template <class A> void together(int line, A &arg, void (*op)(void **)) { together(line, (void *)&arg, op); }
 
   // Memory. An address must be a multiple of what is read or written at once.
   char *in_global(int line, uint64_t address, unsigned size, bool write);
-  char *in_shared(int line, uint64_t address, unsigned size, bool write);
-  void touch(int line, Cell &c, bool write);
+  // `together` is for what a warp reads or writes together: any lane may be who does.
+  char *in_shared(int line, uint64_t address, unsigned size, bool write, bool together = false);
+  void touch(int line, Cell &c, bool write, bool together);
   template <class T, int N> std::array<T, N> load_global(int line, uint64_t address) { return load<T, N>(in_global(line, address, N * sizeof(T), false)); }
   template <class T, int N> std::array<T, N> load_shared(int line, uint64_t address) { return load<T, N>(in_shared(line, address, N * sizeof(T), false)); }
   template <class T, int N> void store_global(int line, uint64_t address, std::array<T, N> v) { memcpy(in_global(line, address, sizeof v, true), &v, sizeof v); }
@@ -212,12 +221,12 @@ struct Thread {
     }
   }
 
-  uint32_t shuffle(uint32_t v, uint32_t with, uint32_t bounds, uint32_t mask) {
+  uint32_t shuffle(int line, uint32_t v, uint32_t with, uint32_t bounds, uint32_t mask) {
     struct Arg {
       uint32_t in, out, with;
-    } a{v, 0, with};
-    if (mask != ~0u || bounds != 31) die(0, "a shuffle of part of a warp");
-    together(a, [](void **arg) {
+    } a{v, 0, with & 31};
+    if (mask != ~0u || bounds != 31) die(line, "a shuffle of part of a warp");
+    together(line, a, [](void **arg) {
       for (int i = 0; i < 32; i++) ((Arg *)arg[i])->out = ((Arg *)arg[i ^ ((Arg *)arg[i])->with])->in;
     });
     return a.out;
@@ -228,8 +237,8 @@ struct Thread {
     struct Arg {
       const char *row;
       std::array<uint32_t, 4> out;
-    } a{in_shared(line, row, 16, false), {}};
-    together(a, [](void **arg) {
+    } a{in_shared(line, row, 16, false, true), {}};
+    together(line, a, [](void **arg) {
       for (int l = 0; l < 32; l++)
         for (int m = 0; m < 4; m++) memcpy(&((Arg *)arg[l])->out[m], ((Arg *)arg[8 * m + l / 4])->row + l % 4 * 4, 4);
     });
@@ -240,14 +249,14 @@ struct Thread {
   // the rows g for i in {0,1,4,5} and g+8 otherwise, columns 2t+i%2, +8 from i = 4
   // on; b0..b3 rows 2t+i%2, +8 from i = 2 on, column g; c0..c3 rows g, g, g+8, g+8,
   // columns 2t+i%2.
-  std::array<float, 4> mma(std::array<uint32_t, 4> a, std::array<uint32_t, 2> b, std::array<float, 4> c) {
+  std::array<float, 4> mma(int line, std::array<uint32_t, 4> a, std::array<uint32_t, 2> b, std::array<float, 4> c) {
     struct Arg {
       uint16_t a[8], b[4];
       std::array<float, 4> c;
     } me{{}, {}, c};
     memcpy(me.a, &a, 16);
     memcpy(me.b, &b, 8);
-    together(me, [](void **arg) {
+    together(line, me, [](void **arg) {
       float A[16][16], B[16][8], C[16][8];
       for (int l = 0; l < 32; l++) {
         auto &x = *(Arg *)arg[l];
@@ -273,31 +282,40 @@ struct Thread {
     uint64_t at = matrix + 2 * ((uint64_t)(lane / 2) * ld + lane % 2 * 8);
     std::array<uint32_t, 8> v;
     v.fill(0x7e007e00); // NaN
-    memcpy(&v, at >= window && at < 2 * window ? in_shared(line, at - window, 16, false) : in_global(line, at, 16, false), 16);
-    warp_work(line);
+    memcpy(&v, at >= window && at < 2 * window ? in_shared(line, at - window, 16, false, true) : in_global(line, at, 16, false), 16);
+    one_matrix(line, matrix, ld);
     return v;
   }
   void wmma_store(int line, uint64_t matrix, std::array<float, 8> v, uint32_t ld) {
     check_wmma(line, matrix, ld, 4);
     uint64_t at = matrix + 4 * ((uint64_t)(lane / 2) * ld + lane % 2 * 8);
-    for (int i = 0; i < 2; i++) memcpy(in_shared(line, at + 16 * i, 16, true), &v[4 * i], 16);
-    warp_work(line);
+    for (int i = 0; i < 2; i++) memcpy(in_shared(line, at + 16 * i, 16, true, true), &v[4 * i], 16);
+    one_matrix(line, matrix, ld);
   }
   void check_wmma(int line, uint64_t matrix, uint32_t ld, int size) { // each row, by the ISA's "Address Alignment"
     if (matrix & 31 || ld * size & 31) die(line, "a matrix of wmma whose rows are not aligned to 32 bytes");
   }
-  void warp_work(int) { // all lanes, in no order
-    char nothing;
-    together(nothing, [](void **) {});
+  void one_matrix(int line, uint64_t matrix, uint32_t ld) { // all lanes, in no order
+    struct Arg {
+      Thread *thread;
+      int line;
+      uint64_t matrix;
+      uint32_t ld;
+    } a{this, line, matrix, ld};
+    together(line, a, [](void **arg) {
+      auto &first = *(Arg *)arg[0];
+      for (int i = 1; i < 32; i++)
+        if (auto &x = *(Arg *)arg[i]; x.matrix != first.matrix || x.ld != first.ld) x.thread->die(x.line, "lanes of a warp that name different matrices");
+    });
   }
-  template <float of(uint16_t)> std::array<float, 8> wmma(std::array<uint32_t, 8> a, std::array<uint32_t, 8> b, std::array<float, 8> c) {
+  template <float of(uint16_t)> std::array<float, 8> wmma(int line, std::array<uint32_t, 8> a, std::array<uint32_t, 8> b, std::array<float, 8> c) {
     struct Arg {
       uint16_t a[8], b[8];
       std::array<float, 8> c;
     } me{{}, {}, c};
     memcpy(me.a, &a, 16);
     memcpy(me.b, &b, 16);
-    together(me, [](void **arg) {
+    together(line, me, [](void **arg) {
       float B[16][16], C[16][16];
       auto at = [&](int i) -> Arg & { return *(Arg *)arg[i]; };
       for (int l = 0; l < 32; l++)
@@ -345,21 +363,22 @@ inline void Thread::pause(State s) {
   ptx_switch(&sp, block->scheduler);
 }
 
-// together runs op once all lanes of the warp have come, on the arguments of all of them.
-inline void Thread::together(void *arg, void (*op)(void **)) {
+// together runs op once all lanes of the warp have come, on the arguments of all of
+// them. They must come to the same instruction (.aligned).
+inline void Thread::together(int line, void *arg, void (*op)(void **)) {
   Warp &w = block->warps[index / 32];
-  if (w.size != 32) die(0, "a warp's work in a warp of fewer than 32 threads");
-  if (w.arrived > 0 && w.op != (const void *)op) die(0, "lanes of a warp that do different things together");
-  w.op = (const void *)op;
+  if (w.size != 32) die(line, "a warp's work in a warp of fewer than 32 threads");
+  if (w.arrived > 0 && w.line != line) die(line, "lanes of a warp that do different things together");
+  w.line = line;
   w.arg[lane] = arg;
   if (++w.arrived < w.size) return pause(IN_WARP);
   op(w.arg);
   w.arrived = 0;
   for (int i = index - lane; i < index - lane + w.size; i++) block->threads[i].state = RUN;
 }
-inline void Thread::warp_barrier(uint32_t mask) {
-  if (mask != ~0u) die(0, "a barrier of part of a warp");
-  together(*this, [](void **arg) {
+inline void Thread::warp_barrier(int line, uint32_t mask) {
+  if (mask != ~0u) die(line, "a barrier of part of a warp");
+  together(line, *this, [](void **arg) {
     auto &first = *(Thread *)arg[0];
     first.block->warps[first.index / 32].barriers++;
   });
@@ -367,22 +386,22 @@ inline void Thread::warp_barrier(uint32_t mask) {
 
 // touch ends the process where another thread touched the cell, one of them to
 // write, and nothing tells which came first.
-inline void Thread::touch(int line, Cell &c, bool write) {
+inline void Thread::touch(int line, Cell &c, bool write, bool together) {
   const int warp = index / 32;
   const unsigned barriers = block->barriers, warpBarriers = block->warps[warp].barriers;
   auto apart = [&](const Touch &t) { // in no order with this
-    return t.barriers == barriers && t.thread != index && !(t.warp == warp && t.warpBarriers != warpBarriers);
+    return t.barriers == barriers && (together || t.thread != index) && !(t.warp == warp && t.warpBarriers != warpBarriers);
   };
   if (c.copying) die(line, write ? "shared memory is written that a copy is on its way to" : "shared memory is read that a copy is on its way to");
   if (apart(c.written)) die(line, write ? "shared memory is written twice without a barrier between" : "shared memory is read that another thread writes without a barrier between");
-  const Touch me{(int16_t)index, (int16_t)warp, barriers, warpBarriers};
+  const Touch me{together ? (int16_t)-1 : (int16_t)index, (int16_t)warp, barriers, warpBarriers};
   if (write) {
     if (apart(c.read)) die(line, "shared memory is written that another thread reads without a barrier between");
     c.written = me;
     return;
   }
   Touch &r = c.read;
-  if (r.barriers != barriers || r.thread == index) {
+  if (r.barriers != barriers || r.thread == index && !together) {
     r = me;
   } else if (r.warp == warp) {
     if (r.warpBarriers == warpBarriers) r.thread = -1;
@@ -392,10 +411,10 @@ inline void Thread::touch(int line, Cell &c, bool write) {
   }
 }
 
-inline char *Thread::in_shared(int line, uint64_t address, unsigned size, bool write) {
+inline char *Thread::in_shared(int line, uint64_t address, unsigned size, bool write, bool together) {
   if (size && address % size) die(line, "shared memory at an address that is not aligned");
   if (address + size > block->kernel->shared) die(line, "an address outside of the kernel's shared memory");
-  for (uint64_t i = address / 2; i < (address + size + 1) / 2 && size; i++) touch(line, block->cells[i], write);
+  for (uint64_t i = address / 2; i < (address + size + 1) / 2 && size; i++) touch(line, block->cells[i], write, together);
   return block->shared.data() + address;
 }
 inline void Thread::copying(const char *p, bool on) {
@@ -479,6 +498,8 @@ inline void run_block(Block &b, Dim3 index, Dim3 dim, Dim3 grid) {
     for (Thread &t : b.threads) done += t.state == DONE, waiting += t.state == AT_BARRIER;
     if (done == n) break;
     if (waiting == n) {
+      for (Thread &t : b.threads)
+        if (t.at != b.threads[t.index - t.lane].at) t.die(t.at, "a barrier that lanes of a warp reach in different places");
       b.barriers++;
       for (Thread &t : b.threads) t.state = RUN;
     } else if (!ran) {

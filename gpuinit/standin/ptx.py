@@ -79,18 +79,18 @@ class Kernel:
             return "return;"
         if name == "bra":
             return "goto %s;" % o[0].lstrip("$")
-        if op.startswith("bar.sync"):
-            return "s.barrier();"
+        if op == "bar.sync" and o == ["0"]:
+            return "s.barrier(%d);" % line
         if op == "bar.warp.sync":
-            return "s.warp_barrier(%s);" % get(0, "u32")
-        if name == "mov":
+            return "s.warp_barrier(%d, %s);" % (line, get(0, "u32"))
+        if op == "mov.b32" or name == "mov" and "{" not in operands:
             to, of = vector(o[0]), vector(o[1])
             if len(to) == 2:
                 return "".join("%s = (uint16_t)(%s >> %d); " % (self.register(r), self.value(o[1], type), 16 * i) for i, r in enumerate(to))
             if len(of) == 2:
                 return put("(uint32_t)%s | (uint32_t)%s << 16" % tuple(self.register(r) for r in of))
             return put(get(1))
-        if name == "cvta":
+        if op in ("cvta.shared.u64", "cvta.to.global.u64"):
             return put("generic(%s)" % get(1) if parts[1] == "shared" else get(1))
         if parts[:2] == ["ld", "param"]:
             m = re.fullmatch(r"\[(\w+)\]", o[1])
@@ -103,7 +103,7 @@ class Kernel:
                 if name == "st":
                     return "s.store_%s%s, {%s});" % (parts[1], call, ", ".join(self.value(r, type) for r in regs))
                 return results(0, "s.load_%s%s)" % (parts[1], call))
-        if name == "setp":
+        if name == "setp" and len(parts) == len(o) == 3:
             if parts[1] in UNORDERED:
                 return put("!(%s %s %s)" % (get(1), UNORDERED[parts[1]], get(2)))
             unequal = parts[1] == "ne" and type == "f32"  # false of NaN, other than C's
@@ -112,6 +112,8 @@ class Kernel:
             return put("%s ? %s : %s" % (self.register(o[3]), get(1), get(2)))
         if name in BITWISE:
             return put("(%s)(%s %s %s)" % (c, get(1), BITWISE[name], get(2)))
+        if op == "not.pred":
+            return put("!%s" % get(1))
         if op in ("not.b32", "not.b64", "not.b16"):
             return put("(%s)~%s" % (c, get(1)))
         if op in ("shl.b32", "shl.b64", "shr.u32", "shr.s32", "shr.u64", "shr.s64", "shr.b32", "shr.b64"):
@@ -161,7 +163,7 @@ class Kernel:
             if len(parts) == 3 and parts[1][0] in "su" and type[0] in "su":
                 return put("(%s)(%s)%s" % (TYPES[parts[1]], c, self.register(o[1])))
         if op == "shfl.sync.bfly.b32":  # whether the other lane is there, after the |, is always true
-            return "%s = s.shuffle(%s);" % (self.register(o[0].split("|")[0]), ", ".join(get(i, "u32") for i in range(1, 5)))
+            return "%s = s.shuffle(%d, %s);" % (self.register(o[0].split("|")[0]), line, ", ".join(get(i, "u32") for i in range(1, 5)))
         if op == "cp.async.cg.shared.global" and o[2] == "16":
             return "s.copy16(%d, %s, %s);" % (line, self.address(o[0]), self.address(o[1]))
         if op == "cp.async.commit_group":
@@ -171,14 +173,14 @@ class Kernel:
         if op == "ldmatrix.sync.aligned.m8n8.x4.shared.b16":
             return results(0, "s.ldmatrix(%d, %s)" % (line, self.address(o[1])))
         if op == "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32":
-            return results(0, "s.mma({%s}, {%s}, {%s})" % (values(1), values(2), values(3)))
+            return results(0, "s.mma(%d, {%s}, {%s}, {%s})" % (line, values(1), values(2), values(3)))
         if op.startswith("wmma.load.") and parts[2] in "ab" and parts[3:7] == ["sync", "aligned", "row", "m16n16k16"] and type in ("f16", "bf16"):
             at = ("generic(%s)" if parts[7] == "shared" else "%s") % self.address(o[1])  # addresses of global memory are generic
             return results(0, "s.wmma_load(%d, %s, %s)" % (line, at, get(2, "u32")))
         if op == "wmma.store.d.sync.aligned.row.m16n16k16.shared.f32":
             return "s.wmma_store(%d, %s, {%s}, %s);" % (line, self.address(o[0]), values(1), get(2, "u32"))
         if op in ("wmma.mma.sync.aligned.row.row.m16n16k16.f32.f32", "wmma.mma.sync.aligned.row.row.m16n16k16.f32.bf16.bf16.f32"):
-            return results(0, "s.wmma<%s>({%s}, {%s}, {%s})" % ("of_bf16" if "bf16" in parts else "of_f16", values(1), values(2), values(3)))
+            return results(0, "s.wmma<%s>(%d, {%s}, {%s}, {%s})" % ("of_bf16" if "bf16" in parts else "of_f16", line, values(1), values(2), values(3)))
         raise ValueError("unknown instruction")
 
     def body(self, text, line):
