@@ -56,6 +56,12 @@ func TestGPUTenStepsAgainstNumpy(t *testing.T) {
 			tr := onGPU(t, Options{Config: s.config(), Train: stepDocuments()}, devices)
 			got, _ := s.numpySteps(t, tr)
 			s.compare(t, got, 3e-5)
+			portable := trainerOf(t, Options{Config: s.config(), Train: stepDocuments()})
+			s.numpySteps(t, portable)
+			// The losses hardly tell: Adam's steps stay as they are where all gradients grow.
+			if e := math.Abs(tr.norm-portable.norm) / portable.norm; !(e <= 1e-5) {
+				t.Errorf("norm of the gradient %v, the portable trainer's %v", tr.norm, portable.norm)
+			}
 		})
 	}
 }
