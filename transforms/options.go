@@ -105,7 +105,8 @@ type Options struct {
 	// Precision of the products on a GPU: float16, which "" stands for, with
 	// sums in float32, or float32 (Predict). That of the CPU is kernel.Precision.
 	Precision string
-	// LabelSet is collapsed (the default) or full (Predict).
+	// LabelSet is collapsed or full; empty for the model's first, which of the bundled
+	// one is collapsed (Predict).
 	LabelSet string
 	// WindowSize and PredictionStride of the context windows, in lines. Where
 	// WindowSize is negative both are the model's; 0 stands for whole
