@@ -47,7 +47,8 @@ const (
 
 // Extract returns the features of rows of text, one line of the Batch a row,
 // without Windows. text is the whole document: the bytes between two rows are
-// its blank lines and form feeds. Ids are below inputSize, at least 1. Up to
+// its blank lines and form feeds. Ids are below inputSize, the rows of the
+// embedding table; it panics where that is below 1 or above 1<<32 - 1. Up to
 // workers goroutines share a long document. Extract is safe for concurrent
 // use and keeps nothing of its arguments.
 func Extract(text []byte, rows []yedda.Line, inputSize, workers int) *model.Batch {
