@@ -6,7 +6,7 @@
 // gs:// one PUT with a generation precondition. So a retry is harmless, and
 // nobody sees half a document. Local writes are not synced to the disk: a
 // killed process loses nothing that Write returned for, a machine that loses
-// power may lose, or leave empty, what was written in its last seconds.
+// power may lose, or leave empty, what was written in its last half minute.
 //
 // Errors are one line, name the place and wrap the sentinels below.
 package store
