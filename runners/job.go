@@ -136,8 +136,8 @@ var remedies = []struct{ of, is string }{
 	{"Cannot run program ", "the program of --environment_config must lie there on every TaskManager's machine, and be executable"},
 	{"BeamFnExternalWorkerPool/StartWorker", notAPool},
 	{"finishConnect(..) failed: Connection refused: ", notAPool},
-	{"First received frame was not SETTINGS", notAPool},
-	{"UNAVAILABLE: Unable to resolve host ", notAPool},
+	{"First received frame was not SETTINGS", "something else listens there; if that is the address in --environment_config, name the port of this program with --worker_pool, on every TaskManager's machine"},
+	{"UNAVAILABLE: Unable to resolve host ", "the TaskManagers' machines do not know that host; if it is that of --environment_config, name one that they do, such as localhost with a pool on each"},
 	{"external key not found ", "the workers run another program than this one, or another version of it; --environment_config must name this one, or a pool or an image of it"},
 	{"Process died with exit code ", "the program of --environment_config must be this one, built for the TaskManagers' machines; a TaskManager's log has what it said"},
 }
@@ -193,7 +193,7 @@ func warnOfCheckpoints(ctx context.Context, id string) {
 		flinkCall(ctx, http.MethodGet, path+"/checkpoints/config", &checkpoints) != nil || checkpoints.Interval != math.MaxInt64 {
 		return
 	}
-	fmt.Fprintln(os.Stderr, "linnet: the job waits for checkpoints, which are off: start the job server's Java with -Dbeam.checkpointing_interval=2000, and run again")
+	fmt.Fprintln(os.Stderr, "linnet: the job waits for checkpoints, which are off: restart the job server, its Java with -Dbeam.checkpointing_interval=2000, and run again")
 }
 
 var errNoJob = errors.New("knows no job")
