@@ -329,9 +329,14 @@ CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t n) {
     c->card->taken += n;
   }
   char *all = (char *)aligned_alloc(256, (n + 2 * guard + 255) & ~255ull);
+  auto *shadow = (std::atomic<uint64_t> *)calloc(n / 4 + 1, 2 * sizeof(uint64_t));
+  if (!all || !shadow) {
+    fprintf(stderr, "standin: no memory for %zu bytes of a card and four times that beside it; set STANDIN_MEMORY lower\n", n);
+    abort();
+  }
   memset(all, filler, n + 2 * guard);
   *p = (CUdeviceptr)(all + guard);
-  c->memory[all + guard] = {*p, *p + n, (std::atomic<uint64_t> *)calloc(n / 4 + 1, 2 * sizeof(uint64_t))};
+  c->memory[all + guard] = {*p, *p + n, shadow};
   return CUDA_SUCCESS;
 }
 CUresult cuMemFree_v2(CUdeviceptr p) {

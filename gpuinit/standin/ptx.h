@@ -13,13 +13,16 @@
 //             do not all reach in the same place (.aligned)
 //   copies    (cp.async) that nobody waited for; what they bring is not there sooner
 //
-// Shared memory begins as NaN. It knows nothing of a GPU's speed, of how its
+// Shared memory begins as NaN. This header knows nothing of a GPU's speed, of how its
 // tensor cores round sums, and of orders between lanes other than that fibers run
 // from one barrier or warp's work to the next, in turns from the first and from
 // the last. The races it finds do not depend on the order. It is stricter than a GPU
 // with threads that write neighbouring bytes (or halves of global memory), with global
-// memory that only bar.warp.sync orders, and with what 1024 barriers part.
+// memory that only bar.warp.sync orders, and with two uses of global memory that
+// exactly 1024 barriers, or a multiple, lie between.
 #pragma once
+#include <immintrin.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -119,15 +122,10 @@ inline float div_approx(float a, float b) { // 0 where 1/b is no normal number
 }
 inline float ftz(float v) { return fabsf(v) < 1.17549435e-38f ? copysignf(0.f, v) : v; }
 inline uint16_t to_f16(float f) {
-  _Float16 h = f;
-  uint16_t bits;
-  memcpy(&bits, &h, 2);
-  return bits;
+  return _cvtss_sh(f, _MM_FROUND_TO_NEAREST_INT);
 }
 inline float of_f16(uint16_t bits) {
-  _Float16 h;
-  memcpy(&h, &bits, 2);
-  return h;
+  return _cvtsh_ss(bits);
 }
 inline uint16_t to_bf16(float f) { // to nearest, ties to even
   uint32_t b = as<uint32_t>(f);
@@ -413,7 +411,7 @@ inline void Thread::touch(int line, Cell &c, bool write, bool together) {
 
 inline char *Thread::in_shared(int line, uint64_t address, unsigned size, bool write, bool together) {
   if (size && address % size) die(line, "shared memory at an address that is not aligned");
-  if (address + size > block->kernel->shared) die(line, "an address outside of the kernel's shared memory");
+  if (address >= window || address + size > block->kernel->shared) die(line, "an address outside of the kernel's shared memory");
   for (uint64_t i = address / 2; i < (address + size + 1) / 2 && size; i++) touch(line, block->cells[i], write, together);
   return block->shared.data() + address;
 }
@@ -427,9 +425,9 @@ inline void Thread::copying(const char *p, bool on) {
 inline char *Thread::in_global(int line, uint64_t address, unsigned size, bool write) {
   if (address % size) die(line, "global memory at an address that is not aligned");
   const Range *&last = block->last[line % 8];
-  if (!last || address < last->begin || address + size > last->end) {
+  if (!last || address < last->begin || address > last->end - size) {
     const Range *r = std::upper_bound(block->ranges, block->ranges + block->count, address, [](uint64_t a, const Range &r) { return a < r.begin; });
-    if (r == block->ranges || address + size > r[-1].end) die(line, write ? "a write outside of every allocation" : "a read outside of every allocation");
+    if (r == block->ranges || address > r[-1].end - size) die(line, write ? "a write outside of every allocation" : "a read outside of every allocation");
     last = r - 1;
   }
   constexpr uint64_t threadBits = 11, barrierBits = 10, blockBits = 20, several = (1 << threadBits) - 1, severalBlocks = (1 << blockBits) - 1;
@@ -441,17 +439,19 @@ inline char *Thread::in_global(int line, uint64_t address, unsigned size, bool w
   };
   for (uint64_t i = begin; i < end; i++) {
     auto &written = last->shadow[2 * i], &read = last->shadow[2 * i + 1];
-    if (apart(written.load(std::memory_order_relaxed))) die(line, write ? "global memory is written by two threads of a launch" : "global memory is read that another thread of the launch writes");
-    uint64_t r = read.load(std::memory_order_relaxed);
+    // Noted before it is looked: of two blocks at one moment one sees the other.
     if (write) {
-      if (apart(r)) die(line, "global memory is written that another thread of the launch reads");
-      written.store(mine, std::memory_order_relaxed);
-    } else if (r != mine) {
-      uint64_t to = mine;
+      if (apart(written.exchange(mine))) die(line, "global memory is written by two threads of a launch");
+      if (apart(read.load())) die(line, "global memory is written that another thread of the launch reads");
+      continue;
+    }
+    for (uint64_t r = read.load(), to; r != mine; ) {
+      to = mine;
       if (apart(r)) to |= several;
       if (now(r) && r >> (threadBits + barrierBits) != mine >> (threadBits + barrierBits)) to |= severalBlocks << (threadBits + barrierBits);
-      if (to != r) read.store(to, std::memory_order_relaxed);
+      if (to == r || read.compare_exchange_weak(r, to)) break;
     }
+    if (apart(written.load())) die(line, "global memory is read that another thread of the launch writes");
   }
   return (char *)address;
 }
@@ -503,7 +503,8 @@ inline void run_block(Block &b, Dim3 index, Dim3 dim, Dim3 grid) {
       b.barriers++;
       for (Thread &t : b.threads) t.state = RUN;
     } else if (!ran) {
-      b.threads[0].die(0, "a barrier or a warp's work that not all threads reach");
+      for (Thread &t : b.threads)
+        if (t.state != DONE) t.die(t.state == AT_BARRIER ? t.at : b.warps[t.index / 32].line, "a barrier or a warp's work that not all threads reach");
     }
   }
   block = nullptr;

@@ -33,10 +33,8 @@ def vector(operand):
 class Kernel:
     """One .entry of a PTX file."""
 
-    def __init__(self, name, params, shared):
-        self.name, self.params = name, params
-        self.shared, self.bytes = dict(shared), max([0] + [end for _, end in shared.values()])
-        self.at = {name: begin for name, (begin, _) in shared.items()}
+    def __init__(self, name, params):
+        self.name, self.params, self.at, self.bytes = name, params, {}, 0  # where shared arrays begin, bytes of all
         self.registers, self.code, self.most = [], [], 1024
 
     def share(self, align, name, size):
@@ -47,7 +45,7 @@ class Kernel:
         """The C++ of a source operand as a type of PTX."""
         c = TYPES[type]
         if m := re.fullmatch(r"%(n?tid|n?ctaid)\.([xyz])", operand):
-            return "s.%s.%s" % (m[1], m[2])
+            return "as<%s>(s.%s.%s)" % (c, m[1], m[2])
         if m := re.fullmatch(r"0[fF]([0-9A-Fa-f]{8})", operand):
             return "as<%s>(0x%su)" % (c, m[1])
         if re.fullmatch(r"-?(0x[0-9A-Fa-f]+|\d+)", operand):
@@ -162,8 +160,10 @@ class Kernel:
                 return put("(float)%s" % ("(int16_t)" + self.register(o[1]) if type == "s16" else get(1)))
             if len(parts) == 3 and parts[1][0] in "su" and type[0] in "su":
                 return put("(%s)(%s)%s" % (TYPES[parts[1]], c, self.register(o[1])))
-        if op == "shfl.sync.bfly.b32":  # whether the other lane is there, after the |, is always true
-            return "%s = s.shuffle(%d, %s);" % (self.register(o[0].split("|")[0]), line, ", ".join(get(i, "u32") for i in range(1, 5)))
+        if op == "shfl.sync.bfly.b32":
+            to = o[0].split("|")
+            there = " %s = true;" % self.register(to[1]) if len(to) > 1 else ""  # the other lane always is
+            return "%s = s.shuffle(%d, %s);%s" % (self.register(to[0]), line, ", ".join(get(i, "u32") for i in range(1, 5)), there)
         if op == "cp.async.cg.shared.global" and o[2] == "16":
             return "s.copy16(%d, %s, %s);" % (line, self.address(o[0]), self.address(o[1]))
         if op == "cp.async.commit_group":
@@ -219,11 +219,10 @@ class Kernel:
 def translate(path):
     ptx = re.sub(r"//[^\n]*", "", open(path).read())
     out = ["static const char file[] = \"%s\";\n" % os.path.basename(path)]
-    shared = {}
     for name, begin, params, limits, body in [
             (m[1], m.start(4), re.findall(r"\.param [^,]*?(\w+)(?=\s*[,)])", m[2] + ")"), m[3], m[4])
             for m in re.finditer(r"\.entry (\w+)\(([^)]*)\)([^{]*)\{(.*?)^\}", ptx, re.S | re.M)]:
-        kernel = Kernel(name, params, shared)
+        kernel = Kernel(name, params)
         if most := re.search(r"\.maxntid (\d+), (\d+), (\d+)", limits):
             kernel.most = int(most[1]) * int(most[2]) * int(most[3])
         kernel.body(body, ptx.count("\n", 0, begin) + 1)

@@ -10,7 +10,7 @@
 // its batch, on GPUs of one compute capability and one precision.
 //
 // The kernels' PTX is committed and embedded; scripts/ptx makes it. Tests run
-// the same kernels on the CPU (_cpu), behind a driver that stands in.
+// that PTX on the CPU, translated (gpuinit/standin), behind a driver that stands in.
 package cuda
 
 import (

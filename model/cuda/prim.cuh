@@ -1,4 +1,4 @@
-// What kernels.cu needs of the machine: copies into shared memory and the
+// What kernels.cu and train.cu need of the machine: copies into shared memory and the
 // product of a tile. Each primitive has a body for GPUs from compute capability
 // 8.0 on and one for 7.0 and 7.5.
 #pragma once
