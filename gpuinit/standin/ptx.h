@@ -219,13 +219,14 @@ struct Thread {
     }
   }
 
-  uint32_t shuffle(int line, uint32_t v, uint32_t with, uint32_t bounds, uint32_t mask) {
+  // shuffle is v of lane `with`, or of lane ^ with.
+  uint32_t shuffle(int line, bool butterfly, uint32_t v, uint32_t with, uint32_t bounds, uint32_t mask) {
     struct Arg {
-      uint32_t in, out, with;
-    } a{v, 0, with & 31};
+      uint32_t in, out, from;
+    } a{v, 0, (butterfly ? lane ^ with : with) & 31};
     if (mask != ~0u || bounds != 31) die(line, "a shuffle of part of a warp");
     together(line, a, [](void **arg) {
-      for (int i = 0; i < 32; i++) ((Arg *)arg[i])->out = ((Arg *)arg[i ^ ((Arg *)arg[i])->with])->in;
+      for (int i = 0; i < 32; i++) ((Arg *)arg[i])->out = ((Arg *)arg[((Arg *)arg[i])->from])->in;
     });
     return a.out;
   }

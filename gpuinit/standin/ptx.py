@@ -86,7 +86,7 @@ class Kernel:
             if len(to) == 2:
                 return "".join("%s = (uint16_t)(%s >> %d); " % (self.register(r), self.value(o[1], type), 16 * i) for i, r in enumerate(to))
             if len(of) == 2:
-                return put("(uint32_t)%s | (uint32_t)%s << 16" % tuple(self.register(r) for r in of))
+                return put("(uint32_t)%s | (uint32_t)%s << 16" % tuple(r if r == "0" else self.register(r) for r in of))
             return put(get(1))
         if op in ("cvta.shared.u64", "cvta.to.global.u64"):
             return put("generic(%s)" % get(1) if parts[1] == "shared" else get(1))
@@ -160,10 +160,10 @@ class Kernel:
                 return put("(float)%s" % ("(int16_t)" + self.register(o[1]) if type == "s16" else get(1)))
             if len(parts) == 3 and parts[1][0] in "su" and type[0] in "su":
                 return put("(%s)(%s)%s" % (TYPES[parts[1]], c, self.register(o[1])))
-        if op == "shfl.sync.bfly.b32":
+        if op in ("shfl.sync.bfly.b32", "shfl.sync.idx.b32"):
             to = o[0].split("|")
             there = " %s = true;" % self.register(to[1]) if len(to) > 1 else ""  # the other lane always is
-            return "%s = s.shuffle(%d, %s);%s" % (self.register(to[0]), line, ", ".join(get(i, "u32") for i in range(1, 5)), there)
+            return "%s = s.shuffle(%d, %s, %s);%s" % (self.register(to[0]), line, "true" if parts[2] == "bfly" else "false", ", ".join(get(i, "u32") for i in range(1, 5)), there)
         if op == "cp.async.cg.shared.global" and o[2] == "16":
             return "s.copy16(%d, %s, %s);" % (line, self.address(o[0]), self.address(o[1]))
         if op == "cp.async.commit_group":

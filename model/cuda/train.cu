@@ -131,26 +131,31 @@ __device__ __forceinline__ void multiply(T *a, T *b, float *to, int depth, Left 
 
 // gemm: c [M, N] (+)= op(a) [M, depth] · op(b) [depth, N] + bias [N], where op
 // transposes with TA, TB; lda, ldb and ldc are the numbers from row to row. It
-// does so once for each blockIdx.z, whose arrays stand next… numbers apart. A
-// block computes 64 by 64 numbers.
+// does so for each of the directions, whose arrays stand next… numbers apart. A
+// block computes 64 by 64 numbers; blockIdx.z is part·directions + direction. With
+// several parts each has depthOfPart of the depth, and c is [parts][directions]
+// matrices for train_add.
 template <class T, bool TA, bool TB>
 __device__ __forceinline__ void gemm(const float *a, int lda, long long nextA, const float *b, int ldb, long long nextB, float *c, int ldc,
-                                     long long nextC, const float *bias, long long nextBias, int M, int N, int depth, int accumulate) {
+                                     long long nextC, const float *bias, long long nextBias, int M, int N, int depth, int accumulate,
+                                     int directions, int depthOfPart) {
   enum { MT = 4 };
   SHARED(T, left, MT * 16 * LDA<T>);
   SHARED(T, right, DEPTH * LDB<T>);
   SHARED(float, sums, MT * 16 * LDS);
-  a += blockIdx.z * nextA, b += blockIdx.z * nextB, c += blockIdx.z * nextC;
+  const int direction = blockIdx.z % directions, first = blockIdx.z / directions * depthOfPart;
+  a += direction * nextA + (long long)first * (TA ? lda : 1), b += direction * nextB + (long long)first * (TB ? 1 : ldb);
+  c += blockIdx.z * nextC;
   const int row = blockIdx.y * (MT * 16), column = blockIdx.x * COLUMNS;
   multiply<MT, 1, TA, TB>(
-      left, right, sums, depth,
+      left, right, sums, min(depthOfPart, depth - first),
       [&](int r, int k) { return row + r >= M ? 0.f : TA ? a[(size_t)k * lda + row + r] : a[(size_t)(row + r) * lda + k]; },
       [&](int k, int n) { return column + n >= N ? 0.f : TB ? b[(size_t)(column + n) * ldb + k] : b[(size_t)k * ldb + column + n]; });
   for (int i = threadIdx.x; i < MT * 16 * COLUMNS; i += THREADS) {
     const int r = i / COLUMNS, n = i % COLUMNS;
     if (row + r >= M || column + n >= N) continue;
     float v = sums[r * LDS + n];
-    if (bias) v += bias[blockIdx.z * nextBias + column + n];
+    if (bias) v += bias[direction * nextBias + column + n];
     float *to = c + (size_t)(row + r) * ldc + column + n;
     *to = accumulate ? *to + v : v;
   }
@@ -258,6 +263,196 @@ __device__ __forceinline__ void lstm_backward(const float *weights, long long ne
   }
 }
 
+// rounded is x as a product of that precision takes it.
+enum { FLOAT, HALF, BF16 };
+__device__ __forceinline__ float rounded(float x, int precision) {
+  if (precision == HALF) return __half2float(__float2half_rn(x));
+#if HAS_BF16
+  if (precision == BF16) return __bfloat162float(__float2bfloat16_rn(x));
+#endif
+  return x;
+}
+
+// round_all rounds the numbers of an array so.
+template <int N> __device__ __forceinline__ void round_all(float (&v)[N], int precision) {
+  if (precision == HALF)
+#pragma unroll
+    for (int i = 0; i < N; i++) v[i] = rounded(v[i], HALF);
+  if (precision == BF16)
+#pragma unroll
+    for (int i = 0; i < N; i++) v[i] = rounded(v[i], BF16);
+}
+
+// load4 are four numbers of shared memory from a multiple of 16 bytes on, by one
+// instruction, which NVRTC would split.
+__device__ __forceinline__ float4 load4(const float *p) {
+  float4 v;
+  asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "r"((unsigned)__cvta_generic_to_shared(p))
+               : "memory");
+  return v;
+}
+
+// dots is sum[i] = Σ_k w[k] · x[i][k], of rows [U] in shared memory that stand
+// next numbers apart. The order is the same for every W.
+template <int U, int W>
+__device__ __forceinline__ void dots(float (&sum)[W], const float (&w)[U], const float *x, int next) {
+  float part[W][4];
+#pragma unroll
+  for (int i = 0; i < W; i++) part[i][0] = part[i][1] = part[i][2] = part[i][3] = 0.f;
+#pragma unroll
+  for (int k = 0; k < U; k += 4) {
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+      const float4 v = load4(x + i * next + k);
+      part[i][0] += w[k] * v.x, part[i][1] += w[k + 1] * v.y, part[i][2] += w[k + 2] * v.z, part[i][3] += w[k + 3] * v.w;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < W; i++) sum[i] = (part[i][0] + part[i][1]) + (part[i][2] + part[i][3]);
+}
+
+// of is v of the thread of the same unit that has that gate.
+__device__ __forceinline__ float of(float v, int gate) { return __shfl_sync(~0u, v, (threadIdx.x & 28) + gate); }
+
+// resident_forward: lstm_forward of all steps of W windows in one direction
+// (blockIdx.y), for H ≤ U. Thread 4u+q has gate q of unit u, and its column of the
+// recurrent weights in registers.
+template <int U, int W>
+__device__ __forceinline__ void resident_forward(const float *weights, long long next, float *z, float *c, float *h, float *out,
+                                                 const unsigned *mask, float keep, const int *lens, int steps, int B, int H, int precision) {
+  SHARED(float, states, 2 * W * U);
+  const int u = threadIdx.x / 4, q = threadIdx.x % 4, backward = blockIdx.y, window = blockIdx.x * W;
+  const size_t rows = (size_t)steps * B;
+  weights += backward * next, z += backward * rows * 4 * H, c += backward * rows * H;
+  float w[U];
+#pragma unroll
+  for (int k = 0; k < U; k++) w[k] = k < H && u < H ? weights[(size_t)k * 4 * H + q * H + u] : 0.f;
+  round_all(w, precision);
+  for (int i = threadIdx.x; i < W * U; i += 4 * U) states[i] = 0.f;
+
+  bool mine[W];
+  int len[W];
+  float cell[W], now[W], after[W];
+#pragma unroll
+  for (int i = 0; i < W; i++) {
+    mine[i] = u < H && window + i < B;
+    len[i] = window + i < B ? lens[window + i] : 0;
+    cell[i] = 0.f;
+  }
+  auto fetch = [&](int t) { // z of step t, early enough that nobody waits for it
+    const size_t row = t < steps ? at(t, steps, B, backward).row + window : 0;
+#pragma unroll
+    for (int i = 0; i < W; i++) after[i] = mine[i] && t < steps ? z[(row + i) * 4 * H + q * H + u] : 0.f;
+  };
+  fetch(0);
+  __syncthreads();
+  for (int t = 0; t < steps; t++) {
+    const size_t row = at(t, steps, B, backward).row + window;
+    const int step = backward ? steps - 1 - t : t;
+    unsigned bits[W];
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+      now[i] = after[i];
+      bits[i] = mine[i] ? bit(mask, (row + i) * 2 * H + backward * H + u) : 0;
+    }
+    fetch(t + 1);
+    float sum[W];
+    dots<U, W>(sum, w, states + t % 2 * (W * U), U);
+    float *to = states + (t + 1) % 2 * (W * U);
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+      const float v = now[i] + sum[i], mineOf = q == 2 ? tanhf(v) : sigmoid(v);
+      const float in = of(mineOf, 0), forget = of(mineOf, 1), candidate = of(mineOf, 2), gate = of(mineOf, 3);
+      const bool padding = step >= len[i];
+      cell[i] = padding ? 0.f : forget * cell[i] + in * candidate;
+      const float state = padding ? 0.f : gate * tanhf(cell[i]);
+      if (q == 0) to[i * U + u] = rounded(state, precision);
+      if (!mine[i]) continue;
+      const size_t r = row + i, j = r * 2 * H + backward * H + u;
+      if (!padding) z[r * 4 * H + q * H + u] = mineOf;
+      if (q == 0) c[r * H + u] = cell[i];
+      if (q == 1) h[j] = state;
+      if (q == 2) out[j] = bits[i] ? state * keep : 0.f;
+    }
+    __syncthreads(); // `to` is whole, and what was read may be overwritten
+  }
+}
+
+// resident_backward: lstm_backward of all steps, as resident_forward. The thread
+// has row u of the recurrent weights of gate q.
+template <int U, int W>
+__device__ __forceinline__ void resident_backward(const float *weights, long long next, float *z, const float *c, const float *dout,
+                                                  const unsigned *mask, float keep, const int *lens, int steps, int B, int H, int precision) {
+  enum { PAD = U + 4 }; // the gates' rows begin in different banks
+  SHARED(float, slopes, 2 * W * 4 * PAD);
+  const int u = threadIdx.x / 4, q = threadIdx.x % 4, backward = blockIdx.y, window = blockIdx.x * W;
+  const size_t rows = (size_t)steps * B;
+  weights += backward * next, z += backward * rows * 4 * H, c += backward * rows * H;
+  float w[U];
+#pragma unroll
+  for (int k = 0; k < U; k++) w[k] = k < H && u < H ? weights[(size_t)u * 4 * H + q * H + k] : 0.f;
+  round_all(w, precision);
+
+  bool mine[W];
+  int len[W];
+  float dc[W], dh[W], cell[W]; // cell is c of the step
+  struct {
+    float z[W], before[W], dout[W];
+    unsigned bits[W];
+  } now, after;
+#pragma unroll
+  for (int i = 0; i < W; i++) {
+    mine[i] = u < H && window + i < B;
+    len[i] = window + i < B ? lens[window + i] : 0;
+    dc[i] = dh[i] = 0.f;
+    cell[i] = mine[i] ? c[(size_t)(at(steps - 1, steps, B, backward).row + window + i) * H + u] : 0.f;
+  }
+  auto fetch = [&](int t) { // what step t reads, early enough that nobody waits for it
+    const At there = at(t > 0 ? t : 0, steps, B, backward);
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+      const size_t r = there.row + window + i, j = r * 2 * H + backward * H + u;
+      const bool some = mine[i] && t >= 0;
+      after.z[i] = some ? z[r * 4 * H + q * H + u] : 0.f;
+      after.before[i] = some && t > 0 ? c[(size_t)(there.before + window + i) * H + u] : 0.f;
+      after.dout[i] = some ? dout[j] : 0.f;
+      after.bits[i] = some ? bit(mask, j) : 0;
+    }
+  };
+  fetch(steps - 1);
+  for (int t = steps - 1; t >= 0; t--) {
+    const size_t row = at(t, steps, B, backward).row + window;
+    const int step = backward ? steps - 1 - t : t;
+    now = after;
+    fetch(t - 1);
+    float *to = slopes + t % 2 * (W * 4 * PAD);
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+      const float in = of(now.z[i], 0), forget = of(now.z[i], 1), candidate = of(now.z[i], 2), gate = of(now.z[i], 3);
+      const float tanhC = tanhf(cell[i]), dstate = (now.bits[i] ? now.dout[i] * keep : 0.f) + dh[i];
+      const float d = dc[i] + dstate * gate * (1.f - tanhC * tanhC);
+      float slope = q == 0   ? d * candidate * in * (1.f - in)
+                    : q == 1 ? d * now.before[i] * forget * (1.f - forget)
+                    : q == 2 ? d * in * (1.f - candidate * candidate)
+                             : dstate * tanhC * gate * (1.f - gate);
+      dc[i] = d * forget;
+      if (step >= len[i]) slope = dc[i] = 0.f; // padding
+      cell[i] = now.before[i];
+      to[(i * 4 + q) * PAD + u] = rounded(slope, precision);
+      if (mine[i]) z[(row + i) * 4 * H + q * H + u] = slope;
+    }
+    __syncthreads(); // `to` is whole; the step after the next writes there again
+    dots<U, W>(dh, w, to + q * PAD, 4 * PAD);
+#pragma unroll
+    for (int i = 0; i < W; i++) { // over the gates
+      dh[i] += __shfl_xor_sync(~0u, dh[i], 1);
+      dh[i] += __shfl_xor_sync(~0u, dh[i], 2);
+    }
+  }
+}
+
 // total is the sum of v over the block's 256 threads, in every thread.
 __device__ __forceinline__ float total(float v, float *scratch) {
   scratch[threadIdx.x] = v;
@@ -289,7 +484,10 @@ extern "C" __global__ void train_lines(const unsigned *ends, const unsigned *ids
     return;
   }
   float sum = bias[d];
-  for (unsigned u = r ? ends[r - 1] : 0; u < ends[r]; u++) sum += scales[u] * table[(size_t)ids[u] * D + d];
+  const unsigned end = ends[r];
+#pragma unroll 8
+  for (unsigned u = r ? ends[r - 1] : 0; u < end; u++) sum += scales[u] * table[(size_t)ids[u] * D + d];
+#pragma unroll 8
   for (int j = 0; j < L; j++) sum += layout[(size_t)r * L + j] * weights[j * D + d];
   y[i] = tanhf(sum);
   x[i] = bit(mask, i) ? y[i] * keep : 0.f;
@@ -302,31 +500,63 @@ extern "C" __global__ void train_lines_backward(float *dx, const float *y, const
 }
 
 // train_rows: the gradient of the table, grad [slots, D]: slot slots[k] gets
-// Σ scale·dsum[row] over uses up to ends[k]. A thread computes one number.
+// Σ scale·dsum[row] over uses up to ends[k]. A block of 8 warps has a slot; each
+// warp sums every eighth use.
 extern "C" __global__ void train_rows(const unsigned *slots, const unsigned *ends, const unsigned *rows, const float *scales, const float *dsum,
-                                      float *grad, int count, int D) {
-  const size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-  const int k = i / D, d = i % D;
-  if (k >= count) return;
-  float sum = 0.f;
-  for (unsigned u = k ? ends[k - 1] : 0; u < ends[k]; u++) sum += scales[u] * dsum[(size_t)rows[u] * D + d];
-  grad[(size_t)slots[k] * D + d] += sum;
+                                      float *grad, int D) {
+  SHARED(float, part, 8 * 32);
+  const int k = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const unsigned first = k ? ends[k - 1] : 0, end = ends[k];
+  float *to = grad + (size_t)slots[k] * D;
+  for (int from = 0; from < D; from += 32) {
+    const int d = from + lane;
+    float sum = 0.f;
+    if (d < D) {
+#pragma unroll 4
+      for (unsigned u = first + warp; u < end; u += 8) sum += scales[u] * dsum[(size_t)rows[u] * D + d];
+    }
+    part[threadIdx.x] = sum;
+    __syncthreads();
+    if (warp == 0 && d < D) {
+      for (int w = 1; w < 8 && first + w < end; w++) sum += part[w * 32 + lane];
+      to[d] += sum;
+    }
+    __syncthreads(); // part has been read
+  }
 }
 
 // train_sums: sums[j] += Σ_r m[r·columns + j], a matrix and its sums for each
-// blockIdx.y, next… numbers apart. A block of 256 threads has 32 columns.
-extern "C" __global__ void train_sums(const float *m, long long next, int rows, int columns, float *sums, long long nextSums) {
-  SHARED(float, part, 256);
+// blockIdx.y, next… numbers apart. A block of 1,024 threads has 32 columns.
+extern "C" __global__ void __launch_bounds__(1024)
+    train_sums(const float *m, long long next, int rows, int columns, float *sums, long long nextSums) {
+  SHARED(float, part, 1024);
   const int j = blockIdx.x * 32 + threadIdx.x % 32;
   m += blockIdx.y * next, sums += blockIdx.y * nextSums;
   float sum = 0.f;
-  if (j < columns)
-    for (int r = threadIdx.x / 32; r < rows; r += 8) sum += m[(size_t)r * columns + j];
+  if (j < columns) {
+#pragma unroll 8
+    for (int r = threadIdx.x / 32; r < rows; r += 32) sum += m[(size_t)r * columns + j];
+  }
   part[threadIdx.x] = sum;
   __syncthreads();
   if (threadIdx.x >= 32 || j >= columns) return;
-  for (int g = 1; g < 8; g++) sum += part[g * 32 + threadIdx.x];
+#pragma unroll 8
+  for (int g = 1; g < 32; g++) sum += part[g * 32 + threadIdx.x];
   sums[j] += sum;
+}
+
+// train_add adds to c [directions][M, N], whose rows stand ldc and whose matrices
+// nextC numbers apart, the parts that a product left: [parts][directions][M, N].
+// blockIdx.y is the direction.
+extern "C" __global__ void train_add(const float *part, int parts, float *c, int ldc, long long nextC, int M, int N) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= M * N) return;
+  const size_t next = (size_t)gridDim.y * M * N;
+  part += (size_t)blockIdx.y * M * N + i;
+  float sum = 0.f;
+#pragma unroll 8
+  for (int p = 0; p < parts; p++) sum += part[p * next];
+  c[blockIdx.y * nextC + (size_t)(i / N) * ldc + i % N] += sum;
 }
 
 // train_loss: loss[r] = Σ over the heads of weight · cross-entropy of the row's
@@ -433,8 +663,9 @@ extern "C" __global__ void train_adamw_rows(float *w, float *m, float *v, const 
 #define GEMM(name, TA, TB, T)                                                                                                           \
   extern "C" __global__ void __launch_bounds__(THREADS)                                                                                 \
       train_##name##_##T(const float *a, int lda, long long nextA, const float *b, int ldb, long long nextB, float *c, int ldc,         \
-                         long long nextC, const float *bias, long long nextBias, int M, int N, int depth, int accumulate) {             \
-    gemm<T, TA, TB>(a, lda, nextA, b, ldb, nextB, c, ldc, nextC, bias, nextBias, M, N, depth, accumulate);                              \
+                         long long nextC, const float *bias, long long nextBias, int M, int N, int depth, int accumulate,               \
+                         int directions, int depthOfPart) {                                                                             \
+    gemm<T, TA, TB>(a, lda, nextA, b, ldb, nextB, c, ldc, nextC, bias, nextBias, M, N, depth, accumulate, directions, depthOfPart);     \
   }
 #define PRODUCTS(T)                                                                                                                     \
   GEMM(nn, false, false, T)                                                                                                             \
@@ -455,3 +686,20 @@ PRODUCTS(half)
 #if HAS_BF16
 PRODUCTS(bf16)
 #endif
+
+// Those of an LSTM of at most U units, W windows a block.
+#define RESIDENT(U, W)                                                                                                                  \
+  extern "C" __global__ void __launch_bounds__(4 * U)                                                                                   \
+      train_forward_##U##_##W(const float *weights, long long next, float *z, float *c, float *h, float *out, const unsigned *mask,     \
+                              float keep, const int *lens, int steps, int B, int H, int precision) {                                    \
+    resident_forward<U, W>(weights, next, z, c, h, out, mask, keep, lens, steps, B, H, precision);                                      \
+  }                                                                                                                                     \
+  extern "C" __global__ void __launch_bounds__(4 * U)                                                                                   \
+      train_backward_##U##_##W(const float *weights, long long next, float *z, const float *c, const float *dout, const unsigned *mask, \
+                               float keep, const int *lens, int steps, int B, int H, int precision) {                                   \
+    resident_backward<U, W>(weights, next, z, c, dout, mask, keep, lens, steps, B, H, precision);                                       \
+  }
+RESIDENT(32, 1)
+RESIDENT(32, 4)
+RESIDENT(96, 1)
+RESIDENT(96, 4)

@@ -83,15 +83,22 @@ const (
 	reduceThreads = 256
 	squareBlocks  = 64
 	sumColumns    = 32
+	sumThreads    = 1024
+	rowsThreads   = 256
+	partDepth     = 128 // of a product that is split by depth, at least, and at most so many blocks
+	splitBlocks   = 264
+	residentUnits = 96 // the most of an LSTM whose steps are one kernel
+	residentFew   = 64 // windows of which each has a block of its own; of more, four share one
 )
 
 // Trainer takes training steps on one device: Begin, Add for each part of the
 // batch, Finish. The same calls give the same bits on devices of one compute
 // capability. It is for one goroutine at a time.
 type Trainer struct {
-	net    Network
-	dense  dense
-	suffix string // of the kernels with products
+	net       Network
+	dense     dense
+	suffix    string // of the kernels with products
+	precision int    // of train.cu
 
 	calls chan func() // run by the goroutine that owns the context
 	done  chan struct{}
@@ -127,9 +134,9 @@ func NewTrainer(d gpuinit.Device, net Network, precision string, limit int64) (*
 	case "", Float32:
 		t.suffix = "float"
 	case Float16:
-		t.suffix = "half"
+		t.suffix, t.precision = "half", 1
 	case BFloat16:
-		t.suffix = "bf16"
+		t.suffix, t.precision = "bf16", 2
 		if d.Major < 8 {
 			return nil, fmt.Errorf("cuda: GPU %d (%s) has compute capability %d.%d, and bf16 needs 8.0; use --mixed_precision=fp16", d.Index, d.Name, d.Major, d.Minor)
 		}
@@ -184,14 +191,17 @@ func (t *Trainer) open() (err error) {
 	if t.module, err = cu.LoadData(ptx); err != nil {
 		return t.failure("loading its kernels", err)
 	}
-	t.functions = map[string]cu.Function{}
-	for _, name := range []string{"nn_", "nt_", "tn_", "forward_", "backward_"} {
-		t.functions[name[:len(name)-1]], err = t.module.Function("train_" + name + t.suffix)
-		if err != nil {
-			return t.failure("looking for kernel "+name+t.suffix, err)
+	kernels := []string{"lines", "lines_backward", "rows", "sums", "add", "loss", "total", "squares", "norm", "adamw", "adamw_rows"}
+	for _, name := range []string{"nn", "nt", "tn", "forward", "backward"} {
+		kernels = append(kernels, name+"_"+t.suffix)
+	}
+	if u := t.resident(); u <= residentUnits {
+		for _, windows := range []int{1, 4} {
+			kernels = append(kernels, fmt.Sprintf("forward_%d_%d", u, windows), fmt.Sprintf("backward_%d_%d", u, windows))
 		}
 	}
-	for _, name := range []string{"lines", "lines_backward", "rows", "sums", "loss", "total", "squares", "norm", "adamw", "adamw_rows"} {
+	t.functions = map[string]cu.Function{}
+	for _, name := range kernels {
 		if t.functions[name], err = t.module.Function("train_" + name); err != nil {
 			return t.failure("looking for kernel "+name, err)
 		}
@@ -227,6 +237,14 @@ func (t *Trainer) open() (err error) {
 		return err
 	}
 	return put(t, t.focal, focal)
+}
+
+// resident are the units that the kernels have which take all steps of an LSTM.
+func (t *Trainer) resident() int {
+	if t.net.Hidden <= 32 {
+		return 32
+	}
+	return max(residentUnits, t.net.Hidden)
 }
 
 // room says how much memory there is.
@@ -357,6 +375,7 @@ type layout struct {
 	words                                                      int
 
 	y, x, dx, dh, dsecond, dc, logits, dlogits, loss, right int
+	parts                                                   int   // of products split by depth
 	z, c, h, out                                            []int // of each layer
 	floats                                                  int
 
@@ -392,6 +411,13 @@ func (t *Trainer) lay(steps, windows, uses, slots int) (l layout) {
 	}
 	l.dh, l.dsecond, l.dc = float(n*2*h), float(n*2*h), float(2*windows*h)
 	l.logits, l.dlogits, l.loss, l.right = float(n*k), float(n*k), float(n), float(n)
+	most := 0
+	for _, c := range [][3]int{{2 * h, k, 1}, {d, k, 1}, {t.net.Layout, d, 1}, {d, 4 * h, 2}, {2 * h, 4 * h, 2}} {
+		if parts, _ := split(c[0], c[1], n, c[2]); parts > 1 {
+			most = max(most, parts*c[2]*c[0]*c[1])
+		}
+	}
+	l.parts = float(most)
 	return l
 }
 
@@ -502,8 +528,29 @@ func (t *Trainer) gemm(op string, m, n, k, directions int, a, b, c matrix, bias 
 	if accumulate {
 		add = 1
 	}
-	t.run(op, ceil(n, gemmSide), ceil(m, gemmSide), directions, gemmThreads,
-		a.at, a.ld, a.next, b.at, b.ld, b.next, c.at, c.ld, c.next, bias, nextBias, m, n, k, add)
+	t.run(op+"_"+t.suffix, ceil(n, gemmSide), ceil(m, gemmSide), directions, gemmThreads,
+		a.at, a.ld, a.next, b.at, b.ld, b.next, c.at, c.ld, c.next, bias, nextBias, m, n, k, add, directions, k)
+}
+
+// split is into how many parts of which depth a product is split, so that it has
+// blocks for a whole device where its result has few.
+func split(m, n, k, directions int) (parts, depth int) {
+	parts = max(1, min(ceil(k, partDepth), splitBlocks/(ceil(n, gemmSide)*ceil(m, gemmSide)*directions)))
+	depth = ceil(ceil(k, parts), partDepth) * partDepth
+	return ceil(k, depth), depth
+}
+
+// addProduct is c += aᵀ · b, of few rows and columns and a depth k of many lines. It
+// leaves its parts at scratch.
+func (t *Trainer) addProduct(m, n, k, directions int, a, b, c matrix, scratch cu.DevicePtr) {
+	parts, depth := split(m, n, k, directions)
+	if parts == 1 {
+		t.gemm("tn", m, n, k, directions, a, b, c, 0, 0, true)
+		return
+	}
+	t.run("tn_"+t.suffix, ceil(n, gemmSide), ceil(m, gemmSide), parts*directions, gemmThreads,
+		a.at, a.ld, a.next, b.at, b.ld, b.next, scratch, n, m*n, cu.DevicePtr(0), 0, m, n, k, 0, directions, depth)
+	t.run("add", ceil(m*n, rowThreads), directions, 1, rowThreads, scratch, parts, c.at, c.ld, c.next, m, n)
 }
 
 // launch launches the kernels of a part of a batch.
@@ -519,13 +566,22 @@ func (t *Trainer) launch(w *Windows, l *layout, scale float32) {
 	// Forward.
 	t.run("lines", ceil(n*d, rowThreads), 1, 1, rowThreads, in(l.ends), in(l.ids), in(l.scales), in(l.layout), t.table.at,
 		weight(p.layout), weight(p.layoutBias), in(l.maskX), w.Keep, in(l.lens), at(l.y), at(l.x), b, n, d, net.Layout)
+	units, together := t.resident(), 4
+	if b <= residentFew {
+		together = 1
+	}
 	x, width := at(l.x), d
 	for i, layer := range p.layers {
 		t.gemm("nn", n, 4*h, width, 2, matrix{x, width, 0}, matrix{weight(layer.input), 4 * h, layer.next},
 			matrix{at(l.z[i]), 4 * h, n * 4 * h}, weight(layer.bias), layer.next, false)
-		for s := range steps {
-			t.run("forward", ceil(h, lstmSide), ceil(b, lstmSide), 2, gemmThreads, weight(layer.recurrent), layer.next,
-				at(l.z[i]), at(l.c[i]), at(l.h[i]), at(l.out[i]), in(l.maskH[i]), w.Keep, in(l.lens), s, steps, b, h)
+		if units <= residentUnits {
+			t.run(fmt.Sprintf("forward_%d_%d", units, together), ceil(b, together), 2, 1, 4*units, weight(layer.recurrent), layer.next,
+				at(l.z[i]), at(l.c[i]), at(l.h[i]), at(l.out[i]), in(l.maskH[i]), w.Keep, in(l.lens), steps, b, h, t.precision)
+		} else {
+			for s := range steps {
+				t.run("forward_"+t.suffix, ceil(h, lstmSide), ceil(b, lstmSide), 2, gemmThreads, weight(layer.recurrent), layer.next,
+					at(l.z[i]), at(l.c[i]), at(l.h[i]), at(l.out[i]), in(l.maskH[i]), w.Keep, in(l.lens), s, steps, b, h)
+			}
 		}
 		x, width = at(l.out[i]), 2*h
 	}
@@ -538,30 +594,36 @@ func (t *Trainer) launch(w *Windows, l *layout, scale float32) {
 
 	// Backward.
 	sums := func(m cu.DevicePtr, next, columns, directions int, to cu.DevicePtr, nextTo int) {
-		t.run("sums", ceil(columns, sumColumns), directions, 1, reduceThreads, m, next, n, columns, to, nextTo)
+		t.run("sums", ceil(columns, sumColumns), directions, 1, sumThreads, m, next, n, columns, to, nextTo)
 	}
-	t.gemm("tn", width, k, n, 1, matrix{x, width, 0}, dlogits, matrix{grad(p.states), k, 0}, 0, 0, true)
-	t.gemm("tn", d, k, n, 1, matrix{at(l.x), d, 0}, dlogits, matrix{grad(p.line), k, 0}, 0, 0, true)
+	scratch := at(l.parts)
+	t.addProduct(width, k, n, 1, matrix{x, width, 0}, dlogits, matrix{grad(p.states), k, 0}, scratch)
+	t.addProduct(d, k, n, 1, matrix{at(l.x), d, 0}, dlogits, matrix{grad(p.line), k, 0}, scratch)
 	sums(dlogits.at, 0, k, 1, grad(p.bias), 0)
 	t.gemm("nt", n, d, k, 1, dlogits, matrix{weight(p.line), k, 0}, matrix{at(l.dx), d, 0}, 0, 0, false)
 	dout, below := at(l.dh), at(l.dsecond)
 	t.gemm("nt", n, width, k, 1, dlogits, matrix{weight(p.states), k, 0}, matrix{dout, width, 0}, 0, 0, false)
 	for i := len(p.layers) - 1; i >= 0; i-- {
 		layer := &p.layers[i]
-		for s := steps - 1; s >= 0; s-- {
-			t.run("backward", ceil(h, lstmSide), ceil(b, lstmSide), 2, gemmThreads, weight(layer.recurrent), layer.next,
-				at(l.z[i]), at(l.c[i]), dout, in(l.maskH[i]), w.Keep, in(l.lens), at(l.dc), s, steps, b, h)
+		if units <= residentUnits {
+			t.run(fmt.Sprintf("backward_%d_%d", units, together), ceil(b, together), 2, 1, 4*units, weight(layer.recurrent), layer.next,
+				at(l.z[i]), at(l.c[i]), dout, in(l.maskH[i]), w.Keep, in(l.lens), steps, b, h, t.precision)
+		} else {
+			for s := steps - 1; s >= 0; s-- {
+				t.run("backward_"+t.suffix, ceil(h, lstmSide), ceil(b, lstmSide), 2, gemmThreads, weight(layer.recurrent), layer.next,
+					at(l.z[i]), at(l.c[i]), dout, in(l.maskH[i]), w.Keep, in(l.lens), at(l.dc), s, steps, b, h)
+			}
 		}
 		dz := matrix{at(l.z[i]), 4 * h, n * 4 * h}
 		x, width := at(l.x), d
 		if i > 0 {
 			x, width = at(l.out[i-1]), 2*h
 		}
-		t.gemm("tn", width, 4*h, n, 2, matrix{x, width, 0}, dz, matrix{grad(layer.input), 4 * h, layer.next}, 0, 0, true)
+		t.addProduct(width, 4*h, n, 2, matrix{x, width, 0}, dz, matrix{grad(layer.input), 4 * h, layer.next}, scratch)
 		// Row r of the states stands with row r±B of dz.
 		states := matrix{at(l.h[i]), 2 * h, h + b*2*h}
 		after := matrix{at(l.z[i] + b*4*h), 4 * h, n*4*h - b*4*h}
-		t.gemm("tn", h, 4*h, n-b, 2, states, after, matrix{grad(layer.recurrent), 4 * h, layer.next}, 0, 0, true)
+		t.addProduct(h, 4*h, n-b, 2, states, after, matrix{grad(layer.recurrent), 4 * h, layer.next}, scratch)
 		sums(dz.at, dz.next, 4*h, 2, grad(layer.bias), layer.next)
 		to := below
 		if i == 0 {
@@ -574,10 +636,9 @@ func (t *Trainer) launch(w *Windows, l *layout, scale float32) {
 		dout, below = below, dout
 	}
 	t.run("lines_backward", ceil(n*d, rowThreads), 1, 1, rowThreads, at(l.dx), at(l.y), in(l.maskX), w.Keep, n*d)
-	t.gemm("tn", net.Layout, d, n, 1, matrix{in(l.layout), net.Layout, 0}, matrix{at(l.dx), d, 0}, matrix{grad(p.layout), d, 0}, 0, 0, true)
+	t.addProduct(net.Layout, d, n, 1, matrix{in(l.layout), net.Layout, 0}, matrix{at(l.dx), d, 0}, matrix{grad(p.layout), d, 0}, scratch)
 	sums(at(l.dx), 0, d, 1, grad(p.layoutBias), 0)
-	t.run("rows", ceil(len(w.Slots)*d, rowThreads), 1, 1, rowThreads, in(l.slots), in(l.slotEnds), in(l.rows), in(l.slotScales),
-		at(l.dx), t.rowGrad.at, len(w.Slots), d)
+	t.run("rows", len(w.Slots), 1, 1, rowsThreads, in(l.slots), in(l.slotEnds), in(l.rows), in(l.slotScales), at(l.dx), t.rowGrad.at, d)
 }
 
 // Gradient reads the gradient of the dense parameters and of the step's rows.

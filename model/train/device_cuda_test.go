@@ -88,7 +88,12 @@ func TestGPUGradient(t *testing.T) {
 		name           string
 		layers, hidden int
 		dropout        float64
-	}{{"one layer", 1, 7, .4}, {"one unit", 1, 1, .4}, {"two layers", 2, 7, .4}, {"three layers", 3, 17, 0}, {"40 units", 1, 40, .4}} {
+		batches        int // of 5 windows, in one
+	}{
+		{"one layer", 1, 7, .4, 1}, {"one unit", 1, 1, .4, 1}, {"two layers", 2, 7, .4, 1}, {"three layers", 3, 17, 0, 1}, {"40 units", 1, 40, .4, 1},
+		{"many windows", 2, 7, .4, 14}, {"many windows of 33 units", 1, 33, .4, 14},
+		{"steps one by one", 1, 97, .4, 1},
+	} {
 		t.Run(s.name, func(t *testing.T) {
 			cfg := stepConfig()
 			cfg.NumLayers, cfg.HiddenSize, cfg.Dropout, cfg.FocalLabels = s.layers, s.hidden, s.dropout, "Description"
@@ -97,7 +102,14 @@ func TestGPUGradient(t *testing.T) {
 			for i := range tr.table {
 				tr.table[i] = float32(rnd.NormFloat64() / 2)
 			}
-			tr.shards[0].fill(tr, stepBatch(1), 1, 0, [2]float64{.1, .04})
+			var batch []window
+			for i := range s.batches {
+				batch = append(batch, stepBatch(1+i)...)
+			}
+			if s.batches > 1 { // more windows than an epoch has
+				tr.shards[0].inputs = newInputs[float32](&tr.net.sizes, slices.Max(stepRows), len(batch))
+			}
+			tr.shards[0].fill(tr, batch, 1, 0, [2]float64{.1, .04})
 			dense, rows, loss := gpuGradient(t, tr)
 
 			// The same in float64: the sums of rows by the definition.
