@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"testing"
@@ -290,16 +291,12 @@ func TestGPUParts(t *testing.T) {
 		for i := range ids {
 			ids[i] = uint32(i)
 		}
-		rows := 0 // that there is room for in a first step
-		for rows < len(ids) {
+		// That there is room for in a first step.
+		rows := sort.Search(len(ids), func(n int) bool {
 			tr := onGPU(t, o, devices[:1])
-			err := tr.gpus.trainers[0].Begin(ids[:rows+1])
-			tr.close()
-			if err != nil {
-				break
-			}
-			rows++
-		}
+			defer tr.close()
+			return tr.gpus.trainers[0].Begin(ids[:n+1]) != nil
+		})
 		one := onGPU(t, o, devices[:1]).gpus.trainers[0]
 		if err := one.Begin(ids[:1]); err != nil {
 			t.Fatal(err)
