@@ -63,8 +63,12 @@ type shard struct {
 	*inputs[float32]
 	graph  *graph[float32]         // of the inputs; nil where a GPU computes
 	graphs map[int]*graph[float32] // by steps
-	lens   []int                   // of its windows
 	kept   []uint32                // scratch
+	// Without a graph these stand for masks and sum: bits of what dropout leaves,
+	// and how many rows of the table each row uses.
+	bitsX []uint32
+	bitsH [][]uint32
+	uses  []uint32
 	// used are the rows of the table that were summed, in parts by id, each
 	// in the order of rows and groups.
 	used   [tableParts][]use
@@ -73,7 +77,8 @@ type shard struct {
 	err    error
 }
 
-// use says that row id of the table, times scale, was added to a row of sum.
+// use says that row id of the table, times scale, was added to a row of sum. Where
+// GPUs compute, number puts the slot of the row in its place.
 type use struct {
 	id, row uint32
 	scale   float32
@@ -111,6 +116,27 @@ func (b *bits) dropout(mask []float32, p float64) {
 	}
 }
 
+// kept sets the first n bits of words where dropout fills a mask of n with something,
+// from the same numbers.
+func (b *bits) kept(words []uint32, n int, p float64) {
+	drop := threshold(p)
+	stays := func(v uint32) uint32 { return 1 - (v-drop)>>31 }
+	for i := range words {
+		var w uint32
+		if left := n - 32*i; left < 32 || b.left > 0 {
+			for j := range min(32, left) {
+				w |= stays(b.next()) << j
+			}
+		} else {
+			for j := 0; j < 32; j += 4 {
+				v := b.source.Uint64()
+				w |= (stays(uint32(v&0xffff)) | stays(uint32(v>>16&0xffff))<<1 | stays(uint32(v>>32&0xffff))<<2 | stays(uint32(v>>48))<<3) << j
+			}
+		}
+		words[i] = w
+	}
+}
+
 // fit gives s a graph with room for windows ws: of those for defaultWindow lines, for
 // four times as many and so on, the smallest that has it. A graph computes its padding,
 // too, and most windows are short. Random numbers are drawn for padding as well, so that
@@ -136,8 +162,8 @@ func (s *shard) fit(t *trainer, ws []window) (err error) {
 }
 
 // fill writes windows ws (at most as many as the graph has) to the inputs of
-// the graph, and to the lesson of the teachers. rowWeight is what a labelled
-// row weighs in each head's loss.
+// the graph, or to what pack packs for GPUs, and to the lesson of the teachers.
+// rowWeight is what a labelled row weighs in each head's loss.
 func (s *shard) fill(t *trainer, ws []window, step, number int, rowWeight [2]float64) {
 	cfg := &t.config
 	b := &bits{source: *rand.NewPCG(uint64(cfg.Seed), streamDropout+uint64(step)<<16+uint64(number))}
@@ -149,18 +175,24 @@ func (s *shard) fill(t *trainer, ws []window, step, number int, rowWeight [2]flo
 	clear(s.live)
 	clear(s.weights)
 	s.lesson.batch.Reset()
+	clear(s.uses)
 	for p := range s.used {
 		s.used[p] = s.used[p][:0]
 	}
-	b.dropout(s.maskX, cfg.Dropout)
-	for _, m := range s.maskH {
-		b.dropout(m, cfg.Dropout)
+	if s.graph != nil {
+		b.dropout(s.maskX, cfg.Dropout)
+		for _, m := range s.maskH {
+			b.dropout(m, cfg.Dropout)
+		}
+	} else {
+		b.kept(s.bitsX, len(s.live)*d, cfg.Dropout)
+		for _, m := range s.bitsH {
+			b.kept(m, len(s.live)*2*cfg.HiddenSize, cfg.Dropout)
+		}
 	}
 	dropLayout := threshold(layoutDropout * cfg.Dropout)
 	dropLine, dropID := threshold(lineDropout*cfg.Dropout), threshold(idDropout*cfg.Dropout)
-	s.lens = s.lens[:0]
 	for i, w := range ws {
-		s.lens = append(s.lens, w.len)
 		doc := &t.corpus.docs[w.doc]
 		plain := b.next() < dropLayout
 		if t.teachers != nil {
@@ -186,7 +218,11 @@ func (s *shard) fill(t *trainer, ws []window, step, number int, rowWeight [2]flo
 				s.keep(doc.Features, line, &ids, dropID, s.lesson.group)
 			}
 			if dropped {
-				clear(s.maskX[r*d : (r+1)*d])
+				if s.graph != nil {
+					clear(s.maskX[r*d : (r+1)*d])
+				} else {
+					clearBits(s.bitsX, r*d, d)
+				}
 				continue
 			}
 			if !plain {
@@ -198,6 +234,8 @@ func (s *shard) fill(t *trainer, ws []window, step, number int, rowWeight [2]flo
 				}
 				if s.graph != nil {
 					kernel.SumRowsF32(s.sum[r*d:(r+1)*d], t.table, ids, scale)
+				} else {
+					s.uses[r] += uint32(len(ids))
 				}
 			})
 		}

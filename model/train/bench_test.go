@@ -52,7 +52,7 @@ func benchmarkStep(b *testing.B, t *trainer) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := t.train(batch); err != nil {
+		if _, err := t.train(batch, batch); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -35,11 +35,12 @@ var ErrNoGPU = errors.New("train: a GPU cannot be used")
 // gradients of several are accumulated.
 type gpus struct {
 	trainers []*cuda.Trainer
-	parts    []*part // of each trainer
-	steps    int     // of the longest window
-	most     int     // windows of a part at a time; halved when memory runs out
-	host     int     // step that the host's parameters are of, −1 until the GPUs have them
-	slots    []uint32
+	steps    int // of the longest window
+	most     int // windows of a part at a time; halved when memory runs out
+	host     int // step that the host's parameters are of, −1 until the GPUs have them
+
+	now, ahead *prepared     // the step that is taken, and the one behind it
+	ready      chan struct{} // closed once ahead is; nil where nothing is made ahead
 }
 
 // Loss scales of float16, as PyTorch's GradScaler has them: halved after a
@@ -50,8 +51,9 @@ const (
 	growSteps  = 2000
 )
 
-// newGPUs makes trainers on the machine's GPUs for t's network.
-func newGPUs(t *trainer, m *Machine, steps int) (*gpus, error) {
+// newGPUs makes trainers on the machine's GPUs for t's network, and so many shards
+// of so many windows for their batches.
+func newGPUs(t *trainer, m *Machine, steps, shards, windows int) (*gpus, error) {
 	for _, d := range m.GPUs {
 		if first := m.GPUs[0]; d.Major != first.Major || d.Minor != first.Minor { // each takes AdamW's steps by itself
 			return nil, fmt.Errorf("%w: GPU %d (%s) has compute capability %d.%d and GPU %d (%s) has %d.%d, which round differently, so that their parameters would not stay the same; choose equal ones by CUDA_VISIBLE_DEVICES",
@@ -59,6 +61,7 @@ func newGPUs(t *trainer, m *Machine, steps int) (*gpus, error) {
 		}
 	}
 	g := &gpus{steps: steps, most: math.MaxInt, host: -1}
+	g.now, g.ahead = newPrepared(t, steps, shards, windows), newPrepared(t, steps, shards, windows)
 	s := &t.net.sizes
 	net := cuda.Network{Rows: t.config.InputSize, Embedding: s.embedding, Layout: s.layout, Hidden: s.hidden, Layers: s.layers, Heads: s.heads, Focal: s.focal}
 	for _, d := range m.GPUs {
@@ -67,12 +70,13 @@ func newGPUs(t *trainer, m *Machine, steps int) (*gpus, error) {
 			g.close()
 			return nil, fmt.Errorf("%w: %w", ErrNoGPU, err)
 		}
-		g.trainers, g.parts = append(g.trainers, one), append(g.parts, &part{})
+		g.trainers = append(g.trainers, one)
 	}
 	return g, nil
 }
 
 func (g *gpus) close() {
+	g.join()
 	for _, t := range g.trainers {
 		t.Close()
 	}
@@ -106,29 +110,19 @@ func (t *trainer) pull() error {
 	return g.trainers[0].Get(t.parameters())
 }
 
-// place is where a window of a batch stands: in which shard, at which index.
-type place struct{ shard, index, len int }
-
-// places are those of the batch that the shards were filled with.
-func (t *trainer) places() (places []place) {
-	for i, s := range t.shards {
-		for j, n := range s.lens {
-			places = append(places, place{i, j, n})
-		}
-	}
-	return places
-}
-
-// step takes one step on a batch that the shards were filled with.
-func (g *gpus) step(t *trainer) (loss float64, err error) {
+// step takes one step on a batch, and meanwhile prepares the one on the next, nil
+// for none.
+func (g *gpus) step(t *trainer, batch, next []window) (loss float64, err error) {
 	if g.host < 0 {
 		if err := g.push(t); err != nil {
 			return 0, err
 		}
 	}
-	places := t.places()
-	g.number(t)
 	p := &t.position
+	now := g.get(t, batch, p.Step)
+	if next != nil {
+		g.prepare(t, next, p.Step+1)
+	}
 	scale := 1.0
 	if t.identity.Precision == cuda.Float16 {
 		if p.LossScale == 0 {
@@ -138,13 +132,12 @@ func (g *gpus) step(t *trainer) (loss float64, err error) {
 	}
 	n := len(g.trainers)
 	for {
-		err = g.each(func(i int, one *cuda.Trainer) error {
-			return g.accumulate(t, i, one, places[len(places)*i/n:len(places)*(i+1)/n], float32(scale))
-		})
+		now.pack(t, n, g.most)
+		err = g.each(func(i int, one *cuda.Trainer) error { return now.accumulate(i, one, float32(scale)) })
 		if !errors.Is(err, model.ErrOutOfMemory) {
 			break
 		}
-		most := min(g.most, (len(places)+n-1)/n)
+		most := min(g.most, (len(batch)+n-1)/n)
 		if most <= 1 {
 			// The rows of the whole batch stand beside the window.
 			return 0, fmt.Errorf("train: one window of %s does not fit: %w; lower --window_size, --batch_size or --hidden_size", english.Plural(g.steps, "line", ""), err)
@@ -204,40 +197,6 @@ func updateOf(t *trainer, scale float64) cuda.Update {
 	return cuda.Update{Step: r.step, Correction: r.correction, Decay: r.decay, Epsilon: epsilon, TableEpsilon: tableEpsilon, Clip: clipNorm, Scale: float32(scale)}
 }
 
-// number gives the rows of the table that the batch uses a slot each, in
-// t.slot, and lists them.
-func (g *gpus) number(t *trainer) {
-	for _, id := range g.slots {
-		t.slot[id] = -1
-	}
-	g.slots = g.slots[:0]
-	for _, s := range t.shards {
-		for p := range s.used {
-			for _, u := range s.used[p] {
-				if t.slot[u.id] < 0 {
-					t.slot[u.id] = int32(len(g.slots))
-					g.slots = append(g.slots, u.id)
-				}
-			}
-		}
-	}
-}
-
-// accumulate has one GPU compute the gradient of its windows.
-func (g *gpus) accumulate(t *trainer, i int, one *cuda.Trainer, places []place, scale float32) error {
-	if err := one.Begin(g.slots); err != nil {
-		return err
-	}
-	for len(places) > 0 {
-		n := min(g.most, len(places))
-		if err := one.Add(g.parts[i].pack(t, places[:n], len(g.slots)), scale); err != nil {
-			return err
-		}
-		places = places[n:]
-	}
-	return nil
-}
-
 // reduce sums the gradients of several GPUs, in their order, and gives the sum
 // to all.
 func (g *gpus) reduce() error {
@@ -269,127 +228,6 @@ func (g *gpus) memory() (used, peak int64) {
 		used, peak = max(used, u), max(peak, p)
 	}
 	return used, peak
-}
-
-// part is scratch of pack.
-type part struct {
-	windows cuda.Windows
-	dest    [][]int32 // of each shard, by its row: the row of the part, −1 for none
-	count   []uint32  // of each slot
-}
-
-// pack is the windows at places as a GPU takes them.
-func (p *part) pack(t *trainer, places []place, slots int) *cuda.Windows {
-	w, cfg := &p.windows, &t.config
-	b, steps := len(places), 0
-	w.Lens = w.Lens[:0]
-	for _, pl := range places {
-		steps = max(steps, pl.len)
-		w.Lens = append(w.Lens, int32(pl.len))
-	}
-	n, d, l, h2, heads := steps*b, cfg.EmbeddingSize, cfg.LayoutSize, 2*cfg.HiddenSize, len(t.net.heads)
-	w.Steps, w.Keep = steps, float32(1/(1-cfg.Dropout))
-	w.Layout, w.Targets, w.Weights = cleared(w.Layout, n*l), cleared(w.Targets, n*heads), cleared(w.Weights, n*heads)
-	w.MaskX = cleared(w.MaskX, (n*d+31)/32)
-	w.MaskH = w.MaskH[:0]
-	for range t.net.sizes.layers {
-		w.MaskH = append(w.MaskH, make([]uint32, (n*h2+31)/32))
-	}
-
-	first, last := places[0].shard, places[b-1].shard
-	if p.dest == nil {
-		p.dest = make([][]int32, len(t.shards))
-	}
-	for i := first; i <= last; i++ {
-		p.dest[i] = cleared(p.dest[i], len(t.shards[i].live))
-		for j := range p.dest[i] {
-			p.dest[i][j] = -1
-		}
-	}
-	for j, pl := range places {
-		s := t.shards[pl.shard]
-		for step := range pl.len {
-			from, to := step*s.windows+pl.index, step*b+j
-			p.dest[pl.shard][from] = int32(to)
-			copy(w.Layout[to*l:][:l], s.layout[from*l:])
-			for k := range heads {
-				w.Targets[to*heads+k] = int32(s.targets[from*heads+k])
-				w.Weights[to*heads+k] = s.weights[from*heads+k]
-			}
-			bitsOf(w.MaskX, to*d, s.maskX[from*d:][:d])
-			for i, m := range s.maskH {
-				bitsOf(w.MaskH[i], to*h2, m[from*h2:][:h2])
-			}
-		}
-	}
-
-	// The uses, by row and by slot.
-	w.Ends, p.count = cleared(w.Ends, n), cleared(p.count, slots)
-	uses := func(f func(row int32, u use)) {
-		for i := first; i <= last; i++ {
-			for k := range t.shards[i].used {
-				for _, u := range t.shards[i].used[k] {
-					if row := p.dest[i][u.row]; row >= 0 {
-						f(row, u)
-					}
-				}
-			}
-		}
-	}
-	uses(func(row int32, u use) {
-		w.Ends[row]++
-		p.count[t.slot[u.id]]++
-	})
-	total := starts(w.Ends)
-	w.Slots, w.SlotEnds = w.Slots[:0], w.SlotEnds[:0]
-	for slot, c := range p.count {
-		if c > 0 {
-			w.Slots, w.SlotEnds = append(w.Slots, uint32(slot)), append(w.SlotEnds, c)
-		}
-	}
-	starts(p.count)
-	w.IDs, w.Scales = cleared(w.IDs, total), cleared(w.Scales, total)
-	w.Rows, w.SlotScales = cleared(w.Rows, total), cleared(w.SlotScales, total)
-	uses(func(row int32, u use) {
-		at, slot := &w.Ends[row], &p.count[t.slot[u.id]]
-		w.IDs[*at], w.Scales[*at] = u.id, u.scale
-		w.Rows[*slot], w.SlotScales[*slot] = uint32(row), u.scale
-		*at++
-		*slot++
-	})
-	for i, slot := range w.Slots {
-		w.SlotEnds[i] = p.count[slot]
-	}
-	return w
-}
-
-// starts turns counts into where each begins, and returns their sum.
-func starts(counts []uint32) int {
-	var sum uint32
-	for i, c := range counts {
-		counts[i] = sum
-		sum += c
-	}
-	return int(sum)
-}
-
-// cleared is s with n zeros.
-func cleared[T any](s []T, n int) []T {
-	if cap(s) < n {
-		return make([]T, n)
-	}
-	s = s[:n]
-	clear(s)
-	return s
-}
-
-// bitsOf sets the bits from at on where mask is not 0.
-func bitsOf(words []uint32, at int, mask []float32) {
-	for i, m := range mask {
-		if m != 0 {
-			words[(at+i)/32] |= 1 << ((at + i) % 32)
-		}
-	}
 }
 
 // LargestBatch is the largest batch, in windows, whose parts fit on o.GPUs at

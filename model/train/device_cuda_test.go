@@ -107,18 +107,22 @@ func TestGPUGradient(t *testing.T) {
 			for i := range s.batches {
 				batch = append(batch, stepBatch(1+i)...)
 			}
-			if s.batches > 1 { // more windows than an epoch has
-				tr.shards[0].inputs = newInputs[float32](&tr.net.sizes, slices.Max(stepRows), len(batch))
-			}
-			tr.shards[0].fill(tr, batch, 1, 0, [2]float64{.1, .04})
-			dense, rows, loss := gpuGradient(t, tr)
+			tr.gpus.ahead = newPrepared(tr, tr.gpus.steps, 1, len(batch)) // more windows than an epoch has
+			step := tr.gpus.get(tr, batch, 1)
+			dense, rows, loss := gpuGradient(t, tr, step)
 
 			// The same in float64: the sums of rows by the definition.
 			net := newNetwork[float64](plain[float64]{}, networkSizes(&tr.config))
 			for i, v := range tr.net.flat {
 				net.flat[i] = float64(v)
 			}
-			in := tr.shards[0].inputs
+			trained, err := newGraph(trainerOf(t, Options{Config: cfg, Train: stepDocuments(), Shards: 1}).net, tr.gpus.steps, len(batch))
+			if err != nil {
+				t.Fatal(err)
+			}
+			portable := &shard{inputs: trained.inputs, graph: trained}
+			portable.fill(tr, batch, 1, 0, tr.rowWeights(batch))
+			in := portable.inputs
 			g, err := newGraph(net, in.steps, in.windows)
 			if err != nil {
 				t.Fatal(err)
@@ -126,7 +130,7 @@ func TestGPUGradient(t *testing.T) {
 			copyInputs(g.inputs, in)
 			d := cfg.EmbeddingSize
 			addRow := func(id uint32, row []float64) {
-				for _, u := range tr.shards[0].used[id%tableParts] {
+				for _, u := range portable.used[id%tableParts] {
 					if u.id == id {
 						for j, v := range row {
 							g.sum[int(u.row)*d+j] += float64(u.scale) * v
@@ -135,7 +139,7 @@ func TestGPUGradient(t *testing.T) {
 				}
 			}
 			clear(g.sum)
-			for _, id := range tr.gpus.slots {
+			for _, id := range step.slots {
 				row := make([]float64, d)
 				for j := range row {
 					row[j] = float64(tr.table[int(id)*d+j])
@@ -177,12 +181,12 @@ func TestGPUGradient(t *testing.T) {
 				}
 			}
 			for range 10 {
-				slot := rnd.IntN(len(tr.gpus.slots))
+				slot := rnd.IntN(len(step.slots))
 				j := rnd.IntN(d)
-				check("table", int(tr.gpus.slots[slot])*d+j, float64(rows[slot*d+j]), largest(rows), func(by float64) {
+				check("table", int(step.slots[slot])*d+j, float64(rows[slot*d+j]), largest(rows), func(by float64) {
 					move := make([]float64, d)
 					move[j] = by
-					addRow(tr.gpus.slots[slot], move)
+					addRow(step.slots[slot], move)
 				})
 			}
 			t.Logf("worst error %.1e of the array's largest", worst)
@@ -190,15 +194,15 @@ func TestGPUGradient(t *testing.T) {
 	}
 }
 
-// gpuGradient is what the first GPU finds for what the shards were filled with.
-func gpuGradient(t *testing.T, tr *trainer) (dense, rows []float32, loss float64) {
+// gpuGradient is what the first GPU finds for a step.
+func gpuGradient(t *testing.T, tr *trainer, step *prepared) (dense, rows []float32, loss float64) {
 	t.Helper()
 	g := tr.gpus
 	if err := g.push(tr); err != nil {
 		t.Fatal(err)
 	}
-	g.number(tr)
-	if err := g.accumulate(tr, 0, g.trainers[0], tr.places(), 1); err != nil {
+	step.pack(tr, 1, g.most)
+	if err := step.accumulate(0, g.trainers[0], 1); err != nil {
 		t.Fatal(err)
 	}
 	dense, rows, err := g.trainers[0].Gradient()
@@ -224,11 +228,11 @@ func gpuOptions(precision string) Options {
 func losses(t *testing.T, tr *trainer, n int) (all []float64) {
 	t.Helper()
 	for epoch := range tr.config.Epochs {
-		for _, b := range tr.epoch(epoch) {
+		for left := tr.epoch(epoch); len(left) > 0; left = left[1:] {
 			if len(all) == n {
 				return all
 			}
-			if err := tr.take(b); err != nil {
+			if err := tr.take(left[0], second(left)); err != nil {
 				t.Fatal(err)
 			}
 			all = append(all, tr.position.Epoch.Loss)
@@ -348,6 +352,27 @@ func TestGPUParts(t *testing.T) {
 			o.Memory = least + room
 			if some, _, err := LargestBatch(o); err == nil && some < 1 || err != nil && !errors.Is(err, model.ErrOutOfMemory) {
 				t.Errorf("%d windows fit in %d bytes, %v; want one or more, or %v", some, room, err, model.ErrOutOfMemory)
+			}
+		}
+	})
+	t.Run("ahead", func(t *testing.T) { // what is made ahead is what is made in time, and a wrong guess is dropped
+		steps := func(batches, next []int) (losses []float64) {
+			tr := onGPU(t, gpuOptions(""), devices[:1])
+			all := append(tr.epoch(0), nil)
+			for i, b := range batches {
+				if err := tr.take(all[b], all[next[i]]); err != nil {
+					t.Fatal(err)
+				}
+				losses = append(losses, tr.position.Epoch.Loss)
+			}
+			return losses
+		}
+		none := len(whole.epoch(0))
+		batches := []int{0, 1, 0, 2, 3}
+		want := steps(batches, []int{none, none, none, none, none})
+		for _, next := range [][]int{{1, 0, 2, 3, none}, {1, 1, none, 3, 3}} {
+			if got := steps(batches, next); !slices.Equal(got, want) {
+				t.Errorf("with %v expected next: losses %v, want %v", next, got, want)
 			}
 		}
 	})

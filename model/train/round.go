@@ -48,8 +48,11 @@ func Share(ctx context.Context, docs []Document, s *State, worker, workers, step
 			if err := ctx.Err(); err != nil {
 				return nil, fmt.Errorf("train: worker %d: stopped at step %d: %w", worker, at, err)
 			}
-			n := len(batch)
-			if err := t.take(batch[n*worker/workers : n*(worker+1)/workers]); err != nil {
+			var next []window
+			if i+1 < len(all) && at+1 < s.Position.Step+steps {
+				next = cut(all[i+1], worker, workers)
+			}
+			if err := t.take(cut(batch, worker, workers), next); err != nil {
 				return nil, fmt.Errorf("worker %d: %w", worker, err)
 			}
 		}

@@ -313,7 +313,7 @@ func TestDropoutOfWorkers(t *testing.T) {
 	for worker := range o.Distributed {
 		tr := trainerOf(t, o)
 		tr.worker = worker
-		if _, err := tr.train(tr.epoch(0)[0][:3]); err != nil {
+		if _, err := tr.train(tr.epoch(0)[0][:3], nil); err != nil {
 			t.Fatal(err)
 		}
 		for i, s := range tr.shards {

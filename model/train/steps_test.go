@@ -166,7 +166,7 @@ func (s *steps) numpySteps(t *testing.T, tr *trainer) (losses []float64, clipped
 	}
 	tr.steps = len(s.Losses)
 	for step := range s.Losses {
-		loss, err := tr.train(stepBatch(step))
+		loss, err := tr.train(stepBatch(step), stepBatch(step+1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,8 +189,8 @@ func (s *steps) options() Options {
 func (s *steps) recordedSteps(t *testing.T, tr *trainer) (losses []float64) {
 	t.Helper()
 	for epoch := range tr.config.Epochs {
-		for _, b := range tr.epoch(epoch) {
-			loss, err := tr.train(b)
+		for left := tr.epoch(epoch); len(left) > 0; left = left[1:] {
+			loss, err := tr.train(left[0], second(left))
 			if err != nil {
 				t.Fatal(err)
 			}

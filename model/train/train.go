@@ -314,13 +314,21 @@ func (t *trainer) run(ctx context.Context, o *Options, validation *corpus) error
 // of them.
 func (t *trainer) next(ctx context.Context, o *Options, left [][]window) error {
 	if o.Round == nil {
-		return t.take(left[0])
+		return t.take(left[0], second(left))
 	}
 	steps := len(left)
 	if o.RoundSteps > 0 {
 		steps = min(steps, o.RoundSteps)
 	}
 	return t.round(ctx, o, steps)
+}
+
+// second is the second of the batches, nil where there is none.
+func second(left [][]window) []window {
+	if len(left) < 2 {
+		return nil
+	}
+	return left[1]
 }
 
 // progress is where training stands in an epoch, from 0.

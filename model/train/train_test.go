@@ -441,7 +441,7 @@ func TestTrainerAndScorerAgree(t *testing.T) {
 		for d := range docs {
 			whole = append(whole, window{d, 0, len(docs[d].Labels)})
 		}
-		got, err := tr.train(whole)
+		got, err := tr.train(whole, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -774,7 +774,7 @@ func TestBatchAboveEpoch(t *testing.T) {
 	if got, want := tr.shards[0].windows, (most+n-1)/n; got != want {
 		t.Errorf("a shard has room for %d windows, want %d of %d", got, want, most)
 	}
-	if _, err := tr.train(tr.epoch(0)[0]); err != nil {
+	if _, err := tr.train(tr.epoch(0)[0], nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -815,11 +815,11 @@ func TestPaddingOfShortWindows(t *testing.T) {
 		{[]window{{20, 0, most}}, most},
 		{[]window{{4, 0, 20}, {20, 5, 75}}, 80},
 	} {
-		got, err := tr.train(c.batch)
+		got, err := tr.train(c.batch, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := padded.train(c.batch)
+		want, err := padded.train(c.batch, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

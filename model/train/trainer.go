@@ -38,12 +38,12 @@ type trainer struct {
 
 	teachers []*cpu.Scorer // nil without any
 
-	gpus    *gpus // take the steps; nil where the CPU does
-	shards  []*shard
-	longest int     // window, in lines
-	right   int     // lines of the last step whose main head was right
-	steps   int     // of the whole training
-	norm    float64 // of the last step's gradient
+	gpus    *gpus    // take the steps; nil where the CPU does
+	shards  []*shard // of the CPU's steps
+	longest int      // window, in lines
+	right   int      // lines of the last step whose main head was right
+	steps   int      // of the whole training
+	norm    float64  // of the last step's gradient
 }
 
 func newTrainer(o *Options) (*trainer, error) {
@@ -137,10 +137,7 @@ func (t *trainer) prepare(docs []Document, m *Machine) (err error) {
 	shards := max(1, t.identity.Shards/world)
 	steps, windows := min(t.windowSize(), longest), (share+shards-1)/shards
 	if len(m.GPUs) > 0 {
-		for range shards {
-			t.shards = append(t.shards, &shard{inputs: newInputs[float32](&t.net.sizes, steps, windows)})
-		}
-		t.gpus, err = newGPUs(t, m, steps)
+		t.gpus, err = newGPUs(t, m, steps, shards, windows)
 		return err
 	}
 	t.longest = steps
@@ -166,10 +163,10 @@ func (t *trainer) close() {
 	t.teachers = nil
 }
 
-// take takes a step on a batch and counts it. A worker's share of a batch may be
-// empty: it has no loss.
-func (t *trainer) take(batch []window) error {
-	loss, err := t.train(batch)
+// take takes a step on a batch and counts it; next is the batch behind it, if there
+// is one. A worker's share of a batch may be empty: it has no loss.
+func (t *trainer) take(batch, next []window) error {
+	loss, err := t.train(batch, next)
 	if err != nil {
 		return err
 	}
@@ -191,25 +188,22 @@ func (t *trainer) take(batch []window) error {
 	return nil
 }
 
-// train takes one step on a batch and returns its loss.
-func (t *trainer) train(batch []window) (loss float64, err error) {
-	rowWeight := t.rowWeights(batch)
-	n := len(t.shards)
-	part := func(i int) []window { return batch[len(batch)*i/n : len(batch)*(i+1)/n] }
-	fill := func(i int) { t.shards[i].fill(t, part(i), t.position.Step, t.worker*n+i, rowWeight) }
+// train takes one step on a batch and returns its loss. The GPUs' host is at work on
+// the next batch meanwhile, where there is one.
+func (t *trainer) train(batch, next []window) (loss float64, err error) {
 	if t.gpus != nil {
-		t.parallel(n, fill)
-		return t.gpus.step(t)
+		return t.gpus.step(t, batch, next)
 	}
+	rowWeight, n := t.rowWeights(batch), len(t.shards)
 	for i, s := range t.shards {
-		if err := s.fit(t, part(i)); err != nil {
+		if err := s.fit(t, cut(batch, i, n)); err != nil {
 			return 0, err
 		}
 	}
 	t.parallel(len(t.net.matrices), func(i int) { t.net.matrices[i].pack() })
 	t.parallel(n, func(i int) {
 		s := t.shards[i]
-		fill(i)
+		s.fill(t, cut(batch, i, n), t.position.Step, t.worker*n+i, rowWeight)
 		if t.teachers != nil {
 			if s.err = s.teach(t); s.err != nil {
 				return

@@ -1,0 +1,292 @@
+package train
+
+import (
+	"slices"
+
+	"github.com/linnet-ml/linnet/model/cuda"
+)
+
+// prepared is what a step on GPUs needs of the host: a batch, filled into shards and
+// packed. It follows from the batch and the number of the step, not from the
+// parameters, so that it is made while the GPUs compute the step before.
+type prepared struct {
+	batch  []window
+	step   int // −1: of none
+	shards []*shard
+	places []place
+	slots  []uint32  // the rows of the table that the batch uses
+	most   int       // windows of a part; 0 before pack
+	parts  [][]*part // of each GPU
+}
+
+// place is where a window of a batch stands: in which shard, at which index.
+type place struct{ shard, index, len int }
+
+func newPrepared(t *trainer, steps, shards, windows int) *prepared {
+	p := &prepared{step: -1}
+	cfg, n := &t.config, steps*windows
+	words := func(bits int) []uint32 { return make([]uint32, (bits+31)/32) }
+	for range shards {
+		heads := len(t.net.heads)
+		s := &shard{inputs: &inputs[float32]{steps: steps, windows: windows, layout: make([]float32, n*cfg.LayoutSize), live: make([]float32, n),
+			targets: make([]float32, n*heads), weights: make([]float32, n*heads)}}
+		s.bitsX, s.uses = words(n*cfg.EmbeddingSize), make([]uint32, n)
+		for range t.net.sizes.layers {
+			s.bitsH = append(s.bitsH, words(n*2*cfg.HiddenSize))
+		}
+		p.shards = append(p.shards, s)
+	}
+	return p
+}
+
+// get is what a step needs, prepared ahead or made now.
+func (g *gpus) get(t *trainer, batch []window, step int) *prepared {
+	g.join()
+	g.now, g.ahead = g.ahead, g.now
+	if g.now.step != step || !slices.Equal(g.now.batch, batch) {
+		g.now.fill(t, batch, step)
+	}
+	return g.now
+}
+
+// prepare begins to make what a step needs.
+func (g *gpus) prepare(t *trainer, batch []window, step int) {
+	ahead, most, ready := g.ahead, g.most, make(chan struct{})
+	g.ready = ready
+	go func() {
+		defer close(ready)
+		ahead.fill(t, batch, step)
+		ahead.pack(t, len(g.trainers), most)
+	}()
+}
+
+// join waits for what prepare began.
+func (g *gpus) join() {
+	if g.ready != nil {
+		<-g.ready
+		g.ready = nil
+	}
+}
+
+// fill fills the shards with a batch.
+func (p *prepared) fill(t *trainer, batch []window, step int) {
+	p.batch, p.step, p.most = batch, step, 0
+	rowWeight, n := t.rowWeights(batch), len(p.shards)
+	t.parallel(n, func(i int) { p.shards[i].fill(t, cut(batch, i, n), step, t.worker*n+i, rowWeight) })
+	p.places = p.places[:0]
+	for i := range n {
+		for j, w := range cut(batch, i, n) {
+			p.places = append(p.places, place{i, j, w.len})
+		}
+	}
+	p.number(t.slot)
+}
+
+// number gives the rows of the table that the batch uses a slot each, lists them, and
+// has the uses name the slot instead. slot [input_size] is −1 everywhere before and
+// afterwards.
+func (p *prepared) number(slot []int32) {
+	p.slots = p.slots[:0]
+	for _, s := range p.shards {
+		for _, used := range s.used {
+			for i := range used {
+				id := used[i].id
+				if slot[id] < 0 {
+					slot[id] = int32(len(p.slots))
+					p.slots = append(p.slots, id)
+				}
+				used[i].id = uint32(slot[id])
+			}
+		}
+	}
+	for _, id := range p.slots {
+		slot[id] = -1
+	}
+}
+
+// pack packs the batch for so many GPUs, in parts of at most so many windows.
+func (p *prepared) pack(t *trainer, gpus, most int) {
+	if p.most == most {
+		return
+	}
+	p.most = most
+	p.parts = slices.Grow(p.parts[:0], gpus)[:gpus]
+	for i, parts := range p.parts {
+		parts = parts[:0]
+		for places := cut(p.places, i, gpus); len(places) > 0; {
+			n := min(most, len(places))
+			k := len(parts)
+			if parts = slices.Grow(parts, 1)[:k+1]; parts[k] == nil {
+				parts[k] = &part{}
+			}
+			parts[k].pack(t, p, places[:n])
+			places = places[n:]
+		}
+		p.parts[i] = parts
+	}
+}
+
+// accumulate has GPU i compute the gradient of its windows.
+func (p *prepared) accumulate(i int, one *cuda.Trainer, scale float32) error {
+	if err := one.Begin(p.slots); err != nil {
+		return err
+	}
+	for _, part := range p.parts[i] {
+		if err := one.Add(&part.windows, scale); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// part is some windows of a batch as a GPU takes them, and scratch.
+type part struct {
+	windows cuda.Windows
+	rows    [][]placed // of each shard, by its row
+	starts  []uint32   // of each slot: where its next use goes
+}
+
+// placed is where a row of a shard stands in a part, −1 for nowhere, and where its next
+// use goes.
+type placed struct {
+	row int32
+	at  uint32
+}
+
+// pack packs the windows of b at places.
+func (p *part) pack(t *trainer, b *prepared, places []place) {
+	w, cfg := &p.windows, &t.config
+	n, steps := len(places), 0
+	w.Lens = w.Lens[:0]
+	for _, pl := range places {
+		steps = max(steps, pl.len)
+		w.Lens = append(w.Lens, int32(pl.len))
+	}
+	rows, d, l, h2, heads := steps*n, cfg.EmbeddingSize, cfg.LayoutSize, 2*cfg.HiddenSize, len(t.net.heads)
+	w.Steps, w.Keep = steps, float32(1/(1-cfg.Dropout))
+	w.Layout, w.Targets, w.Weights = cleared(w.Layout, rows*l), cleared(w.Targets, rows*heads), cleared(w.Weights, rows*heads)
+	w.MaskX = cleared(w.MaskX, (rows*d+31)/32)
+	if w.MaskH == nil {
+		w.MaskH = make([][]uint32, t.net.sizes.layers)
+	}
+	for i := range w.MaskH {
+		w.MaskH[i] = cleared(w.MaskH[i], (rows*h2+31)/32)
+	}
+
+	// Where rows stand, and the uses of each.
+	first, last := places[0].shard, places[n-1].shard
+	p.rows = slices.Grow(p.rows[:0], len(b.shards))[:len(b.shards)]
+	for i := first; i <= last; i++ {
+		p.rows[i] = sized(p.rows[i], len(b.shards[i].live))
+		for j := range p.rows[i] {
+			p.rows[i][j].row = -1
+		}
+	}
+	w.Ends = sized(w.Ends, rows)
+	total := uint32(0)
+	for step := range steps {
+		for j, pl := range places {
+			if step < pl.len {
+				s := b.shards[pl.shard]
+				from := step*s.windows + pl.index
+				p.rows[pl.shard][from] = placed{int32(step*n + j), total}
+				total += s.uses[from]
+			}
+			w.Ends[step*n+j] = total
+		}
+	}
+
+	// What stands in rows, and the uses of each slot.
+	for j, pl := range places {
+		s := b.shards[pl.shard]
+		for step := range pl.len {
+			from, to := step*s.windows+pl.index, step*n+j
+			copy(w.Layout[to*l:][:l], s.layout[from*l:])
+			for k := range heads {
+				w.Targets[to*heads+k] = int32(s.targets[from*heads+k])
+				w.Weights[to*heads+k] = s.weights[from*heads+k]
+			}
+			copyBits(w.MaskX, to*d, s.bitsX, from*d, d)
+			for i, m := range s.bitsH {
+				copyBits(w.MaskH[i], to*h2, m, from*h2, h2)
+			}
+		}
+	}
+	p.starts = cleared(p.starts, len(b.slots))
+	for i := first; i <= last; i++ {
+		for _, used := range b.shards[i].used {
+			for _, u := range used {
+				if p.rows[i][u.row].row >= 0 {
+					p.starts[u.id]++
+				}
+			}
+		}
+	}
+	w.Slots, w.SlotEnds = w.Slots[:0], w.SlotEnds[:0]
+	sum := uint32(0)
+	for slot, c := range p.starts {
+		p.starts[slot] = sum
+		if sum += c; c > 0 {
+			w.Slots, w.SlotEnds = append(w.Slots, uint32(slot)), append(w.SlotEnds, sum)
+		}
+	}
+
+	// The uses, by row and by slot.
+	w.IDs, w.Scales = sized(w.IDs, int(total)), sized(w.Scales, int(total))
+	w.Rows, w.SlotScales = sized(w.Rows, int(total)), sized(w.SlotScales, int(total))
+	for i := first; i <= last; i++ {
+		for _, used := range b.shards[i].used {
+			for _, u := range used {
+				to, at := &p.rows[i][u.row], &p.starts[u.id]
+				if to.row < 0 {
+					continue
+				}
+				w.IDs[to.at], w.Scales[to.at] = b.slots[u.id], u.scale
+				to.at++
+				w.Rows[*at], w.SlotScales[*at] = uint32(to.row), u.scale
+				*at++
+			}
+		}
+	}
+}
+
+// cut is part i of n of all.
+func cut[T any](all []T, i, n int) []T { return all[len(all)*i/n : len(all)*(i+1)/n] }
+
+// sized is s with n elements, whatever they are.
+func sized[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n, n+n/8) // the next may take a few more
+	}
+	return s[:n]
+}
+
+// cleared is s with n zeros.
+func cleared[T any](s []T, n int) []T {
+	s = sized(s, n)
+	clear(s)
+	return s
+}
+
+// clearBits clears n bits of words.
+func clearBits(words []uint32, at, n int) {
+	for end := at + n; at < end; {
+		k := min(32-at%32, end-at) // within a word
+		words[at/32] &^= (1<<k - 1) << (at % 32)
+		at += k
+	}
+}
+
+// copyBits copies n bits to where none is set.
+func copyBits(to []uint32, at int, from []uint32, first, n int) {
+	if at%32 == 0 && first%32 == 0 && n%32 == 0 {
+		copy(to[at/32:][:n/32], from[first/32:])
+		return
+	}
+	for end := at + n; at < end; {
+		k := min(32-at%32, 32-first%32, end-at) // within a word of both
+		to[at/32] |= (from[first/32] >> (first % 32)) & (1<<k - 1) << (at % 32)
+		at += k
+		first += k
+	}
+}
