@@ -13,7 +13,7 @@ import (
 // BenchmarkStep is a training step of the default recipe: 12 windows of 80
 // lines with 58 ids each, drawn so that some are common and most are rare.
 func BenchmarkStep(b *testing.B) {
-	cfg, doc := benchmarkDocument()
+	cfg, doc := benchmarkDocument(12)
 	for workers := 1; workers <= min(4, runtime.GOMAXPROCS(0)); workers *= 2 {
 		b.Run(fmt.Sprintf("%s/workers=%d", kernel.ISA(), workers), func(b *testing.B) {
 			t := trainerOf(b, Options{Config: cfg, Train: []Document{doc}, Machine: Machine{Cores: workers}})
@@ -22,11 +22,13 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-func benchmarkDocument() (model.Config, Document) {
+// benchmarkDocument has so many windows of 80 lines, and they are a batch.
+func benchmarkDocument(windows int) (model.Config, Document) {
 	cfg := model.DefaultConfig()
+	cfg.BatchSize = windows
 	rnd := rand.New(rand.NewPCG(1, 1))
 	f := &model.Batch{}
-	labels := make([]string, 12*80)
+	labels := make([]string, windows*80)
 	for r := range labels {
 		for _, n := range [model.Groups]int{16, 12, 20, 10} {
 			for range n {

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -481,16 +482,19 @@ func TestGPUResume(t *testing.T) {
 }
 
 // BenchmarkGPUStep is BenchmarkStep on a GPU, copies and the host's part
-// included.
+// included, and with larger batches. scripts/bench.d/gpu/torch_train.py measures
+// PyTorch on the same sizes.
 func BenchmarkGPUStep(b *testing.B) {
 	devices := devices(b)[:1]
-	cfg, doc := benchmarkDocument()
 	for _, precision := range []string{cuda.Float32, cuda.Float16, cuda.BFloat16} {
-		b.Run(precision, func(b *testing.B) {
-			if precision == cuda.BFloat16 && devices[0].Major < 8 {
-				b.Skip("bf16 needs compute capability 8.0")
-			}
-			benchmarkStep(b, onGPU(b, Options{Config: cfg, Train: []Document{doc}, Precision: precision}, devices))
-		})
+		for _, windows := range []int{12, 48, 192} {
+			b.Run(fmt.Sprintf("%s/batch%d", precision, windows), func(b *testing.B) {
+				if precision == cuda.BFloat16 && devices[0].Major < 8 {
+					b.Skip("bf16 needs compute capability 8.0")
+				}
+				cfg, doc := benchmarkDocument(windows)
+				benchmarkStep(b, onGPU(b, Options{Config: cfg, Train: []Document{doc}, Precision: precision}, devices))
+			})
+		}
 	}
 }
