@@ -74,16 +74,35 @@ type scorerHandler struct {
 	verbosity int
 }
 
-// maxIDs is how many ids a document may have for its memory to be used again: more
-// than any ordinary one of deferredLines has.
+// maxIDs is how many ids the documents of a batch may have for their memory to be used
+// again: more than any ordinary one of deferredLines has.
 const maxIDs = 128 << 15
 
 // scoring is the memory of one batch.
 type scoring struct {
 	windows  []model.ContextWindow
-	features model.Batch    // of one document after the other
-	batches  []*model.Batch // or of all
+	features []*model.Batch // of one document after the other, or of all
+	batches  []*model.Batch
 	probs    []float32
+}
+
+// made is memory i for features.
+func (s *scoring) made(i int) *model.Batch {
+	if i == len(s.features) {
+		s.features = append(s.features, new(model.Batch))
+	}
+	return s.features[i]
+}
+
+// trim lets go of what unusual documents took.
+func (s *scoring) trim() {
+	ids := 0
+	for _, b := range s.features {
+		if ids += cap(b.IDs); ids > maxIDs {
+			*b = model.Batch{}
+		}
+		b.Windows = nil
+	}
 }
 
 // featureTime is the time, in ns, that this process spent on features while it scored
@@ -105,9 +124,7 @@ func (h scorerHandler) Run(ctx context.Context, items []windowItem) ([]scored, e
 	probs := s.probs[:steps*k]
 	begin, features := time.Now(), time.Duration(0)
 	onGPU, err := s.score(ctx, h.model, items, probs, &features)
-	if cap(s.features.IDs) > maxIDs {
-		s.features = model.Batch{}
-	}
+	s.trim()
 	if err != nil {
 		return nil, err
 	}
@@ -132,10 +149,12 @@ func (s *scoring) score(ctx context.Context, m *Model, items []windowItem, probs
 		s.windows = append(s.windows, it.window)
 	}
 	if stream, ok := m.scorer.(model.StreamScorer); ok {
-		own := func() *model.Batch { return &s.features }
+		own := func() *model.Batch { return s.made(0) }
 		return m.gpu, stream.ScoreSeq(ctx, s.each(items, own, features), probs)
 	}
-	s.batches = slices.AppendSeq(s.batches[:0], s.each(items, func() *model.Batch { return new(model.Batch) }, features))
+	n := 0
+	next := func() *model.Batch { n++; return s.made(n - 1) }
+	s.batches = slices.AppendSeq(s.batches[:0], s.each(items, next, features))
 	defer clear(s.batches) // or the pool would keep the documents
 	if either, ok := m.scorer.(interface {
 		ScoreOn(context.Context, []*model.Batch, []float32) (bool, error)
