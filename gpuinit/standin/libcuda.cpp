@@ -71,6 +71,7 @@ struct Context {
   std::set<Event *> events;
   std::set<Module *> modules;
   std::map<char *, Range> memory;
+  std::map<char *, size_t> host; // page-locked
 
   // sync runs the default stream, those that it waits for and, with all, the rest.
   void sync(bool all) {
@@ -84,6 +85,13 @@ struct Context {
     if (i == memory.begin()) return false;
     --i;
     return p + n <= i->second.end;
+  }
+  // locked says whether n bytes at p lie in one page-locked allocation.
+  bool locked(const void *p, size_t n) const {
+    auto i = host.upper_bound((char *)p);
+    if (i == host.begin()) return false;
+    --i;
+    return (char *)p + n <= i->first + i->second;
   }
   void release(const Range &r) {
     char *p = (char *)r.begin;
@@ -277,6 +285,7 @@ CUresult cuCtxDestroy_v2(CUcontext context) {
   std::unique_lock<std::recursive_mutex> inside(c->mu);
   if (!c->card->lost) c->sync(true);
   for (auto &m : c->memory) c->release(m.second);
+  for (auto &h : c->host) free(h.first);
   for (auto *s : c->streams) delete s;
   for (auto *e : c->events) delete e;
   for (auto *m : c->modules) delete m;
@@ -348,8 +357,22 @@ CUresult cuMemFree_v2(CUdeviceptr p) {
   c->memory.erase(i);
   DONE;
 }
-CUresult cuMemHostAlloc(void **p, size_t n, unsigned) { INSIDE; *p = malloc(n); return *p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY; }
-CUresult cuMemFreeHost(void *p) { INSIDE; c->sync(true); free(p); DONE; }
+CUresult cuMemHostAlloc(void **p, size_t n, unsigned) {
+  INSIDE;
+  if (!n) return CUDA_ERROR_INVALID_VALUE;
+  *p = malloc(n);
+  if (!*p) return CUDA_ERROR_OUT_OF_MEMORY;
+  memset(*p, filler, n);
+  c->host[(char *)*p] = n;
+  return CUDA_SUCCESS;
+}
+CUresult cuMemFreeHost(void *p) {
+  INSIDE;
+  c->sync(true);
+  if (!c->host.erase((char *)p)) return CUDA_ERROR_INVALID_VALUE;
+  free(p);
+  DONE;
+}
 
 CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t n) {
   INSIDE;
@@ -380,11 +403,16 @@ CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char v, size_t n) {
   DONE;
 }
 // From pageable memory the driver copies the bytes before it returns, and to
-// pageable memory it returns when they are there.
+// pageable memory it returns when they are there; page-locked memory is read and
+// written in its turn.
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t n, CUstream stream) {
   INSIDE;
   STREAM(stream);
   if (!c->holds(to, n)) return CUDA_ERROR_INVALID_VALUE;
+  if (c->locked(from, n)) {
+    s->queue.push_back([=] { memcpy((void *)to, from, n); });
+    return CUDA_SUCCESS;
+  }
   auto bytes = std::make_shared<std::vector<char>>((const char *)from, (const char *)from + n);
   s->queue.push_back([=] { memcpy((void *)to, bytes->data(), n); });
   return CUDA_SUCCESS;
@@ -393,6 +421,10 @@ CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t n, CUstream str
   INSIDE;
   STREAM(stream);
   if (!c->holds(from, n)) return CUDA_ERROR_INVALID_VALUE;
+  if (c->locked(to, n)) {
+    s->queue.push_back([=] { memcpy(to, (void *)from, n); });
+    return CUDA_SUCCESS;
+  }
   s->run(s->end());
   memcpy(to, (void *)from, n);
   DONE;

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"unsafe"
 
 	"github.com/dustin/go-humanize"
@@ -57,6 +58,10 @@ const (
 // is copied while the other is computed.
 const slots = 2
 
+// plans is how many plans a device has: while the slots' are there, callers lay the
+// others, each on its core.
+const plans = slots + 4
+
 // card is one device: its context, its copy of the weights and its memory. Only
 // the goroutine that runs serve uses it.
 type card struct {
@@ -74,6 +79,12 @@ type card struct {
 	weights cu.DevicePtr
 	slots   [slots]slot
 	used    int64 // bytes of the context, the weights and the slots
+
+	jobs     chan *job // has room for one a plan; closed when all plans are retired
+	plans    [plans]*plan
+	out      sync.WaitGroup // plans that are not retired
+	retired  bool           // take no more plans; Scorer.mu guards it
+	pageable bool           // the driver has no page-locked memory
 }
 
 // slot is the stream and the memory of a batch.
@@ -179,7 +190,7 @@ func (c *card) makeContext() error {
 	return nil
 }
 
-// close gives back what open and serve took. Errors tell nothing new: of a lost
+// close gives back what open and serve took; callers have none of the plans then. Errors tell nothing new: of a lost
 // device all calls fail.
 func (c *card) close() {
 	defer runtime.UnlockOSThread()
@@ -190,6 +201,11 @@ func (c *card) close() {
 		c.free(&c.slots[i])
 		if c.slots[i].stream != (cu.Stream{}) {
 			_ = c.slots[i].stream.Destroy()
+		}
+	}
+	for _, p := range c.plans {
+		if p != nil {
+			c.unlock(p)
 		}
 	}
 	if c.weights != 0 {
@@ -211,7 +227,7 @@ func (c *card) free(s *slot) {
 
 // serve runs jobs until the channel is closed or the device is lost; then it
 // returns why. Every job that it took is answered by then.
-func (c *card) serve(jobs <-chan *job) error {
+func (c *card) serve() error {
 	oldest, running := 0, 0
 	finish := func() error { // the oldest
 		s := &c.slots[oldest]
@@ -245,10 +261,10 @@ func (c *card) serve(jobs <-chan *job) error {
 	for open || running > 0 {
 		var j *job
 		if running == 0 {
-			j, open = <-jobs
+			j, open = <-c.jobs
 		} else if running < slots && open {
 			select {
-			case j, open = <-jobs:
+			case j, open = <-c.jobs:
 			default:
 			}
 		}
@@ -260,7 +276,6 @@ func (c *card) serve(jobs <-chan *job) error {
 			}
 			continue
 		}
-		c.hold(j)
 		s := &c.slots[(oldest+running)%slots]
 		err := begin(s, j)
 		for errors.Is(err, model.ErrOutOfMemory) && running > 0 {
@@ -335,7 +350,7 @@ func size(n int64) string { return humanize.IBytes(uint64(n)) }
 // begin starts a job on s, whose copies and kernels then run by themselves.
 func (c *card) begin(s *slot, j *job) error {
 	p := j.plan
-	s.mem = p.memory(&c.sizes)
+	s.mem = p.parts(&c.sizes)
 	if err := c.fit(s, int64(s.mem.total)); err != nil {
 		if errors.Is(err, model.ErrOutOfMemory) {
 			return c.noRoom(p, int64(s.mem.total))
@@ -363,6 +378,7 @@ func (c *card) finish(s *slot) error {
 	if err := s.stream.Synchronize(); err != nil {
 		return c.failure("computing", err)
 	}
+	c.lock(s.job.plan)
 	return nil
 }
 

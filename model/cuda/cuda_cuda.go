@@ -14,8 +14,8 @@ import (
 )
 
 // Scorer implements model.MultiScorer on one or more devices. A goroutine with
-// a thread of its own holds each device's context; calls go to whichever is
-// free first. A call that a lost device held goes to the others; when all are
+// a thread of its own holds each device's context; a call lays the next free plan, and
+// goes to the plan's device. A call that a lost device held goes to the others; when all are
 // lost calls return model.ErrDeviceLost. A device whose driver does not answer is
 // lost, too.
 type Scorer struct {
@@ -25,11 +25,10 @@ type Scorer struct {
 	precision string
 	log       func(level int, format string, args ...any)
 
-	jobs   chan *job
 	cards  []*card
 	close  sync.Once
 	closed chan struct{} // when close is done
-	plans  sync.Pool     // of *plan
+	plans  chan *plan    // free ones; has room for all
 
 	mu    sync.Mutex
 	alive int
@@ -53,8 +52,7 @@ func New(w *model.Weights, o Options) (*Scorer, error) {
 	default:
 		return nil, fmt.Errorf("cuda: precision: %s; it must be %s or %s", strconv.Quote(o.Precision), Float16, Float32)
 	}
-	s := &Scorer{rows: w.Config.InputSize, jobs: make(chan *job), closed: make(chan struct{}), dead: make(chan struct{})}
-	s.plans.New = func() any { return new(plan) }
+	s := &Scorer{rows: w.Config.InputSize, plans: make(chan *plan, plans*len(o.Devices)), closed: make(chan struct{}), dead: make(chan struct{})}
 	s.sizes.fill(&w.Config)
 	s.precision = Float32
 	if half {
@@ -65,7 +63,7 @@ func New(w *model.Weights, o Options) (*Scorer, error) {
 		s.log = func(int, string, ...any) {}
 	}
 	for _, device := range o.Devices {
-		c := &card{watchdog: newWatchdog(), device: device, limit: o.MemoryLimit}
+		c := &card{watchdog: newWatchdog(), device: device, limit: o.MemoryLimit, jobs: make(chan *job, plans)}
 		s.cards = append(s.cards, c)
 		go func() {
 			defer c.end()
@@ -77,8 +75,12 @@ func New(w *model.Weights, o Options) (*Scorer, error) {
 				return
 			}
 			if there {
-				if err := c.serve(s.jobs); err != nil && err != errGivenUp { // watch says why a card was given up
+				err := c.serve()
+				if err != nil && err != errGivenUp { // watch says why a card was given up
 					s.lose(c, err)
+				}
+				for j := range c.jobs {
+					c.answer(j, err)
 				}
 			}
 			c.enter("closing")
@@ -96,6 +98,21 @@ func New(w *model.Weights, o Options) (*Scorer, error) {
 			s.mu.Lock()
 			s.alive++
 			s.mu.Unlock()
+			c.out.Add(plans)
+			for i := range c.plans {
+				c.plans[i] = &plan{card: c}
+			}
+			go func() {
+				c.out.Wait()
+				close(c.jobs)
+			}()
+		}
+	}
+	for i := range plans { // of each card in turn
+		for _, c := range s.cards {
+			if c.plans[i] != nil {
+				s.plans <- c.plans[i]
+			}
 		}
 	}
 	if s.alive == 0 {
@@ -117,12 +134,35 @@ func (s *Scorer) lose(c *card, err error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.why = err
+		s.retire(c)
 		if s.alive--; s.alive == 0 {
 			close(s.dead)
 		} else {
 			s.log(1, without, err)
 		}
 	})
+}
+
+// retire takes c's plans out of use: those that are free now, and by put the others.
+// It wants mu held.
+func (s *Scorer) retire(c *card) {
+	c.retired = true
+	for range cap(s.plans) {
+		select {
+		case p := <-s.plans:
+			s.put(p)
+		default:
+		}
+	}
+}
+
+// put makes p free. It wants mu held.
+func (s *Scorer) put(p *plan) {
+	if p.card.retired {
+		p.card.out.Done()
+		return
+	}
+	s.plans <- p
 }
 
 // String says where the Scorer computes and how.
@@ -134,7 +174,11 @@ func (s *Scorer) Precision() string { return s.precision }
 // Close waits for calls that run and gives the devices' memory back.
 func (s *Scorer) Close() error {
 	s.close.Do(func() {
-		close(s.jobs)
+		s.mu.Lock()
+		for _, c := range s.cards {
+			s.retire(c)
+		}
+		s.mu.Unlock()
 		for _, c := range s.cards {
 			<-c.over
 		}
@@ -164,27 +208,34 @@ func (s *Scorer) ScoreAll(ctx context.Context, batches []*model.Batch, probs []f
 
 // try scores by one device, and says whether another should.
 func (s *Scorer) try(ctx context.Context, batches []*model.Batch, probs []float32) (again bool, err error) {
-	p := s.plans.Get().(*plan)
-	if err := p.lay(&s.sizes, s.rows, batches, probs); err != nil || p.steps == 0 {
-		s.plans.Put(p)
-		return false, err
-	}
-	j := &job{plan: p, done: make(chan error, 1)}
+	var p *plan
 	select {
-	case s.jobs <- j:
+	case p = <-s.plans:
 	case <-ctx.Done():
-		s.plans.Put(p)
 		return false, ctx.Err()
 	case <-s.dead:
-		s.plans.Put(p)
 		return false, s.why
+	case <-s.closed:
+		return false, errors.New("cuda: the Scorer is closed")
 	}
-	err = <-j.done
-	if err == nil {
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.put(p)
+	}()
+	if err := p.lay(&s.sizes, s.rows, batches, probs); err != nil || p.steps == 0 {
+		return false, err
+	}
+	c, j := p.card, &job{plan: p, done: make(chan error, 1)}
+	if err := c.hold(j); err != nil {
+		s.lose(c, err)
+		return true, err
+	}
+	c.jobs <- j
+	if err = <-j.done; err == nil {
 		copy(probs, p.probs)
-	}
-	if !j.left {
-		s.plans.Put(p)
+	} else if j.left { // nobody else may have the plan
+		s.lose(c, err)
 	}
 	return errors.Is(err, model.ErrDeviceLost), err
 }

@@ -13,11 +13,14 @@ import (
 )
 
 // plan is a Score call as the device gets it: one piece of memory to copy there,
-// and where everything stands; and what comes back. It is made by the caller's
-// goroutine and used again.
+// and where everything stands; and what comes back. It belongs to a card, is laid by
+// the caller's goroutine and used again.
 type plan struct {
-	upload  []uint32 // ids, ends, scales, layout and windows, one after the other
-	ids     int      // of each
+	card    *card
+	memory  []uint32       // of upload and probs
+	locked  unsafe.Pointer // page-locked memory, from the card; nil for none
+	upload  []uint32       // ids, ends, scales, layout and windows, one after the other
+	ids     int            // of each
 	lines   int
 	windows []window // from the longest
 	steps   int
@@ -46,6 +49,7 @@ const (
 
 // lay fills p. Windows that overlap and follow each other share their lines.
 func (p *plan) lay(s *sizes, rows int, batches []*model.Batch, probs []float32) error {
+	defer func() { clear(p.runs) }() // let the batches go
 	p.ids, p.lines, p.steps = 0, 0, 0
 	p.windows, p.runs, p.active = p.windows[:0], p.runs[:0], p.active[:0]
 	for _, b := range batches {
@@ -84,7 +88,6 @@ func (p *plan) lay(s *sizes, rows int, batches []*model.Batch, probs []float32) 
 		return nil
 	}
 	slices.SortFunc(p.windows, func(a, b window) int { return cmp.Or(cmp.Compare(b.len, a.len), cmp.Compare(a.out, b.out)) })
-	p.probs = slices.Grow(p.probs[:0], len(probs))[:len(probs)]
 	n := len(p.windows)
 	for t := range p.windows[0].len {
 		for p.windows[n-1].len <= t {
@@ -92,12 +95,13 @@ func (p *plan) lay(s *sizes, rows int, batches []*model.Batch, probs []float32) 
 		}
 		p.active = append(p.active, n)
 	}
-	return p.fill(s, rows)
+	return p.fill(s, rows, len(probs))
 }
 
 // fill copies what the device needs of the runs' lines. An id must be one of
-// the table's rows, as the device would read anywhere.
-func (p *plan) fill(s *sizes, rows int) error {
+// the table's rows, as the device would read anywhere. There is room for so many
+// probabilities then.
+func (p *plan) fill(s *sizes, rows, probs int) error {
 	for _, r := range p.runs {
 		from, to := r.batch.FirstID(r.first), r.batch.FirstID(r.first+r.len)
 		if to < from || int64(to) > int64(len(r.batch.IDs)) {
@@ -105,7 +109,12 @@ func (p *plan) fill(s *sizes, rows int) error {
 		}
 		p.ids += int(to - from)
 	}
-	u := p.upload[:0]
+	size := p.ids + (2*model.Groups+s.layouts)*p.lines + 3*len(p.windows)
+	if cap(p.memory) < size+probs {
+		p.memory = make([]uint32, size+probs)
+	}
+	p.memory = p.memory[:size+probs]
+	u := p.memory[:0]
 	for _, r := range p.runs {
 		u = append(u, r.batch.IDs[r.batch.FirstID(r.first):r.batch.FirstID(r.first+r.len)]...)
 	}
@@ -132,8 +141,7 @@ func (p *plan) fill(s *sizes, rows int) error {
 		u = append(u, words(r.batch.Layout[r.first*s.layouts:(r.first+r.len)*s.layouts])...)
 	}
 	u = append(u, words(p.windows)...)
-	p.upload = u
-	clear(p.runs) // let the batches go
+	p.upload, p.probs = u, floats(p.memory[size:])
 	return nil
 }
 
@@ -141,6 +149,11 @@ func (p *plan) fill(s *sizes, rows int) error {
 func words[T float32 | window](v []T) []uint32 {
 	b := bytesOf(v)
 	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
+}
+
+// floats is v's own memory.
+func floats(v []uint32) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(v))), len(v))
 }
 
 // memory is where the parts of a batch stand in a slot's memory, in bytes.
@@ -151,7 +164,7 @@ type memory struct {
 	total                        int
 }
 
-func (p *plan) memory(s *sizes) (m memory) {
+func (p *plan) parts(s *sizes) (m memory) {
 	m.ends = 4 * p.ids
 	m.scale = m.ends + 4*model.Groups*p.lines
 	m.layout = m.scale + 4*model.Groups*p.lines

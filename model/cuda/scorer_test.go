@@ -186,7 +186,7 @@ func TestMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	weights := c.used
-	need := int64(p.memory(&c.sizes).total)
+	need := int64(p.parts(&c.sizes).total)
 	c.close()
 	s := open(t, w, Options{MemoryLimit: weights + need})
 	for n := 40; n >= 5; n /= 2 {
@@ -309,6 +309,68 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
+// TestLocked wants page-locked memory for plans that are used again, as much as they
+// need, all of it given back by Close; and the same bits where there is none.
+func TestLocked(t *testing.T) {
+	for name, fail := range map[string]string{"there": "", "none": "cuMemHostAlloc:2"} {
+		t.Run(name, func(t *testing.T) {
+			log := os.Getenv("STANDIN_LOG")
+			if log == "" {
+				log = t.TempDir() + "/log"
+			}
+			if !standIn(t, "STANDIN_DEVICES=1", "STANDIN_LOG="+log, "STANDIN_FAIL="+fail) {
+				return
+			}
+			w, b := small()
+			s := open(t, w, Options{})
+			long := modeltest.Batch(w.Config, 1, 600, []model.ContextWindow{{Len: 600}})
+			for _, b := range []*model.Batch{b, long, b} {
+				want := make([]float32, b.NumSteps()*3)
+				if err := s.Score(t.Context(), b, want); err != nil { // by a plan of too little memory
+					t.Fatal(err)
+				}
+				for range 2 * plans { // all plans, and again
+					got := make([]float32, len(want))
+					if err := s.Score(t.Context(), b, got); err != nil {
+						t.Fatal(err)
+					}
+					if !slices.Equal(got, want) {
+						t.Fatal("other probabilities than those before")
+					}
+				}
+			}
+			taken := 2 * plans // for the small batch, and for the long one
+			if name == "none" {
+				taken = 0
+			}
+			s.Close()
+			calls, err := os.ReadFile(log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			asked, freed := bytes.Count(calls, []byte("cuMemHostAlloc")), bytes.Count(calls, []byte("cuMemFreeHost"))
+			if asked != max(taken, 1) || freed != taken {
+				t.Errorf("page-locked memory was asked for %d times and given back %d times, want %d and %d", asked, freed, max(taken, 1), taken)
+			}
+			for _, p := range s.cards[0].plans {
+				if p.locked != nil {
+					t.Error("a plan holds page-locked memory after Close")
+				}
+			}
+		})
+	}
+}
+
+// TestClosed has a call after Close fail.
+func TestClosed(t *testing.T) {
+	w, b := small()
+	s := open(t, w, Options{})
+	s.Close()
+	if err := s.Score(t.Context(), b, make([]float32, 240)); err == nil || !strings.Contains(err.Error(), "closed") {
+		t.Errorf("%v, want an error", err)
+	}
+}
+
 // standIn runs the test again in a process of its own on a machine that is made
 // up by settings, and tells whether it is that process.
 func standIn(t *testing.T, settings ...string) bool {
@@ -390,7 +452,7 @@ func TestLost(t *testing.T) {
 // waits for the device is told that it is lost, and a call that comes back
 // writes nowhere.
 func TestHangs(t *testing.T) {
-	for _, hang := range []string{"cuModuleLoadData", "cuMemcpyHtoDAsync_v2", "cuLaunchKernel", "cuStreamSynchronize", "cuMemcpyDtoHAsync_v2:4"} {
+	for _, hang := range []string{"cuModuleLoadData", "cuMemcpyHtoDAsync_v2", "cuLaunchKernel", "cuStreamSynchronize", "cuMemHostAlloc", "cuMemcpyDtoHAsync_v2:4"} {
 		t.Run(hang, func(t *testing.T) {
 			if !standIn(t, "STANDIN_DEVICES=1", "STANDIN_HANG="+hang) {
 				return

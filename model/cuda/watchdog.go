@@ -31,6 +31,7 @@ type watchdog struct {
 	held   []*job // not answered
 	ready  bool   // opened has its error
 	gone   bool   // given up, or ended
+	why    error  // given up
 }
 
 func newWatchdog() *watchdog {
@@ -62,11 +63,15 @@ func (w *watchdog) started(err error) {
 	}
 }
 
-// hold counts a job in, and answer out.
-func (w *watchdog) hold(j *job) {
+// hold counts a job in, and answer out. A card that was given up holds none, and
+// hold returns why that was.
+func (w *watchdog) hold(j *job) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.held = append(w.held, j)
+	if !w.gone {
+		w.held = append(w.held, j)
+	}
+	return w.why
 }
 
 func (w *watchdog) answer(j *job, err error) {
@@ -106,17 +111,17 @@ func (w *watchdog) giveUp(d *gpuinit.Device, timeout time.Duration) (why error, 
 		return nil, false
 	}
 	w.gone = true
-	why = fmt.Errorf("%w: GPU %d (%s): %w", model.ErrDeviceLost, d.Index, d.Name, gpuinit.Hangs(w.doing, timeout))
+	w.why = fmt.Errorf("%w: GPU %d (%s): %w", model.ErrDeviceLost, d.Index, d.Name, gpuinit.Hangs(w.doing, timeout))
 	for _, j := range w.held {
 		j.left = true
-		j.done <- why
+		j.done <- w.why
 	}
 	w.held = nil
 	if !w.ready {
-		w.opened <- why
+		w.opened <- w.why
 	}
 	close(w.over)
-	return why, w.ready
+	return w.why, w.ready
 }
 
 // watch gives up cards that do not answer, until the Scorer is closed.
