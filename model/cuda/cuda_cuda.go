@@ -158,6 +158,7 @@ func (s *Scorer) retire(c *card) {
 
 // put makes p free. It wants mu held.
 func (s *Scorer) put(p *plan) {
+	p.upload, p.probs = nil, nil
 	if p.card.retired {
 		p.card.out.Done()
 		return

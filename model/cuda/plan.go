@@ -17,10 +17,10 @@ import (
 // the caller's goroutine and used again.
 type plan struct {
 	card    *card
-	memory  []uint32       // of upload and probs
-	locked  unsafe.Pointer // page-locked memory, from the card; nil for none
-	upload  []uint32       // ids, ends, scales, layout and windows, one after the other
-	ids     int            // of each
+	memory  []uint32 // of upload and probs
+	locked  []uint32 // page-locked memory of the card's
+	upload  []uint32 // ids, ends, scales, layout and windows, one after the other
+	ids     int      // of each
 	lines   int
 	windows []window // from the longest
 	steps   int

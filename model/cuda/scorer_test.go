@@ -361,6 +361,27 @@ func TestLocked(t *testing.T) {
 	}
 }
 
+// TestKept has a plan let go of what a very large batch took, and keep the rest.
+func TestKept(t *testing.T) {
+	w, _ := small()
+	c := card{watchdog: newWatchdog(), device: devices(t)[0]}
+	if err := c.open(w, true); err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	p := &plan{card: &c, memory: make([]uint32, 10)}
+	defer c.unlock(p)
+	c.lock(p)
+	if n := cap(p.memory); !p.isLocked() || n < 10 {
+		t.Errorf("%d numbers, page-locked %t; want 10 and more that are", n, p.isLocked())
+	}
+	p.memory = make([]uint32, maxKept+1)
+	c.lock(p)
+	if n := cap(p.memory); !p.isLocked() || n > maxKept {
+		t.Errorf("%d numbers, page-locked %t; want those from before", n, p.isLocked())
+	}
+}
+
 // TestClosed has a call after Close fail.
 func TestClosed(t *testing.T) {
 	w, b := small()
