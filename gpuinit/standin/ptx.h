@@ -111,6 +111,15 @@ inline uint32_t bfi(uint32_t bits, uint32_t into, uint32_t at, uint32_t n) {
   uint32_t mask = shl(n > 31 ? ~0u : (1u << n) - 1, at);
   return into & ~mask | shl(bits, at) & mask;
 }
+inline uint32_t prmt(uint32_t a, uint32_t b, uint32_t select) { // bytes of b:a, or their signs
+  uint64_t from = (uint64_t)b << 32 | a;
+  uint32_t to = 0;
+  for (int i = 0; i < 4; i++, select >>= 4) {
+    uint32_t byte = from >> (select & 7) * 8 & 255;
+    to |= (select & 8 ? byte >> 7 ? 255 : 0 : byte) << 8 * i;
+  }
+  return to;
+}
 inline float fma_rn(float a, float b, float c) { return fmaf(a, b, c); }
 inline float fma_rm(float a, float b, float c) { // towards minus infinity
   float r = fmaf(a, b, c);

@@ -118,6 +118,8 @@ class Kernel:
             return put("%s<%s>(%s, %s)" % (name, c, get(1), get(2, "u32")))
         if op == "bfi.b32":
             return put("bfi(%s, %s, %s, %s)" % tuple(get(i, "u32") for i in range(1, 5)))
+        if op == "prmt.b32":
+            return put("prmt(%s, %s, %s)" % tuple(get(i, "u32") for i in range(1, 4)))
         if op in ("fma.rn.f32", "fma.rm.f32"):
             return put("fma_%s(%s, %s, %s)" % (parts[1], get(1), get(2), get(3)))
         if op in ("mul.f32", "add.f32", "sub.f32"):

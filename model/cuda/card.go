@@ -41,14 +41,16 @@ func kernelsFor(major int) (ptx string, of order, maxResident int) {
 
 // Launch bounds and shapes of kernels.cu.
 const (
-	linesThreads   = 128
-	projectRows    = 64
-	projectTiles   = 8
+	linesThreads   = 64 // a thread computes 2 lines and 16 columns
+	projectRows    = 128
+	projectTiles   = 4
 	projectThreads = 256
 	stepRows       = 32
 	stepTiles      = 4
 	stepThreads    = 128
-	outputLines    = 32
+	stepsRows      = 128
+	stepsThreads   = 256
+	outputLines    = 64
 	outputThreads  = 128
 
 	maxGrid = 65535 // blocks of a grid's second and third dimension
@@ -72,8 +74,9 @@ type card struct {
 
 	context cu.CUContext
 	module  cu.Module
-	lines, project, step, output,
+	lines, project, step, steps, output,
 	resident cu.Function
+	processors int // of the device
 
 	packed  *packed
 	weights cu.DevicePtr
@@ -139,7 +142,7 @@ func (c *card) open(w *model.Weights, half bool) (err error) {
 	} else {
 		of = orderFloat
 	}
-	kernels := map[string]*cu.Function{"lines_" + kind: &c.lines, "project_" + kind: &c.project, "step_" + kind: &c.step, "output_" + kind: &c.output}
+	kernels := map[string]*cu.Function{"lines_" + kind: &c.lines, "project_" + kind: &c.project, "step_" + kind: &c.step, "steps_" + kind: &c.steps, "output_" + kind: &c.output}
 	if s.residentTiles > 0 {
 		kernels[fmt.Sprintf("resident_%d", s.residentTiles)] = &c.resident
 	}
@@ -179,6 +182,9 @@ func (c *card) makeContext() error {
 	dev, err := cu.GetDevice(c.device.Ordinal)
 	if err != nil {
 		return c.failure("opening it", err)
+	}
+	if c.processors, err = dev.Attribute(cu.MultiprocessorCount); err != nil {
+		return c.failure("asking for its processors", err)
 	}
 	before := int64(gpuinit.FreeMemory(&c.device))
 	if c.context, err = dev.MakeContext(cu.SchedBlockingSync); err != nil {
@@ -412,22 +418,26 @@ func (c *card) launch(s *slot, p *plan) error {
 	}
 	in, weight := func(at int) cu.DevicePtr { return c.in(s, at) }, c.weight
 
-	run("lines", c.lines, ceil(p.lines*(z.e/4), linesThreads), 1, 1, linesThreads,
+	run("lines", c.lines, ceil(ceil(p.lines, 2)*(z.e/16), linesThreads), 1, 1, linesThreads,
 		in(0), in(m.ends), in(m.scale), in(m.layout), p.lines,
 		weight(w.table), weight(w.tableScale), weight(w.mean), weight(w.invStd), weight(w.layoutWeights), weight(w.layoutBias),
-		in(m.x), z.d4, z.layouts, z.e)
+		in(m.x), z.layouts, z.e)
 	input, rows, byLine := m.x, p.lines, 1
 	states := m.states[0]
 	for i, l := range w.layers {
 		states = m.states[i%2]
-		run("project", c.project, ceil(rows, projectRows), ceil(z.tiles, projectTiles), 1, projectThreads,
+		run("project", c.project, ceil(rows, projectRows)*ceil(z.tiles, projectTiles), 1, 1, projectThreads,
 			in(input), rows, l.kTiles, weight(l.input), weight(l.bias), in(m.z), z.tiles)
 		if z.residentTiles > 0 {
 			run("resident", c.resident, ceil(len(p.windows), tileRows), 2, 1, z.u/tileUnits*32,
 				weight(l.recurrent), in(m.z), byLine, in(m.windows), in(states), len(p.windows))
 		} else {
 			for t, active := range p.active {
-				run("step", c.step, ceil(z.u/tileUnits, stepTiles), ceil(active, stepRows), 2, stepThreads,
+				f, rows, threads := c.step, stepRows, stepThreads
+				if 2*ceil(z.u/tileUnits, stepTiles)*ceil(active, stepsRows) >= c.processors {
+					f, rows, threads = c.steps, stepsRows, stepsThreads
+				}
+				run("step", f, ceil(z.u/tileUnits, stepTiles), ceil(active, rows), 2, threads,
 					weight(l.recurrent), in(m.z), byLine, in(m.windows), in(states), in(m.c), t, active, len(p.windows), z.u)
 			}
 		}

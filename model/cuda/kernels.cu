@@ -22,70 +22,117 @@ struct Window {
 __device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.f, 1.f + __expf(-x)); }
 __device__ __forceinline__ float tangent(float x) { return 1.f - __fdividef(2.f, 1.f + __expf(2.f * x)); }
 
-// lines: x[l] = tanh(Σ_g scale[l][g] · Σ_id tableScale[id]·table[id] + clip((layout[l] − mean)·invStd, ±6)·layoutWeights + bias).
-// ends[l][g] is the end in ids of group g of line l. x is [lines, E], table
-// [rows, D4·4], layoutWeights [layouts, D4·4], D4 = ⌈D/4⌉. A thread computes four
-// columns of a line.
-template <class T>
-__device__ __forceinline__ void lines(const unsigned *ids, const unsigned *ends, const float *scale, const float *layout, int count,
-                                      const char4 *table, const float *tableScale, const float *mean, const float *invStd,
-                                      const float4 *layoutWeights, const float4 *bias, T *x, int D4, int layouts, int E) {
-  const int quads = E / 4;
-  const int i = blockIdx.x * blockDim.x + threadIdx.x;
-  const int l = i / quads, quad = i % quads;
-  if (l >= count) return;
-  T *to = x + (size_t)l * E + quad * 4;
-  if (quad >= D4) {
-    store2(to, 0.f, 0.f);
-    store2(to + 2, 0.f, 0.f);
-    return;
-  }
-  float4 sum = bias[quad];
-  for (int j = 0; j < layouts; j++) {
-    float v = (layout[(size_t)l * layouts + j] - mean[j]) * invStd[j];
-    v = v > 6.f ? 6.f : v < -6.f ? -6.f : v;
-    const float4 w = layoutWeights[j * D4 + quad];
-    sum.x += v * w.x, sum.y += v * w.y, sum.z += v * w.z, sum.w += v * w.w;
-  }
-  unsigned id = l ? ends[l * 4 - 1] : 0;
-  for (int g = 0; g < 4; g++) {
-    const unsigned end = ends[l * 4 + g];
-    float4 of = make_float4(0.f, 0.f, 0.f, 0.f);
-#pragma unroll 4
-    for (; id < end; id++) {
-      const float s = tableScale[ids[id]];
-      const char4 row = table[(size_t)ids[id] * D4 + quad];
-      of.x += s * row.x, of.y += s * row.y, of.z += s * row.z, of.w += s * row.w;
-    }
-    const float s = scale[l * 4 + g];
-    sum.x += s * of.x, sum.y += s * of.y, sum.z += s * of.z, sum.w += s * of.w;
-  }
-  store2(to, tangent(sum.x), tangent(sum.y));
-  store2(to + 2, tangent(sum.z), tangent(sum.w));
+// addRow adds to sum s times the 16 numbers of row. A byte becomes the lowest bits
+// of a float of 2²³ and more, from which that is subtracted: no conversion is as fast.
+__device__ __forceinline__ void addRow(float (&sum)[16], float s, uint4 row) {
+  const unsigned words[4] = {row.x ^ 0x80808080, row.y ^ 0x80808080, row.z ^ 0x80808080, row.w ^ 0x80808080}; // 128 more
+#pragma unroll
+  for (int i = 0; i < 16; i++) sum[i] += s * (__uint_as_float(__byte_perm(words[i / 4], 0x4b000000, 0x7440 + i % 4)) - (8388608.f + 128.f));
 }
 
-// product adds to sums[m] the product of rows 16m … 16m+15 of a with the warp's
-// weights: a's row r is row at[r] of `from`, which has ld numbers a row, or
-// nothing (at[r] < 0). weights are kTiles blocks. All threads of the block come
-// here; `live` is how many of the MT tiles there are.
-enum { CHUNK = 64 }; // numbers of a row in shared memory at a time
-template <class T> struct Padded { enum { size = CHUNK + Skew<T>::size }; };
+// lines: x[l] = tanh(Σ_g scale[l][g] · Σ_id tableScale[id]·table[id] + clip((layout[l] − mean)·invStd, ±6)·layoutWeights + bias).
+// ends[l][g] is the end in ids of group g of line l. x is [lines, E], table
+// [rows, E], layoutWeights [layouts, 4, E/16, 4] and bias [4, E/16, 4]: of 16
+// columns the first four, then the next. A thread computes 16 columns of two lines,
+// which share the weights.
+template <class T>
+__device__ __forceinline__ void lines(const unsigned *ids, const unsigned *ends, const float *scale, const float *layout, int count,
+                                      const uint4 *table, const float *tableScale, const float *mean, const float *invStd,
+                                      const float4 *layoutWeights, const float4 *bias, T *x, int layouts, int E) {
+  const int parts = E / 16;
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  const int first = i / parts * 2, part = i % parts;
+  if (first >= count) return;
+  const int line[2] = {first, min(first + 1, count - 1)};
+  float sum[2][16];
+#pragma unroll
+  for (int q = 0; q < 4; q++) {
+    const float4 b = bias[q * parts + part];
+#pragma unroll
+    for (int r = 0; r < 2; r++) sum[r][4 * q] = b.x, sum[r][4 * q + 1] = b.y, sum[r][4 * q + 2] = b.z, sum[r][4 * q + 3] = b.w;
+  }
+  for (int j = 0; j < layouts; j++) {
+    float v[2];
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      v[r] = (layout[(size_t)line[r] * layouts + j] - mean[j]) * invStd[j];
+      v[r] = v[r] > 6.f ? 6.f : v[r] < -6.f ? -6.f : v[r];
+    }
+#pragma unroll
+    for (int q = 0; q < 4; q++) {
+      const float4 w = layoutWeights[(j * 4 + q) * parts + part];
+#pragma unroll
+      for (int r = 0; r < 2; r++) sum[r][4 * q] += v[r] * w.x, sum[r][4 * q + 1] += v[r] * w.y, sum[r][4 * q + 2] += v[r] * w.z, sum[r][4 * q + 3] += v[r] * w.w;
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    const int l = line[r];
+    unsigned id = l ? ends[l * 4 - 1] : 0;
+    for (int g = 0; g < 4; g++) {
+      const unsigned end = ends[l * 4 + g];
+      const float of = scale[l * 4 + g];
+#pragma unroll 4
+      for (; id < end; id++) addRow(sum[r], of * tableScale[ids[id]], table[(size_t)ids[id] * parts + part]);
+    }
+    if (first + r < count) {
+#pragma unroll
+      for (int i = 0; i < 16; i++) sum[r][i] = tangent(sum[r][i]);
+      store8(x + (size_t)l * E + part * 16, sum[r]);
+      store8(x + (size_t)l * E + part * 16 + 8, sum[r] + 8);
+    }
+  }
+}
 
-template <class T, int MT>
-__device__ __forceinline__ void product(Sums<T> (&sums)[MT], T *stage, const int *at, const T *from, int ld, const T *weights, int kTiles, int live) {
-  constexpr int vec = 16 / sizeof(T), vecs = CHUNK / vec, PAD = Padded<T>::size;
-  const int chunks = (kTiles * TILE + CHUNK - 1) / CHUNK;
+// product adds to a warp's sums[m] the product of MT tiles of rows of `from` and of
+// its tile of columns. The block's warps stand DOWN by ACROSS: the rows are those
+// of all warps across, the columns those of all warps down. Row r of the block is row
+// row(r) of `from`, which has ld numbers a row, or zeros where that is negative.
+// weights are kTiles·PARTS blocks a tile of columns, of which there are `tiles`: the
+// weights are the sum of PARTS parts. Both factors come through shared memory, the
+// next chunk while one is multiplied. All threads of the block come here; `live` is
+// how many of the tiles of rows there are.
+template <class T, int MT, int DOWN, int ACROSS, int PARTS = 1> struct Shape {
+  enum {
+    rows = DOWN * MT * TILE,
+    threads = DOWN * ACROSS * 32,
+    chunk = 64 / sizeof(T), // numbers of a row in shared memory at a time
+    pad = chunk + Skew<T>::size,
+    blocks = chunk / TILE * PARTS, // of a tile of columns
+    weights = rows * pad,          // where they begin
+    size = weights + ACROSS * blocks * BLOCK,
+    stage = 2 * size,
+  };
+  static_assert(stage * sizeof(T) >= DOWN * ACROSS * Scratch<T>::size * 4, "scratch is where the chunks were");
+};
+
+template <class T, int MT, int DOWN, int ACROSS, int PARTS = 1, class Row>
+__device__ __forceinline__ void product(Sums<T> (&sums)[MT], T *stage, Row row, const T *from, int ld, const T *weights, int kTiles, int tiles, int live) {
+  using S = Shape<T, MT, DOWN, ACROSS, PARTS>;
+  constexpr int vec = 16 / sizeof(T), vecs = S::chunk / vec, blockVecs = S::blocks * BLOCK / vec;
+  const int warp = threadIdx.x / 32, down = warp / ACROSS * MT, across = warp % ACROSS;
+  const int chunks = (kTiles * TILE + S::chunk - 1) / S::chunk;
   auto fetch = [&](int chunk) {
-    T *to = stage + chunk % 2 * (MT * TILE * PAD);
-    for (int i = threadIdx.x; i < live * TILE * vecs; i += blockDim.x) {
-      const int r = i / vecs, v = i % vecs * vec, k = chunk * CHUNK + v;
-      if (at[r] >= 0 && k < kTiles * TILE)
-        copy16(to + r * PAD + v, from + (size_t)at[r] * ld + k);
+    T *to = stage + chunk % 2 * S::size;
+#pragma unroll
+    for (int i = threadIdx.x; i < S::rows * vecs; i += S::threads) {
+      const int r = i / vecs, v = i % vecs * vec, k = chunk * S::chunk + v;
+      if (r >= live * TILE || k >= kTiles * TILE) continue;
+      const int at = row(r);
+      if (at >= 0)
+        copy16(to + r * S::pad + v, from + (size_t)at * ld + k);
       else
-        *(uint4 *)(to + r * PAD + v) = uint4{0, 0, 0, 0};
+        *(uint4 *)(to + r * S::pad + v) = uint4{0, 0, 0, 0};
+    }
+    to += S::weights;
+#pragma unroll
+    for (int i = threadIdx.x; i < ACROSS * blockVecs; i += S::threads) {
+      const int tile = min(i / blockVecs, tiles - 1), at = chunk * S::blocks * BLOCK + i % blockVecs * vec;
+      if (at < kTiles * PARTS * BLOCK) copy16(to + i * vec, weights + (size_t)tile * kTiles * PARTS * BLOCK + at);
     }
     copy16_commit();
   };
+  __syncthreads(); // row may read what others wrote, and nobody reads the stage any more
   fetch(0);
   for (int chunk = 0; chunk < chunks; chunk++) {
     if (chunk + 1 < chunks)
@@ -94,68 +141,69 @@ __device__ __forceinline__ void product(Sums<T> (&sums)[MT], T *stage, const int
       copy16_commit();
     copy16_wait<1>();
     __syncthreads();
-    const T *a = stage + chunk % 2 * (MT * TILE * PAD);
-    const int tiles = min((int)CHUNK / TILE, kTiles - chunk * (CHUNK / TILE));
-    constexpr int unroll = sizeof(T) == 2 ? CHUNK / TILE : 1; // a block of floats is a loop of its own
-#pragma unroll unroll
-    for (int k = 0; k < CHUNK / TILE; k++) {
-      if (k >= tiles) break;
+    const T *a = stage + chunk % 2 * S::size, *b = a + S::weights + across * S::blocks * BLOCK;
+    const int blocks = min((int)S::blocks, kTiles * PARTS - chunk * S::blocks);
+#pragma unroll
+    for (int k = 0; k < S::blocks; k++) {
+      if (k >= blocks) break;
       Weights<T> w;
-      w.load(weights + (size_t)(chunk * (CHUNK / TILE) + k) * BLOCK);
+      w.load(b + k * BLOCK);
 #pragma unroll
       for (int m = 0; m < MT; m++)
-        if (m < live) sums[m].add(a + m * TILE * PAD + k * TILE, PAD, w);
+        if (down + m < live) sums[m].add(a + (down + m) * TILE * S::pad + k / PARTS * TILE, S::pad, w);
     }
     __syncthreads();
   }
 }
 
-// project: z = a·weights + bias. a is [rows, kTiles·16], z is [rows, tiles, 4
-// gates, 8 units]: the tiles of the forward direction, then those of the
-// backward one. A block of 8 warps computes 64 rows of 8 tiles.
-enum { projectTiles = 4, projectWarps = 8 };
+// project: z = a·weights + bias. a is [rows, kTiles·16], z is [rows, tiles, 4 pairs
+// of units, 4 gates, 2 units]: the tiles of the forward direction, then those of the
+// backward one. bias is [tiles, 4, 4, 2]. A block computes 128 rows of 4 tiles; the
+// blocks of the same rows follow each other, which then come from the cache.
+enum { projectMT = 4, projectDown = 2, projectAcross = 4 };
 
 template <class T>
-__device__ __forceinline__ void project(const T *a, int rows, int kTiles, const T *weights, const float *bias, float *z, int tiles) {
-  SHARED(T, stage, 2 * projectTiles * TILE * Padded<T>::size);
-  SHARED(int, at, projectTiles * TILE);
-  SHARED(float, scratch, projectWarps * Scratch<T>::size + 8);
+__device__ __forceinline__ void project(const T *a, int rows, int kTiles, const T *weights, const float *bias, T *z, int tiles) {
+  using S = Shape<T, projectMT, projectDown, projectAcross>;
+  SHARED(T, stage, S::stage);
   const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, g = lane / 4, t = lane & 3;
-  const int first = blockIdx.x * (projectTiles * TILE);
-  const int mine = blockIdx.y * projectWarps + warp, tile = min(mine, tiles - 1);
-  const int live = min((int)projectTiles, (rows - first + TILE - 1) / TILE);
-  for (int i = threadIdx.x; i < projectTiles * TILE; i += blockDim.x) at[i] = first + i < rows ? first + i : -1;
-  __syncthreads();
-  Sums<T> sums[projectTiles];
+  const int across = (tiles + projectAcross - 1) / projectAcross;
+  const int first = blockIdx.x / across * S::rows, firstTile = blockIdx.x % across * projectAcross;
+  const int tile = firstTile + warp % projectAcross, down = warp / projectAcross * projectMT;
+  const int live = min((int)(S::rows / TILE), (rows - first + TILE - 1) / TILE);
+  Sums<T> sums[projectMT];
 #pragma unroll
-  for (int m = 0; m < projectTiles; m++) sums[m].clear();
-  product<T, projectTiles>(sums, stage, at, a, kTiles * TILE, weights + (size_t)tile * kTiles * BLOCK, kTiles, live);
+  for (int m = 0; m < projectMT; m++) sums[m].clear();
+  product<T, projectMT, projectDown, projectAcross>(
+      sums, stage, [&](int r) { return first + r < rows ? first + r : -1; }, a, kTiles * TILE, weights + (size_t)firstTile * kTiles * BLOCK, kTiles, tiles - firstTile, live);
+  if (tile >= tiles) return;
+  float b[8];
+  load8(b, bias + tile * COLS + t * 8);
 #pragma unroll
-  for (int m = 0; m < projectTiles; m++) {
-    if (m >= live) break;
-    sums[m].finish(scratch + warp * Scratch<T>::size);
-    if (mine >= tiles) continue;
+  for (int m = 0; m < projectMT; m++) {
+    if (down + m >= live) break;
+    sums[m].finish((float *)stage + warp * Scratch<T>::size);
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-      const int row = first + m * TILE + g + half * 8;
+      const int row = first + (down + m) * TILE + g + half * 8;
       if (row >= rows) continue;
-      float *to = z + ((size_t)row * tiles + tile) * COLS + 2 * t;
-      const float *b = bias + tile * COLS + 2 * t;
+      float v[8];
 #pragma unroll
-      for (int q = 0; q < 4; q++)
-        store2(to + q * UNITS, sums[m].v[q][2 * half] + b[q * UNITS], sums[m].v[q][2 * half + 1] + b[q * UNITS + 1]);
+      for (int q = 0; q < 4; q++) v[2 * q] = sums[m].v[q][2 * half] + b[2 * q], v[2 * q + 1] = sums[m].v[q][2 * half + 1] + b[2 * q + 1];
+      store8(z + ((size_t)row * tiles + tile) * COLS + t * 8, v);
     }
   }
 }
 
 // gates is one step of two neighbouring units of a row: c and h from the sums
-// of h·RecurrentWeights and z. z points to the units' gate i.
-__device__ __forceinline__ void gates(const float (&v)[4][4], int half, const float2 (&z)[4], float (&c)[2], float (&h)[2]) {
+// of h·RecurrentWeights and z, which is [4 gates, 2 units].
+template <class T>
+__device__ __forceinline__ void gates(const float (&v)[4][4], int half, const float (&z)[8], float (&c)[2], float (&h)[2]) {
 #pragma unroll
   for (int e = 0; e < 2; e++) {
     const int i = 2 * half + e;
-    const float in = sigmoid(v[0][i] + (e ? z[0].y : z[0].x)), forget = sigmoid(v[1][i] + (e ? z[1].y : z[1].x));
-    const float cell = tangent(v[2][i] + (e ? z[2].y : z[2].x)), out = sigmoid(v[3][i] + (e ? z[3].y : z[3].x));
+    const float in = sigmoid(v[0][i] + z[e]), forget = sigmoid(v[1][i] + z[2 + e]);
+    const float cell = tangent(v[2][i] + z[4 + e]), out = sigmoid(v[3][i] + z[6 + e]);
     c[e] = forget * c[e] + in * cell;
     h[e] = out * tangent(c[e]);
   }
@@ -165,53 +213,52 @@ __device__ __forceinline__ void gates(const float (&v)[4][4], int half, const fl
 __device__ __forceinline__ int line(int len, int t, int backward) { return backward ? len - 1 - t : t; }
 
 // step: step t of both directions (blockIdx.z) of the first `active` windows,
-// those that have one. z is [rows, 2, U/8, 4, 8]; its rows are those of x in the
+// those that have one. z is [rows, 2, U/8, 4, 4, 2]; its rows are those of x in the
 // first layer (byLine) and of states in others. states is [steps, 2, U], c
-// [2, windows, U]. A block of 4 warps computes 32 windows of 4 tiles.
-enum { stepTiles = 2, stepWarps = 4 };
+// [2, windows, U]. A block computes 32 windows of 4 tiles, or 128 (steps) where that
+// leaves enough blocks for the device: the weights are then read less often.
+enum { stepMT = 2, stepDown = 1, stepsMT = 4, stepsDown = 2, stepAcross = 4 };
 
-template <class T>
-__device__ __forceinline__ void step(const T *weights, const float *z, int byLine, const Window *windows, T *states, float *c, int t, int active, int count, int U) {
-  SHARED(T, stage, 2 * stepTiles * TILE * Padded<T>::size);
-  SHARED(int, at, stepTiles * TILE);
-  SHARED(float, scratch, stepWarps * Scratch<T>::size + 8);
+template <class T, int MT, int DOWN>
+__device__ __forceinline__ void step(const T *weights, const T *z, int byLine, const Window *windows, T *states, float *c, int t, int active, int count, int U) {
+  using S = Shape<T, MT, DOWN, stepAcross>;
+  SHARED(T, stage, S::stage);
+  SHARED(int, at, S::rows);
   const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, g = lane / 4, u = (lane & 3) * 2;
   const int tiles = U / UNITS, kTiles = U / TILE, backward = blockIdx.z;
-  const int first = blockIdx.y * (stepTiles * TILE);
-  const int mine = blockIdx.x * stepWarps + warp, tile = min(mine, tiles - 1);
-  const int live = min((int)stepTiles, (active - first + TILE - 1) / TILE);
-  Sums<T> sums[stepTiles];
+  const int first = blockIdx.y * S::rows, firstTile = blockIdx.x * stepAcross;
+  const int mine = firstTile + warp % stepAcross, down = warp / stepAcross * MT;
+  const int live = min((int)(S::rows / TILE), (active - first + TILE - 1) / TILE);
+  Sums<T> sums[MT];
 #pragma unroll
-  for (int m = 0; m < stepTiles; m++) sums[m].clear();
+  for (int m = 0; m < MT; m++) sums[m].clear();
   if (t > 0) {
-    for (int i = threadIdx.x; i < stepTiles * TILE; i += blockDim.x) {
+    for (int i = threadIdx.x; i < S::rows; i += S::threads) {
       at[i] = -1;
       if (first + i < active) at[i] = windows[first + i].out + line(windows[first + i].len, t - 1, backward);
     }
-    __syncthreads();
-    product<T, stepTiles>(sums, stage, at, states + backward * U, 2 * U, weights + (size_t)(backward * tiles + tile) * kTiles * BLOCK, kTiles, live);
+    product<T, MT, DOWN, stepAcross>(
+        sums, stage, [&](int r) { return at[r]; }, states + backward * U, 2 * U, weights + (size_t)(backward * tiles + firstTile) * kTiles * BLOCK, kTiles, tiles - firstTile, live);
   }
+  if (mine >= tiles) return;
 #pragma unroll
-  for (int m = 0; m < stepTiles; m++) {
-    if (m >= live) break;
-    sums[m].finish(scratch + warp * Scratch<T>::size);
-    if (mine >= tiles) continue;
+  for (int m = 0; m < MT; m++) {
+    if (down + m >= live) break;
+    sums[m].finish((float *)stage + warp * Scratch<T>::size);
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-      const int i = first + m * TILE + g + half * 8;
+      const int i = first + (down + m) * TILE + g + half * 8;
       if (i >= active) continue;
       const Window w = windows[i];
       const int l = line(w.len, t, backward);
-      const float *from = z + ((size_t)((byLine ? w.first : w.out) + l) * 2 * tiles + backward * tiles + tile) * COLS + u;
-      float2 zs[4];
-#pragma unroll
-      for (int q = 0; q < 4; q++) zs[q] = *(const float2 *)(from + q * UNITS);
-      float2 *cell = (float2 *)(c + ((size_t)backward * count + i) * U + tile * UNITS + u);
+      float zs[8];
+      load8(zs, z + ((size_t)((byLine ? w.first : w.out) + l) * 2 * tiles + backward * tiles + mine) * COLS + u * 4);
+      float2 *cell = (float2 *)(c + ((size_t)backward * count + i) * U + mine * UNITS + u);
       float cs[2] = {0.f, 0.f}, hs[2];
       if (t > 0) cs[0] = cell->x, cs[1] = cell->y;
-      gates(sums[m].v, half, zs, cs, hs);
+      gates<T>(sums[m].v, half, zs, cs, hs);
       *cell = make_float2(cs[0], cs[1]);
-      store2(states + ((size_t)(w.out + l) * 2 + backward) * U + tile * UNITS + u, hs[0], hs[1]);
+      store2(states + ((size_t)(w.out + l) * 2 + backward) * U + mine * UNITS + u, hs[0], hs[1]);
     }
   }
 }
@@ -220,7 +267,7 @@ __device__ __forceinline__ void step(const T *weights, const float *z, int byLin
 // recurrent weights in registers: a warp holds its tile's KT = U/16 blocks, and
 // there are U/8 warps. Arguments are those of step.
 template <int KT>
-__device__ __forceinline__ void resident(const half *weights, const float *z, int byLine, const Window *windows, half *states, int count) {
+__device__ __forceinline__ void resident(const half *weights, const half *z, int byLine, const Window *windows, half *states, int count) {
   constexpr int U = KT * TILE, tiles = U / UNITS, PAD = U + Skew<half>::size;
   SHARED(half, h, 2 * TILE * PAD);
   SHARED(float, scratch, tiles * Scratch<half>::size + 8);
@@ -232,7 +279,7 @@ __device__ __forceinline__ void resident(const half *weights, const float *z, in
   for (int i = threadIdx.x; i < TILE * PAD; i += blockDim.x) h[i] = __float2half_rn(0.f);
 
   // The rows g and g+8: where their z and their states stand, and how long they are.
-  const float *from[2];
+  const half *from[2];
   half *to[2];
   int len[2];
   const int longest = windows[first].len, go = backward ? -1 : 1;
@@ -242,32 +289,23 @@ __device__ __forceinline__ void resident(const half *weights, const float *z, in
     const Window window = windows[min(i, count - 1)];
     len[r] = i < count ? window.len : 0;
     const int l = line(window.len, 0, backward);
-    from[r] = z + ((size_t)((byLine ? window.first : window.out) + l) * 2 * tiles + backward * tiles + warp) * COLS + (lane & 3) * 2;
+    from[r] = z + ((size_t)((byLine ? window.first : window.out) + l) * 2 * tiles + backward * tiles + warp) * COLS + (lane & 3) * 8;
     to[r] = states + ((size_t)(window.out + l) * 2 + backward) * U + u;
   }
   float c[2][2] = {{0.f, 0.f}, {0.f, 0.f}};
-  float2 now[2][4], next[2][4];
-  auto fetch = [&](int t) { // z of step t, early enough that nobody waits for it
+  uint4 now[2], next[2] = {}; // eight halves
+  auto fetch = [&](int t) {   // z of step t, early enough that nobody waits for it
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-      if (t < len[r]) {
-#pragma unroll
-        for (int q = 0; q < 4; q++) next[r][q] = *(const float2 *)(from[r] + q * UNITS);
-      }
+      if (t < len[r]) next[r] = *(const uint4 *)from[r];
       from[r] += go * (2 * tiles * COLS);
     }
   };
-#pragma unroll
-  for (int r = 0; r < 2; r++)
-#pragma unroll
-    for (int q = 0; q < 4; q++) next[r][q] = make_float2(0.f, 0.f);
   fetch(0);
   __syncthreads();
   for (int t = 0; t < longest; t++) {
 #pragma unroll
-    for (int r = 0; r < 2; r++)
-#pragma unroll
-      for (int q = 0; q < 4; q++) now[r][q] = next[r][q];
+    for (int r = 0; r < 2; r++) now[r] = next[r];
     fetch(t + 1);
     const half *before = h + t % 2 * (TILE * PAD);
     half *after = h + (t + 1) % 2 * (TILE * PAD);
@@ -278,8 +316,9 @@ __device__ __forceinline__ void resident(const half *weights, const float *z, in
     sums.finish(scratch + warp * Scratch<half>::size);
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-      float hs[2];
-      gates(sums.v, r, now[r], c[r], hs);
+      float zs[8], hs[2];
+      load8(zs, (const half *)&now[r]);
+      gates<half>(sums.v, r, zs, c[r], hs);
       store2(after + (g + r * 8) * PAD + u, hs[0], hs[1]);
       if (t < len[r]) store2(to[r], hs[0], hs[1]);
       to[r] += go * (2 * U);
@@ -289,94 +328,119 @@ __device__ __forceinline__ void resident(const half *weights, const float *z, in
 }
 
 // output: probs[window.out+l] = softmax([states; x]·weights + bias), one softmax
-// over the first `classes` of the K columns and one over the rest. weights is
-// [2U+E, K]. A lane computes a column of four lines, which share its weights;
-// blockIdx.x is the window.
-enum { outputWarps = 4, outputLines = 32, together = 4 };
-
-// dots adds to sum[i] the product of row i, of n numbers, and a column.
-template <class T>
-__device__ __forceinline__ void dots(float (&sum)[together], const T *const (&row)[together], int n, const float *column, int K) {
-  for (int j = 0; j < n; j += 8) {
-    float a[together][8];
-#pragma unroll
-    for (int i = 0; i < together; i++) load8(a[i], row[i] + j);
-#pragma unroll
-    for (int e = 0; e < 8; e++) {
-      const float w = column[(j + e) * K];
-#pragma unroll
-      for (int i = 0; i < together; i++) sum[i] += a[i][e] * w;
-    }
-  }
-}
+// over the first `classes` of the K columns and one over the rest. blockIdx.x is the
+// window; a warp computes 16 of its lines, 32 columns at a time. Weights in halves are
+// two parts, a half and what it is short of the weight: no digit of them is lost.
+enum { outputDown = 4 };
+template <class T> struct Parts { enum { size = 1 }; };
+template <> struct Parts<half> { enum { size = 2 }; };
 
 template <class T>
-__device__ __forceinline__ void output(const T *states, const T *x, const Window *windows, const float *weights, const float *bias, float *probs, int U, int E, int K, int classes) {
+__device__ __forceinline__ void output(const T *states, const T *x, const Window *windows, const T *weights, const float *bias, float *probs, int U, int E, int K, int classes) {
+  constexpr int PARTS = Parts<T>::size;
+  using S = Shape<T, 1, outputDown, 1, PARTS>;
+  SHARED(T, stage, S::stage);
   const Window w = windows[blockIdx.x];
-  const int warp = threadIdx.x / 32, lane = threadIdx.x & 31;
-  const int end = min(w.len, (int)(blockIdx.y + 1) * outputLines);
-  for (int first = blockIdx.y * outputLines + warp * together; first < end; first += outputWarps * together) {
-    const T *s[together], *v[together];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, g = lane / 4, t = lane & 3;
+  const int first = blockIdx.y * S::rows;
+  if (first >= w.len) return;
+  const int live = min((int)(S::rows / TILE), (w.len - first + TILE - 1) / TILE);
+  const int kTiles = (2 * U + E) / TILE, tiles = (K + COLS - 1) / COLS;
+  float *p = probs + (size_t)(w.out + first + warp * TILE) * K;
+  const int mine = w.len - first - warp * TILE; // lines of the warp's, and more
+
+  Sums<T> sums[1];
+  auto &v = sums[0].v;
+  // Where there is more than one tile of columns its numbers wait in probs.
+  // each calls f with all numbers of the thread: which of its two lines, column, number.
+  auto each = [&](auto f) {
+    for (int tile = 0; tile < tiles; tile++)
 #pragma unroll
-    for (int i = 0; i < together; i++) {
-      const int l = min(first + i, end - 1);
-      s[i] = states + (size_t)(w.out + l) * 2 * U, v[i] = x + (size_t)(w.first + l) * E;
-    }
-    float *p = probs + (size_t)(w.out + first) * K;
-    const int count = min((int)together, end - first);
-    for (int k = lane; k < K; k += 32) {
-      float sum[together];
+      for (int q = 0; q < 4; q++)
 #pragma unroll
-      for (int i = 0; i < together; i++) sum[i] = bias[k];
-      dots(sum, s, 2 * U, weights + k, K);
-      dots(sum, v, E, weights + 2 * U * K + k, K);
+        for (int i = 0; i < 4; i++) {
+          const int l = g + i / 2 * 8, k = tile * COLS + q * UNITS + 2 * t + i % 2;
+          if (k >= K || l >= mine) continue;
+          if (tiles > 1) v[q][i] = p[l * K + k];
+          f(i / 2, k, v[q][i]);
+          if (tiles > 1) p[l * K + k] = v[q][i];
+        }
+  };
+  for (int tile = 0; tile < tiles; tile++) {
+    sums[0].clear();
+    const T *of = weights + (size_t)tile * kTiles * PARTS * BLOCK;
+    auto from = [&](int begin) { return [=](int r) { return first + r < w.len ? begin + first + r : -1; }; };
+    product<T, 1, outputDown, 1, PARTS>(sums, stage, from(w.out), states, 2 * U, of, 2 * U / TILE, 1, live);
+    product<T, 1, outputDown, 1, PARTS>(sums, stage, from(w.first), x, E, of + 2 * U / TILE * PARTS * BLOCK, E / TILE, 1, live);
+    if (warp >= live) continue;
+    sums[0].finish((float *)stage + warp * Scratch<T>::size);
 #pragma unroll
-      for (int i = 0; i < together; i++)
-        if (i < count) p[i * K + k] = sum[i];
-    }
-    for (int i = 0; i < count; i++, p += K) {
-      for (int from = 0, to = classes; from < K; from = to, to = K) { // a head
-        float most = -3.402823466e38f, sum = 0.f;
-        for (int k = lane; k < to; k += 32)
-          if (k >= from) most = fmaxf(most, p[k]);
-        for (int o = 16; o; o /= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, o));
-        for (int k = lane; k < to; k += 32)
-          if (k >= from) sum += p[k] = __expf(p[k] - most);
-        for (int o = 16; o; o /= 2) sum += __shfl_xor_sync(~0u, sum, o);
-        for (int k = lane; k < to; k += 32)
-          if (k >= from) p[k] /= sum;
+    for (int q = 0; q < 4; q++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        const int l = g + i / 2 * 8, k = tile * COLS + q * UNITS + 2 * t + i % 2;
+        if (k >= K || l >= mine) continue;
+        v[q][i] += bias[k];
+        if (tiles > 1) p[l * K + k] = v[q][i];
       }
-    }
   }
+  if (warp >= live) return;
+  // The four lanes of a line have its columns.
+  float most[2][2], sum[2][2] = {{0.f, 0.f}, {0.f, 0.f}}; // of a line, of a head
+#pragma unroll
+  for (int r = 0; r < 2; r++) most[r][0] = most[r][1] = -3.402823466e38f;
+  each([&](int r, int k, float &v) {
+    if (k < classes) most[r][0] = fmaxf(most[r][0], v);
+    else most[r][1] = fmaxf(most[r][1], v);
+  });
+  auto across = [&](float (&of)[2][2], auto f) {
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+      for (int o = 1; o < 4; o *= 2) of[i / 2][i % 2] = f(of[i / 2][i % 2], __shfl_xor_sync(~0u, of[i / 2][i % 2], o));
+  };
+  across(most, [](float a, float b) { return fmaxf(a, b); });
+  each([&](int r, int k, float &v) {
+    v = __expf(v - (k < classes ? most[r][0] : most[r][1]));
+    if (k < classes) sum[r][0] += v;
+    else sum[r][1] += v;
+  });
+  across(sum, [](float a, float b) { return a + b; });
+#pragma unroll
+  for (int r = 0; r < 2; r++) sum[r][0] = 1.f / sum[r][0], sum[r][1] = 1.f / sum[r][1];
+  each([&](int r, int k, float &v) { p[(g + r * 8) * K + k] = v *= k < classes ? sum[r][0] : sum[r][1]; });
 }
 
 // The kernels by the names that card.go knows.
-#define KERNELS(T)                                                                                                                     \
-  extern "C" __global__ void lines_##T(const unsigned *ids, const unsigned *ends, const float *scale, const float *layout, int count,  \
-                                       const char4 *table, const float *tableScale, const float *mean, const float *invStd,            \
-                                       const float4 *layoutWeights, const float4 *bias, T *x, int D4, int layouts, int E) {            \
-    lines<T>(ids, ends, scale, layout, count, table, tableScale, mean, invStd, layoutWeights, bias, x, D4, layouts, E);                \
-  }                                                                                                                                    \
-  extern "C" __global__ void __launch_bounds__(projectWarps * 32)                                                                      \
-      project_##T(const T *a, int rows, int kTiles, const T *weights, const float *bias, float *z, int tiles) {                        \
-    project<T>(a, rows, kTiles, weights, bias, z, tiles);                                                                              \
-  }                                                                                                                                    \
-  extern "C" __global__ void __launch_bounds__(stepWarps * 32)                                                                         \
-      step_##T(const T *weights, const float *z, int byLine, const Window *windows, T *states, float *c, int t, int active, int count, \
-               int U) {                                                                                                                \
-    step<T>(weights, z, byLine, windows, states, c, t, active, count, U);                                                              \
-  }                                                                                                                                    \
-  extern "C" __global__ void __launch_bounds__(outputWarps * 32)                                                                       \
-      output_##T(const T *states, const T *x, const Window *windows, const float *weights, const float *bias, float *probs, int U,     \
-                 int E, int K, int classes) {                                                                                          \
-    output<T>(states, x, windows, weights, bias, probs, U, E, K, classes);                                                             \
+#define KERNELS(T)                                                                                                                         \
+  extern "C" __global__ void lines_##T(const unsigned *ids, const unsigned *ends, const float *scale, const float *layout, int count,      \
+                                       const uint4 *table, const float *tableScale, const float *mean, const float *invStd,                \
+                                       const float4 *layoutWeights, const float4 *bias, T *x, int layouts, int E) {                        \
+    lines<T>(ids, ends, scale, layout, count, table, tableScale, mean, invStd, layoutWeights, bias, x, layouts, E);                        \
+  }                                                                                                                                        \
+  extern "C" __global__ void __launch_bounds__(projectDown *projectAcross * 32, 2)                                                         \
+      project_##T(const T *a, int rows, int kTiles, const T *weights, const float *bias, T *z, int tiles) {                                \
+    project<T>(a, rows, kTiles, weights, bias, z, tiles);                                                                                  \
+  }                                                                                                                                        \
+  extern "C" __global__ void __launch_bounds__(stepDown *stepAcross * 32)                                                                  \
+      step_##T(const T *weights, const T *z, int byLine, const Window *windows, T *states, float *c, int t, int active, int count, int U) { \
+    step<T, stepMT, stepDown>(weights, z, byLine, windows, states, c, t, active, count, U);                                                \
+  }                                                                                                                                        \
+  extern "C" __global__ void __launch_bounds__(stepsDown *stepAcross * 32, 2)                                                              \
+      steps_##T(const T *weights, const T *z, int byLine, const Window *windows, T *states, float *c, int t, int active, int count, int U) { \
+    step<T, stepsMT, stepsDown>(weights, z, byLine, windows, states, c, t, active, count, U);                                              \
+  }                                                                                                                                        \
+  extern "C" __global__ void __launch_bounds__(outputDown * 32)                                                                            \
+      output_##T(const T *states, const T *x, const Window *windows, const T *weights, const float *bias, float *probs, int U,             \
+                 int E, int K, int classes) {                                                                                              \
+    output<T>(states, x, windows, weights, bias, probs, U, E, K, classes);                                                                 \
   }
 KERNELS(half)
 KERNELS(float)
 
 #define RESIDENT(KT)                                                                                                              \
   extern "C" __global__ void __launch_bounds__(KT * 64)                                                                           \
-      resident_##KT(const half *weights, const float *z, int byLine, const Window *windows, half *states, int count) {            \
+      resident_##KT(const half *weights, const half *z, int byLine, const Window *windows, half *states, int count) {            \
     resident<KT>(weights, z, byLine, windows, states, count);                                                                     \
   }
 RESIDENT(1)

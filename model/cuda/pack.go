@@ -28,10 +28,10 @@ func orderFloat(i int) (row, gate, unit int) { return i / 32, i % 4, i / 4 % 8 }
 func orderWMMA(i int) (row, gate, unit int) { return i / 32, i / 8 % 4, i % 8 }
 
 // orderMMA is that of the registers of mma.sync.m16n8k16: lane 4·g+t holds rows
-// 2t, 2t+1, 2t+8 and 2t+9 of unit g, gate by gate.
+// 2t, 2t+1, 2t+8 and 2t+9 of unit g; two gates of all lanes, then the other two.
 func orderMMA(i int) (row, gate, unit int) {
-	lane, e := i/16, i%4
-	return lane%4*2 + e%2 + e/2*8, i / 4 % 4, lane / 4
+	lane, e := i/8%32, i%4
+	return lane%4*2 + e%2 + e/2*8, i/256*2 + i/4%2, lane / 4
 }
 
 // packed are the weights as the kernels take them, in one piece of memory.
@@ -51,7 +51,7 @@ type packedLayer struct {
 
 // sizes of a model as the kernels see it.
 type sizes struct {
-	d4, e, u      int // ⌈D/4⌉; D and H rounded up to 16
+	e, u          int // D and H rounded up to 16
 	tiles         int // of both directions
 	k             int
 	classes       int // of the first head
@@ -65,7 +65,7 @@ type sizes struct {
 
 func (s *sizes) fill(c *model.Config) {
 	up := func(n, to int) int { return (n + to - 1) / to * to }
-	s.d4, s.e, s.u = up(c.EmbeddingSize, 4)/4, up(c.EmbeddingSize, tileRows), up(c.HiddenSize, tileRows)
+	s.e, s.u = up(c.EmbeddingSize, tileRows), up(c.HiddenSize, tileRows)
 	s.tiles = 2 * s.u / tileUnits
 	s.k, s.classes, s.layouts, s.layers, s.hidden = c.NumOutputs(), len(c.Classes), c.LayoutSize, c.NumLayers, c.HiddenSize
 }
@@ -77,18 +77,18 @@ func pack(w *model.Weights, s *sizes, of order) *packed {
 	d, h := w.Config.EmbeddingSize, w.Config.HiddenSize
 
 	table := w.Table
-	if d != 4*s.d4 {
-		table = make([]int8, w.Config.InputSize*4*s.d4)
+	if d != s.e {
+		table = make([]int8, w.Config.InputSize*s.e)
 		for r := range w.Config.InputSize {
-			copy(table[r*4*s.d4:], w.Table[r*d:][:d])
+			copy(table[r*s.e:], w.Table[r*d:][:d])
 		}
 	}
 	p.table = appendTo(p, table)
 	p.tableScale = appendTo(p, w.TableScale)
 	p.mean = appendTo(p, w.LayoutMean)
 	p.invStd = appendTo(p, w.LayoutInvStd)
-	p.layoutWeights = appendTo(p, padRows(w.LayoutWeights, s.layouts, d, 4*s.d4))
-	p.layoutBias = appendTo(p, padRows(w.LayoutBias, 1, d, 4*s.d4))
+	p.layoutWeights = appendTo(p, byQuads(w.LayoutWeights, s.layouts, d, s.e))
+	p.layoutBias = appendTo(p, byQuads(w.LayoutBias, 1, d, s.e))
 
 	// Row r of a matrix of the layer stands at rows[r] of the original; -1 is a
 	// row of zeros.
@@ -103,7 +103,7 @@ func pack(w *model.Weights, s *sizes, of order) *packed {
 		for side, dir := range dirs {
 			for gate := range 4 {
 				for unit := range h {
-					bias[(side*s.tiles/2+unit/tileUnits)*tileCols+gate*tileUnits+unit%tileUnits] = dir.Bias[gate*h+unit]
+					bias[(side*s.tiles/2+unit/tileUnits)*tileCols+unit%tileUnits/2*8+gate*2+unit%2] = dir.Bias[gate*h+unit]
 				}
 			}
 		}
@@ -112,13 +112,7 @@ func pack(w *model.Weights, s *sizes, of order) *packed {
 		rows = padding(padding(nil, h, s.u), h, s.u)
 	}
 
-	out := make([]float32, (2*s.u+s.e)*s.k)
-	for r, from := range padding(rows, d, s.e) {
-		if from >= 0 {
-			copy(out[r*s.k:], w.OutputWeights[from*s.k:][:s.k])
-		}
-	}
-	p.outputWeights = appendTo(p, out)
+	p.outputWeights = p.output(w.OutputWeights, padding(rows, d, s.e), s, of)
 	p.outputBias = appendTo(p, w.OutputBias)
 	return p
 }
@@ -165,11 +159,42 @@ func (p *packed) matrix(forward, backward []float32, h int, rows []int, s *sizes
 	return appendTo(p, out)
 }
 
-// padRows is m, [rows, n], with zeros up to `to` numbers in each row.
-func padRows(m []float32, rows, n, to int) []float32 {
+// output appends the output layer's matrix m, whose rows stand as rows says, in tiles
+// of 32 columns. In halves each block is two, whose sum has m's digits.
+func (p *packed) output(m []float32, rows []int, s *sizes, of order) int {
+	var out []float32
+	for first := 0; first < s.k; first += tileCols {
+		for row := 0; row < len(rows); row += tileRows {
+			var whole, upper, lower [blockSize]float32
+			for i := range blockSize {
+				r, gate, unit := of(i)
+				if r, c := rows[row+r], first+gate*tileUnits+unit; r >= 0 && c < s.k {
+					whole[i] = m[r*s.k+c]
+				}
+				upper[i] = math.Float32frombits((math.Float32bits(whole[i]) + 1<<12) &^ (1<<13 - 1))
+				lower[i] = whole[i] - upper[i]
+			}
+			if s.half {
+				out = append(append(out, upper[:]...), lower[:]...)
+			} else {
+				out = append(out, whole[:]...)
+			}
+		}
+	}
+	if s.half {
+		return appendTo(p, halves(out))
+	}
+	return appendTo(p, out)
+}
+
+// byQuads is m, [rows, n], with zeros up to `to` numbers in each row, of whose 16
+// columns each the first four come first, then the next four.
+func byQuads(m []float32, rows, n, to int) []float32 {
 	out := make([]float32, rows*to)
 	for r := range rows {
-		copy(out[r*to:], m[r*n:][:n])
+		for c, v := range m[r*n:][:n] {
+			out[r*to+c%16/4*to/4+c/16*4+c%4] = v
+		}
 	}
 	return out
 }
@@ -196,12 +221,14 @@ const maxHalf = 65504
 
 // halfFits reports whether all matrices of w are within float16's range.
 func halfFits(w *model.Weights) bool {
+	matrices := [][]float32{w.OutputWeights}
 	for _, l := range w.Layers {
-		for _, m := range [][]float32{l.Forward.InputWeights, l.Forward.RecurrentWeights, l.Backward.InputWeights, l.Backward.RecurrentWeights} {
-			for _, v := range m {
-				if !(v <= maxHalf && v >= -maxHalf) {
-					return false
-				}
+		matrices = append(matrices, l.Forward.InputWeights, l.Forward.RecurrentWeights, l.Backward.InputWeights, l.Backward.RecurrentWeights)
+	}
+	for _, m := range matrices {
+		for _, v := range m {
+			if !(v <= maxHalf && v >= -maxHalf) {
+				return false
 			}
 		}
 	}

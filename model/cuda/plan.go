@@ -180,7 +180,7 @@ func (p *plan) parts(s *sizes) (m memory) {
 	if s.layers > 1 {
 		rows = max(rows, p.steps)
 	}
-	m.z = part(rows * s.tiles * tileCols * 4)
+	m.z = part(rows * s.tiles * tileCols * s.element)
 	m.states[0] = part(p.steps * 2 * s.u * s.element)
 	if m.states[1] = m.states[0]; s.layers > 1 {
 		m.states[1] = part(p.steps * 2 * s.u * s.element)

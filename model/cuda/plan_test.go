@@ -23,7 +23,7 @@ func TestLimits(t *testing.T) {
 		"too many windows":  {16, 1, model.ContextWindow{Len: 1}, 65535*32 + 1, "more than 2097120 windows; lower prediction_batch_size"},
 		"lines":             {1 << 16, 20000, model.ContextWindow{Len: 20000}, 6, ""},
 		"too many numbers":  {1 << 16, 20000, model.ContextWindow{Len: 20000}, 7, "or 131071 in all"},
-		"too long a window": {16, 65535*32 + 1, model.ContextWindow{Len: 65535*32 + 1}, 1, "more than 2097120 lines in a window"},
+		"too long a window": {16, 65535*64 + 1, model.ContextWindow{Len: 65535*64 + 1}, 1, "more than 4194240 lines in a window"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := modeltest.Config(1, 16, 0, 16, 1, 1, 0)

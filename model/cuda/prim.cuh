@@ -77,12 +77,12 @@ template <> struct Sums<float> {
 };
 
 #if __CUDA_ARCH__ >= 800
-// Halves: [32 lanes][4 gates][rows 2t, 2t+1, 2t+8, 2t+9 of unit g].
+// Halves: [2 pairs of gates][32 lanes][2 gates][rows 2t, 2t+1, 2t+8, 2t+9 of unit g].
 template <> struct Weights<half> {
   unsigned b[8];
   __device__ __forceinline__ void load(const half *block) {
-    const uint4 *p = (const uint4 *)(block + (threadIdx.x & 31) * 16);
-    const uint4 x = p[0], y = p[1];
+    const uint4 *p = (const uint4 *)block + (threadIdx.x & 31);
+    const uint4 x = p[0], y = p[32];
     b[0] = x.x, b[1] = x.y, b[2] = x.z, b[3] = x.w;
     b[4] = y.x, b[5] = y.y, b[6] = y.z, b[7] = y.w;
   }
@@ -155,6 +155,19 @@ template <> struct Scratch<half> { enum { size = 16 * 32 }; };
 // Two neighbouring numbers, rounded to T.
 __device__ __forceinline__ void store2(float *p, float x, float y) { *(float2 *)p = make_float2(x, y); }
 __device__ __forceinline__ void store2(half *p, float x, float y) { *(half2 *)p = __floats2half2_rn(x, y); }
+
+// Eight numbers to a multiple of 16 bytes.
+__device__ __forceinline__ void store8(float *p, const float *v) {
+  ((float4 *)p)[0] = make_float4(v[0], v[1], v[2], v[3]), ((float4 *)p)[1] = make_float4(v[4], v[5], v[6], v[7]);
+}
+__device__ __forceinline__ void store8(half *p, const float *v) {
+  struct __align__(16) Eight {
+    half2 v[4];
+  } to;
+#pragma unroll
+  for (int i = 0; i < 4; i++) to.v[i] = __floats2half2_rn(v[2 * i], v[2 * i + 1]);
+  *(Eight *)p = to;
+}
 
 // Eight numbers from a multiple of 16 bytes on.
 __device__ __forceinline__ void load8(float (&to)[8], const float *p) {
