@@ -195,7 +195,7 @@ func (m *Model) engine(ctx context.Context, o *Options) (*inference.Engine[windo
 	if m.gpu {
 		whole, spread = 0, 0
 		if m.Config.HiddenSize > 128 { // a launch for each step, or much to load for one
-			lines *= 4
+			lines *= 2
 		}
 		// The cores' number, too, for the CPU when the GPUs are lost.
 		lanes = max((backend.Lanes+1)*len(m.gpus.devices), runtime.GOMAXPROCS(0))
@@ -224,6 +224,6 @@ func (m *Model) engine(ctx context.Context, o *Options) (*inference.Engine[windo
 // batchLines bounds a batch of more than one document. Matrix tiles want many windows
 // at once; still larger batches are no faster on a processor, and leave cores without
 // work where few documents are in flight. A GPU, which is done with that in a
-// millisecond, waits for the features of more, whose memory is most of a run's; it takes
-// four times that of a large model.
+// millisecond or two, waits for the features of more, whose memory is most of a run's; it
+// takes twice that of a large model.
 const batchLines = 16 << 10

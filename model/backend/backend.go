@@ -32,8 +32,8 @@ type Options struct {
 }
 
 // Lanes is the number of batches that keep one GPU busy: one is copied while the
-// other is computed.
-const Lanes = 2
+// others are computed.
+const Lanes = 4
 
 // New makes the Scorer of o.Device for w, which must not change while the Scorer
 // is used. Where auto falls back on the CPU, reason is one line that says why;

@@ -57,8 +57,9 @@ const (
 )
 
 // slots is how many batches a device has at a time, each on its own stream: one
-// is copied while the other is computed.
-const slots = 2
+// is copied while others are computed. Windows of a thousand lines are a thousand steps,
+// one after the other, on a few of the device's multiprocessors: batches share it.
+const slots = 4
 
 // plans is how many plans a device has: while the slots' are there, callers lay the
 // others, each on its core.

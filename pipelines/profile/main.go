@@ -276,7 +276,7 @@ func (o *options) read(ctx context.Context, r *report, inputSize int) ([]*model.
 func (o *options) measure(ctx context.Context, r *report, kind string, w *model.Weights, documents []*model.Batch) error {
 	d := &device{kind: kind, atOnce: runtime.GOMAXPROCS(0)}
 	if kind == backend.CUDA {
-		d.atOnce = 2 // one is copied while the other is computed
+		d.atOnce = backend.Lanes
 	}
 	settle()
 	begin, ram := time.Now(), cli.Memory()
