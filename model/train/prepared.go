@@ -14,7 +14,8 @@ type prepared struct {
 	step   int // −1: of none
 	shards []*shard
 	places []place
-	slots  []uint32  // the rows of the table that the batch uses
+	slots  []uint32 // the rows of the table that the batch uses
+	fresh  [tableParts]fresh
 	most   int       // windows of a part; 0 before pack
 	parts  [][]*part // of each GPU
 }
@@ -79,29 +80,57 @@ func (p *prepared) fill(t *trainer, batch []window, step int) {
 			p.places = append(p.places, place{i, j, w.len})
 		}
 	}
-	p.number(t.slot)
+	p.number(t)
 }
 
-// number gives the rows of the table that the batch uses a slot each, lists them, and
-// has the uses name the slot instead. slot [input_size] is −1 everywhere before and
-// afterwards.
-func (p *prepared) number(slot []int32) {
-	p.slots = p.slots[:0]
-	for _, s := range p.shards {
-		for _, used := range s.used {
-			for i := range used {
-				id := used[i].id
-				if slot[id] < 0 {
-					slot[id] = int32(len(p.slots))
-					p.slots = append(p.slots, id)
+// fresh are the rows of one part of the table that a batch uses.
+type fresh struct {
+	ids    []uint32
+	ends   []int    // by shard: where the ids end that it and those before it use
+	places []uint32 // slots of the ids
+}
+
+// number gives the rows of the table that the batch uses a slot each, by shards and
+// parts, lists them, and has the uses name the slot instead. slot [input_size] is −1
+// everywhere before and afterwards.
+func (p *prepared) number(t *trainer) {
+	t.parallel(tableParts, func(k int) {
+		f := &p.fresh[k]
+		f.ids, f.ends = f.ids[:0], f.ends[:0]
+		for _, s := range p.shards {
+			for i := range s.used[k] {
+				u := &s.used[k][i]
+				if t.slot[u.id] < 0 {
+					t.slot[u.id] = int32(len(f.ids))
+					f.ids = append(f.ids, u.id)
 				}
-				used[i].id = uint32(slot[id])
+				u.id = uint32(t.slot[u.id])
+			}
+			f.ends = append(f.ends, len(f.ids))
+		}
+		for _, id := range f.ids {
+			t.slot[id] = -1
+		}
+		f.places = f.places[:0]
+	})
+	p.slots = p.slots[:0]
+	for i := range p.shards {
+		for k := range p.fresh {
+			f := &p.fresh[k]
+			for _, id := range f.ids[len(f.places):f.ends[i]] {
+				f.places = append(f.places, uint32(len(p.slots)))
+				p.slots = append(p.slots, id)
 			}
 		}
 	}
-	for _, id := range p.slots {
-		slot[id] = -1
-	}
+	t.parallel(tableParts, func(k int) {
+		for _, s := range p.shards {
+			for i := range s.used[k] {
+				u := &s.used[k][i]
+				u.id = p.fresh[k].places[u.id]
+			}
+		}
+	})
 }
 
 // pack packs the batch for so many GPUs, in parts of at most so many windows.
@@ -142,15 +171,9 @@ func (p *prepared) accumulate(i int, one *cuda.Trainer, scale float32) error {
 // part is some windows of a batch as a GPU takes them, and scratch.
 type part struct {
 	windows cuda.Windows
-	rows    [][]placed // of each shard, by its row
-	starts  []uint32   // of each slot: where its next use goes
-}
-
-// placed is where a row of a shard stands in a part, −1 for nowhere, and where its next
-// use goes.
-type placed struct {
-	row int32
-	at  uint32
+	rows    [][]int32  // of each shard, by its row: the row of the part, −1 for none
+	next    [][]uint32 // and where its next use goes
+	starts  []uint32   // the same of each slot
 }
 
 // pack packs the windows of b at places.
@@ -175,11 +198,13 @@ func (p *part) pack(t *trainer, b *prepared, places []place) {
 
 	// Where rows stand, and the uses of each.
 	first, last := places[0].shard, places[n-1].shard
-	p.rows = slices.Grow(p.rows[:0], len(b.shards))[:len(b.shards)]
+	if p.rows == nil {
+		p.rows, p.next = make([][]int32, len(b.shards)), make([][]uint32, len(b.shards))
+	}
 	for i := first; i <= last; i++ {
-		p.rows[i] = sized(p.rows[i], len(b.shards[i].live))
+		p.rows[i], p.next[i] = sized(p.rows[i], len(b.shards[i].live)), sized(p.next[i], len(b.shards[i].live))
 		for j := range p.rows[i] {
-			p.rows[i][j].row = -1
+			p.rows[i][j] = -1
 		}
 	}
 	w.Ends = sized(w.Ends, rows)
@@ -189,14 +214,71 @@ func (p *part) pack(t *trainer, b *prepared, places []place) {
 			if step < pl.len {
 				s := b.shards[pl.shard]
 				from := step*s.windows + pl.index
-				p.rows[pl.shard][from] = placed{int32(step*n + j), total}
+				p.rows[pl.shard][from], p.next[pl.shard][from] = int32(step*n+j), total
 				total += s.uses[from]
 			}
 			w.Ends[step*n+j] = total
 		}
 	}
 
-	// What stands in rows, and the uses of each slot.
+	// The uses of each slot are counted by parts of the table, and meanwhile is
+	// copied what stands in rows.
+	p.starts = cleared(p.starts, len(b.slots))
+	t.parallel(1+tableParts, func(k int) {
+		if k == 0 { // the longest first
+			p.copyRows(t, b, places)
+			return
+		}
+		for i := first; i <= last; i++ {
+			for _, u := range b.shards[i].used[k-1] {
+				if p.rows[i][u.row] >= 0 {
+					p.starts[u.id]++
+				}
+			}
+		}
+	})
+	w.Slots, w.SlotEnds = w.Slots[:0], w.SlotEnds[:0]
+	sum := uint32(0)
+	for slot, c := range p.starts {
+		p.starts[slot] = sum
+		if sum += c; c > 0 {
+			w.Slots, w.SlotEnds = append(w.Slots, uint32(slot)), append(w.SlotEnds, sum)
+		}
+	}
+
+	// The uses by slot, by parts of the table; by row, by shards.
+	w.IDs, w.Scales = sized(w.IDs, int(total)), sized(w.Scales, int(total))
+	w.Rows, w.SlotScales = sized(w.Rows, int(total)), sized(w.SlotScales, int(total))
+	t.parallel(tableParts+last-first+1, func(k int) {
+		if k < tableParts {
+			for i := first; i <= last; i++ {
+				for _, u := range b.shards[i].used[k] {
+					if row := p.rows[i][u.row]; row >= 0 {
+						at := &p.starts[u.id]
+						w.Rows[*at], w.SlotScales[*at] = uint32(row), u.scale
+						*at++
+					}
+				}
+			}
+			return
+		}
+		i := first + k - tableParts
+		for _, used := range b.shards[i].used {
+			for _, u := range used {
+				if p.rows[i][u.row] >= 0 {
+					at := &p.next[i][u.row]
+					w.IDs[*at], w.Scales[*at] = b.slots[u.id], u.scale
+					*at++
+				}
+			}
+		}
+	})
+}
+
+// copyRows copies what stands in the rows of the windows at places.
+func (p *part) copyRows(t *trainer, b *prepared, places []place) {
+	w, cfg := &p.windows, &t.config
+	n, d, l, h2, heads := len(places), cfg.EmbeddingSize, cfg.LayoutSize, 2*cfg.HiddenSize, len(t.net.heads)
 	for j, pl := range places {
 		s := b.shards[pl.shard]
 		for step := range pl.len {
@@ -209,42 +291,6 @@ func (p *part) pack(t *trainer, b *prepared, places []place) {
 			copyBits(w.MaskX, to*d, s.bitsX, from*d, d)
 			for i, m := range s.bitsH {
 				copyBits(w.MaskH[i], to*h2, m, from*h2, h2)
-			}
-		}
-	}
-	p.starts = cleared(p.starts, len(b.slots))
-	for i := first; i <= last; i++ {
-		for _, used := range b.shards[i].used {
-			for _, u := range used {
-				if p.rows[i][u.row].row >= 0 {
-					p.starts[u.id]++
-				}
-			}
-		}
-	}
-	w.Slots, w.SlotEnds = w.Slots[:0], w.SlotEnds[:0]
-	sum := uint32(0)
-	for slot, c := range p.starts {
-		p.starts[slot] = sum
-		if sum += c; c > 0 {
-			w.Slots, w.SlotEnds = append(w.Slots, uint32(slot)), append(w.SlotEnds, sum)
-		}
-	}
-
-	// The uses, by row and by slot.
-	w.IDs, w.Scales = sized(w.IDs, int(total)), sized(w.Scales, int(total))
-	w.Rows, w.SlotScales = sized(w.Rows, int(total)), sized(w.SlotScales, int(total))
-	for i := first; i <= last; i++ {
-		for _, used := range b.shards[i].used {
-			for _, u := range used {
-				to, at := &p.rows[i][u.row], &p.starts[u.id]
-				if to.row < 0 {
-					continue
-				}
-				w.IDs[to.at], w.Scales[to.at] = b.slots[u.id], u.scale
-				to.at++
-				w.Rows[*at], w.SlotScales[*at] = uint32(to.row), u.scale
-				*at++
 			}
 		}
 	}
