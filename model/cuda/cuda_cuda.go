@@ -158,11 +158,11 @@ func (s *Scorer) retire(c *card) {
 
 // put makes p free. It wants mu held.
 func (s *Scorer) put(p *plan) {
-	p.upload, p.probs = nil, nil
-	if p.card.retired {
+	if p.card.retired { // the driver may still have it
 		p.card.out.Done()
 		return
 	}
+	p.upload, p.probs = nil, nil
 	s.plans <- p
 }
 

@@ -467,6 +467,11 @@ func TestLost(t *testing.T) {
 	if err := s.Score(t.Context(), b, want); !errors.Is(err, model.ErrDeviceLost) {
 		t.Errorf("later: %v, want %v", err, model.ErrDeviceLost)
 	}
+	select {
+	case <-s.cards[0].over:
+	case <-time.After(time.Minute):
+		t.Error("the card that was lost is not closed; the Scorer may be used for its others")
+	}
 }
 
 // TestHangs has a driver that does not come back from a call, or late: whoever
