@@ -128,9 +128,6 @@ func (c *card) open(w *model.Weights, half bool) (err error) {
 		return err
 	}
 	ptx, of, maxResident := kernelsFor(c.device.Major)
-	if c.module, err = cu.LoadData(ptx); err != nil {
-		return c.failure("loading its kernels", err)
-	}
 	s := &c.sizes
 	s.fill(&w.Config)
 	s.half, s.element = half, 4
@@ -143,14 +140,14 @@ func (c *card) open(w *model.Weights, half bool) (err error) {
 	} else {
 		of = orderFloat
 	}
-	kernels := map[string]*cu.Function{"lines_" + kind: &c.lines, "project_" + kind: &c.project, "step_" + kind: &c.step, "steps_" + kind: &c.steps, "output_" + kind: &c.output}
+	kernels := map[string]*cu.Function{"lines_" + kind: &c.lines, "project_" + kind: &c.project, "output_" + kind: &c.output}
 	if s.residentTiles > 0 {
 		kernels[fmt.Sprintf("resident_%d", s.residentTiles)] = &c.resident
+	} else {
+		kernels["step_"+kind], kernels["steps_"+kind] = &c.step, &c.steps
 	}
-	for name, f := range kernels {
-		if *f, err = c.module.Function(name); err != nil {
-			return c.failure("looking for kernel "+name, err)
-		}
+	if err := c.load(ptx, kernels); err != nil {
+		return err
 	}
 	for i := range c.slots {
 		if c.slots[i].stream, err = cu.MakeStream(cu.NonBlocking); err != nil {

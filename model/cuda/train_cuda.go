@@ -105,7 +105,7 @@ type Trainer struct {
 
 	card            // for its device, limit, context, module and bytes in use
 	peak      int64 // most bytes in use
-	functions map[string]cu.Function
+	functions map[string]*cu.Function
 	failed    error // of a launch; the first one stays
 
 	flat, m, v, grad      buffer // dense parameters
@@ -188,23 +188,21 @@ func (t *Trainer) open() (err error) {
 	if t.device.Major < 8 {
 		ptx = trainPTX70
 	}
-	if t.module, err = cu.LoadData(ptx); err != nil {
-		return t.failure("loading its kernels", err)
-	}
-	kernels := []string{"lines", "lines_backward", "rows", "sums", "add", "loss", "total", "squares", "norm", "adamw", "adamw_rows"}
-	for _, name := range []string{"nn", "nt", "tn", "forward", "backward"} {
-		kernels = append(kernels, name+"_"+t.suffix)
-	}
+	kernels := []string{"lines", "lines_backward", "rows", "sums", "add", "loss", "total", "squares", "norm", "adamw", "adamw_rows",
+		"nn_" + t.suffix, "nt_" + t.suffix, "tn_" + t.suffix}
 	if u := t.resident(); u <= residentUnits {
 		for _, windows := range []int{1, 4} {
 			kernels = append(kernels, fmt.Sprintf("forward_%d_%d", u, windows), fmt.Sprintf("backward_%d_%d", u, windows))
 		}
+	} else {
+		kernels = append(kernels, "forward_"+t.suffix, "backward_"+t.suffix)
 	}
-	t.functions = map[string]cu.Function{}
+	t.functions = map[string]*cu.Function{}
 	for _, name := range kernels {
-		if t.functions[name], err = t.module.Function("train_" + name); err != nil {
-			return t.failure("looking for kernel "+name, err)
-		}
+		t.functions["train_"+name] = new(cu.Function)
+	}
+	if err := t.load(ptx, t.functions); err != nil {
+		return err
 	}
 	own, table := t.used, int64(4*t.net.Rows*t.net.Embedding)
 	// Of several errors the first says enough: here and below, they have one cause.
@@ -508,7 +506,7 @@ func (t *Trainer) run(name string, x, y, z, threads int, args ...any) {
 		}
 		pointers[i] = unsafe.Pointer(&values[i])
 	}
-	if err := t.functions[name].Launch(x, y, z, threads, 1, 1, 0, cu.Stream{}, pointers[:len(args)]); err != nil {
+	if err := t.functions["train_"+name].Launch(x, y, z, threads, 1, 1, 0, cu.Stream{}, pointers[:len(args)]); err != nil {
 		t.failed = t.failure("launching kernel train_"+name, err)
 	}
 }

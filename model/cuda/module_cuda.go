@@ -1,0 +1,46 @@
+//go:build cuda && cgo
+
+package cuda
+
+import (
+	"fmt"
+	"strings"
+
+	"gorgonia.org/cu"
+)
+
+// load has the driver compile those kernels of a PTX file, and finds them. The driver
+// compiles all that it is given, for seconds the first time on a machine: the others,
+// of other sizes and precisions, are left out.
+func (c *card) load(ptx string, kernels map[string]*cu.Function) (err error) {
+	if c.module, err = cu.LoadData(only(ptx, kernels)); err != nil {
+		return c.failure("loading its kernels", err)
+	}
+	for name, f := range kernels {
+		if *f, err = c.module.Function(name); err != nil {
+			return c.failure(fmt.Sprintf("looking for kernel %s", name), err)
+		}
+	}
+	return nil
+}
+
+// only is ptx without its other kernels.
+func only[T any](ptx string, kernels map[string]T) string {
+	const entry, end = "\n.visible .entry ", "\n}\n"
+	var out strings.Builder
+	for {
+		begin := strings.Index(ptx, entry)
+		if begin < 0 {
+			out.WriteString(ptx)
+			return out.String()
+		}
+		out.WriteString(ptx[:begin])
+		ptx = ptx[begin:]
+		after := strings.Index(ptx, end) + len(end) - 1
+		name, _, _ := strings.Cut(ptx[len(entry):], "(")
+		if _, ok := kernels[name]; ok {
+			out.WriteString(ptx[:after])
+		}
+		ptx = ptx[after:]
+	}
+}
