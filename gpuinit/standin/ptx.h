@@ -129,6 +129,8 @@ inline float div_rn(float a, float b) { return a / b; }
 inline float div_approx(float a, float b) { // 0 where 1/b is no normal number
   return fabsf(b) > 0x1p126f && fabsf(b) < INFINITY ? a * copysignf(0.f, b) : a / b;
 }
+// tanh_approx errs by up to 2⁻¹¹ of the value, the most that the ISA allows.
+inline float tanh_approx(float v) { return v != v ? v : as<float>(as<uint32_t>(tanhf(v)) + (1u << 12) & ~((1u << 13) - 1)); }
 inline float ftz(float v) { return fabsf(v) < 1.17549435e-38f ? copysignf(0.f, v) : v; }
 inline uint16_t to_f16(float f) {
   return _cvtss_sh(f, _MM_FROUND_TO_NEAREST_INT);

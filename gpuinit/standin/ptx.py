@@ -130,6 +130,8 @@ class Kernel:
             return put("1.f / %s" % get(1) if parts[1] == "rn" else "ftz(1.f / ftz(%s))" % get(1))
         if op in ("ex2.approx.f32", "ex2.approx.ftz.f32"):
             return put("exp2f(%s)" % get(1) if "ftz" not in parts else "ftz(exp2f(ftz(%s)))" % get(1))
+        if op == "tanh.approx.f32":
+            return put("tanh_approx(%s)" % get(1))
         if op == "sqrt.rn.f32":
             return put("sqrtf(%s)" % get(1))
         if op in ("neg.f32", "neg.s32"):

@@ -28,15 +28,16 @@ var (
 )
 
 // kernelsFor is what a device of that major compute capability runs: its PTX, the order of
-// its blocks of weights, and the most of residentTiles that it has registers for.
-func kernelsFor(major int) (ptx string, of order, maxResident int) {
+// its blocks of weights, the most of residentTiles that it has registers for, and how
+// many tiles of windows a block of the resident kernel takes at most.
+func kernelsFor(major int) (ptx string, of order, maxResident, maxTogether int) {
 	switch {
 	case major >= 9:
-		return ptx90, orderMMA, 8
+		return ptx90, orderMMA, 8, 2
 	case major == 8:
-		return ptx80, orderMMA, 8
+		return ptx80, orderMMA, 8, 2
 	}
-	return ptx70, orderWMMA, 6
+	return ptx70, orderWMMA, 6, 1
 }
 
 // Launch bounds and shapes of kernels.cu.
@@ -73,11 +74,12 @@ type card struct {
 	limit  int64
 	sizes  sizes
 
-	context cu.CUContext
-	module  cu.Module
-	lines, project, step, steps, output,
-	resident cu.Function
-	processors int // of the device
+	context                             cu.CUContext
+	module                              cu.Module
+	lines, project, step, steps, output cu.Function
+
+	resident   []cu.Function // of one tile of windows a block, of two
+	processors int           // of the device
 
 	packed  *packed
 	weights cu.DevicePtr
@@ -127,7 +129,7 @@ func (c *card) open(w *model.Weights, half bool) (err error) {
 	if err := c.makeContext(); err != nil {
 		return err
 	}
-	ptx, of, maxResident := kernelsFor(c.device.Major)
+	ptx, of, maxResident, maxTogether := kernelsFor(c.device.Major)
 	s := &c.sizes
 	s.fill(&w.Config)
 	s.half, s.element = half, 4
@@ -142,7 +144,10 @@ func (c *card) open(w *model.Weights, half bool) (err error) {
 	}
 	kernels := map[string]*cu.Function{"lines_" + kind: &c.lines, "project_" + kind: &c.project, "output_" + kind: &c.output}
 	if s.residentTiles > 0 {
-		kernels[fmt.Sprintf("resident_%d", s.residentTiles)] = &c.resident
+		c.resident = make([]cu.Function, maxTogether)
+		for i := range c.resident {
+			kernels[fmt.Sprintf("resident_%d_%d", s.residentTiles, i+1)] = &c.resident[i]
+		}
 	} else {
 		kernels["step_"+kind], kernels["steps_"+kind] = &c.step, &c.steps
 	}
@@ -427,7 +432,11 @@ func (c *card) launch(s *slot, p *plan) error {
 		run("project", c.project, ceil(rows, projectRows)*ceil(z.tiles, projectTiles), 1, 1, projectThreads,
 			in(input), rows, l.kTiles, weight(l.input), weight(l.bias), in(m.z), z.tiles)
 		if z.residentTiles > 0 {
-			run("resident", c.resident, ceil(len(p.windows), tileRows), 2, 1, z.u/tileUnits*32,
+			together := 1
+			if 2*ceil(len(p.windows), tileRows) > c.processors { // more blocks than run at once
+				together = len(c.resident)
+			}
+			run("resident", c.resident[together-1], ceil(len(p.windows), together*tileRows), 2, 1, z.u/tileUnits*32,
 				weight(l.recurrent), in(m.z), byLine, in(m.windows), in(states), len(p.windows))
 		} else {
 			for t, active := range p.active {

@@ -195,17 +195,35 @@ __device__ __forceinline__ void project(const T *a, int rows, int kTiles, const 
   }
 }
 
+// Gate<T> has the activations of a gate: those of halves cost one instruction each
+// where the device has it, and are as exact as halves are.
+template <class T> struct Gate {
+  static __device__ __forceinline__ float sigmoid(float x) { return ::sigmoid(x); }
+  static __device__ __forceinline__ float tangent(float x) { return ::tangent(x); }
+};
+#if __CUDA_ARCH__ >= 800
+template <> struct Gate<half> {
+  static __device__ __forceinline__ float sigmoid(float x) { return 0.5f * tangent(0.5f * x) + 0.5f; }
+  static __device__ __forceinline__ float tangent(float x) {
+    float y;
+    asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+  }
+};
+#endif
+
 // gates is one step of two neighbouring units of a row: c and h from the sums
 // of h·RecurrentWeights and z, which is [4 gates, 2 units].
 template <class T>
 __device__ __forceinline__ void gates(const float (&v)[4][4], int half, const float (&z)[8], float (&c)[2], float (&h)[2]) {
+  using G = Gate<T>;
 #pragma unroll
   for (int e = 0; e < 2; e++) {
     const int i = 2 * half + e;
-    const float in = sigmoid(v[0][i] + z[e]), forget = sigmoid(v[1][i] + z[2 + e]);
-    const float cell = tangent(v[2][i] + z[4 + e]), out = sigmoid(v[3][i] + z[6 + e]);
-    c[e] = forget * c[e] + in * cell;
-    h[e] = out * tangent(c[e]);
+    const float in = G::sigmoid(v[0][i] + z[e]), forget = G::sigmoid(v[1][i] + z[2 + e]);
+    const float cell = G::tangent(v[2][i] + z[4 + e]), out = G::sigmoid(v[3][i] + z[6 + e]);
+    c[e] = fmaf(forget, c[e], in * cell); // in no kernel the other way round
+    h[e] = out * G::tangent(c[e]);
   }
 }
 
@@ -263,65 +281,66 @@ __device__ __forceinline__ void step(const T *weights, const T *z, int byLine, c
   }
 }
 
-// resident: all steps of 16 windows in one direction (blockIdx.y), with the
+// resident: all steps of 16·MT windows in one direction (blockIdx.y), with the
 // recurrent weights in registers: a warp holds its tile's KT = U/16 blocks, and
-// there are U/8 warps. Arguments are those of step.
-template <int KT>
+// there are U/8 warps. Arguments are those of step. With MT = 2 a warp has work
+// while it waits for the other tile, with 1 there are more blocks for the device.
+template <int KT, int MT>
 __device__ __forceinline__ void resident(const half *weights, const half *z, int byLine, const Window *windows, half *states, int count) {
-  constexpr int U = KT * TILE, tiles = U / UNITS, PAD = U + Skew<half>::size;
-  SHARED(half, h, 2 * TILE * PAD);
+  constexpr int U = KT * TILE, tiles = U / UNITS, PAD = U + Skew<half>::size, rows = MT * TILE;
+  SHARED(half, h, 2 * rows * PAD);
   SHARED(float, scratch, tiles * Scratch<half>::size + 8);
   const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, g = lane / 4, u = warp * UNITS + (lane & 3) * 2;
-  const int backward = blockIdx.y, first = blockIdx.x * TILE;
+  const int backward = blockIdx.y, first = blockIdx.x * rows;
   Weights<half> w[KT];
 #pragma unroll
   for (int k = 0; k < KT; k++) w[k].load(weights + (size_t)((backward * tiles + warp) * KT + k) * BLOCK);
-  for (int i = threadIdx.x; i < TILE * PAD; i += blockDim.x) h[i] = __float2half_rn(0.f);
+  for (int i = threadIdx.x; i < rows * PAD; i += blockDim.x) h[i] = __float2half_rn(0.f);
 
-  // The rows g and g+8: where their z and their states stand, and how long they are.
-  const half *from[2];
-  half *to[2];
-  int len[2];
+  // The rows g, g+8, …: which rows of z and of states are theirs at a step, and how long they are.
+  z += (size_t)(backward * tiles + warp) * COLS + (lane & 3) * 8;
+  states += backward * U + u;
+  int from[2 * MT], to[2 * MT], len[2 * MT];
   const int longest = windows[first].len, go = backward ? -1 : 1;
 #pragma unroll
-  for (int r = 0; r < 2; r++) {
+  for (int r = 0; r < 2 * MT; r++) {
     const int i = first + g + r * 8;
     const Window window = windows[min(i, count - 1)];
     len[r] = i < count ? window.len : 0;
-    const int l = line(window.len, 0, backward);
-    from[r] = z + ((size_t)((byLine ? window.first : window.out) + l) * 2 * tiles + backward * tiles + warp) * COLS + (lane & 3) * 8;
-    to[r] = states + ((size_t)(window.out + l) * 2 + backward) * U + u;
+    to[r] = window.out + line(window.len, 0, backward);
+    from[r] = (byLine ? window.first : window.out) + line(window.len, 0, backward);
   }
-  float c[2][2] = {{0.f, 0.f}, {0.f, 0.f}};
-  uint4 now[2], next[2] = {}; // eight halves
-  auto fetch = [&](int t) {   // z of step t, early enough that nobody waits for it
+  float c[2 * MT][2] = {};
+  uint4 now[2 * MT], next[2 * MT] = {}; // eight halves
+  auto fetch = [&](int t) {             // z of step t, early enough that nobody waits for it
 #pragma unroll
-    for (int r = 0; r < 2; r++) {
-      if (t < len[r]) next[r] = *(const uint4 *)from[r];
-      from[r] += go * (2 * tiles * COLS);
-    }
+    for (int r = 0; r < 2 * MT; r++)
+      if (t < len[r]) next[r] = *(const uint4 *)(z + (size_t)(from[r] + go * t) * (2 * tiles * COLS));
   };
   fetch(0);
   __syncthreads();
   for (int t = 0; t < longest; t++) {
 #pragma unroll
-    for (int r = 0; r < 2; r++) now[r] = next[r];
+    for (int r = 0; r < 2 * MT; r++) now[r] = next[r];
     fetch(t + 1);
-    const half *before = h + t % 2 * (TILE * PAD);
-    half *after = h + (t + 1) % 2 * (TILE * PAD);
-    Sums<half> sums;
-    sums.clear();
+    const half *before = h + t % 2 * (rows * PAD);
+    half *after = h + (t + 1) % 2 * (rows * PAD);
 #pragma unroll
-    for (int k = 0; k < KT; k++) sums.add(before + k * TILE, PAD, w[k]);
-    sums.finish(scratch + warp * Scratch<half>::size);
+    for (int m = 0; m < MT; m++) {
+      Sums<half> sums;
+      sums.clear();
 #pragma unroll
-    for (int r = 0; r < 2; r++) {
-      float zs[8], hs[2];
-      load8(zs, (const half *)&now[r]);
-      gates<half>(sums.v, r, zs, c[r], hs);
-      store2(after + (g + r * 8) * PAD + u, hs[0], hs[1]);
-      if (t < len[r]) store2(to[r], hs[0], hs[1]);
-      to[r] += go * (2 * U);
+      for (int k = 0; k < KT; k++) sums.add(before + m * TILE * PAD + k * TILE, PAD, w[k]);
+      sums.finish(scratch + warp * Scratch<half>::size);
+#pragma unroll
+      for (int half_ = 0; half_ < 2; half_++) {
+        const int r = 2 * m + half_;
+        float zs[8], hs[2];
+        load8(zs, (const half *)&now[r]);
+        gates<half>(sums.v, half_, zs, c[r], hs);
+        store2(after + (g + r * 8) * PAD + u, hs[0], hs[1]);
+        if (t < len[r]) store2(states + (size_t)(to[r] + go * t) * (2 * U), hs[0], hs[1]);
+      }
     }
     __syncthreads(); // after is whole, and before may be overwritten
   }
@@ -438,18 +457,26 @@ __device__ __forceinline__ void output(const T *states, const T *x, const Window
 KERNELS(half)
 KERNELS(float)
 
-#define RESIDENT(KT)                                                                                                              \
+#define RESIDENT(KT, MT)                                                                                                          \
   extern "C" __global__ void __launch_bounds__(KT * 64)                                                                           \
-      resident_##KT(const half *weights, const half *z, int byLine, const Window *windows, half *states, int count) {            \
-    resident<KT>(weights, z, byLine, windows, states, count);                                                                     \
+      resident_##KT##_##MT(const half *weights, const half *z, int byLine, const Window *windows, half *states, int count) {      \
+    resident<KT, MT>(weights, z, byLine, windows, states, count);                                                                 \
   }
-RESIDENT(1)
-RESIDENT(2)
-RESIDENT(3)
-RESIDENT(4)
-RESIDENT(5)
-RESIDENT(6)
+RESIDENT(1, 1)
+RESIDENT(2, 1)
+RESIDENT(3, 1)
+RESIDENT(4, 1)
+RESIDENT(5, 1)
+RESIDENT(6, 1)
 #if __CUDA_ARCH__ >= 800
-RESIDENT(7)
-RESIDENT(8)
+RESIDENT(7, 1)
+RESIDENT(8, 1)
+RESIDENT(1, 2)
+RESIDENT(2, 2)
+RESIDENT(3, 2)
+RESIDENT(4, 2)
+RESIDENT(5, 2)
+RESIDENT(6, 2)
+RESIDENT(7, 2)
+RESIDENT(8, 2)
 #endif

@@ -35,6 +35,12 @@ __device__ __forceinline__ void copy16_commit() {}
 template <int N> __device__ __forceinline__ void copy16_wait() {}
 #endif
 
+// load4_shared reads four floats of shared memory. It is of assembly because NVRTC now and
+// then splits such a load of its own making in a way that asks for a newer driver.
+__device__ __forceinline__ void load4_shared(float (&to)[4], const float *p) {
+  asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3]) : "r"((unsigned)__cvta_generic_to_shared(p)) : "memory");
+}
+
 // A tile is 16 rows by 8 units of 4 gates. In the end thread (g, t) of the warp,
 // g = lane/4 and t = lane%4, holds in v[gate] the rows g, g, g+8, g+8 of units
 // 2t, 2t+1, 2t, 2t+1: all gates of its units.
@@ -45,7 +51,7 @@ template <int N> __device__ __forceinline__ void copy16_wait() {}
 template <class T> struct Weights;
 template <class T> struct Sums;
 
-// Floats: [16 rows][8 units][4 gates].
+// Floats: [16 rows][8 units][4 gates], in shared memory.
 template <> struct Weights<float> {
   const float *at;
   __device__ __forceinline__ void load(const float *block) { at = block + (threadIdx.x & 3) * 8; }
@@ -61,8 +67,8 @@ template <> struct Sums<float> {
     a += (threadIdx.x & 31) / 4 * ld;
 #pragma unroll 4
     for (int k = 0; k < 16; k++) {
-      const float4 w0 = *(const float4 *)(w.at + k * 32), w1 = *(const float4 *)(w.at + k * 32 + 4);
-      const float even[4] = {w0.x, w0.y, w0.z, w0.w}, odd[4] = {w1.x, w1.y, w1.z, w1.w};
+      float even[4], odd[4];
+      load4_shared(even, w.at + k * 32), load4_shared(odd, w.at + k * 32 + 4);
       const float low = a[k], high = a[8 * ld + k];
 #pragma unroll
       for (int q = 0; q < 4; q++) {
