@@ -349,7 +349,9 @@ __device__ __forceinline__ void resident(const half *weights, const half *z, int
 // output: probs[window.out+l] = softmax([states; x]·weights + bias), one softmax
 // over the first `classes` of the K columns and one over the rest. blockIdx.x is the
 // window; a warp computes 16 of its lines, 32 columns at a time. Weights in halves are
-// two parts, a half and what it is short of the weight: no digit of them is lost.
+// two parts, a half and what it is short of the weight: no digit of them is lost. The
+// rest begins at a multiple of 8 columns, so that the lanes add it up in one order,
+// whatever stands before it.
 enum { outputDown = 4 };
 template <class T> struct Parts { enum { size = 1 }; };
 template <> struct Parts<half> { enum { size = 2 }; };
@@ -364,7 +366,10 @@ __device__ __forceinline__ void output(const T *states, const T *x, const Window
   const int first = blockIdx.y * S::rows;
   if (first >= w.len) return;
   const int live = min((int)(S::rows / TILE), (w.len - first + TILE - 1) / TILE);
-  const int kTiles = (2 * U + E) / TILE, tiles = (K + COLS - 1) / COLS;
+  const int gap = K > classes ? (UNITS - classes % UNITS) % UNITS : 0;
+  const int kTiles = (2 * U + E) / TILE, tiles = (K + gap + COLS - 1) / COLS;
+  // number is which of the K numbers a column has, or K.
+  auto number = [=](int column) { return column < classes ? column : column < classes + gap ? K : min(column - gap, K); };
   float *p = probs + (size_t)(w.out + first + warp * TILE) * K;
   const int mine = w.len - first - warp * TILE; // lines of the warp's, and more
 
@@ -378,7 +383,7 @@ __device__ __forceinline__ void output(const T *states, const T *x, const Window
       for (int q = 0; q < 4; q++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-          const int l = g + i / 2 * 8, k = tile * COLS + q * UNITS + 2 * t + i % 2;
+          const int l = g + i / 2 * 8, k = number(tile * COLS + q * UNITS + 2 * t + i % 2);
           if (k >= K || l >= mine) continue;
           if (tiles > 1) v[q][i] = p[l * K + k];
           f(i / 2, k, v[q][i]);
@@ -397,7 +402,7 @@ __device__ __forceinline__ void output(const T *states, const T *x, const Window
     for (int q = 0; q < 4; q++)
 #pragma unroll
       for (int i = 0; i < 4; i++) {
-        const int l = g + i / 2 * 8, k = tile * COLS + q * UNITS + 2 * t + i % 2;
+        const int l = g + i / 2 * 8, k = number(tile * COLS + q * UNITS + 2 * t + i % 2);
         if (k >= K || l >= mine) continue;
         v[q][i] += bias[k];
         if (tiles > 1) p[l * K + k] = v[q][i];

@@ -160,15 +160,21 @@ func (p *packed) matrix(forward, backward []float32, h int, rows []int, s *sizes
 }
 
 // output appends the output layer's matrix m, whose rows stand as rows says, in tiles
-// of 32 columns. In halves each block is two, whose sum has m's digits.
+// of 32 columns; what is behind the first head begins at a multiple of 8. In halves
+// each block is two, whose sum has m's digits.
 func (p *packed) output(m []float32, rows []int, s *sizes, of order) int {
+	first, rest := s.classes, s.k-s.classes
+	if rest > 0 {
+		first = ceil(first, tileUnits) * tileUnits
+	}
+	columns := padding(padding(nil, s.classes, first), rest, ceil(first+rest, tileCols)*tileCols-first)
 	var out []float32
-	for first := 0; first < s.k; first += tileCols {
+	for first := 0; first < len(columns); first += tileCols {
 		for row := 0; row < len(rows); row += tileRows {
 			var whole, upper, lower [blockSize]float32
 			for i := range blockSize {
 				r, gate, unit := of(i)
-				if r, c := rows[row+r], first+gate*tileUnits+unit; r >= 0 && c < s.k {
+				if r, c := rows[row+r], columns[first+gate*tileUnits+unit]; r >= 0 && c >= 0 {
 					whole[i] = m[r*s.k+c]
 				}
 				upper[i] = math.Float32frombits((math.Float32bits(whole[i]) + 1<<12) &^ (1<<13 - 1))

@@ -94,7 +94,7 @@ func TestSizes(t *testing.T) {
 		for j, windows := range []int{1, 16, 17, 64, 300} {
 			layers, length := 1+(i+j)%3, lengths[(i+2*j)%3]
 			t.Run(fmt.Sprintf("hidden %d layers %d windows %d %s", hidden, layers, windows, length.name), func(t *testing.T) {
-				steps := min(1200, 12_000_000/(hidden*hidden*layers)) // or the emulation takes minutes
+				steps := min(1200, 12_000_000/(hidden*hidden*layers))                                              // or the emulation takes minutes
 				w := modeltest.Weights(modeltest.Config(300, 64, 5, hidden, layers, 3, 9+30*(j%2)), uint32(5*i+j)) // one tile of columns, or two
 				var all []model.ContextWindow
 				lines := 0
