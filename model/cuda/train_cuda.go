@@ -534,8 +534,8 @@ func (t *Trainer) gemm(op string, m, n, k, directions int, a, b, c matrix, bias 
 // blocks for a whole device where its result has few.
 func split(m, n, k, directions int) (parts, depth int) {
 	parts = max(1, min(ceil(k, partDepth), splitBlocks/(ceil(n, gemmSide)*ceil(m, gemmSide)*directions)))
-	depth = ceil(ceil(k, parts), partDepth) * partDepth
-	return ceil(k, depth), depth
+	depth = ceil(max(1, ceil(k, parts)), partDepth) * partDepth // windows of a line have no recurrent product
+	return max(1, ceil(k, depth)), depth
 }
 
 // addProduct is c += aᵀ · b, of few rows and columns and a depth k of many lines. It

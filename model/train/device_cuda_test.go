@@ -337,6 +337,11 @@ func TestGPUParts(t *testing.T) {
 			}
 		}
 	})
+	t.Run("windows of a line", func(t *testing.T) { // no state comes after another
+		o := gpuOptions("")
+		o.Config.WindowSize = 1
+		near(t, losses(t, onGPU(t, o, devices[:1]), 4), losses(t, trainerOf(t, o), 4), 1e-5)
+	})
 	t.Run("auto", func(t *testing.T) {
 		o := gpuOptions("")
 		o.GPUs = devices[:1]
