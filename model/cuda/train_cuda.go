@@ -410,9 +410,9 @@ func (t *Trainer) lay(steps, windows, uses, slots int) (l layout) {
 	l.dh, l.dsecond, l.dc = float(n*2*h), float(n*2*h), float(2*windows*h)
 	l.logits, l.dlogits, l.loss, l.right = float(n*k), float(n*k), float(n), float(n)
 	most := 0
-	for _, c := range [][3]int{{2 * h, k, 1}, {d, k, 1}, {t.net.Layout, d, 1}, {d, 4 * h, 2}, {2 * h, 4 * h, 2}} {
-		if parts, _ := split(c[0], c[1], n, c[2]); parts > 1 {
-			most = max(most, parts*c[2]*c[0]*c[1])
+	for _, c := range [][4]int{{2 * h, k, n, 1}, {d, k, n, 1}, {t.net.Layout, d, n, 1}, {d, 4 * h, n, 2}, {2 * h, 4 * h, n, 2}, {h, 4 * h, n - windows, 2}} {
+		if parts, _ := split(c[0], c[1], c[2], c[3]); parts > 1 {
+			most = max(most, parts*c[3]*c[0]*c[1])
 		}
 	}
 	l.parts = float(most)
