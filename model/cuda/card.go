@@ -199,8 +199,8 @@ func (c *card) makeContext() error {
 	return nil
 }
 
-// close gives back what open and serve took; callers have none of the plans then. Errors tell nothing new: of a lost
-// device all calls fail.
+// close gives back what open and serve took; callers have none of the plans then.
+// Errors tell nothing new: of a lost device all calls fail.
 func (c *card) close() {
 	defer runtime.UnlockOSThread()
 	if c.context == (cu.CUContext{}) {

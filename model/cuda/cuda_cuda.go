@@ -14,10 +14,10 @@ import (
 )
 
 // Scorer implements model.MultiScorer on one or more devices. A goroutine with
-// a thread of its own holds each device's context; a call lays the next free plan, and
-// goes to the plan's device. A call that a lost device held goes to the others; when all are
-// lost calls return model.ErrDeviceLost. A device whose driver does not answer is
-// lost, too.
+// a thread of its own holds each device's context; a call lays the next free plan,
+// and goes to the plan's device. A call that a lost device held goes to the others;
+// when all are lost calls return model.ErrDeviceLost. A device whose driver does not
+// answer is lost, too.
 type Scorer struct {
 	sizes     sizes
 	rows      int // of the table
