@@ -5,8 +5,8 @@
 // A line's table rows are summed on the device, so that ids travel and not
 // vectors. Matrices are multiplied by tensor cores, in float16 with float32
 // sums, or in float32. Recurrent weights stay in registers where they fit, for
-// all steps of 16 windows in one launch; where they do not, each step is a
-// launch. The probabilities of a window have the same bits whatever else is in
+// all steps of 16 or 32 windows a block in one launch; where they do not, each
+// step is a launch. The probabilities of a window have the same bits whatever else is in
 // its batch, on GPUs of one compute capability and one precision.
 //
 // The kernels' PTX is committed and embedded; scripts/ptx makes it. Tests run
