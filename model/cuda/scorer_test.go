@@ -137,6 +137,35 @@ func TestSizes(t *testing.T) {
 	}
 }
 
+// TestBlocks has the kernels of large blocks and those of small ones, which a card
+// takes by how many processors it has, give the same bits, whatever card this is.
+func TestBlocks(t *testing.T) {
+	for _, hidden := range []int{40, 96, 128, 136} {
+		w := modeltest.Weights(modeltest.Config(300, 16, 5, hidden, 2, 3, 9), 1)
+		var windows []model.ContextWindow
+		for i := range 150 {
+			windows = append(windows, model.ContextWindow{First: i, Len: 1 + i*7919%4})
+		}
+		b := modeltest.Batch(w.Config, 1, 153, windows)
+		for _, precision := range []string{Float16, Float32} {
+			s := open(t, w, Options{Precision: precision})
+			var all [2][]float32
+			for i, processors := range []int{1, 1 << 20} {
+				for _, c := range s.cards {
+					c.processors = processors
+				}
+				all[i] = make([]float32, b.NumSteps()*12)
+				if err := s.Score(t.Context(), b, all[i]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !slices.Equal(all[0], all[1]) {
+				t.Errorf("hidden %d, %s: other bits in large blocks", hidden, precision)
+			}
+		}
+	}
+}
+
 // TestBits scores twice, also with other windows beside, and prints a hash for
 // whoever compares processes.
 func TestBits(t *testing.T) {
