@@ -3,7 +3,6 @@
 package cuda
 
 import (
-	"fmt"
 	"strings"
 
 	"gorgonia.org/cu"
@@ -18,7 +17,7 @@ func (c *card) load(ptx string, kernels map[string]*cu.Function) (err error) {
 	}
 	for name, f := range kernels {
 		if *f, err = c.module.Function(name); err != nil {
-			return c.failure(fmt.Sprintf("looking for kernel %s", name), err)
+			return c.failure("looking for kernel "+name, err)
 		}
 	}
 	return nil

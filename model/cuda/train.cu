@@ -283,17 +283,6 @@ template <int N> __device__ __forceinline__ void round_all(float (&v)[N], int pr
     for (int i = 0; i < N; i++) v[i] = rounded(v[i], BF16);
 }
 
-// load4 are four numbers of shared memory from a multiple of 16 bytes on, by one
-// instruction, which NVRTC would split.
-__device__ __forceinline__ float4 load4(const float *p) {
-  float4 v;
-  asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];"
-               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-               : "r"((unsigned)__cvta_generic_to_shared(p))
-               : "memory");
-  return v;
-}
-
 // dots is sum[i] = Σ_k w[k] · x[i][k], of rows [U] in shared memory that stand
 // next numbers apart. The order is the same for every W.
 template <int U, int W>
@@ -305,8 +294,10 @@ __device__ __forceinline__ void dots(float (&sum)[W], const float (&w)[U], const
   for (int k = 0; k < U; k += 4) {
 #pragma unroll
     for (int i = 0; i < W; i++) {
-      const float4 v = load4(x + i * next + k);
-      part[i][0] += w[k] * v.x, part[i][1] += w[k + 1] * v.y, part[i][2] += w[k + 2] * v.z, part[i][3] += w[k + 3] * v.w;
+      float v[4];
+      load4_shared(v, x + i * next + k);
+#pragma unroll
+      for (int j = 0; j < 4; j++) part[i][j] += w[k + j] * v[j];
     }
   }
 #pragma unroll
