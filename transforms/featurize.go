@@ -14,7 +14,6 @@ import (
 	"github.com/linnet-ml/linnet/model/bundled"
 	"github.com/linnet-ml/linnet/transforms/feature"
 	"github.com/linnet-ml/linnet/transforms/internal/pipe"
-	"github.com/linnet-ml/linnet/transforms/yedda"
 )
 
 // Featurize is PCollection<Document> to PCollection<Example>: the features of
@@ -121,7 +120,7 @@ func (e *Example) checkFeatures() error {
 		lines = e.Survey.NumLines()
 	default:
 		if lines == 0 {
-			e.Rows = yedda.Rows(e.Text)
+			e.makeRows()
 		}
 		if err := e.checkBounds(); err != nil {
 			return err

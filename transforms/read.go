@@ -21,7 +21,6 @@ import (
 	"github.com/linnet-ml/linnet/transforms/input"
 	"github.com/linnet-ml/linnet/transforms/internal/pipe"
 	"github.com/linnet-ml/linnet/transforms/store"
-	"github.com/linnet-ml/linnet/transforms/yedda"
 )
 
 // Read is PCollection<[]byte> of addresses to PCollection<Document>, and the
@@ -203,7 +202,7 @@ func (f *readFn) read(ctx context.Context, w *wanted) (*Document, *Rejection, er
 		}
 		logf(ctx, o.Verbosity, 3, "%s: most characters beyond ASCII are no UTF-8", uri)
 	}
-	d.Rows = yedda.Rows(d.Text)
+	d.makeRows()
 	return d, nil, nil
 }
 

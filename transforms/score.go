@@ -83,7 +83,6 @@ type scoring struct {
 	windows  []model.ContextWindow
 	features []*model.Batch // of one document after the other, or of all
 	batches  []*model.Batch
-	probs    []float32
 }
 
 // made is memory i for features.
@@ -118,10 +117,7 @@ func (h scorerHandler) Run(ctx context.Context, items []windowItem) ([]scored, e
 	for _, it := range items {
 		steps += it.window.Len
 	}
-	if cap(s.probs) < steps*k {
-		s.probs = make([]float32, steps*k)
-	}
-	probs := s.probs[:steps*k]
+	probs := make([]float32, steps*k) // documents keep their parts
 	begin, features := time.Now(), time.Duration(0)
 	onGPU, err := s.score(ctx, h.model, items, probs, &features)
 	s.trim()
@@ -135,7 +131,7 @@ func (h scorerHandler) Run(ctx context.Context, items []windowItem) ([]scored, e
 	outs := make([]scored, len(items))
 	for i, it := range items {
 		n := it.window.Len * k
-		outs[i] = scored{slices.Clone(probs[:n]), onGPU}
+		outs[i] = scored{probs[:n:n], onGPU}
 		probs = probs[n:]
 	}
 	return outs, nil

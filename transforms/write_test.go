@@ -470,6 +470,7 @@ func init() {
 func TestByHand(t *testing.T) {
 	text := twoRows
 	long := testDocument(strings.Repeat("Agaricus\n", 25000)) // its features are made on all cores
+	long.Rows = slices.Clone(long.Rows)
 	long.Rows[20000].End = 1 << 30
 	docs := []Document{long}
 	var labelled []Labelled
@@ -484,6 +485,10 @@ func TestByHand(t *testing.T) {
 		docs = append(docs, d)
 		add(c.name, Labelled{Document: d, Classes: []string{"Key"}, Labels: make([]uint16, 2)}, c.want)
 	}
+	cut := testDocument(text) // its rows were made of a longer text
+	cut.Name, cut.Text = []byte("cut"), cut.Text[:20]
+	docs = append(docs, cut)
+	add("cut", Labelled{Document: cut, Classes: []string{"Key"}, Labels: make([]uint16, 2)}, "row 2 is from byte 19 to 37, of 20 bytes")
 	docs[0].Name = nil
 	l := Labelled{Document: testDocument(text), Classes: []string{"Key", "Notes"}, Labels: []uint16{0, 1}}
 	add("right", l, "")
