@@ -24,7 +24,6 @@ var page = template.Must(template.New("report").Funcs(template.FuncMap{
 	"plural":  cli.Plural,
 	"text":    func(s string) string { return text([]byte(s)) },
 	"join":    func(s []string) string { return text([]byte(strings.Join(s, ", "))) },
-	"seen":    func(c eval.Class) bool { return c.Gold > 0 || c.Predicted > 0 },
 	"matrix":  matrix,
 }).Parse(pageText))
 

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -287,8 +286,7 @@ func (p *part) write(ctx context.Context, folder string) error {
 	if err != nil {
 		return err
 	}
-	sum := sha256.Sum256(p.Name)
-	return store.Write(ctx, store.Join(folder, hex.EncodeToString(sum[:])+".json"), data)
+	return store.Write(ctx, store.Join(folder, fmt.Sprintf("%x.json", sha256.Sum256(p.Name))), data)
 }
 
 // marker is the file that the launcher leaves in the folder of the parts: it
