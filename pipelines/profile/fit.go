@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // fit is the line through the points (batch size, bytes) with the least
@@ -46,14 +47,12 @@ func fitLine(x, y []float64, noise float64) fit {
 	f.Slope = xy / xx
 	f.SlopeGiB = f.Slope / (1 << 30)
 	f.Intercept = meanY - f.Slope*meanX
-	var rest, least, most float64
+	least, most := slices.Min(y), slices.Max(y)
+	var rest, worst float64
 	at := 0
-	least, most = math.Inf(1), math.Inf(-1)
-	worst := 0.
 	for i := range x {
 		r := y[i] - f.Intercept - f.Slope*x[i]
 		rest += r * r
-		least, most = min(least, y[i]), max(most, y[i])
 		if math.Abs(r) > worst {
 			worst, at = math.Abs(r), i
 		}
