@@ -132,8 +132,7 @@ func mostMemory(usages []gpuinit.Usage) (n int64) {
 // peakOf samples f in the background until the function it returns is called,
 // which tells the most that f was.
 func peakOf(f func() int64, period time.Duration) (stop func() int64) {
-	var peak atomic.Int64
-	peak.Store(f())
+	peak := f()
 	over := make(chan struct{})
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -142,14 +141,14 @@ func peakOf(f func() int64, period time.Duration) (stop func() int64) {
 			case <-over:
 				return
 			case <-time.After(period):
-				peak.Store(max(peak.Load(), f()))
+				peak = max(peak, f())
 			}
 		}
 	})
 	return func() int64 {
 		close(over)
 		done.Wait()
-		return max(peak.Load(), f())
+		return max(peak, f())
 	}
 }
 
