@@ -32,10 +32,6 @@ type column struct {
 	value       func(*measured) (raw, text string)
 }
 
-func textColumn(v func(*measured) string) func(*measured) (string, string) {
-	return func(m *measured) (string, string) { return v(m), v(m) }
-}
-
 func countColumn(v func(*measured) int64) func(*measured) (string, string) {
 	return func(m *measured) (string, string) { return strconv.FormatInt(v(m), 10), cli.Count(v(m)) }
 }
@@ -69,7 +65,7 @@ func percentColumn(v func(*measured) float64) func(*measured) (string, string) {
 }
 
 var columns = []column{
-	{"device", "device", false, textColumn(func(m *measured) string { return m.Device })},
+	{"device", "device", false, func(m *measured) (string, string) { return m.Device, m.Device }},
 	{"batch_size", "batch size", false, countColumn(func(m *measured) int64 { return int64(m.BatchSize) })},
 	{"batches_at_once", "at once", false, countColumn(func(m *measured) int64 { return int64(m.AtOnce) })},
 	{"gpu_before_bytes", "GPU before", true, bytesColumn(func(m *measured) int64 { return m.GPUBefore })},
