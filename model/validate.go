@@ -167,8 +167,7 @@ func IsLabel(s string) bool {
 	if len(s) == 0 || len(s) > maxLabel {
 		return false
 	}
-	for i := 0; i < len(s); i++ {
-		b := s[i]
+	for i, b := range []byte(s) {
 		letter := b|0x20 >= 'a' && b|0x20 <= 'z'
 		if !letter && (i == 0 || (b < '0' || b > '9') && b != '_' && b != '-') {
 			return false
