@@ -135,7 +135,6 @@ def bilstm(windows, m):
 
 def onnx_bilstm(windows, m):
     """The same by ONNX Runtime's LSTM operator, all windows in one padded batch, float32."""
-    import onnx
     import onnxruntime
     from onnx import helper, TensorProto
 
@@ -170,7 +169,7 @@ def probabilities(case, net=bilstm):
     x = lines(case, m)
     windows = [x[first:first + n] for first, n in case["windows"]]
     rows = []
-    for w, states in zip(windows, net([w for w in windows], m)):
+    for w, states in zip(windows, net(windows, m)):
         logits = np.concatenate([states, w], 1) @ m.output_weights + m.output_bias
         at, heads = 0, []
         for n in m.heads:
