@@ -272,15 +272,15 @@ def extract(texts, input_size):
     ids = ids & np.uint32(input_size - 1) if input_size & (input_size - 1) == 0 else ids % np.uint32(input_size)
     scales = np.where(counts > 0, 1 / np.sqrt(np.maximum(counts, 1)), 0).astype(np.float32)
 
-    layout = numbers(c, kind, upper, u_sum, low, data, place, word, other_word,
+    layout = numbers(c, kind, upper, u_sum, data, place, word, other_word,
                      ts, te, tk, size, t_upper, t_row, spaced, first, last,
-                     r_line, r_lead, r_begin, r_stop, r_head, r_doc, d_row, d_line, text)
+                     r_line, r_lead, r_begin, r_stop, r_head, r_doc, d_row, text)
     return Features(ids, ends, scales, layout, d_row, r_line - d_line[r_doc])
 
 
-def numbers(c, kind, upper, u_sum, low, data, place, word, other_word,
+def numbers(c, kind, upper, u_sum, data, place, word, other_word,
             ts, te, tk, size, t_upper, t_row, spaced, first, last,
-            r_line, r_lead, r_begin, r_stop, r_head, r_doc, d_row, d_line, text):
+            r_line, r_lead, r_begin, r_stop, r_head, r_doc, d_row, text):
     n, tokens = len(first), len(ts)
     rows = np.arange(n)
     opens = np.zeros(n, bool)  # a document's first row
@@ -479,7 +479,7 @@ def numbers(c, kind, upper, u_sum, low, data, place, word, other_word,
     a, b = by_width[lower], by_width[np.minimum(upper_at, n - 1)]
     p85 = np.maximum(20., a + (b - a) * (at - np.floor(at)))[r_doc]
 
-    head, tail = c[r_begin], c[r_stop - 1]
+    tail = c[r_stop - 1]
     head_kind, tail_kind = kind[r_begin], CHARACTERS.kind[tail]
     upper_head = upper[r_begin]
 

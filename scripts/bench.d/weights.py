@@ -12,7 +12,7 @@ CLIP = 6
 class Model:
     def __init__(self, folder):
         folder = pathlib.Path(folder)
-        self.config = c = json.loads((folder / 'config.json').read_text())
+        c = json.loads((folder / 'config.json').read_text())
         t = load_file(folder / 'weights.safetensors')
         self.classes = c['classes']
         self.heads = [len(c['classes']), len(c.get('full_classes') or [])]
@@ -47,11 +47,11 @@ class Batch:
     def __init__(self, path):
         t = load_file(path)
         self.ids, self.layout, self.probs = t['ids'].ravel(), t['layout'], t['probs']
-        self.ends, scales = t['group_end'], t['group_scale']
+        ends, scales = t['group_end'], t['group_scale']
         self.lines = len(self.layout)
-        counts = np.diff(self.ends.ravel(), prepend=0)
+        counts = np.diff(ends.ravel(), prepend=0)
         self.weights = np.repeat(scales.ravel(), counts)
-        self.offsets = np.append(0, self.ends[:-1, -1])  # of each line in ids
+        self.offsets = np.append(0, ends[:-1, -1])  # of each line in ids
 
     def x(self, m):
         """What goes into the LSTM, [lines, D]."""
