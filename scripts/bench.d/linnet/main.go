@@ -125,7 +125,7 @@ func texts(dir, want string, files []string) error {
 			return errors.New("the texts have no lines")
 		}
 	}
-	return answer(map[string]int{"documents": documents, "lines": have, "bytes": bytes, "sources": len(sources)})
+	return answer(map[string]int{"documents": documents, "lines": have, "bytes": bytes})
 }
 
 // server times one model on one batch.
@@ -154,8 +154,7 @@ func serve(dir, texts string) error {
 	s.x = &x
 	s.layout = kernel.Pack(w.LayoutWeights, w.Config.LayoutSize, d, d)
 	if err := answer(map[string]any{
-		"isa": kernel.ISA(), "go": runtime.Version(), "outputs": w.Config.NumOutputs(),
-		"lines": s.table.NumLines(), "ids_per_line": float64(len(s.table.IDs)) / float64(s.table.NumLines()),
+		"isa": kernel.ISA(), "ids_per_line": float64(len(s.table.IDs)) / float64(s.table.NumLines()),
 	}); err != nil {
 		return err
 	}
@@ -304,20 +303,16 @@ func (s *server) time(what, callers, seconds string) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	median, least, calls := 0., 0., 0
+	median, least, sign := 0., 0., 1.
 	for j := range parts {
 		var all []float64
 		for i := range n {
 			all = append(all, times[i][j]...)
 		}
 		slices.Sort(all)
-		sign := 1.
-		if j > 0 {
-			sign = -1
-		}
 		median += sign * all[len(all)/2]
 		least += sign * all[0]
-		calls = len(all)
+		sign = -1
 	}
-	return answer(map[string]any{"median": median / float64(n), "min": least / float64(n), "calls": calls})
+	return answer(map[string]any{"median": median / float64(n), "min": least / float64(n)})
 }
