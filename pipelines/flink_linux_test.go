@@ -223,31 +223,6 @@ func documents(t *testing.T, n, lines int) string {
 	return dir
 }
 
-// files are all files below dir but records and what the launcher made, by
-// their names.
-func files(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case strings.HasPrefix(d.Name(), "_") && d.IsDir():
-			return fs.SkipDir
-		case d.IsDir() || strings.HasPrefix(d.Name(), "_"):
-			return nil
-		}
-		data, err := os.ReadFile(path)
-		rel, _ := filepath.Rel(dir, path)
-		all[rel] = string(data)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
 func same(t *testing.T, got, want map[string]string) {
 	t.Helper()
 	if len(got) != len(want) || len(want) == 0 {
@@ -300,13 +275,13 @@ func TestPredict(t *testing.T) {
 	args := []string{"--input=" + in, "--format=yedda,brat,jsonl,csv,tsv,treatments,html"}
 	direct := filepath.Join(t.TempDir(), "direct")
 	wantSays := must(t, "predict", append(args, "--output="+direct)...)
-	want := files(t, direct)
+	want := clitest.OutputsOf(t, direct)
 	before := workers(t, "predict")
 	for name, flags := range environments(t, "predict") {
 		t.Run(name, func(t *testing.T) {
 			output := filepath.Join(t.TempDir(), "out")
 			says := must(t, "predict", slices.Concat(args, flags, []string{"--output=" + output})...)
-			same(t, files(t, output), want)
+			same(t, clitest.OutputsOf(t, output), want)
 			if got, want := counts(says), counts(wantSays); got != want {
 				t.Errorf("it says\n%s\nwant\n%s", got, want)
 			}
@@ -387,7 +362,7 @@ func TestGS(t *testing.T) {
 			got[filepath.FromSlash(name)] = content
 		}
 	}
-	same(t, got, files(t, direct))
+	same(t, got, clitest.OutputsOf(t, direct))
 	var overview struct{ TaskManagers int64 }
 	get(t, "/overview", &overview)
 	if n := fetched.Load(); n < 2 || n > 1+overview.TaskManagers {
@@ -401,7 +376,7 @@ func TestKill(t *testing.T) {
 	in := documents(t, 400, 1000)
 	direct := filepath.Join(t.TempDir(), "direct")
 	must(t, "predict", "--input="+in, "--output="+direct)
-	want := files(t, direct)
+	want := clitest.OutputsOf(t, direct)
 	env := environments(t, "predict")
 	victims := map[string]struct {
 		flags  []string
@@ -434,7 +409,7 @@ func TestKill(t *testing.T) {
 			if status != 0 {
 				t.Fatalf("exit status %d: %s%s", status, stdout, stderr)
 			}
-			same(t, files(t, output), want)
+			same(t, clitest.OutputsOf(t, output), want)
 			after := done(t, output)
 			for path, time := range before {
 				if !after[path].Equal(time) {
@@ -476,7 +451,7 @@ func TestRandomKills(t *testing.T) {
 	args := []string{"--input=" + documents(t, total, 150), "--format=yedda,csv,jsonl"}
 	direct := filepath.Join(t.TempDir(), "direct")
 	must(t, "predict", append(args, "--output="+direct)...)
-	want := files(t, direct)
+	want := clitest.OutputsOf(t, direct)
 	args = append(args, environments(t, "predict")["process"]...)
 	idle := workers(t, "predict")
 	begin := time.Now()
@@ -528,9 +503,9 @@ func TestRandomKills(t *testing.T) {
 		}
 		if r.IntN(2) == 0 || kill == *kills-1 { // beside a job whose launcher is gone, too
 			must(t, "predict", slices.Concat(args, []string{"--output=" + output})...)
-			same(t, files(t, output), want)
+			same(t, clitest.OutputsOf(t, output), want)
 			eventually(t, func() bool { return running(t) == 0 }, func() string { return "a job does not end" })
-			same(t, files(t, output), want)
+			same(t, clitest.OutputsOf(t, output), want)
 			whole(t, output, want)
 			output = filepath.Join(t.TempDir(), strconv.Itoa(kill+1))
 		}
@@ -547,7 +522,7 @@ func whole(t *testing.T, output string, want map[string]string) int {
 	if _, err := os.Stat(output); errors.Is(err, fs.ErrNotExist) {
 		return 0
 	}
-	got := files(t, output)
+	got := clitest.OutputsOf(t, output)
 	for name, text := range got {
 		if text != want[name] {
 			t.Errorf("%q has %d bytes, want %d, or the file absent", name, len(text), len(want[name]))
@@ -698,7 +673,7 @@ func TestTerminate(t *testing.T) {
 	in, before := documents(t, 400, 1000), workers(t, "predict")
 	direct := filepath.Join(t.TempDir(), "direct")
 	must(t, "predict", "--input="+in, "--output="+direct)
-	want := files(t, direct)
+	want := clitest.OutputsOf(t, direct)
 	flags := append(environments(t, "predict")["process"], "--input="+in)
 	terminate := func(t *testing.T, output string, more ...string) (string, int) {
 		j := start(t, "predict", slices.Concat(flags, more, []string{"--output=" + output})...)
@@ -727,7 +702,7 @@ func TestTerminate(t *testing.T) {
 		}
 		eventually(t, func() bool { return running(t) == 0 }, func() string { return "the job does not end" })
 		noWorkers(t, "predict", before)
-		same(t, files(t, output), want)
+		same(t, clitest.OutputsOf(t, output), want)
 		if n := len(done(t, output)); n != 400 {
 			t.Errorf("%d documents are done, want all", n)
 		}
@@ -747,7 +722,7 @@ func TestTerminate(t *testing.T) {
 			t.Error("all documents are labelled after the job was cancelled")
 		}
 		must(t, "predict", append(flags, "--output="+output)...)
-		same(t, files(t, output), want)
+		same(t, clitest.OutputsOf(t, output), want)
 	})
 	t.Run("leaves a watch", func(t *testing.T) {
 		output := filepath.Join(t.TempDir(), "out")

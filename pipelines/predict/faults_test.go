@@ -55,7 +55,7 @@ func disturb(t *testing.T, in string, args ...string) *disturbed {
 	d.run(out, 0)
 	d.took = time.Since(begin)
 	var err error
-	if d.want, err = outputs(out); err != nil || len(d.want) == 0 {
+	if d.want, err = clitest.Outputs(out); err != nil || len(d.want) == 0 {
 		t.Fatalf("%d outputs, %v", len(d.want), err)
 	}
 	d.record = manifest(t, out)
@@ -95,7 +95,7 @@ func (d *disturbed) run(out string, status int, more ...string) string {
 // record to being whole and behind its outputs.
 func (d *disturbed) whole(out string) (files int) {
 	d.t.Helper()
-	got, err := outputs(out)
+	got, err := clitest.Outputs(out)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		d.t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func (d *disturbed) whole(out string) (files int) {
 func (d *disturbed) finish(out string) {
 	d.t.Helper()
 	d.run(out, 0)
-	if err := difference(outputsOf(d.t, out), d.want); err != nil {
+	if err := difference(clitest.OutputsOf(d.t, out), d.want); err != nil {
 		d.t.Errorf("after the next run: %v", err)
 	}
 	if got := manifest(d.t, out); !slices.Equal(got, d.record) {
@@ -359,7 +359,7 @@ func TestChangingInput(t *testing.T) {
 		if _, stderr, status := predict(t, args...); status != 0 {
 			t.Fatalf("%s: the next run: exit status %d: %s", runner, status, stderr)
 		}
-		got := outputsOf(t, out)
+		got := clitest.OutputsOf(t, out)
 		for name, want := range d.want {
 			if got[name] != want {
 				t.Errorf("%s: %s differs from the undisturbed run's", runner, name)

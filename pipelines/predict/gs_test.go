@@ -40,7 +40,7 @@ func TestGS(t *testing.T) {
 	if _, stderr, status := predict(t, "--input="+in, "--output="+local); status != 0 {
 		t.Fatal(stderr)
 	}
-	want := outputsOf(t, local)
+	want := clitest.OutputsOf(t, local)
 
 	for i, args := range [][]string{{"--runner=direct"}, {"--runner=prism", "--force"}, {"--runner=direct"}} {
 		input := "gs://in/docs"
@@ -156,7 +156,7 @@ func TestGSNames(t *testing.T) {
 			}
 			continue
 		}
-		got, err := outputs(output)
+		got, err := clitest.Outputs(output)
 		if names := slices.Sorted(maps.Keys(got)); status != 0 || err != nil || !slices.Equal(names, c.want) {
 			t.Errorf("%s: exit status %d, %v: %s; %q, want %q", c.input, status, err, stderr, names, c.want)
 		}

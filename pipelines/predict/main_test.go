@@ -53,9 +53,9 @@ func TestScripts(t *testing.T) {
 
 // sameTree compares two output folders, without records.
 func sameTree(ts *testscript.TestScript, neg bool, args []string) {
-	a, err := outputs(ts.MkAbs(args[0]))
+	a, err := clitest.Outputs(ts.MkAbs(args[0]))
 	ts.Check(err)
-	b, err := outputs(ts.MkAbs(args[1]))
+	b, err := clitest.Outputs(ts.MkAbs(args[1]))
 	ts.Check(err)
 	if len(a) == 0 {
 		ts.Fatalf("%s is empty", args[0])
@@ -104,37 +104,6 @@ func killAll(ts *testscript.TestScript, neg bool, args []string) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
-}
-
-// outputs are the files of an output folder, without records, whose times
-// differ from run to run.
-func outputs(dir string) (map[string]string, error) {
-	files := map[string]string{}
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && strings.HasPrefix(d.Name(), "_"):
-			return fs.SkipDir
-		case d.IsDir() || strings.HasPrefix(d.Name(), "_"):
-			return nil
-		}
-		data, err := os.ReadFile(path)
-		rel, _ := filepath.Rel(dir, path)
-		files[rel] = string(data)
-		return err
-	})
-	return files, err
-}
-
-// outputsOf are the outputs of a folder that must be there.
-func outputsOf(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	files, err := outputs(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files
 }
 
 func difference(a, b map[string]string) error {
@@ -207,7 +176,7 @@ func TestInterrupt(t *testing.T) {
 	if _, stderr, status := predict(t, "--input="+in, "--output="+fresh); status != 0 {
 		t.Fatal(stderr)
 	}
-	want := outputsOf(t, fresh)
+	want := clitest.OutputsOf(t, fresh)
 	for _, c := range []struct {
 		runner string
 		signal os.Signal
@@ -239,7 +208,7 @@ func TestInterrupt(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(out, transforms.TempFolder)); err == nil {
 				t.Error("temporary files are left")
 			}
-			kept := outputsOf(t, out)
+			kept := clitest.OutputsOf(t, out)
 			if len(kept) == 0 || len(kept) == all {
 				t.Errorf("%d of %d documents were done", len(kept), all)
 			}
@@ -247,7 +216,7 @@ func TestInterrupt(t *testing.T) {
 			if status != 0 || !strings.Contains(stdout, cli.Plural(int64(len(kept)), "document")+" done before") {
 				t.Fatalf("the next run: exit status %d\n%s%s", status, stdout, stderr)
 			}
-			if err := difference(outputsOf(t, out), want); err != nil {
+			if err := difference(clitest.OutputsOf(t, out), want); err != nil {
 				t.Error(err)
 			}
 		})
@@ -328,7 +297,7 @@ func TestNamesOfAnyBytes(t *testing.T) {
 		if status != 0 {
 			t.Fatalf("%s: exit status %d: %s%s", runner, status, stdout, stderr)
 		}
-		got := outputsOf(t, out)
+		got := clitest.OutputsOf(t, out)
 		for _, name := range names {
 			if string(yedda.Parse([]byte(got[name+".ann"])).Text) != "Agaricus \xff\n" {
 				t.Errorf("%s: %q is %q", runner, name, got[name+".ann"])
@@ -350,7 +319,7 @@ func TestModelWindows(t *testing.T) {
 		if _, stderr, status := predict(t, args...); status != 0 {
 			t.Fatal(stderr)
 		}
-		return outputsOf(t, out)
+		return clitest.OutputsOf(t, out)
 	}
 	w, err := bundled.Weights()
 	if err != nil {
@@ -421,7 +390,7 @@ func TestCorpus(t *testing.T) {
 		if status != 0 {
 			t.Fatalf("%s: exit status %d: %s%s", c.runner, status, stdout, stderr)
 		}
-		got := outputsOf(t, out)
+		got := clitest.OutputsOf(t, out)
 		if len(got) != len(raw) {
 			t.Errorf("%s: %d outputs of %d files", c.runner, len(got), len(raw))
 		}

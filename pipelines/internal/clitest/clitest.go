@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -145,6 +146,37 @@ func ReadFile(t *testing.T, path string) []byte {
 		t.Fatal(err)
 	}
 	return data
+}
+
+// Outputs are the files of an output folder of predict, by name, without records, whose
+// times differ from run to run.
+func Outputs(dir string) (map[string]string, error) {
+	files := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && strings.HasPrefix(d.Name(), "_"):
+			return fs.SkipDir
+		case d.IsDir() || strings.HasPrefix(d.Name(), "_"):
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		rel, _ := filepath.Rel(dir, path)
+		files[rel] = string(data)
+		return err
+	})
+	return files, err
+}
+
+// OutputsOf are the Outputs of a folder that must be there.
+func OutputsOf(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files, err := Outputs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
 }
 
 // Storage is a stand-in for Google Cloud Storage with these buckets. It answers
