@@ -176,8 +176,7 @@ class Bench:
             isas['bfloat16'] = self.half
         self.servers = {(h, p): Process([temp / 'linnet', 'serve', self.models[h], temp / 'some'], LINNET_ISA=isa)
                         for h in self.models for p, isa in {**isas, **self.others}.items()}
-        self.isa = self.servers[96, 'float32'].hello['isa']
-        self.say('Linnet without LINNET_ISA: %s' % self.isa)
+        self.say('Linnet without LINNET_ISA: %s' % self.servers[96, 'float32'].hello['isa'])
         self.fma = next(iter(self.others), 'Linnet')  # the one to compare with multiply-adds
         pairs = []
         for h in self.models:
