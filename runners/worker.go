@@ -136,8 +136,7 @@ func servePool(ctx context.Context, on string) error {
 	p := &pool{ctx: ctx, program: program, workers: map[string]context.CancelFunc{}}
 	server := grpc.NewServer()
 	fnpb.RegisterBeamFnExternalWorkerPoolServer(server, p)
-	stop := context.AfterFunc(ctx, server.Stop)
-	defer stop()
+	defer context.AfterFunc(ctx, server.Stop)()
 	fmt.Fprintf(os.Stderr, "starting workers for --environment_type=external --environment_config=%s\n", listener.Addr())
 	err = server.Serve(listener)
 	p.running.Wait()
@@ -168,8 +167,7 @@ func (p *pool) StartWorker(asked context.Context, req *fnpb.StartWorkerRequest) 
 	}
 	p.workers[key] = kill
 	p.running.Go(func() {
-		err := cmd.Wait()
-		if err != nil && ctx.Err() == nil {
+		if err := cmd.Wait(); err != nil && ctx.Err() == nil {
 			fmt.Fprintf(os.Stderr, "linnet: worker %s, process %d: %v\n", id, cmd.Process.Pid, err)
 		}
 		kill()
