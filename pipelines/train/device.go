@@ -69,11 +69,8 @@ func (o *options) checkDevice(f *cli.Flags) error {
 		return cli.Usagef("--workers=%d: each needs a window of every batch, and --batch_size is %d", o.workers, o.config.BatchSize)
 	case !o.batchSize.auto && o.worldSize > max(1, o.config.BatchSize):
 		return cli.Usagef("--world_size=%d: each GPU needs a window of every batch, and --batch_size is %d", o.worldSize, o.config.BatchSize)
-	}
-	if o.device == backend.CUDA {
-		if err := gpuinit.Built(); err != nil {
-			return cli.Usagef("--device=cuda: %w", err)
-		}
+	case o.device == backend.CUDA && gpuinit.Built() != nil:
+		return cli.Usagef("--device=cuda: %w", gpuinit.Built())
 	}
 	return nil
 }
