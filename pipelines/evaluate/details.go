@@ -182,7 +182,6 @@ func (s sums) pairs() []pair {
 
 // counts are the counts over classes and what else occurs, by name.
 func (s sums) counts(classes []string) *eval.Counts {
-	classes = slices.Clone(classes)
 	others := map[string]bool{}
 	for key := range s {
 		for _, c := range key {
@@ -191,7 +190,7 @@ func (s sums) counts(classes []string) *eval.Counts {
 			}
 		}
 	}
-	classes = append(classes, slices.Sorted(maps.Keys(others))...)
+	classes = slices.Concat(classes, slices.Sorted(maps.Keys(others)))
 	counts := eval.NewCounts(classes)
 	for key, n := range s {
 		counts.Add(slices.Index(classes, key[0]), slices.Index(classes, key[1]), n)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"text/tabwriter"
 
 	"github.com/linnet-ml/linnet/model/eval"
@@ -30,10 +29,7 @@ type report struct {
 // gather makes the report of the counters. Its classes are the model's, and
 // what else occurred, by name.
 func gather(counters map[string]int64, f *scoreFn) *eval.Report {
-	var classes []string
-	if _, head, err := f.Config.Head(f.LabelSet); err == nil {
-		classes = slices.Clone(head)
-	}
+	_, classes, _ := f.Config.Head(f.LabelSet) // none where there is no such head, as with files of the full set
 	lines := sums{}
 	for name, n := range counters {
 		if pair, ok := namesOf(pairPrefix, name); ok {
