@@ -276,7 +276,7 @@ func TestBarDrawn(t *testing.T) {
 	for total, shares := range map[int64][]string{0: {"", "", ""}, 50: {" 10%", " 50%", " 90%"}} {
 		var b bytes.Buffer
 		bar := NewBar(total, true)
-		bar.out, bar.bar = &b, draw(&b, total)
+		bar.out, bar.bar, bar.period = &b, draw(&b, total), 100*time.Millisecond
 		for i, text := range []string{"5 steps", "25 steps", "45 steps"} {
 			time.Sleep(150 * time.Millisecond) // it is not drawn more often
 			bar.Set(int64(5+20*i), text)

@@ -81,7 +81,7 @@ type Bar struct {
 	out    io.Writer
 	total  int64
 	last   time.Time
-	period time.Duration
+	period time.Duration // from one text to the next, at least
 }
 
 // barWidth is that of the bar alone, in columns; rest is what stands around it.
@@ -97,7 +97,7 @@ func NewBar(total int64, silent bool) *Bar {
 	case silent:
 		b.out = nil
 	case term.IsTerminal(int(os.Stderr.Fd())):
-		b.bar = draw(os.Stderr, total)
+		b.bar, b.period = draw(os.Stderr, total), 100*time.Millisecond // the bar's own throttle lets text and share fall apart
 	}
 	return b
 }
@@ -118,25 +118,18 @@ func draw(w io.Writer, total int64) *progressbar.ProgressBar {
 func (b *Bar) Set(n int64, text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.out == nil {
-		return
-	}
-	if b.bar != nil {
-		if time.Since(b.last) < 100*time.Millisecond { // the bar's own throttle lets text and share fall apart
-			return
-		}
-		b.last = time.Now()
-		b.bar.Describe(fit(text))
-		if b.total > 0 {
-			_ = b.bar.Set64(min(n, b.total))
-		}
-		return
-	}
-	if time.Since(b.last) < b.period {
+	if b.out == nil || time.Since(b.last) < b.period {
 		return
 	}
 	b.last = time.Now()
-	fmt.Fprintln(b.out, text)
+	if b.bar == nil {
+		fmt.Fprintln(b.out, text)
+		return
+	}
+	b.bar.Describe(fit(text))
+	if b.total > 0 {
+		_ = b.bar.Set64(min(n, b.total))
+	}
 }
 
 // fit cuts text so that the bar stays on one line of the terminal.
