@@ -108,9 +108,9 @@ def annotated_documents(issues=ISSUES, labelled=LABELLED):
     return any(Path(labelled, path.relative_to(issues)).exists() for path in documents(".txt.ann", issues))
 
 
-def rejected_documents(labelled=LABELLED):
+def rejected_documents():
     """The lines of _rejected.jsonl: one JSON object a document that could not be labelled."""
-    file = Path(labelled, "_rejected.jsonl")
+    file = Path(LABELLED, "_rejected.jsonl")
     return file.read_text().splitlines() if file.exists() else []
 
 
