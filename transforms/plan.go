@@ -100,23 +100,19 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 			reject(mtime.ZeroTimestamp, *d.reject("write", e))
 			return
 		}
-		var probs [][]float32
+		var outs []scored
 		if err == nil && len(d.Rows) > 0 && (d.unrecorded || took < trial) {
 			trying := time.Now()
 			e := Example{Document: *d, InputSize: m.Config.InputSize}
 			e.featurize(m.deferred(&opts), 1)
-			var windows []scored
-			windows, err = scorerHandler{model: m}.Run(ctx, predict.items(&e))
-			for _, w := range windows {
-				probs = append(probs, w.probs)
-			}
+			outs, err = scorerHandler{model: m}.Run(ctx, predict.items(&e))
 			took += time.Since(trying)
 			tried += int64(len(d.Rows))
 		}
 		if d.unrecorded && err == nil { // it may be what the run would write
 			var r *Rejection
 			var l Labelled
-			if l, err = predict.decode(d, probs); err == nil {
+			if l, err = predict.decode(d, outs); err == nil {
 				_, r, err = write.write(ctx, l)
 			}
 			if r != nil {

@@ -35,8 +35,7 @@ type predictFn struct {
 
 func (f *predictFn) Setup(ctx context.Context) error {
 	f.progress = ProgressOf(f.Options.Run)
-	err := f.setup(ctx)
-	return f.progress.fail("predict", err)
+	return f.progress.fail("predict", f.setup(ctx))
 }
 
 func (f *predictFn) setup(ctx context.Context) error {
@@ -94,11 +93,7 @@ func (f *predictFn) emitter(ctx context.Context, emit func(beam.EventTime, Label
 		}
 		f.model.count(ctx, len(j.in.Rows), outs)
 		f.model.gpus.report(ctx)
-		probs := make([][]float32, len(outs))
-		for i := range outs {
-			probs[i] = outs[i].probs
-		}
-		l, err := f.decode(&j.in, probs)
+		l, err := f.decode(&j.in, outs)
 		if err != nil {
 			return fmt.Errorf("%s: %w", j.in.URI, err)
 		}
@@ -108,10 +103,14 @@ func (f *predictFn) emitter(ctx context.Context, emit func(beam.EventTime, Label
 }
 
 // decode labels the rows of d from the probabilities of its windows.
-func (f *predictFn) decode(d *Document, outs [][]float32) (Labelled, error) {
+func (f *predictFn) decode(d *Document, outs []scored) (Labelled, error) {
 	k := len(f.model.classes)
 	l := Labelled{Document: *d, Classes: f.model.classes, Other: f.other}
-	l.Probs = model.Average(len(l.Rows), f.windows(len(l.Rows)), outs, k)
+	windows := make([][]float32, len(outs))
+	for i := range outs {
+		windows[i] = outs[i].probs
+	}
+	l.Probs = model.Average(len(l.Rows), f.windows(len(l.Rows)), windows, k)
 	l.Labels = make([]uint16, len(l.Rows))
 	for i := range l.Labels {
 		probs := l.Probs[i*k : (i+1)*k]

@@ -101,7 +101,7 @@ type stages struct {
 	features []*model.Batch
 	batches  [][]windowItem
 	place    map[windowItem][2]int // document and window
-	outs     [][][]float32         // a document's windows
+	outs     [][]scored            // a document's windows
 	labelled []Labelled
 	marked   [][]byte
 }
@@ -150,7 +150,7 @@ func newStages(b *testing.B) *stages {
 		f := feature.Extract(s.docs[i].Text, s.docs[i].Rows, s.weights.Config.InputSize, 1)
 		s.features = append(s.features, f)
 		windows := s.predict.windows(len(s.docs[i].Rows))
-		s.outs = append(s.outs, make([][]float32, len(windows)))
+		s.outs = append(s.outs, make([]scored, len(windows)))
 		src := &source{features: f}
 		for j, w := range windows {
 			it := windowItem{src, w}
@@ -243,7 +243,7 @@ func (s *stages) score() {
 		}
 		for i, it := range items {
 			at := s.place[it]
-			s.outs[at[0]][at[1]] = outs[i].probs
+			s.outs[at[0]][at[1]] = outs[i]
 		}
 	}
 }
