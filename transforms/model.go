@@ -185,39 +185,36 @@ func (o *Options) loadWeights(ctx context.Context) (*model.Weights, error) {
 
 // engine batches windows for the model.
 func (m *Model) engine(ctx context.Context, o *Options) (*inference.Engine[windowItem, scored], error) {
-	size, lines, whole, spread, lanes := o.PredictionBatchSize, int64(batchLines), int64(deferredLines), int64(model.LongWindow), 0
-	if size <= 0 {
-		size = m.Config.WindowsPerBatch()
+	batching := inference.Options{
+		MaxBatchSize:   o.PredictionBatchSize,
+		MaxBatchWeight: batchLines,
+		WholeWeight:    int64(deferredLines),
+		BucketWeights:  []int64{32, 64, 128, 256, 512, 1024},
+		SpreadWeight:   model.LongWindow,
+		MaxInFlight:    o.inPredict(m.deferred(o)),
+		ModelBytes:     m.bytes,
+		LoadTime:       m.loading,
+	}
+	if o.PredictionBatchSize <= 0 {
+		batching.MaxBatchSize = m.Config.WindowsPerBatch()
 		if m.gpu {
-			size *= 8
+			batching.MaxBatchSize *= 8
 		}
 	}
 	if m.gpu {
-		whole, spread = 0, 0
+		batching.Waits, batching.WholeWeight, batching.SpreadWeight = true, 0, 0
 		if m.Config.HiddenSize > 128 { // a launch for each step, or much to load for one
-			lines *= 2
+			batching.MaxBatchWeight *= 2
 		}
-		// The cores' number, too, for the CPU when the GPUs are lost.
-		lanes = max((backend.Lanes+1)*len(m.gpus.devices), runtime.GOMAXPROCS(0))
+		lanes, cores := (backend.Lanes+1)*len(m.gpus.devices), runtime.GOMAXPROCS(0)
+		batching.Concurrency = max(lanes, cores) // the cores' number, too, for the CPU when the GPUs are lost
 		if o.Hybrid {
-			lanes = (backend.Lanes+1)*len(m.gpus.devices) + runtime.GOMAXPROCS(0)
+			batching.Concurrency = lanes + cores
 		}
 	}
-	inFlight := o.inPredict(m.deferred(o))
-	key := fmt.Sprintf("%d %d %s", size, inFlight, m.key)
+	key := fmt.Sprintf("%d %d %s", batching.MaxBatchSize, batching.MaxInFlight, m.key)
 	return engines.Get(ctx, key, func(context.Context) (*inference.Engine[windowItem, scored], error) {
-		return inference.NewEngine(scorerHandler{m, o.Verbosity}, inference.Options{
-			MaxBatchSize:   size,
-			MaxBatchWeight: lines,
-			WholeWeight:    whole,
-			BucketWeights:  []int64{32, 64, 128, 256, 512, 1024},
-			SpreadWeight:   spread,
-			Concurrency:    lanes,
-			Waits:          m.gpu,
-			MaxInFlight:    inFlight,
-			ModelBytes:     m.bytes,
-			LoadTime:       m.loading,
-		}), nil
+		return inference.NewEngine(scorerHandler{m, o.Verbosity}, batching), nil
 	})
 }
 
