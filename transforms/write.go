@@ -137,93 +137,109 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 // writeOnce asks for the record of l where there may be one again. Its error wraps
 // ErrTaken where an output's place has what no record tells of.
 func (f *writeFn) writeOnce(ctx context.Context, l Labelled, again bool) (*output, *Rejection, error) {
-	o := &f.Options
+	o, name := &f.Options, string(l.Name)
 	st, err := o.outputStore(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := o.misplaced(string(l.Name)); err != nil {
+	if err := cmp.Or(o.misplaced(name), l.check()); err != nil {
 		return nil, l.reject("write", err), nil
 	}
-	if err := l.check(); err != nil {
-		return nil, l.reject("write", err), nil
-	}
-	out := &output{l.Name, l.Classes, make([]int64, len(l.Classes))}
-	for _, c := range l.Labels {
-		out.counts[c]++
-	}
-	lines, labels := l.Inked()
-	if other := slices.Index(l.Classes, l.Other); other >= 0 { // of lines that nobody can read
-		out.counts[other] += int64(len(lines) - len(l.Rows))
-	}
-	spans := yedda.SpansOf(l.Text, lines, labels)
-	name := string(l.Name)
-	var before *Done
-	sums := map[string]uint32{} // of the outputs
-	put := func(path string, data []byte, write func(context.Context, string, []byte) error) (*Rejection, error) {
-		err := write(ctx, path, data)
-		if errors.Is(err, store.ErrTaken) && o.writtenByThisRun(ctx, st, path) {
-			err = st.Write(ctx, path, data)
-		}
-		if badName(err) {
-			if before == nil { // no record has told of them, and none will
-				for out := range sums {
-					if err := remove(ctx, st, store.Join(string(o.Output), out)); err != nil {
-						return nil, err
-					}
-				}
-			}
-			return l.reject("write", fmt.Errorf("%w; rename the document", err)), nil
-		}
-		return nil, err
-	}
+	w := &writing{o, st, &l, nil, map[string]uint32{}}
 	if again {
 		var r *Rejection
-		if before, r, err = o.checkOverwrite(ctx, st, &l.Document); r != nil || err != nil {
+		if w.before, r, err = o.checkOverwrite(ctx, st, &l.Document); r != nil || err != nil {
 			return nil, r, err
 		}
 	}
-	add := st.Add
-	if o.Force {
-		add = st.Write
+	lines, labels := l.Inked()
+	if r, err := w.putFormats(ctx, f.formats, yedda.SpansOf(l.Text, lines, labels)); r != nil || err != nil {
+		return nil, r, err
 	}
-	// New formats come first: where they cannot be written, those before stay.
-	fresh, old := f.formats, []format(nil)
-	if before != nil {
-		fresh, old = before.split(f.formats, name)
+	counts := make([]int64, len(l.Classes))
+	for _, c := range l.Labels {
+		counts[c]++
 	}
-	var bad error // what to reject the document for
+	if other := slices.Index(l.Classes, l.Other); other >= 0 { // of lines that nobody can read
+		counts[other] += int64(len(lines) - len(l.Rows))
+	}
+	record, err := f.record(&l, len(lines), counts, w.sums, w.before)
+	if err != nil {
+		return nil, nil, err
+	}
+	if r, err := w.put(ctx, o.donePath(name), record, st.Write); r != nil || err != nil {
+		return nil, r, err
+	}
+	return &output{l.Name, l.Classes, counts}, nil, o.deleteRejection(ctx, st, name)
+}
+
+// writing is a document whose files are being written.
+type writing struct {
+	*Options
+	st     store.Store
+	l      *Labelled
+	before *Done             // the record of the outputs that are there, or nil
+	sums   map[string]uint32 // of the outputs written so far, by their paths below the output folder
+}
+
+// putFormats writes the outputs of l. New formats come first: where they cannot be
+// written, those before stay. The others' are deleted before the first of them. A format
+// that cannot hold l rejects it when all others are written.
+func (w *writing) putFormats(ctx context.Context, formats []format, spans []yedda.Span) (*Rejection, error) {
+	add := w.st.Add
+	if w.Force {
+		add = w.st.Write
+	}
+	name := string(w.l.Name)
+	fresh, old := formats, []format(nil)
+	if w.before != nil {
+		fresh, old = w.before.split(formats, name)
+	}
+	var bad error
 	forgotten := false
 	for i, format := range slices.Concat(fresh, old) {
-		files, err := format.encode(&l, spans, o.Probabilities)
+		files, err := format.encode(w.l, spans, w.Probabilities)
 		if err != nil {
 			bad = cmp.Or(bad, err)
 			continue
 		}
 		if i >= len(fresh) && !forgotten {
-			if err := o.deleteOutputs(ctx, st, name, before); err != nil {
-				return nil, nil, err
+			if err := w.deleteOutputs(ctx, w.st, name, w.before); err != nil {
+				return nil, err
 			}
 			forgotten = true
 		}
 		for i, out := range format.outputs {
-			if r, err := put(store.Join(string(o.Output), out.Of(name)), files[i], add); r != nil || err != nil {
-				return nil, r, err
+			path := out.Of(name)
+			if r, err := w.put(ctx, store.Join(string(w.Output), path), files[i], add); r != nil || err != nil {
+				return r, err
 			}
-			sums[out.Of(name)] = crc32.Checksum(files[i], castagnoli)
+			w.sums[path] = crc32.Checksum(files[i], castagnoli)
 		}
 	}
 	if bad != nil {
-		return nil, l.reject("write", bad), nil
+		return w.l.reject("write", bad), nil
 	}
-	record, err := f.record(&l, len(lines), out.counts, sums, before)
-	if err != nil {
-		return nil, nil, err
+	return nil, nil
+}
+
+// put writes one file by write, and rejects l where it cannot have that name.
+func (w *writing) put(ctx context.Context, path string, data []byte, write func(context.Context, string, []byte) error) (*Rejection, error) {
+	err := write(ctx, path, data)
+	if errors.Is(err, store.ErrTaken) && w.writtenByThisRun(ctx, w.st, path) {
+		err = w.st.Write(ctx, path, data)
 	}
-	if r, err := put(o.donePath(name), record, st.Write); r != nil || err != nil {
-		return nil, r, err
+	if !badName(err) {
+		return nil, err
 	}
-	return out, nil, o.deleteRejection(ctx, st, name)
+	if w.before == nil { // no record has told of the outputs, and none will
+		for out := range w.sums {
+			if err := remove(ctx, w.st, store.Join(string(w.Output), out)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return w.l.reject("write", fmt.Errorf("%w; rename the document", err)), nil
 }
 
 // record is the Done record of l, which has so many lines with ink, with its line
