@@ -1,6 +1,7 @@
 package transforms
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,20 +30,20 @@ type Planned struct {
 }
 
 // Plan reads every document of set as Read would, and labels the first ones,
-// for at most the time of trial, to tell how long reading and labelling all of
+// until that has taken the time of limit, to tell how long reading and labelling all of
 // them takes on the cores of this machine. All with an output that no record tells
 // of are labelled, for that may be what a run would write. It writes nothing, and
 // fails where Begin does.
-func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration) (*Planned, error) {
+func Plan(ctx context.Context, opts Options, set *input.Set, limit time.Duration) (*Planned, error) {
 	m, err := LoadModel(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
 	read := &readFn{Options: opts}
 	read.Setup()
-	write := &writeFn{Options: opts}
-	write.Options.unwritten = true
-	if err := write.Setup(); err != nil {
+	try := &trial{predict: &predictFn{Options: opts, model: m, other: m.other()}, write: &writeFn{Options: opts}, limit: limit}
+	try.write.Options.unwritten = true
+	if err := try.write.Setup(); err != nil {
 		return nil, err
 	}
 	if opts.Output != "" {
@@ -62,63 +63,27 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 			if d == nil || d == done {
 				return d, r, err
 			}
-			r, err = opts.unnameable(ctx, st, d)
-			if opts.Force || r != nil || err != nil {
-				return d, r, err
-			}
-			var before *Done
-			if again {
-				if before, r, err = opts.checkOverwrite(ctx, st, d); r != nil || err != nil {
-					return d, r, err
-				}
-			}
-			d.unrecorded, err = opts.unrecorded(ctx, string(d.Name), before)
-			return d, nil, err
+			r, err = opts.checkOutputs(ctx, st, d, again)
+			return d, r, err
 		}
 	}
 	read.stage.begin()
-	predict := &predictFn{Options: opts, model: m, other: m.other()}
 	plan := new(Planned)
-	var tried int64 // lines
-	var took time.Duration
 	reject := func(_ beam.EventTime, r Rejection) {
 		if plan.Rejected == 0 {
 			plan.Example = r
 		}
 		plan.Rejected++
 	}
-	emit := func(_ beam.EventTime, d *Document) {
+	emit := func(t beam.EventTime, d *Document) {
 		if d == done {
 			plan.Done++
 			return
 		}
-		if r := predict.fits(d); r != nil {
-			reject(mtime.ZeroTimestamp, *r)
+		r, e := try.run(ctx, d)
+		if err = cmp.Or(err, e); r != nil {
+			reject(t, *r)
 			return
-		}
-		if e := opts.misplaced(string(d.Name)); e != nil && opts.Output != "" {
-			reject(mtime.ZeroTimestamp, *d.reject("write", e))
-			return
-		}
-		var outs []scored
-		if err == nil && len(d.Rows) > 0 && (d.unrecorded || took < trial) {
-			trying := time.Now()
-			e := Example{Document: *d, InputSize: m.Config.InputSize}
-			e.featurize(m.deferred(&opts), 1)
-			outs, err = scorerHandler{model: m}.Run(ctx, predict.items(&e))
-			took += time.Since(trying)
-			tried += int64(len(d.Rows))
-		}
-		if d.unrecorded && err == nil { // it may be what the run would write
-			var r *Rejection
-			var l Labelled
-			if l, err = predict.decode(d, outs); err == nil {
-				_, r, err = write.write(ctx, l)
-			}
-			if r != nil {
-				reject(mtime.ZeroTimestamp, *r)
-				return
-			}
 		}
 		plan.Documents++
 		plan.Lines += int64(len(yedda.Inked(d.Text, d.Rows)))
@@ -137,12 +102,70 @@ func Plan(ctx context.Context, opts Options, set *input.Set, trial time.Duration
 	if e := read.stage.drain(ctx, emit, reject); e != nil {
 		return nil, e
 	}
-	plan.Time = time.Since(begin) - took
-	if tried > 0 {
+	plan.Time = time.Since(begin) - try.took
+	if try.lines > 0 {
 		cores := float64(runtime.GOMAXPROCS(0))
-		plan.Time += time.Duration(float64(took) * float64(plan.Lines) / float64(tried) / cores)
+		plan.Time += time.Duration(float64(try.took) * float64(plan.Lines) / float64(try.lines) / cores)
 	}
 	return plan, err
+}
+
+// trial labels documents of a Plan, and counts how many lines that were in what time.
+type trial struct {
+	predict *predictFn
+	write   *writeFn // writes nothing
+	limit   time.Duration
+
+	lines int64
+	took  time.Duration
+}
+
+// run labels d where there is time left, or an output that it may be, and rejects what a
+// run would.
+func (t *trial) run(ctx context.Context, d *Document) (*Rejection, error) {
+	if r := t.predict.fits(d); r != nil {
+		return r, nil
+	}
+	opts, m := &t.predict.Options, t.predict.model
+	if err := opts.misplaced(string(d.Name)); err != nil && opts.Output != "" {
+		return d.reject("write", err), nil
+	}
+	var outs []scored
+	var err error
+	if len(d.Rows) > 0 && (d.unrecorded || t.took < t.limit) {
+		begin := time.Now()
+		e := Example{Document: *d, InputSize: m.Config.InputSize}
+		e.featurize(m.deferred(opts), 1)
+		outs, err = scorerHandler{model: m}.Run(ctx, t.predict.items(&e))
+		t.took += time.Since(begin)
+		t.lines += int64(len(d.Rows))
+	}
+	if err != nil || !d.unrecorded {
+		return nil, err
+	}
+	l, err := t.predict.decode(d, outs)
+	if err != nil {
+		return nil, err
+	}
+	_, r, err := t.write.write(ctx, l)
+	return r, err
+}
+
+// checkOutputs rejects d where its outputs cannot be written, as far as their places show;
+// with again there may be a record of them.
+func (o *Options) checkOutputs(ctx context.Context, st store.Store, d *Document, again bool) (*Rejection, error) {
+	r, err := o.unnameable(ctx, st, d)
+	if o.Force || r != nil || err != nil {
+		return r, err
+	}
+	var before *Done
+	if again {
+		if before, r, err = o.checkOverwrite(ctx, st, d); r != nil || err != nil {
+			return r, err
+		}
+	}
+	d.unrecorded, err = o.unrecorded(ctx, string(d.Name), before)
+	return nil, err
 }
 
 // unnameable rejects a document whose outputs, or whose record, the local disk cannot
