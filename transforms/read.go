@@ -138,12 +138,11 @@ var done = new(Document)
 // run is to stop, or another run's rejections are wanted, nothing at all. One that
 // is larger than it counts for is left for when there is room.
 func (f *readFn) read(ctx context.Context, w *wanted) (*Document, *Rejection, error) {
-	uri := w.uri
-	o := &f.Options
+	o, uri := &f.Options, string(w.uri)
 	if f.progress.Stopped() {
 		return nil, nil, nil
 	}
-	d := &Document{URI: uri, Name: []byte(input.Name(string(o.Base), string(uri)))}
+	d := &Document{URI: w.uri, Name: []byte(input.Name(string(o.Base), uri))}
 	if o.Output != "" && o.RetryRejected {
 		was, err := f.wasRejected(ctx, string(d.Name))
 		if err != nil {
@@ -155,7 +154,7 @@ func (f *readFn) read(ctx context.Context, w *wanted) (*Document, *Rejection, er
 		}
 	}
 	limit := o.maxDocumentBytes()
-	data, err := f.readWithRetries(ctx, string(uri), min(w.size, limit))
+	data, err := f.readWithRetries(ctx, uri, min(w.size, limit))
 	if large, ok := errors.AsType[*store.TooLarge](err); ok && w.size < limit {
 		w.size = limit
 		if large.Size >= 0 {
@@ -169,8 +168,8 @@ func (f *readFn) read(ctx context.Context, w *wanted) (*Document, *Rejection, er
 		}
 		r := d.reject("read", advise(err))
 		r.SHA256 = nil
-		if transient(err) || store.Remote(string(uri)) && errors.Is(err, fs.ErrPermission) { // there a listing does not tell who may read
-			r.Again = watchAgain(o.Run, string(uri))
+		if transient(err) || store.Remote(uri) && errors.Is(err, fs.ErrPermission) { // there a listing does not tell who may read
+			r.Again = watchAgain(o.Run, uri)
 		}
 		return nil, r, nil
 	}
@@ -184,7 +183,13 @@ func (f *readFn) read(ctx context.Context, w *wanted) (*Document, *Rejection, er
 			return done, nil, nil
 		}
 	}
-	parsed, at, err := input.Parse(ctx, string(uri), data, o.Annotated, o.maxDocumentBytes())
+	return f.parse(ctx, d, data)
+}
+
+// parse makes d of data, which was read for it.
+func (f *readFn) parse(ctx context.Context, d *Document, data []byte) (*Document, *Rejection, error) {
+	o, uri := &f.Options, string(d.URI)
+	parsed, at, err := input.Parse(ctx, uri, data, o.Annotated, o.maxDocumentBytes())
 	d.Name = []byte(input.Name(string(o.Base), at))
 	if err != nil {
 		if ctx.Err() != nil {
