@@ -375,10 +375,7 @@ func (g *gs) Create(ctx context.Context, uri string, write func(io.Writer) error
 			return err
 		})
 	})
-	if failed != nil {
-		return failed
-	}
-	return err
+	return cmp.Or(failed, err)
 }
 
 // errIdle ends a Create, whose pieces the client has tried again all the while.
@@ -412,10 +409,7 @@ func (g *gs) createOnce(ctx context.Context, o *storage.ObjectHandle, write func
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errIdle) {
 		return nil, cause
 	}
-	if failed != nil {
-		return failed, failed
-	}
-	return nil, err
+	return failed, cmp.Or(failed, err)
 }
 
 // timeoutWriter writes to w, and calls late where w takes longer than limit over a piece

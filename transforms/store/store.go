@@ -198,15 +198,16 @@ func Remote(uri string) bool { return strings.Contains(uri, "://") }
 // schemeOf is the scheme of a URI, lower-cased, or "".
 func schemeOf(uri string) string {
 	scheme, _, ok := strings.Cut(uri, "://")
-	if !ok || scheme == "" {
+	if !ok {
 		return ""
 	}
-	for i, c := range []byte(strings.ToLower(scheme)) {
+	scheme = strings.ToLower(scheme)
+	for i, c := range []byte(scheme) {
 		if letter := 'a' <= c && c <= 'z'; !letter && (i == 0 || !strings.ContainsRune("0123456789+-.", rune(c))) {
 			return ""
 		}
 	}
-	return strings.ToLower(scheme)
+	return scheme
 }
 
 // taken is Add's error where something stands at uri, and read, which returned
