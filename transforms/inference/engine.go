@@ -248,10 +248,8 @@ func weightOf[I, O any](ws []waiting[I, O]) (sum int64) {
 // wait returns when g is done. It starts what waits where g needs that, or
 // where a core is free.
 func (e *Engine[I, O]) wait(ctx context.Context, g *group[O]) error {
-	select {
-	case <-g.done:
+	if g.ready() {
 		return nil
-	default:
 	}
 	e.mu.Lock()
 	if g.unbatched > 0 || e.hasCapacity() {
