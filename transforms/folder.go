@@ -141,7 +141,7 @@ func (o *Options) foreign(ctx context.Context, set *input.Set) error {
 	defer asked.Reset()
 	pass := func(_ struct{}, err error) error { return err }
 	err = set.WalkOn(ctx, func(f input.File) error {
-		for _, out := range o.outputs(set.Name(f.URI)) {
+		for _, out := range o.outputs(f.Name) {
 			if err := asked.Push(ctx, out, recordOverhead, pass); err != nil {
 				return err
 			}
