@@ -69,22 +69,31 @@ func (m fileModel) Close() error {
 
 func init() { Register[int, float64, fileLoader]() }
 
+type fileFn = runFn[int, float64, fileLoader]
+
+// writeAt writes a file below dir that was changed so many minutes after an hour ago.
+func writeAt(t *testing.T, dir, name, content string, minute int) {
+	t.Helper()
+	path, at := filepath.Join(dir, name), time.Now().Add(time.Duration(minute-60)*time.Minute)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600), os.Chtimes(path, at, at)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantClosed waits for a model's Close.
+func wantClosed(t *testing.T, closed chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-closed:
+	case <-time.After(time.Minute):
+		t.Fatalf("%s was not closed", what)
+	}
+}
+
 // One instance of the DoFn goes through bundles while models come and go;
 // another holds a bundle open in the meantime.
 func TestUpdate(t *testing.T) {
 	dir := t.TempDir()
-	begin := time.Now().Add(-time.Hour)
-	write := func(name, content string, minute int) {
-		t.Helper()
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		at := begin.Add(time.Duration(minute) * time.Minute)
-		if err := os.Chtimes(path, at, at); err != nil {
-			t.Fatal(err)
-		}
-	}
 	closed := map[float64]chan struct{}{}
 	for _, f := range []float64{2, 3, 4} {
 		closed[f] = make(chan struct{})
@@ -100,13 +109,13 @@ func TestUpdate(t *testing.T) {
 		}
 	}
 	ctx := t.Context()
-	newFn := func() *runFn[int, float64, fileLoader] {
-		return &runFn[int, float64, fileLoader]{Loader: fileLoader{Pattern: filepath.Join(dir, "*.json")}, Options: Options{Namespace: t.Name()}}
+	newFn := func() *fileFn {
+		return &fileFn{Loader: fileLoader{Pattern: filepath.Join(dir, "*.json")}, Options: Options{Namespace: t.Name()}}
 	}
 	var got float64
 	emit := func(_ beam.EventTime, _ int, y float64) { got = y }
 	fail := func(_ beam.EventTime, x int, cause string) { t.Errorf("%d failed: %s", x, cause) }
-	run := func(fn *runFn[int, float64, fileLoader], want float64) {
+	run := func(fn *fileFn, want float64) {
 		t.Helper()
 		if err := fn.StartBundle(ctx, emit, fail); err != nil {
 			t.Fatal(err)
@@ -135,8 +144,8 @@ func TestUpdate(t *testing.T) {
 		t.Fatal(err)
 	}
 	fileLoads.Store(0)
-	write("b.json", "2", 1)
-	for _, fn := range []*runFn[int, float64, fileLoader]{a, b} {
+	writeAt(t, dir, "b.json", "2", 1)
+	for _, fn := range []*fileFn{a, b} {
 		if err := fn.Setup(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +161,7 @@ func TestUpdate(t *testing.T) {
 	if err := b.StartBundle(ctx, emit, fail); err != nil {
 		t.Fatal(err)
 	}
-	write("a.json", "3", 2)
+	writeAt(t, dir, "a.json", "3", 2)
 	run(a, 30)
 	run(a, 30)
 	b.served.mu.Lock()
@@ -166,30 +175,22 @@ func TestUpdate(t *testing.T) {
 	if got != 20 {
 		t.Errorf("within a bundle the model changed: got %v, want 20", got)
 	}
-	select {
-	case <-closed[2]:
-	case <-time.After(time.Minute):
-		t.Fatal("the old model was not closed")
-	}
+	wantClosed(t, closed[2], "the old model")
 	run(b, 30)
 	if n := fileLoads.Load(); n != 2 {
 		t.Errorf("%d loads of two models", n)
 	}
 
 	// A model that is half there does not stop the work; the same file, whole, does it.
-	write("c.json", "", 3)
+	writeAt(t, dir, "c.json", "", 3)
 	run(a, 30)
 	if isClosed(3) {
 		t.Error("a model that works was closed")
 	}
-	write("c.json", "4", 4)
+	writeAt(t, dir, "c.json", "4", 4)
 	run(a, 40)
 	run(b, 40)
-	select {
-	case <-closed[3]:
-	case <-time.After(time.Minute):
-		t.Fatal("the old model was not closed")
-	}
+	wantClosed(t, closed[3], "the old model")
 	// The newest goes, and the one before, which was closed, comes back.
 	closed[3] = make(chan struct{})
 	fileCloses.Store(3., closed[3])
@@ -198,11 +199,7 @@ func TestUpdate(t *testing.T) {
 	}
 	run(a, 30)
 	run(b, 30)
-	select {
-	case <-closed[4]:
-	case <-time.After(time.Minute):
-		t.Fatal("the model that is gone was not closed")
-	}
+	wantClosed(t, closed[4], "the model that is gone")
 	// A pattern that matches nothing any more does not stop the work either.
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
@@ -217,13 +214,6 @@ func TestUpdate(t *testing.T) {
 // long: the model at work is the process's.
 func TestUpdateAcrossInstances(t *testing.T) {
 	dir := t.TempDir()
-	write := func(name, content string, minute int) {
-		t.Helper()
-		path, at := filepath.Join(dir, name), time.Now().Add(time.Duration(minute-60)*time.Minute)
-		if err := errors.Join(os.WriteFile(path, []byte(content), 0o600), os.Chtimes(path, at, at)); err != nil {
-			t.Fatal(err)
-		}
-	}
 	closed := make(chan struct{})
 	fileCloses.Store(5., closed)
 	defer fileCloses.Delete(5.)
@@ -231,15 +221,15 @@ func TestUpdateAcrossInstances(t *testing.T) {
 	var got float64
 	emit := func(_ beam.EventTime, _ int, y float64) { got = y }
 	fail := func(_ beam.EventTime, x int, cause string) { t.Errorf("%d failed: %s", x, cause) }
-	newFn := func() *runFn[int, float64, fileLoader] {
+	newFn := func() *fileFn {
 		t.Helper()
-		fn := &runFn[int, float64, fileLoader]{Loader: fileLoader{Pattern: filepath.Join(dir, "*.json")}}
+		fn := &fileFn{Loader: fileLoader{Pattern: filepath.Join(dir, "*.json")}}
 		if err := fn.Setup(ctx); err != nil {
 			t.Fatal(err)
 		}
 		return fn
 	}
-	run := func(fn *runFn[int, float64, fileLoader], want float64) {
+	run := func(fn *fileFn, want float64) {
 		t.Helper()
 		err := fn.StartBundle(ctx, emit, fail)
 		if err == nil {
@@ -249,17 +239,13 @@ func TestUpdateAcrossInstances(t *testing.T) {
 			t.Errorf("got %v and the error %v, want %v", got, err, want)
 		}
 	}
-	write("a.json", "5", 1)
+	writeAt(t, dir, "a.json", "5", 1)
 	first, idle := newFn(), newFn()
 	run(first, 50)
-	write("b.json", "6", 2)
+	writeAt(t, dir, "b.json", "6", 2)
 	run(newFn(), 60)
-	select {
-	case <-closed:
-	case <-time.After(10 * time.Second):
-		t.Error("the old model was not closed when another instance took the new one")
-	}
-	write("c.json", "", 3)
+	wantClosed(t, closed, "the model of before another instance took the new one")
+	writeAt(t, dir, "c.json", "", 3)
 	run(idle, 60) // and not 50, which is closed
 	run(newFn(), 60)
 	run(first, 60)
@@ -285,20 +271,13 @@ func TestUpdateOvertaken(t *testing.T) {
 	defer fileHolds.Delete(7.)
 	defer fileCloses.Delete(7.)
 	defer fileCloses.Delete(8.)
-	write := func(name, content string, at time.Time) {
-		t.Helper()
-		path := filepath.Join(dir, name)
-		if err := errors.Join(os.WriteFile(path, []byte(content), 0o600), os.Chtimes(path, at, at)); err != nil {
-			t.Fatal(err)
-		}
-	}
 	loader := fileLoader{Pattern: filepath.Join(dir, "*.json")}
-	slow, fast := &runFn[int, float64, fileLoader]{Loader: loader}, &runFn[int, float64, fileLoader]{Loader: loader}
-	write("a.json", "7", time.Now().Add(-time.Hour))
+	slow, fast := &fileFn{Loader: loader}, &fileFn{Loader: loader}
+	writeAt(t, dir, "a.json", "7", 1)
 	setUp := make(chan error, 1)
 	go func() { setUp <- slow.Setup(t.Context()) }()
 	<-loading
-	write("b.json", "8", time.Now())
+	writeAt(t, dir, "b.json", "8", 2)
 	err := fast.Setup(t.Context())
 	close(goOn)
 	if err := errors.Join(err, <-setUp); err != nil {
@@ -365,9 +344,7 @@ func TestItemErrors(t *testing.T) {
 		return nil
 	}
 	for x := range int64(4) {
-		if err := q.Push(t.Context(), x, []int64{x}, 1, emit); err != nil {
-			t.Fatal(err)
-		}
+		push(t, q, x, []int64{x}, emit)
 	}
 	release()
 	drain(t, q, emit)
@@ -409,9 +386,7 @@ func TestTimeout(t *testing.T) {
 	got := map[int64]error{}
 	emit := func(x int64, outs []int64, err error) error { got[x] = err; return nil }
 	for _, x := range []int64{2, 99, 4, 3} {
-		if err := q.Push(t.Context(), x, []int64{x}, 1, emit); err != nil {
-			t.Fatal(err)
-		}
+		push(t, q, x, []int64{x}, emit)
 	}
 	drain(t, q, emit)
 	if got[2] != nil || got[4] != nil || got[3] == nil || errors.Is(got[3], ErrTimeout) || !errors.Is(got[99], ErrTimeout) {
@@ -475,10 +450,7 @@ func TestUpdateOfModelThatDoesNotClose(t *testing.T) {
 	fn := &runFn[int, string, stuckLoader]{Loader: stuckLoader{Pattern: filepath.Join(dir, "*")}}
 	for i, want := range []string{"", "panic: no close", "2 does not close"} {
 		name := fmt.Sprint(i + 1)
-		at := time.Now().Add(time.Duration(i-10) * time.Minute)
-		if err := errors.Join(os.WriteFile(filepath.Join(dir, name), nil, 0o600), os.Chtimes(filepath.Join(dir, name), at, at)); err != nil {
-			t.Fatal(err)
-		}
+		writeAt(t, dir, name, "", i)
 		var got string
 		emit := func(_ beam.EventTime, _ int, y string) { got = y }
 		fail := func(_ beam.EventTime, _ int, cause string) { t.Error(cause) }
@@ -515,17 +487,13 @@ func TestUpdateOfModelThatDoesNotClose(t *testing.T) {
 func TestUpdateHidden(t *testing.T) {
 	dir := t.TempDir()
 	for i, name := range []string{"m.json", "._m.json", ".m.json.tmp", ".git/m.json"} {
-		path := filepath.Join(dir, name)
-		at := time.Now().Add(time.Duration(i-10) * time.Minute)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(fmt.Sprint(i+1)), 0o600), os.Chtimes(path, at, at)); err != nil {
-			t.Fatal(err)
-		}
+		writeAt(t, dir, name, fmt.Sprint(i+1), i)
 	}
 	for pattern, want := range map[string]string{
 		dir: "m.json", dir + "/": "m.json", filepath.Join(dir, "*"): "m.json", filepath.Join(dir, "*.json"): "m.json",
 		filepath.Join(dir, "**"): "m.json", filepath.Join(dir, "._*"): "._m.json", filepath.Join(dir, ".m.json.tmp"): ".m.json.tmp",
 	} {
-		fn := &runFn[int, float64, fileLoader]{}
+		fn := &fileFn{}
 		_, version, err := fn.newest(t.Context(), fileLoader{Pattern: pattern})
 		if err != nil || !strings.HasPrefix(version, " "+filepath.Join(dir, want)+" ") {
 			t.Errorf("%s: the newest is %q, %v, want %s", pattern, version, err, want)
