@@ -122,6 +122,19 @@ func (f *fakeGS) set(fault, lose func(*http.Request) int) {
 	f.fault, f.lose, f.requests = fault, lose, nil
 }
 
+// add makes an object of bucket lab, whose Content-Encoding may be gzip.
+func (f *fakeGS) add(name, encoding string, content []byte) {
+	f.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "lab", Name: name, ContentEncoding: encoding}, Content: content})
+}
+
+func gzipped(content []byte) []byte {
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	z.Write(content)
+	z.Close()
+	return packed.Bytes()
+}
+
 func (f *fakeGS) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -184,12 +197,8 @@ func TestGSSub(t *testing.T) {
 // TestGSSubGzip has a file that is stored as gzip: its size is that of its content.
 func TestGSSubGzip(t *testing.T) {
 	fake, _ := gsStore(t)
-	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
 	content := strings.Repeat("content ", 100)
-	io.WriteString(z, content)
-	z.Close()
-	fake.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "lab", Name: "m/x", ContentEncoding: "gzip"}, Content: packed.Bytes()})
+	fake.add("m/x", "gzip", gzipped([]byte(content)))
 	fsys, err := Sub(t.Context(), "gs://lab/m")
 	if err != nil {
 		t.Fatal(err)
@@ -213,7 +222,7 @@ func TestGSSubGzip(t *testing.T) {
 func TestGSTooLarge(t *testing.T) {
 	fake, s := gsStore(t)
 	const size = 64 << 20
-	fake.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "lab", Name: "big"}, Content: make([]byte, size)})
+	fake.add("big", "", make([]byte, size))
 	_, err := s.Read(t.Context(), "gs://lab/big", size-1)
 	wantError(t, err, ErrTooLarge)
 	time.Sleep(10 * time.Millisecond)
@@ -228,11 +237,7 @@ func TestGSTooLarge(t *testing.T) {
 // the limit is taken.
 func TestGSTooLargeUnpacked(t *testing.T) {
 	fake, s := gsStore(t)
-	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
-	z.Write(make([]byte, 1<<20))
-	z.Close()
-	fake.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "lab", Name: "bomb", ContentEncoding: "gzip"}, Content: packed.Bytes()})
+	fake.add("bomb", "gzip", gzipped(make([]byte, 1<<20)))
 	_, err := s.Read(t.Context(), "gs://lab/bomb", 1<<20-1)
 	wantError(t, err, ErrTooLarge)
 	if data, err := s.Read(t.Context(), "gs://lab/bomb", 1<<20); err != nil || len(data) != 1<<20 {
@@ -292,7 +297,7 @@ func TestGSNames(t *testing.T) {
 func TestGSPatterns(t *testing.T) {
 	fake, s := gsStore(t)
 	for _, name := range []string{"a.txt", "b.txt", "a[1].txt", "a1.txt", "c.ann", "s/d.txt", "s/t/e.txt", "f[2]/f.txt", "f2/g.txt", "x//y.txt", "placeholder/"} {
-		fake.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "lab", Name: "p/" + name}, Content: []byte(name)})
+		fake.add("p/"+name, "", []byte(name))
 	}
 	tests := []struct {
 		pattern string
@@ -341,7 +346,7 @@ func TestGSPatterns(t *testing.T) {
 
 	// One name is an object's and a folder's; who may not list gets the object.
 	for _, name := range []string{"both", "both/a.txt", "both/", "both2"} {
-		fake.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "lab", Name: name}})
+		fake.add(name, "", nil)
 	}
 	both, objects := list(t, s, "gs://lab/both")
 	wantPaths(t, "both", both, []string{"gs://lab/both", "gs://lab/both/a.txt"})
@@ -354,7 +359,7 @@ func TestGSPatterns(t *testing.T) {
 
 	// A pattern of one folder does not list those below it.
 	for i := range 100 {
-		fake.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "lab", Name: fmt.Sprintf("p/deep/%d", i)}})
+		fake.add(fmt.Sprintf("p/deep/%d", i), "", nil)
 	}
 	fake.set(nil, nil)
 	got, _ := list(t, s, "gs://lab/p/*.txt")
@@ -492,7 +497,7 @@ func TestGSWrite(t *testing.T) {
 	// Another writer comes in between, once and each time.
 	meddle := func(r *http.Request) bool {
 		if upload(r) && r.URL.Query().Get("ifGenerationMatch") != "0" {
-			fake.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "lab", Name: "out/x.txt"}, Content: []byte("theirs")})
+			fake.add("out/x.txt", "", []byte("theirs"))
 			return true
 		}
 		return false
@@ -725,7 +730,7 @@ func TestGSChecksum(t *testing.T) {
 // for the rest without a pause and without end.
 func TestGSBroken(t *testing.T) {
 	fake, s := gsStore(t)
-	fake.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "lab", Name: "z", ContentEncoding: "gzip"}, Content: []byte("no gzip")})
+	fake.add("z", "gzip", []byte("no gzip"))
 	_, err := s.Read(t.Context(), "gs://lab/z", 0)
 	wantError(t, err, nil, "gs://lab/z: ", "its Content-Encoding is gzip")
 	if got := fake.count(); got > s.attempts+1 {
