@@ -2,14 +2,18 @@ package transforms
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/metrics"
+	"github.com/fsouza/fake-gcs-server/fakestorage"
 
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/modeltest"
@@ -56,6 +60,33 @@ func newSet(t *testing.T, args []string, output string) *input.Set {
 		t.Fatal(err)
 	}
 	return set
+}
+
+// urisOf are the addresses of a set's documents.
+func urisOf(t *testing.T, set *input.Set) (uris [][]byte) {
+	t.Helper()
+	if err := set.Walk(t.Context(), func(f input.File) error { uris = append(uris, []byte(f.URI)); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return uris
+}
+
+// fakeGS has objects as Cloud Storage does, and serveGS has a handler, its or one around
+// that, answer to gs://.
+func fakeGS(t *testing.T) *fakestorage.Server {
+	t.Helper()
+	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server
+}
+
+func serveGS(t *testing.T, handler http.Handler) {
+	t.Helper()
+	listener := httptest.NewServer(handler)
+	t.Cleanup(listener.Close)
+	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(listener.URL, "http://"))
 }
 
 func loadModel(t *testing.T, opts Options) *Model {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -128,13 +127,8 @@ func TestReadTries(t *testing.T) {
 // is, or how large one that is stored as gzip: no more are held than have room.
 func TestReadLarge(t *testing.T) {
 	const size, count = 1 << 20, 6
-	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener := httptest.NewServer(server.HTTPHandler())
-	defer listener.Close()
-	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(listener.URL, "http://"))
+	server := fakeGS(t)
+	serveGS(t, server.HTTPHandler())
 	text := bytes.Repeat([]byte("Agaricus nov.\n"), size/14)
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)

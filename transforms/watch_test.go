@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -174,21 +173,16 @@ func TestWatchReadsAgain(t *testing.T) {
 // TestWatchMayReadLater has an object that may be listed and, after a while, be read:
 // nothing that a listing tells has changed.
 func TestWatchMayReadLater(t *testing.T) {
-	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := fakeGS(t)
 	server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "in", Name: "docs/a.txt"}, Content: []byte("text\n")})
 	var refused atomic.Bool
-	storage := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	serveGS(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("alt") == "media" && !refused.Swap(true) {
 			http.Error(w, `{"error":{"code":403}}`, http.StatusForbidden)
 			return
 		}
 		server.HTTPHandler().ServeHTTP(w, r)
 	}))
-	defer storage.Close()
-	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(storage.URL, "http://"))
 	progress, ended := watchFolder(t, "gs://in/docs", 50*time.Millisecond)
 	for until := time.Now().Add(30 * time.Second); progress.Tried.Load() < 2 && time.Now().Before(until); {
 		time.Sleep(20 * time.Millisecond)

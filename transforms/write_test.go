@@ -9,7 +9,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -205,7 +204,7 @@ func TestSettle(t *testing.T) {
 func atOnce(t *testing.T, next http.Handler, slow func(*http.Request) bool) (most *atomic.Int64) {
 	var running atomic.Int64
 	most = new(atomic.Int64)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	serveGS(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if slow(r) {
 			n := running.Add(1)
 			defer running.Add(-1)
@@ -216,8 +215,6 @@ func atOnce(t *testing.T, next http.Handler, slow func(*http.Request) bool) (mos
 		}
 		next.ServeHTTP(w, r)
 	}))
-	t.Cleanup(server.Close)
-	t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(server.URL, "http://"))
 	return most
 }
 
@@ -273,10 +270,7 @@ func TestOutputsAtOnce(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			server := fakeGS(t)
 			for file, content := range map[string]string{"other.txt": "x", "x/other.txt": "", "x/_done/0.txt.json": `{"input":"gs://out/other.txt"}`} {
 				if name == "Plan" || !strings.Contains(file, DoneFolder) {
 					server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "out", Name: file}, Content: []byte(content)})
@@ -318,10 +312,7 @@ func TestPlanOfLongNames(t *testing.T) {
 	if _, err := os.Stat(string(opts.Output)); err == nil {
 		t.Error("the plan wrote something")
 	}
-	var uris [][]byte
-	if err := set.Walk(t.Context(), func(f input.File) error { uris = append(uris, []byte(f.URI)); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	uris := urisOf(t, set)
 	res := on(t, "direct")(func(s beam.Scope) { labelAll(s, opts, uris) })
 	got := counters(res, Namespace)
 	equal(t, "rejected", [2]int64{plan.Rejected, got["rejected"]}, [2]int64{2, 2})
@@ -336,10 +327,7 @@ func TestPlanOfLongNames(t *testing.T) {
 func TestPlanOfStrangers(t *testing.T) {
 	in := write(t, map[string]string{"a.txt": "Agaricus\n", "b.txt": "Boletus\n", "c.txt": "Clavaria\n", "d/d.txt": "\n", "e.txt": "Entoloma\n", "f.txt": "Fomes\n"})
 	set := newSet(t, []string{in}, "")
-	var uris [][]byte
-	if err := set.Walk(t.Context(), func(f input.File) error { uris = append(uris, []byte(f.URI)); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	uris := urisOf(t, set)
 	out := t.TempDir()
 	opts := Options{ModelURI: Path(testModel(t)), InputSize: 256, Base: Path(in), Output: Path(out), Again: true, Run: t.Name()}
 	defer ForgetProgress(opts.Run)
