@@ -101,6 +101,12 @@ func newSet(t *testing.T, args []string, output string, annotated bool) *Set {
 	return s
 }
 
+// namesOf are the names of a Set's documents, in the order of Walk.
+func namesOf(t *testing.T, s *Set) (names []string, err error) {
+	err = s.Walk(t.Context(), func(f File) error { names = append(names, f.Name); return nil })
+	return names, err
+}
+
 // below are the paths of names below dir.
 func below(dir string, names []string) (paths []string) {
 	for _, name := range names {
@@ -322,8 +328,7 @@ func TestTwinsOfNothing(t *testing.T) {
 	for _, arg := range []string{"", "*"} {
 		set := newSet(t, []string{filepath.Join(dir, arg)}, "", false)
 		set.Outputs = []Output{{Trim: ".txt", Suffix: ".txt"}}
-		var names []string
-		err := set.Walk(t.Context(), func(f File) error { names = append(names, f.Name); return nil })
+		names, err := namesOf(t, set)
 		if slices.Sort(names); err != nil || !slices.Equal(names, []string{"a", "a.txt", "b", "b.txt"}) {
 			t.Errorf("%q: got %q, %v, want both links and both documents", arg, names, err)
 		}
@@ -457,11 +462,10 @@ func TestHidden(t *testing.T) {
 		var names []string
 		var err error
 		for range 2 {
-			names = nil
-			err = s.Walk(t.Context(), func(f File) error {
-				names = append(names, strings.TrimPrefix(f.Name, "in/"))
-				return nil
-			})
+			names, err = namesOf(t, s)
+		}
+		for i := range names {
+			names[i] = strings.TrimPrefix(names[i], "in/")
 		}
 		if slices.Sort(names); !slices.Equal(names, c.want) {
 			t.Errorf("%q: got %q, want %q", c.args, names, c.want)
@@ -486,7 +490,7 @@ func TestOutputByAnotherName(t *testing.T) {
 		t.Skip(err)
 	}
 	for _, c := range [][2]string{{"real/in", "link/in/out"}, {"link/in", "real/in/out"}} {
-		got, err := walkNames(t, filepath.Join(dir, c[0]), filepath.Join(dir, c[1]))
+		got, err := namesOf(t, newSet(t, []string{filepath.Join(dir, c[0])}, filepath.Join(dir, c[1]), false))
 		if err != nil || !slices.Equal(got, []string{"a.txt"}) {
 			t.Errorf("input %s, output %s: %q, %v; want a.txt alone", c[0], c[1], got, err)
 		}
@@ -500,9 +504,10 @@ func TestOutputByAnotherName(t *testing.T) {
 func TestLeaveOut(t *testing.T) {
 	dir := tree(t, "a.txt", "_manifest.jsonl", "mine/_done/x.json", "old/_done/b.txt.json", "old/b.txt.ann", "older/_manifest.jsonl", "older/c.txt.ann", "kept/_done/readme.md", "kept/d.txt")
 	set := newSet(t, []string{dir}, filepath.Join(dir, "mine"), false)
-	walk := func() (names []string) {
+	walk := func() []string {
 		t.Helper()
-		if err := set.Walk(t.Context(), func(f File) error { names = append(names, f.Name); return nil }); err != nil {
+		names, err := namesOf(t, set)
+		if err != nil {
 			t.Fatal(err)
 		}
 		slices.Sort(names)
@@ -558,13 +563,13 @@ func TestPredicted(t *testing.T) {
 		{in("brat"), 3, old}, {in("brat/sub"), 1, old}, {in("brat/b.txt"), 1, old}, {in("brat/b.ann"), 1, old}, {in("brat/*.txt"), 1, old}, {in("brat/gold"), 1, ""},
 	} {
 		set := newSet(t, c.args, "", true)
-		n := 0
-		if err := set.Walk(t.Context(), func(File) error { n++; return nil }); err != nil {
+		names, err := namesOf(t, set)
+		if err != nil {
 			t.Fatal(err)
 		}
 		said := set.Predicted()
-		if n != c.documents || (c.want == "") != (said == "") || !strings.HasPrefix(said, fmt.Sprintf("%q is the output", c.want)) && said != "" {
-			t.Errorf("%q: %d documents, %q; want %d, %s", c.args, n, said, c.documents, c.want)
+		if len(names) != c.documents || (c.want == "") != (said == "") || !strings.HasPrefix(said, fmt.Sprintf("%q is the output", c.want)) && said != "" {
+			t.Errorf("%q: %d documents, %q; want %d, %s", c.args, len(names), said, c.documents, c.want)
 		}
 		if left := set.LeaveOut(); (left != "") != slices.Equal(c.args, []string{dir}) {
 			t.Errorf("%q: left out: %q", c.args, left)
@@ -581,9 +586,8 @@ func TestLinks(t *testing.T) {
 	set.Outputs = []Output{{Suffix: ".ann"}, {Folder: "html", Suffix: ".html"}}
 	check := func(what string, wantErr error, passedOver int, want ...string) {
 		t.Helper()
-		var names []string
 		over := 0
-		err := set.Walk(t.Context(), func(f File) error { names = append(names, f.Name); return nil })
+		names, err := namesOf(t, set)
 		if !errors.Is(err, wantErr) || err == nil && !slices.Equal(names, want) || err != nil && strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %q, %v; want %q, %v", what, names, err, want, wantErr)
 		}
@@ -648,15 +652,6 @@ func TestLinks(t *testing.T) {
 	check("a link among records", ErrTwins, 2, "a.txt", "z/c.txt")
 }
 
-func walkNames(t *testing.T, arg, output string) (names []string, err error) {
-	s, err := New([]string{arg}, output, false)
-	if err != nil {
-		return nil, err
-	}
-	err = s.Walk(t.Context(), func(f File) error { names = append(names, f.Name); return nil })
-	return names, err
-}
-
 // TestLinkToNothing has one of a name that is no document's: it may have been a
 // folder, so that who reads it tells of it.
 func TestLinkToNothing(t *testing.T) {
@@ -664,7 +659,7 @@ func TestLinkToNothing(t *testing.T) {
 	if err := os.Symlink("nothing", filepath.Join(dir, "gone")); err != nil {
 		t.Skipf("no symbolic links here: %v", err)
 	}
-	names, err := walkNames(t, dir, "")
+	names, err := namesOf(t, newSet(t, []string{dir}, "", false))
 	if slices.Sort(names); err != nil || !slices.Equal(names, []string{"a.txt", "gone"}) {
 		t.Errorf("got %q, %v, want a.txt and gone", names, err)
 	}
@@ -679,8 +674,8 @@ func TestSample(t *testing.T) {
 	take := func(n int) []string {
 		s := newSet(t, []string{filepath.Join(dir, "in")}, "", false)
 		s.Sample = n
-		var names []string
-		if err := s.Walk(t.Context(), func(f File) error { names = append(names, f.Name); return nil }); err != nil {
+		names, err := namesOf(t, s)
+		if err != nil {
 			t.Fatal(err)
 		}
 		return names
