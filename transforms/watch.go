@@ -58,7 +58,7 @@ type watchFn struct {
 // looks is a restriction: looks number Next, Next+1, … below End.
 type looks struct{ Next, End int64 }
 
-func (*watchFn) CreateInitialRestriction([]byte) looks          { return looks{0, math.MaxInt64} }
+func (*watchFn) CreateInitialRestriction([]byte) looks          { return looks{0, end} }
 func (*watchFn) SplitRestriction(_ []byte, all looks) []looks   { return []looks{all} }
 func (*watchFn) RestrictionSize([]byte, looks) float64          { return 1 }
 func (*watchFn) CreateTracker(l looks) *lookTracker             { return &lookTracker{left: l} }

@@ -218,7 +218,7 @@ func (d *document) countSmall(p *part) {
 			numTaken += one(k != key) & one(k != 0)
 		}
 		for _, s := range there[:numThere] {
-			d.small(s, 1)
+			d.addSmallAt(s, 1)
 		}
 		for _, key := range taken[:numTaken] {
 			d.addSmall(key, 1)
@@ -233,11 +233,12 @@ func (d *document) countSmall(p *part) {
 // addSmall counts n uses of a word in small letters, if the table has it.
 func (d *document) addSmall(key uint64, n uint32) {
 	if s := d.wordSlot(key); d.keys[s] == key {
-		d.small(s, n)
+		d.addSmallAt(s, n)
 	}
 }
 
-func (d *document) small(slot uint64, n uint32) {
+// addSmallAt is addSmall of the word in a slot.
+func (d *document) addSmallAt(slot uint64, n uint32) {
 	if small := &d.words[slot].small; len(d.parts) == 1 {
 		*small += n
 	} else {
