@@ -88,7 +88,7 @@ func CountDone(ctx context.Context, output string, after time.Time) (n int64, ne
 	return n, newest, err
 }
 
-// HasRecords reports whether there are records below output, in DoneFolder or
+// HasRecords reports whether there are records in a folder of output, DoneFolder or
 // RejectedFolder.
 func HasRecords(ctx context.Context, output, folder string) (bool, error) {
 	return anyBelow(ctx, store.Join(output, folder), func(string) bool { return true })

@@ -16,8 +16,9 @@ import (
 	"github.com/linnet-ml/linnet/transforms/store"
 )
 
-// WriteRejected writes a record of each Rejection in the collections, which the
-// four transforms returned, and counts them. The launcher merges the records.
+// WriteRejected is PCollection<Rejection>, of which each of the four transforms returned
+// one, to no elements: it writes a record of each Rejection and counts it. The launcher
+// merges the records (Merge).
 // Above Options.MaxRejected it fails the run.
 func WriteRejected(s beam.Scope, opts Options, rejected ...beam.PCollection) {
 	s = s.Scope("linnet.WriteRejected")

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Table is a labelled document, row by row, as WriteCSV and WriteJSONL take
-// it.
+// Table is a labelled document, row by row, as WriteCSV, WriteJSONL, WriteTreatments and
+// WriteHTML take it.
 type Table struct {
 	URI    string
 	Text   []byte
