@@ -175,7 +175,7 @@ func (g *gs) List(ctx context.Context, uri string, fn func(Object) error) error 
 		folder += "/"
 	}
 	found := object == "" // an empty bucket is a folder
-	err = g.pages(ctx, uri, &storage.Query{Prefix: folder}, func(attrs *storage.ObjectAttrs) error {
+	err = g.pages(ctx, uri, bucket, &storage.Query{Prefix: folder}, func(attrs *storage.ObjectAttrs) error {
 		found = true
 		if strings.HasSuffix(attrs.Name, "/") {
 			return nil // stands for a folder
@@ -192,14 +192,19 @@ func (g *gs) List(ctx context.Context, uri string, fn func(Object) error) error 
 	case named || !hasMeta(object):
 		return fmt.Errorf("store: %s: there is no such object or folder: %w", quote(uri), ErrNotExist)
 	}
-	p := parsePattern(object)
+	return g.match(ctx, uri, bucket, parsePattern(object), fn)
+}
+
+// match is List of a pattern of objects.
+func (g *gs) match(ctx context.Context, uri, bucket string, p pattern, fn func(Object) error) error {
 	head := p.literals()
 	prefix, _ := p[:head].literalText()
 	query := &storage.Query{Prefix: prefix}
 	if !p[head:].crossesFolders() {
 		query.Delimiter = "/" // only what is in this folder
 	}
-	err = g.pages(ctx, uri, query, func(attrs *storage.ObjectAttrs) error {
+	found := false
+	err := g.pages(ctx, uri, bucket, query, func(attrs *storage.ObjectAttrs) error {
 		if attrs.Name == "" || strings.HasSuffix(attrs.Name, "/") || !p.match(attrs.Name) {
 			return nil
 		}
@@ -229,12 +234,8 @@ func (g *gs) Stat(ctx context.Context, uri string) (Object, error) {
 // Look is Stat: on gs:// there is nothing but files.
 func (g *gs) Look(ctx context.Context, uri string) (Object, error) { return g.Stat(ctx, uri) }
 
-// pages calls fn with each object of a query, page by page.
-func (g *gs) pages(ctx context.Context, uri string, query *storage.Query, fn func(*storage.ObjectAttrs) error) error {
-	bucket, _, err := splitGS(uri)
-	if err != nil {
-		return err
-	}
+// pages calls fn with each object of a query for uri, page by page.
+func (g *gs) pages(ctx context.Context, uri, bucket string, query *storage.Query, fn func(*storage.ObjectAttrs) error) error {
 	query.Projection = storage.ProjectionNoACL
 	if err := query.SetAttrSelection([]string{"Name", "Size", "Updated"}); err != nil {
 		return errGS(uri, err)
