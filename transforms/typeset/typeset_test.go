@@ -248,8 +248,8 @@ func TestDraws(t *testing.T) {
 	}
 }
 
-// TestForeign holds words to what stays of them, and about half of many to a change.
-func TestForeign(t *testing.T) {
+// TestGarble holds words to what stays of them, and about half of many to a change.
+func TestGarble(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	changed, to := 0, map[rune]rune{}
 	var words []string
