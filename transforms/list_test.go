@@ -47,14 +47,9 @@ func TestNoSet(t *testing.T) {
 			"List":  func(s beam.Scope) { List(s, Options{}, set) },
 			"Watch": func(s beam.Scope) { Watch(s, Options{}, set, time.Second) },
 		} {
-			func() {
-				defer func() {
-					if got, want := recover(), "transforms: "+name+": the input.Set is empty; make one with input.New"; got != want {
-						t.Errorf("got the panic %v, want %q", got, want)
-					}
-				}()
-				build(beam.NewPipeline().Root())
-			}()
+			if got, want := panicOf(build), "transforms: "+name+": the input.Set is empty; make one with input.New"; got != want {
+				t.Errorf("got the panic %q, want %q", got, want)
+			}
 		}
 	}
 }

@@ -716,27 +716,22 @@ func TestWindowsAreGlobal(t *testing.T) {
 		"Write":     {[]Labelled{{}}, func(s beam.Scope, c beam.PCollection) { Write(s, opts, c) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, s := beam.NewPipelineWithRoot()
-			defer func() {
-				got, _ := recover().(string)
-				if !strings.HasPrefix(got, "transforms: "+name+": ") || !strings.Contains(got, "global window") || strings.Contains(got, "\n") {
-					t.Errorf("got the panic %q, want one line about the global window", got)
-				}
-			}()
-			c.apply(s, beam.WindowInto(s, window.NewFixedWindows(1000), beam.CreateList(s, c.elements)))
+			got := panicOf(func(s beam.Scope) {
+				c.apply(s, beam.WindowInto(s, window.NewFixedWindows(1000), beam.CreateList(s, c.elements)))
+			})
+			if !strings.HasPrefix(got, "transforms: "+name+": ") || !strings.Contains(got, "global window") || strings.Contains(got, "\n") {
+				t.Errorf("got the panic %q, want one line about the global window", got)
+			}
 		})
 	}
 }
 
 // An InputSize that no table has is refused when the pipeline is built.
 func TestFeaturizeRefuses(t *testing.T) {
-	defer func() {
-		if got, _ := recover().(string); !strings.HasPrefix(got, "transforms: Featurize: Options.InputSize is -1; ") {
-			t.Errorf("got the panic %q, want one that names InputSize", got)
-		}
-	}()
-	_, s := beam.NewPipelineWithRoot()
-	Featurize(s, Options{InputSize: -1}, beam.CreateList(s, []Document{{}}))
+	got := panicOf(func(s beam.Scope) { Featurize(s, Options{InputSize: -1}, beam.CreateList(s, []Document{{}})) })
+	if !strings.HasPrefix(got, "transforms: Featurize: Options.InputSize is -1; ") {
+		t.Errorf("got the panic %q, want one that names InputSize", got)
+	}
 }
 
 func TestFeaturize(t *testing.T) {

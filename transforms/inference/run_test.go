@@ -225,17 +225,21 @@ func TestRunInferenceItemPanics(t *testing.T) {
 	}
 }
 
+// panicOf is what f panics with when it builds a pipeline.
+func panicOf(f func(beam.Scope)) (got string) {
+	defer func() { got = fmt.Sprint(recover()) }()
+	f(beam.NewPipeline().Root())
+	return ""
+}
+
 type otherLoader struct{ lineLoader }
 
 func TestRunInferenceWithoutRegister(t *testing.T) {
-	defer func() {
-		const want = "call inference.Register[int, float64, inference.otherLoader]() in an init function"
-		if got := fmt.Sprint(recover()); !strings.HasPrefix(got, "inference: RunInference: ") || !strings.Contains(got, want) {
-			t.Errorf("got the panic %q, want %q", got, want)
-		}
-	}()
-	_, s := beam.NewPipelineWithRoot()
-	RunInference[int, float64](s, otherLoader{}, Options{}, beam.Create(s, 1))
+	got := panicOf(func(s beam.Scope) { RunInference[int, float64](s, otherLoader{}, Options{}, beam.Create(s, 1)) })
+	const want = "call inference.Register[int, float64, inference.otherLoader]() in an init function"
+	if !strings.HasPrefix(got, "inference: RunInference: ") || !strings.Contains(got, want) {
+		t.Errorf("got the panic %q, want %q", got, want)
+	}
 }
 
 // heldLoader has a loader that no worker could decode: of which type is it?
@@ -243,26 +247,20 @@ type heldLoader struct{ Loader[int, float64] }
 
 // What a loader says of its model has to reach the workers.
 func TestRunInferenceLoaderTravels(t *testing.T) {
-	for want, run := range map[string]func(beam.Scope, beam.PCollection){
-		"inference: inference.lineLoader travels as JSON: json: unsupported value: NaN": func(s beam.Scope, items beam.PCollection) {
-			RunInference[int, float64](s, lineLoader{Slope: math.NaN()}, Options{}, items)
+	for want, build := range map[string]func(beam.Scope){
+		"inference: inference.lineLoader travels as JSON: json: unsupported value: NaN": func(s beam.Scope) {
+			RunInference[int, float64](s, lineLoader{Slope: math.NaN()}, Options{}, beam.Create(s, 1))
 		},
-		"inference: inference.heldLoader travels as JSON, and no worker could read it: json: cannot unmarshal ": func(s beam.Scope, items beam.PCollection) {
-			RunInference[int, float64](s, heldLoader{lineLoader{Slope: 1}}, Options{}, items)
+		"inference: inference.heldLoader travels as JSON, and no worker could read it: json: cannot unmarshal ": func(s beam.Scope) {
+			RunInference[int, float64](s, heldLoader{lineLoader{Slope: 1}}, Options{}, beam.Create(s, 1))
 		},
-		"inference: inference.lineLoader travels as JSON, and no worker could read it: json: cannot unmarshal ": func(s beam.Scope, items beam.PCollection) {
-			RunInference[int, float64, Loader[int, float64]](s, lineLoader{Slope: 1}, Options{}, items)
+		"inference: inference.lineLoader travels as JSON, and no worker could read it: json: cannot unmarshal ": func(s beam.Scope) {
+			RunInference[int, float64, Loader[int, float64]](s, lineLoader{Slope: 1}, Options{}, beam.Create(s, 1))
 		},
 	} {
-		func() {
-			defer func() {
-				if got := fmt.Sprint(recover()); !strings.HasPrefix(got, want) || strings.Contains(got, "\n") {
-					t.Errorf("got the panic %q, want one line that begins %q", got, want)
-				}
-			}()
-			_, s := beam.NewPipelineWithRoot()
-			run(s, beam.Create(s, 1))
-		}()
+		if got := panicOf(build); !strings.HasPrefix(got, want) || strings.Contains(got, "\n") {
+			t.Errorf("got the panic %q, want one line that begins %q", got, want)
+		}
 	}
 }
 
@@ -277,16 +275,12 @@ func TestRunInferenceItems(t *testing.T) {
 		"groups":         func(s beam.Scope) beam.PCollection { return beam.GroupByKey(s, beam.AddFixedKey(s, beam.Create(s, 1))) },
 		"no PCollection": func(beam.Scope) beam.PCollection { return beam.PCollection{} },
 	} {
-		func() {
-			defer func() {
-				got := fmt.Sprint(recover())
-				if !strings.HasPrefix(got, "inference: RunInference: ") || !strings.Contains(got, want) || strings.Contains(got, "\n") {
-					t.Errorf("got the panic %q, want one line about %s", got, want)
-				}
-			}()
-			_, s := beam.NewPipelineWithRoot()
+		got := panicOf(func(s beam.Scope) {
 			RunInference[int, float64](s, lineLoader{Slope: 1, Name: t.Name()}, Options{}, items(s))
-		}()
+		})
+		if !strings.HasPrefix(got, "inference: RunInference: ") || !strings.Contains(got, want) || strings.Contains(got, "\n") {
+			t.Errorf("got the panic %q, want one line about %s", got, want)
+		}
 	}
 }
 
@@ -297,21 +291,15 @@ func TestOptions(t *testing.T) {
 		"Waits without Concurrency": {Waits: true},
 		"BucketWeights do not rise": {BucketWeights: []int64{10, 30, 20}},
 	} {
-		for name, f := range map[string]func(){
-			"RunInference": func() {
-				_, s := beam.NewPipelineWithRoot()
+		for name, f := range map[string]func(beam.Scope){
+			"RunInference": func(s beam.Scope) {
 				RunInference[int, float64](s, lineLoader{Slope: 1, Name: t.Name()}, options, beam.Create(s, 1))
 			},
-			"NewEngine": func() { NewEngine(&fake{}, options) },
+			"NewEngine": func(beam.Scope) { NewEngine(&fake{}, options) },
 		} {
-			func() {
-				defer func() {
-					if got := fmt.Sprint(recover()); !strings.HasPrefix(got, "inference: Options.") || !strings.Contains(got, want) {
-						t.Errorf("%s: got the panic %q, want one of %s", name, got, want)
-					}
-				}()
-				f()
-			}()
+			if got := panicOf(f); !strings.HasPrefix(got, "inference: Options.") || !strings.Contains(got, want) {
+				t.Errorf("%s: got the panic %q, want one of %s", name, got, want)
+			}
 		}
 	}
 }
