@@ -1,6 +1,7 @@
 package transforms_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -61,6 +62,18 @@ func protologue() transforms.Document {
 	}
 }
 
+// folder makes a new folder with files in it.
+func folder(files map[string]string) string {
+	dir, err := os.MkdirTemp("", "")
+	for name, text := range files {
+		err = cmp.Or(err, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666))
+	}
+	if err != nil {
+		panic(err)
+	}
+	return dir
+}
+
 func run(p *beam.Pipeline) {
 	if _, err := beam.Run(context.Background(), "direct", p); err != nil {
 		fmt.Println(err)
@@ -68,18 +81,8 @@ func run(p *beam.Pipeline) {
 }
 
 func ExampleList() {
-	dir, err := os.MkdirTemp("", "")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	dir := folder(map[string]string{"b.txt": "", "a.txt": "", "a.pdf": ""})
 	defer os.RemoveAll(dir)
-	for _, name := range []string{"b.txt", "a.txt", "a.pdf"} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o666); err != nil {
-			fmt.Println(err)
-			return
-		}
-	}
 	set, err := input.New([]string{dir}, "", false)
 	if err != nil {
 		fmt.Println(err)
@@ -117,11 +120,7 @@ func ExampleWatch() {
 }
 
 func ExampleWriteRejected() {
-	dir, err := os.MkdirTemp("", "")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	dir := folder(nil)
 	defer os.RemoveAll(dir)
 
 	p, s := beam.NewPipelineWithRoot()
@@ -148,20 +147,11 @@ func ExampleWriteRejected() {
 }
 
 func ExampleRead() {
-	dir, err := os.MkdirTemp("", "")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	dir := folder(map[string]string{"protologue.txt.ann": "[@Agaricus linnetii sp. nov.#Nomenclature*]\nPileus convexus.\n"})
 	defer os.RemoveAll(dir)
-	file := filepath.Join(dir, "protologue.txt.ann")
-	if err := os.WriteFile(file, []byte("[@Agaricus linnetii sp. nov.#Nomenclature*]\nPileus convexus.\n"), 0o666); err != nil {
-		fmt.Println(err)
-		return
-	}
 
 	p, s := beam.NewPipelineWithRoot()
-	paths := beam.Create(s, []byte(file), []byte(filepath.Join(dir, "missing.txt")))
+	paths := beam.Create(s, []byte(filepath.Join(dir, "protologue.txt.ann")), []byte(filepath.Join(dir, "missing.txt")))
 	docs, rejected := transforms.Read(s, transforms.Options{Base: transforms.Path(dir), Tries: 1}, paths)
 	beam.ParDo0(s, printDocument, docs)
 	beam.ParDo0(s, printRejection, rejected)
@@ -193,11 +183,7 @@ func ExamplePredict() {
 }
 
 func ExampleWrite() {
-	dir, err := os.MkdirTemp("", "")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	dir := folder(nil)
 	defer os.RemoveAll(dir)
 
 	// Labels that come from elsewhere: a person's, say.
