@@ -1,6 +1,7 @@
 package transforms
 
 import (
+	"cmp"
 	"encoding/base64"
 	"runtime"
 	"time"
@@ -154,8 +155,5 @@ func (o *Options) inPredict(deferred bool) int64 {
 }
 
 func (o *Options) maxDocumentBytes() int64 {
-	if o.MaxDocumentBytes > 0 {
-		return o.MaxDocumentBytes
-	}
-	return DefaultMaxDocumentBytes
+	return cmp.Or(max(o.MaxDocumentBytes, 0), DefaultMaxDocumentBytes)
 }

@@ -241,13 +241,7 @@ func (f *readFn) wasRejected(ctx context.Context, name string) (bool, error) {
 // readWithRetries reads a document of at most limit bytes, and tries again after a
 // pause unless the error is permanent.
 func (f *readFn) readWithRetries(ctx context.Context, uri string, limit int64) (data []byte, err error) {
-	tries, pause := f.Options.Tries, f.Options.Pause
-	if tries <= 0 {
-		tries = 3
-	}
-	if pause <= 0 {
-		pause = 100 * time.Millisecond
-	}
+	tries, pause := cmp.Or(max(f.Options.Tries, 0), 3), cmp.Or(max(f.Options.Pause, 0), 100*time.Millisecond)
 	st, err := store.For(ctx, uri)
 	if err != nil {
 		return nil, err
