@@ -21,12 +21,12 @@ import (
 
 // Planned is what a run would do.
 type Planned struct {
-	Done      int64 // documents
-	Rejected  int64 // documents that cannot be read, or not written over
-	Documents int64 // to label
-	Lines     int64 // of these
-	Time      time.Duration
-	Example   Rejection // the first, if any
+	Done      int64         // documents
+	Rejected  int64         // documents that cannot be read, or not written over
+	Documents int64         // to label
+	Lines     int64         // of these
+	Time      time.Duration // that reading all and labelling these takes on this machine
+	Example   Rejection     // the first, if any
 }
 
 // Plan reads every document of set as Read would, and labels the first ones,
