@@ -72,7 +72,7 @@ type Options struct {
 	// runner that tries bundles again, an output without a record counts as the run's
 	// own where it is younger (Write).
 	Began int64
-	// unwritten has Write write nothing, for Plan.
+	// unwritten has Read and Write write and delete nothing, for Plan.
 	unwritten bool
 	// RetryRejected takes only documents with a record of rejection, of their own or of
 	// a folder above them (Read).

@@ -39,10 +39,10 @@ func Plan(ctx context.Context, opts Options, set *input.Set, limit time.Duration
 	if err != nil {
 		return nil, err
 	}
+	opts.unwritten = true
 	read := &readFn{Options: opts}
 	read.Setup()
 	try := &trial{predict: &predictFn{Options: opts, model: m, other: m.other()}, write: &writeFn{Options: opts}, limit: limit}
-	try.write.Options.unwritten = true
 	if err := try.write.Setup(); err != nil {
 		return nil, err
 	}

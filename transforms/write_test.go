@@ -346,8 +346,20 @@ func TestPlanOfStrangers(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(out, "e.txt.ann"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	opts.Settings, opts.Formats = "others", []string{"yedda", "csv"}
 	put(t, filepath.Join(out, ManifestFile), "")
+	rejection := filepath.Join(out, RejectedFolder, "c.txt.json") // of a document that is done
+	if err := os.Mkdir(filepath.Dir(rejection), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	put(t, rejection, "{}")
+	opts.Rejections = true
+	if plan, err := Plan(t.Context(), opts, set, 0); err != nil || plan.Done != 1 {
+		t.Errorf("got %+v, %v, want one done", plan, err)
+	}
+	if _, err := os.Stat(rejection); err != nil {
+		t.Errorf("the plan deleted something: %v", err)
+	}
+	opts.Settings, opts.Formats = "others", []string{"yedda", "csv"}
 	planned := opts
 	planned.Again = false // which Plan finds out
 	plan, err := Plan(t.Context(), planned, set, 0)
