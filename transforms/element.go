@@ -8,7 +8,6 @@ import (
 	"math"
 	"reflect"
 	"runtime"
-	"unsafe"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
@@ -31,10 +30,8 @@ type Document struct {
 	// Warnings is the number of places where the input's markup is broken.
 	Warnings int
 
-	rows       []yedda.Line // Rows that makeRows made
-	rowsOf     []byte       // and the Text of which
-	foreign    string       // counter, where input.Foreign(Text); known to Read alone
-	unrecorded bool         // an output is there that no record tells of; known to Plan alone
+	foreign    string // counter, where input.Foreign(Text); known to Read alone
+	unrecorded bool   // an output is there that no record tells of; known to Plan alone
 }
 
 // Example is a Document with the features of its rows. Its coder carries the
@@ -77,29 +74,12 @@ func (d *Document) reject(stage string, err error) *Rejection {
 	return &Rejection{URI: d.URI, Name: d.Name, Stage: stage, Reason: oneLine(err), SHA256: d.SHA256[:]}
 }
 
-// makeRows makes Rows of Text, which then need no check.
-func (d *Document) makeRows() {
-	d.Rows = yedda.Rows(d.Text)
-	d.rows, d.rowsOf = d.Rows, d.Text
-}
-
-// madeRows reports whether makeRows made Rows of Text.
-func (d *Document) madeRows() bool { return same(d.Rows, d.rows) && same(d.Text, d.rowsOf) }
-
-// same reports whether a and b are one slice.
-func same[T any](a, b []T) bool {
-	return len(a) == len(b) && unsafe.SliceData(a) == unsafe.SliceData(b)
-}
-
 // check makes the rows of a document that came without, and returns an error where
-// rows of another's making are not whole, non-blank lines of its text in order: the
-// formats would leave out the labels of others.
+// rows are not whole, non-blank lines of its text in order: the formats would leave
+// out the labels of others.
 func (d *Document) check() error {
 	if len(d.Rows) == 0 {
-		d.makeRows()
-	}
-	if d.madeRows() {
-		return nil
+		d.Rows = yedda.Rows(d.Text)
 	}
 	if err := d.checkBounds(); err != nil {
 		return err
@@ -311,7 +291,7 @@ func (r *reader) document() Document {
 	}
 	copy(d.SHA256[:], r.take(len(d.SHA256)))
 	d.Warnings = r.int()
-	d.makeRows()
+	d.Rows = yedda.Rows(d.Text)
 	return d
 }
 

@@ -16,15 +16,14 @@ func testDocument(text string) Document {
 		Warnings: 300,
 	}
 	d.SHA256[0], d.SHA256[31] = 1, 2
-	d.makeRows()
+	d.Rows = yedda.Rows(d.Text)
 	return d
 }
 
 const twoRows = "Agaricus \xff\xfe nov.\r\n\n\fhabitat in pratis"
 
 func TestCoders(t *testing.T) {
-	d, empty := testDocument(twoRows), Document{}
-	empty.makeRows()
+	d := testDocument(twoRows)
 	e := Example{Document: d, InputSize: 300, Features: feature.Extract(d.Text, d.Rows, 300, 1)}
 	e.made = e.Features
 	l := Labelled{Document: d, Classes: []string{"A", "B"}, Labels: []uint16{1, 0}, Probs: []float32{.25, .75, 1, 0}, Other: "B"}
@@ -36,7 +35,7 @@ func TestCoders(t *testing.T) {
 		decode  func([]byte) (any, error)
 	}{
 		"Document":       {d, encodeDocument(d), func(b []byte) (any, error) { return decodeDocument(b) }},
-		"Document empty": {empty, encodeDocument(empty), func(b []byte) (any, error) { return decodeDocument(b) }},
+		"Document empty": {Document{Rows: []yedda.Line{}}, encodeDocument(Document{}), func(b []byte) (any, error) { return decodeDocument(b) }},
 		"Example":        {e, encodeExample(e), func(b []byte) (any, error) { return decodeExample(b) }},
 		"Labelled":       {l, encodeLabelled(l), func(b []byte) (any, error) { return decodeLabelled(b) }},
 		"Rejection":      {j, encodeRejection(j), func(b []byte) (any, error) { return decodeRejection(b) }},

@@ -14,6 +14,7 @@ import (
 	"github.com/linnet-ml/linnet/model/bundled"
 	"github.com/linnet-ml/linnet/transforms/feature"
 	"github.com/linnet-ml/linnet/transforms/internal/pipe"
+	"github.com/linnet-ml/linnet/transforms/yedda"
 )
 
 // Featurize is PCollection<Document> to PCollection<Example>: the features of
@@ -120,7 +121,7 @@ func (e *Example) checkFeatures() error {
 		lines = e.Survey.NumLines()
 	default:
 		if lines == 0 {
-			e.makeRows()
+			e.Rows = yedda.Rows(e.Text)
 		}
 		if err := e.checkBounds(); err != nil {
 			return err

@@ -21,6 +21,7 @@ import (
 	"github.com/linnet-ml/linnet/transforms/input"
 	"github.com/linnet-ml/linnet/transforms/internal/pipe"
 	"github.com/linnet-ml/linnet/transforms/store"
+	"github.com/linnet-ml/linnet/transforms/yedda"
 )
 
 // Read is PCollection<[]byte> of addresses to PCollection<Document>, and the
@@ -207,7 +208,7 @@ func (f *readFn) parse(ctx context.Context, d *Document, data []byte) (*Document
 		}
 		logf(ctx, o.Verbosity, 3, "%s: most characters beyond ASCII are no UTF-8", uri)
 	}
-	d.makeRows()
+	d.Rows = yedda.Rows(d.Text)
 	return d, nil, nil
 }
 

@@ -466,11 +466,17 @@ func init() {
 	beam.RegisterFunction(handLabelled)
 }
 
-// TestByHand has documents and labels that another program made.
+// TestByHand has documents and labels that another program made, or made others of.
 func TestByHand(t *testing.T) {
 	text := twoRows
-	long := testDocument(strings.Repeat("Agaricus\n", 25000)) // its features are made on all cores
-	long.Rows = slices.Clone(long.Rows)
+	decoded := func(text string) Document { // its rows are made as Read makes them
+		d, err := decodeDocument(encodeDocument(testDocument(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	long := decoded(strings.Repeat("Agaricus\n", 25000)) // its features are made on all cores
 	long.Rows[20000].End = 1 << 30
 	docs := []Document{long}
 	var labelled []Labelled
@@ -485,10 +491,13 @@ func TestByHand(t *testing.T) {
 		docs = append(docs, d)
 		add(c.name, Labelled{Document: d, Classes: []string{"Key"}, Labels: make([]uint16, 2)}, c.want)
 	}
-	cut := testDocument(text) // its rows were made of a longer text
+	cut, broken := decoded(text), decoded(text)
 	cut.Name, cut.Text = []byte("cut"), cut.Text[:20]
-	docs = append(docs, cut)
-	add("cut", Labelled{Document: cut, Classes: []string{"Key"}, Labels: make([]uint16, 2)}, "row 2 is from byte 19 to 37, of 20 bytes")
+	broken.Name, broken.Text[3] = []byte("broken"), '\n'
+	for want, d := range map[string]Document{"row 2 is from byte 19 to 37, of 20 bytes": cut, "row 1, from byte 0 to 17, is no line that can be read": broken} {
+		docs = append(docs, d)
+		add(string(d.Name), Labelled{Document: d, Classes: []string{"Key"}, Labels: make([]uint16, 2)}, want)
+	}
 	docs[0].Name = nil
 	l := Labelled{Document: testDocument(text), Classes: []string{"Key", "Notes"}, Labels: []uint16{0, 1}}
 	add("right", l, "")
