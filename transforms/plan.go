@@ -1,7 +1,6 @@
 package transforms
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,8 +79,11 @@ func Plan(ctx context.Context, opts Options, set *input.Set, limit time.Duration
 			plan.Done++
 			return
 		}
-		r, e := try.run(ctx, d)
-		if err = cmp.Or(err, e); r != nil {
+		if err != nil { // which Plan returns
+			return
+		}
+		var r *Rejection
+		if r, err = try.run(ctx, d); r != nil {
 			reject(t, *r)
 			return
 		}

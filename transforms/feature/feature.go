@@ -167,9 +167,6 @@ func each(parts []*part, f func(p *part)) {
 // Without b it keeps only what the document counts.
 func (p *part) read(text []byte, rows []yedda.Line, facts []row, b *model.Batch, inputSize uint32) {
 	p.ids, p.words, p.genera = p.ids[:0], p.words[:0], p.genera[:0]
-	if n := 64 * (p.end - p.first); b != nil && cap(p.ids) < n { // more than most have
-		p.ids = make([]uint32, 0, n)
-	}
 	var ends []uint32
 	var scales []float32
 	if b != nil {

@@ -33,7 +33,7 @@ func pick(text []byte, keep func(line []byte) bool) []Line {
 // Blank reports whether line holds nothing to label: only white space (form feeds
 // too), U+FFFD and bytes that are no UTF-8, which every other reader turns
 // into U+FFFD.
-func Blank(line []byte) bool { return !beginsWithInk(line) && !anyInk(line, false) }
+func Blank(line []byte) bool { return !anyInk(line, false) }
 
 // Inked are the lines of text that hold ink: Rows, and those that nobody can
 // read, of U+FFFD or bytes that are no UTF-8. It is rows, which must be
@@ -86,11 +86,7 @@ func countInk(b []byte) int {
 }
 
 // hasInk reports whether countInk(b) > 0.
-func hasInk(b []byte) bool { return beginsWithInk(b) || anyInk(b, true) }
-
-// beginsWithInk reports whether b begins with ASCII that is no white space, as most
-// lines do: a call less for them.
-func beginsWithInk(b []byte) bool { return len(b) > 0 && b[0] > ' ' && b[0] < utf8.RuneSelf }
+func hasInk(b []byte) bool { return anyInk(b, true) }
 
 // anyInk reports whether b has a character that is no white space; U+FFFD and bytes
 // that are no UTF-8 count where unreadable says so.
