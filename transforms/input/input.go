@@ -271,6 +271,13 @@ func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) erro
 		_, pair := n.taken[n.hash(s.Name(strings.TrimSuffix(uri, ".ann")+".txt"))]
 		return named || pair
 	})
+	s.left.pdf = slices.DeleteFunc(s.left.pdf, func(uri string) bool {
+		stem := uri[:len(uri)-len(".pdf")]
+		return slices.ContainsFunc([]string{stem + ".txt", uri + ".txt", stem + "_djvu.txt"}, func(text string) bool {
+			_, taken := n.taken[n.called(s.Name(text))]
+			return taken
+		})
+	})
 	return nil
 }
 
@@ -330,6 +337,8 @@ func (s *Set) list(ctx context.Context, arg string, f func(File) error) error {
 				s.left.ann = append(s.left.ann, o.Path)
 			case unlike(o.Path):
 				s.left.unlike.add(o.Path)
+			case !s.Annotated && strings.EqualFold(path.Ext(o.Path), ".pdf"):
+				s.left.pdf = append(s.left.pdf, o.Path)
 			}
 			return nil // a folder's other files; what may be a folder and cannot be read is told of by who tries
 		}

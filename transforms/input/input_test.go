@@ -437,6 +437,34 @@ func TestPassed(t *testing.T) {
 	}
 }
 
+// A PDF beside its text is a scan's own; one without would be missed.
+func TestPDF(t *testing.T) {
+	dir := tree(t, "in/a.pdf", "in/a.txt", "in/b.PDF", "in/b.PDF.txt", "in/c.pdf", "in/c_djvu.txt", "in/s/d.pdf", "in/s/d.txt", "in/s/e.pdf", "more/s/e.txt", "more/f.pdf", "none/g.Pdf", "none/.h.pdf")
+	for _, c := range []struct {
+		args      []string
+		annotated bool
+		want      string // of what is said
+	}{
+		{[]string{"in"}, false, `"` + filepath.Join(dir, "in/s/e.pdf") + `" is a PDF`},
+		{[]string{"in", "more"}, false, `2 files such as "` + filepath.Join(dir, "in/s/e.pdf") + `" are PDFs`},
+		{[]string{"none"}, false, filepath.Join(dir, "none/g.Pdf") + `" is a PDF`},
+		{[]string{"in/*.txt"}, false, ""},
+		{[]string{"in"}, true, ""}, // who looks for annotation has no use for text
+	} {
+		s := newSet(t, below(dir, c.args), "", c.annotated)
+		err := s.Walk(t.Context(), func(File) error { return nil })
+		got := strings.Join(s.Passed(), "; ")
+		if errors.Is(err, ErrNone) {
+			got = err.Error()
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(got, c.want) || c.want == "" && got != "" {
+			t.Errorf("%q: says %q, want %q", c.args, got, c.want)
+		}
+	}
+}
+
 // Hidden files are read where they are named, or a pattern spells their dots; what is
 // called nearly as a document is told of.
 func TestHidden(t *testing.T) {

@@ -16,11 +16,15 @@ import (
 
 // Passed says, a line for each reason, what the last Walk passed over for its name
 // though it may be meant: annotations such as "X.txt (1).ann", as a browser calls a
-// second export, files such as X.TXT and X.txt.gz, and hidden ones.
+// second export, files such as X.TXT and X.txt.gz, PDFs whose text is not beside them,
+// and hidden files.
 func (s *Set) Passed() (lines []string) {
-	var ann leftover
+	var ann, pdf leftover
 	for _, uri := range s.left.ann {
 		ann.add(uri)
+	}
+	for _, uri := range s.left.pdf {
+		pdf.add(uri)
 	}
 	for _, l := range []struct {
 		leftover
@@ -30,6 +34,8 @@ func (s *Set) Passed() (lines []string) {
 			"end in .ann and not in .txt.ann: not read in a folder; name them by --input, or rename them"},
 		{s.left.unlike, "does not end in .txt or .txt.ann, in lower case: not read in a folder; rename or unpack it",
 			"do not end in .txt or .txt.ann, in lower case: not read in a folder; rename or unpack them"},
+		{pdf, "is a PDF without its text, a .txt of that name, beside it: not read; make it with: pdftotext -layout",
+			"are PDFs without their text, a .txt of that name, beside them: not read; make it with: pdftotext -layout"},
 		{s.left.hidden, "is hidden, by a dot at the beginning of its name or of its folder's: not read; name it by --input to read it",
 			"are hidden, by a dot at the beginning of their names or of their folders': not read; name them by --input to read them"},
 	} {
@@ -46,12 +52,13 @@ func (s *Set) Passed() (lines []string) {
 // leftovers are what a Walk did not take.
 type leftovers struct {
 	ann    []string // with Annotated, *.ann of folders
+	pdf    []string // without Annotated, PDFs of folders, in the end those whose text is not taken
 	unlike leftover // files of folders that are called nearly as documents are
 	hidden leftover // files, and folders that cannot be read
 }
 
 func (l leftovers) and(m leftovers) leftovers {
-	return leftovers{append(l.ann, m.ann...), l.unlike.and(m.unlike), l.hidden.and(m.hidden)}
+	return leftovers{append(l.ann, m.ann...), append(l.pdf, m.pdf...), l.unlike.and(m.unlike), l.hidden.and(m.hidden)}
 }
 
 type leftover struct {
