@@ -261,7 +261,8 @@ func digest(docs []Document) string {
 	var b []byte
 	for _, d := range docs {
 		b = fmt.Appendf(b[:0], "%q %q ", d.Name, d.Labels)
-		for _, numbers := range []any{d.Features.IDs, d.Features.GroupEnd, d.Features.GroupScale, d.Features.Layout} { // of four bytes
+		f := cmp.Or(d.Features, new(model.Batch))                                  // newCorpus tells of a document without
+		for _, numbers := range []any{f.IDs, f.GroupEnd, f.GroupScale, f.Layout} { // of four bytes
 			b = binary.LittleEndian.AppendUint64(b, uint64(binary.Size(numbers)/4))
 			b, _ = binary.Append(b, binary.LittleEndian, numbers)
 		}
