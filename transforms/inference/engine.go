@@ -307,17 +307,23 @@ func (e *Engine[I, O]) hasCapacity() bool {
 }
 
 // run runs a batch without the items that nobody wants any more, in halves
-// where the device has no room for all of it.
+// where the device has no room for all of it, or had none for so much since the
+// batch was made.
 func (e *Engine[I, O]) run(batch []waiting[I, O]) {
 	e.mu.Lock()
 	batch = slices.DeleteFunc(batch, func(w waiting[I, O]) bool { return w.group.dropped })
 	closed := e.closed
+	large := len(batch) > e.maxSize || e.maxWeight > 0 && weightOf(batch) > max(e.maxWeight, e.options.WholeWeight)
 	e.mu.Unlock()
 	if len(batch) == 0 {
 		return
 	}
 	if closed {
 		e.finish(batch, nil, ErrClosed, 0)
+		return
+	}
+	if large && len(batch) > 1 {
+		e.runHalves(batch)
 		return
 	}
 	items := make([]I, len(batch))
@@ -339,15 +345,19 @@ func (e *Engine[I, O]) run(batch []waiting[I, O]) {
 	}
 	if errors.Is(err, model.ErrOutOfMemory) && len(batch) > 1 {
 		e.shrink(batch)
-		half := (len(batch) + 1) / 2
-		e.run(batch[:half])
-		e.run(batch[half:])
+		e.runHalves(batch)
 		return
 	}
 	if _, ok := errors.AsType[*pipe.Panic](err); ok {
 		err = fmt.Errorf("inference: batch of %d: %w", len(batch), err)
 	}
 	e.finish(batch, outs, err, time.Since(begin))
+}
+
+func (e *Engine[I, O]) runHalves(batch []waiting[I, O]) {
+	half := (len(batch) + 1) / 2
+	e.run(batch[:half])
+	e.run(batch[half:])
 }
 
 // handle calls Run, for Options.Timeout at most. A Run that goes on after that

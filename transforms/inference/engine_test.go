@@ -405,7 +405,7 @@ func TestOutOfMemory(t *testing.T) {
 		if err := push(t, e, 16); err != nil {
 			t.Fatal(err)
 		}
-		if got, want := h.sizes(), []int{16, 8, 4, 4, 8, 4, 4}; !slices.Equal(got, want) {
+		if got, want := h.sizes(), []int{16, 8, 4, 4, 4, 4}; !slices.Equal(got, want) {
 			t.Errorf("batches of %v, want %v", got, want)
 		}
 		if e.stats.halvings != 0 || e.maxSize != 4 { // Drain has reported them
@@ -419,6 +419,24 @@ func TestOutOfMemory(t *testing.T) {
 			t.Errorf("later batches of %v, want %v: the smaller size is remembered", got, want)
 		}
 		e.Close()
+	})
+	t.Run("made before", func(t *testing.T) { // batches that wait for the first one's end
+		for _, o := range []Options{
+			{MaxBatchSize: 16},
+			{MaxBatchSize: 100, MaxBatchWeight: 48},
+			{MaxBatchSize: 100, MaxBatchWeight: 48, WholeWeight: 48},
+		} {
+			h := &fake{run: noRoom(5)}
+			o.MaxInFlight, o.Concurrency = 1<<20, 1
+			e := NewEngine(h, o)
+			if err := push(t, e, 64); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := h.sizes(), append([]int{16, 8}, slices.Repeat([]int{4}, 16)...); !slices.Equal(got, want) {
+				t.Errorf("%+v: batches of %v, want %v", o, got, want)
+			}
+			e.Close()
+		}
 	})
 	t.Run("weight", func(t *testing.T) {
 		h := &fake{run: noRoom(5)}
