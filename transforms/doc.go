@@ -13,6 +13,9 @@
 // bytes in flight and keep documents whole: no contents cross a shuffle
 // between them. An emitted slice is never changed afterwards, and must not be
 // by who receives it.
+//
+// Where one of them is in a pipeline twice, Beam's direct runner keeps the metrics of one
+// alone; on prism and Flink each has its own.
 package transforms
 
 import (

@@ -83,7 +83,8 @@ type Options struct {
 	// counts only where Concurrency is 0.
 	SpreadWeight int64
 	// MaxInFlight is the number of bytes, over all queues, that were pushed and
-	// not yet emitted. A queue that holds nothing may always push one group.
+	// not yet emitted. A queue that holds nothing may always push one group. With 0 it
+	// holds no second one, so batches stay small; RunInference takes 64 MiB for it.
 	MaxInFlight int64
 	// Timeout bounds one Run, 0 is no bound. The items of a batch that takes
 	// longer fail with ErrTimeout, whether or not Run heeds its context.

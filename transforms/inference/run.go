@@ -42,6 +42,10 @@ type Loader[I, O any] interface {
 // Updater takes another; the end of a pipeline, or its context's, ends no batch, but
 // Options.Timeout does.
 //
+// A pipeline may have several. Of those with the same types and Namespace, Beam's direct
+// runner keeps the metrics of one alone, for it knows a DoFn by its type: there give each
+// a Namespace of its own, which loads a model for each. Prism and Flink keep them apart.
+//
 // Where MaxInFlight is 0 it is 64 MiB, in which an item counts for 512 bytes more than
 // its Size or, where the Handler has none, its Weight: items that are large, and weigh 1
 // each, want a Size.
