@@ -33,6 +33,10 @@ import (
 // unless Options.Force. With Options.Again so do outputs that somebody edited since
 // they were written, and those of another document that is still there. A failing
 // output store fails the bundle.
+//
+// Documents of your own want Names of their own: of two with one Name the later one's
+// outputs take the place of the earlier's, unless the earlier's URI is another and can
+// be read.
 func Write(s beam.Scope, opts Options, labelled beam.PCollection) (written, rejected beam.PCollection) {
 	s = s.Scope("linnet.Write")
 	global("Write", labelled)
