@@ -499,9 +499,13 @@ var javaClass = regexp.MustCompile(`^(Caused by: )?([\w.$]+Exception: |The user 
 // goFrame is a function of a Go stack: its path has no blank before the arguments.
 var goFrame = regexp.MustCompile(`^\S+/\S*\(.*\)$`)
 
+// panicked is a DoFn's panic as Beam tells it: what was raised, and in the stack, below
+// the runtime's own frames, where.
+var panicked = regexp.MustCompile(`(?s)\bpanic: (.*?)\nFull error:\n.*\npanic\([^\n]*\n[^\n]*\n(?:runtime\.[^\n]*\n[^\n]*\n)*[^\n]*\n\s[^\n]*/([^/\n]+:\d+)`)
+
 // Cause is the one line of a runner's error that says what happened: from the
-// last errorMark to the end of that line, or the last line that is not of a stack.
-// What a runner has quoted is unquoted first.
+// last errorMark to the end of that line, or a panic and its place, or the last line
+// that is not of a stack. What a runner has quoted is unquoted first.
 func Cause(text string) string {
 	if i := strings.LastIndex(text, errorMark); i >= 0 {
 		said := text[i+len(errorMark):]
@@ -523,6 +527,9 @@ func Cause(text string) string {
 		}
 		said, _, _ = strings.Cut(said, "\n")
 		return strings.TrimSpace(said)
+	}
+	if p := panicked.FindStringSubmatch(text); p != nil {
+		return fmt.Sprintf("panic: %s (%s)", strings.Join(strings.Fields(p[1]), " "), p[2])
 	}
 	last := ""
 	for line := range strings.SplitSeq(text, "\n") {

@@ -142,6 +142,9 @@ func TestCause(t *testing.T) {
 		"of Java, no message":      {"Caused by: java.util.concurrent.TimeoutException", "java.util.concurrent.TimeoutException"},
 		"of a DoFn, of a file":     {"caused by:\nDoFn[UID:1, PID:x] failed:\nno genus in vol/1.txt (line 3)", "no genus in vol/1.txt (line 3)"},
 		"before a stack":           {"no such endpoint\ngithub.com/a/b.(*T).f(0x1, {0x2, 0x3})\n\t/x/y.go:1", "no such endpoint"},
+		"a panic":                  {"bundle inst002 stage-002 failed:process bundle failed using plan stage-002 : panic: boom\nin two lines\nFull error:\nwhile executing\n\tcaused by:\npanic: boom\nin two lines goroutine 1 [running]:\nruntime/debug.Stack()\n\t/go/stack.go:26 +0x5e\npanic({0x1, 0x2})\n\t/go/panic.go:860 +0x13a\nmain.f({0x1})\n\t/x/y.go:29 +0x25\nreflect.Value.call()\n\t/go/value.go:586 +0xf", "panic: boom in two lines (y.go:29)"},
+		"a panic of the runtime":   {"panic: runtime error: index out of range\nFull error:\nwhile executing\npanic({0x1, 0x2})\n\t/go/panic.go:860 +0x13a\nruntime.goPanicIndex(0x7, 0x0)\n\t/go/panic.go:115 +0x74\nmain.f(...)\n\tC:/x/y.go:31", "panic: runtime error: index out of range (y.go:31)"},
+		"a panic, cut short":       {"panic: boom\nFull error:\nwhile exec", "panic: boom"},
 		"nothing":                  {"", "the run failed without a reason"},
 	}
 	for name, c := range cases {
