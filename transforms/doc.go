@@ -14,6 +14,10 @@
 // between them. An emitted slice is never changed afterwards, and must not be
 // by who receives it.
 //
+// Where a runner tries a bundle again (Flink, Dataflow), Read with Options.Output passes
+// over what Write had written of it, and no other transform gets that again. A pipeline
+// that does more than Write gives Read no Output, or Force.
+//
 // Where one of them is in a pipeline twice, Beam's direct runner keeps the metrics of one
 // alone; on prism and Flink each has its own.
 package transforms

@@ -33,7 +33,8 @@ import (
 // a document whose record says that the same bytes were labelled by the same
 // model under the same settings is passed over, unless Options.Force. Which model
 // and settings these are, Options.ModelHash and Options.Settings alone say: where
-// they stay empty, another ModelURI or LabelSet makes nothing stale.
+// they stay empty, another ModelURI or LabelSet makes nothing stale. What this run has
+// written counts, too, when a runner tries a bundle again (see the package comment).
 func Read(s beam.Scope, opts Options, paths beam.PCollection) (docs, rejected beam.PCollection) {
 	s = s.Scope("linnet.Read")
 	global("Read", paths)
