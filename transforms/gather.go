@@ -2,6 +2,7 @@ package transforms
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,10 +18,8 @@ import (
 
 // Merge ends a run: it gathers the records and cleans up.
 func Merge(ctx context.Context, output string) error {
-	if err := Gather(ctx, output); err != nil {
-		return err
-	}
-	return clean(ctx, output)
+	gathered := Gather(ctx, output)
+	return cmp.Or(gathered, clean(ctx, output))
 }
 
 // Gather writes the records into the two files that people read: Done records
@@ -192,6 +191,9 @@ func (o *Options) records(ctx context.Context, st store.Store, folder string, fn
 		return fn(r.path, r.data)
 	}
 	err := listBelow(ctx, store.Join(string(o.Output), folder), func(obj store.Object) error {
+		if obj.Err != nil && !noRecord(obj.Err) { // a folder of records that cannot be listed
+			return obj.Err
+		}
 		if !strings.HasSuffix(obj.Path, ".json") {
 			return nil
 		}

@@ -686,6 +686,16 @@ func TestMergeFails(t *testing.T) {
 			t.Errorf("got %v, want an error about %s", err, name)
 		}
 	}
+	for _, name := range []string{DoneFolder, RejectedFolder} { // with a folder that cannot be listed, as a network disk may have
+		out := write(t, map[string]string{DoneFolder + "/a.txt.json": "{}", RejectedFolder + "/b.txt.json": "{}"})
+		unlisted := filepath.Join(out, name, "sub")
+		if err := os.Symlink("sub", unlisted); err != nil { // a loop
+			t.Skip(err)
+		}
+		if err := Merge(t.Context(), out); err == nil || !strings.Contains(err.Error(), unlisted) {
+			t.Errorf("got %v, want an error about %s", err, unlisted)
+		}
+	}
 }
 
 func TestMaxRejected(t *testing.T) {
