@@ -226,7 +226,10 @@ func (o *options) read(ctx context.Context, r *report, inputSize int) ([]*model.
 	short := false // a document was read and is no sample
 	enough := errors.New("enough")
 	err = set.Walk(ctx, func(file input.File) error {
-		data, err := store.Read(ctx, file.URI, 64<<20)
+		data, err := []byte(nil), file.Err
+		if err == nil {
+			data, err = store.Read(ctx, file.URI, 64<<20)
+		}
 		var parsed *yedda.Document
 		if err == nil {
 			if parsed, _, err = input.Parse(ctx, file.URI, data, false, 0); err != nil {

@@ -37,18 +37,22 @@ func (o *options) read(ctx context.Context) (parts [3][]train.Document, err erro
 	taken := map[string]bool{} // by validation and test, as stem
 	var unread []string
 	var first error
+	failed := map[string]error{} // what a listing could not look at, such as a folder
 	for i := len(parts) - 1; i >= 0; i-- {
 		if len(args[i]) == 0 {
 			continue
 		}
-		uris, err := o.list(ctx, i, args[i], taken)
+		uris, err := o.list(ctx, i, args[i], taken, failed)
 		if err != nil {
 			return parts, err
 		}
 		labelled := 0
 		for _, uri := range uris {
 			where := averaging.Document{URI: transforms.Path(uri), Name: transforms.Path(all.Name(uri))}
-			d, err := o.reader.Read(ctx, where)
+			d, err := train.Document{}, failed[uri]
+			if err == nil {
+				d, err = o.reader.Read(ctx, where)
+			}
 			if err != nil && (ctx.Err() != nil || store.Remote(uri)) { // gs:// is asked for minutes
 				return parts, err
 			}
@@ -105,7 +109,7 @@ func (o *options) crop(ctx context.Context, t *train.Options) error {
 
 // list lists the documents of part i, less those that the parts behind it have
 // taken, and takes them.
-func (o *options) list(ctx context.Context, i int, args []string, taken map[string]bool) (uris []string, err error) {
+func (o *options) list(ctx context.Context, i int, args []string, taken map[string]bool, failed map[string]error) (uris []string, err error) {
 	set, err := input.New(args, "", true)
 	if err != nil {
 		return nil, cli.Usagef("%w", err)
@@ -119,7 +123,7 @@ func (o *options) list(ctx context.Context, i int, args []string, taken map[stri
 		if taken[stem(file.URI)] {
 			left = append(left, file.URI)
 		} else {
-			uris = append(uris, file.URI)
+			uris, failed[file.URI] = append(uris, file.URI), file.Err
 		}
 		return nil
 	})
