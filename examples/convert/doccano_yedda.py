@@ -35,49 +35,52 @@ def yedda(document):
     return ("".join(out) + text[at:]).encode("utf-8", errors)
 
 
+def lines(path):
+    try:
+        with open(path, "rb") as export:
+            yield from export
+    except OSError as e:
+        sys.exit(f"doccano_yedda: {path}: {e.strerror}; name doccano's export")
+
+
 if len(sys.argv) != 3:
     print("usage: python doccano_yedda.py FOLDER EXPORT.jsonl", file=sys.stderr)
     sys.exit(2)
 written, refused = set(), 0
 part = os.path.join(sys.argv[1], ".part")  # becomes a document once it is whole
-try:
-    export = open(sys.argv[2], "rb")
-except OSError as e:
-    sys.exit(f"doccano_yedda: {e}; name doccano's export")
-with export as lines:
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        where = f"line {number}"
-        try:
-            document = json.loads(line)
-            name = document.get("uri") or f"{document['id']}.txt"
-            where = repr(name)
-            path = os.path.join(sys.argv[1], name + ".ann")
-            if os.path.isabs(name) or ".." in name.split("/"):
-                raise ValueError(f"leads out of {sys.argv[1]}; rename it")
-            if path in written:
-                raise ValueError("two documents have this name, the first is written; export them apart")
-            text = yedda(document)
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(part, "wb") as f:
-                f.write(text)
-            os.replace(part, path)
-        except (AttributeError, KeyError, OSError, TypeError, ValueError) as e:
-            if isinstance(e, KeyError):
-                e = f"no {e}; export JSONL of sequence labelling"
-            elif isinstance(e, UnicodeEncodeError):
-                e = f"{e.object[e.start]!a} is no character; take it out"
-            elif isinstance(e, UnicodeDecodeError):
-                e = "no UTF-8; unpack the export, or export the document again"
-            elif isinstance(e, json.JSONDecodeError):
-                e = f"no JSON ({e}); export JSONL of sequence labelling"
-            elif not isinstance(e, (OSError, ValueError)):
-                e = f"no document ({e}); export JSONL of sequence labelling"
-            print(f"{where}: {e}", file=sys.stderr)
-            refused += 1
-            continue
-        written.add(path)
+for number, line in enumerate(lines(sys.argv[2]), 1):
+    if not line.strip():
+        continue
+    where = f"line {number}"
+    try:
+        document = json.loads(line)
+        name = document.get("uri") or f"{document['id']}.txt"
+        where = repr(name)
+        path = os.path.join(sys.argv[1], name + ".ann")
+        if os.path.isabs(name) or ".." in name.split("/"):
+            raise ValueError(f"leads out of {sys.argv[1]}; rename it")
+        if path in written:
+            raise ValueError("two documents have this name, the first is written; export them apart")
+        text = yedda(document)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(part, "wb") as f:
+            f.write(text)
+        os.replace(part, path)
+    except (AttributeError, KeyError, OSError, TypeError, ValueError) as e:
+        if isinstance(e, KeyError):
+            e = f"no {e}; export JSONL of sequence labelling"
+        elif isinstance(e, UnicodeEncodeError):
+            e = f"{e.object[e.start]!a} is no character; take it out"
+        elif isinstance(e, UnicodeDecodeError):
+            e = "no UTF-8; unpack the export, or export the document again"
+        elif isinstance(e, json.JSONDecodeError):
+            e = f"no JSON ({e}); export JSONL of sequence labelling"
+        elif not isinstance(e, (OSError, ValueError)):
+            e = f"no document ({e}); export JSONL of sequence labelling"
+        print(f"{where}: {e}", file=sys.stderr)
+        refused += 1
+        continue
+    written.add(path)
 if os.path.exists(part):
     os.remove(part)
 if refused:
