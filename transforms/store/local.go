@@ -125,21 +125,25 @@ func (local) Read(ctx context.Context, uri string, limit int64) ([]byte, error) 
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	before, err := os.Stat(uri)
+	info, err := os.Stat(uri)
 	if err != nil {
 		return nil, readError(uri, err)
 	}
-	if !before.Mode().IsRegular() { // to open a pipe would wait for its writer
-		return nil, unreadable(uri, before)
-	}
-	if limit > 0 && before.Size() > limit {
-		return nil, &TooLarge{uri, before.Size(), limit}
+	if !info.Mode().IsRegular() { // to open a pipe would wait for its writer
+		return nil, unreadable(uri, info)
 	}
 	f, err := open(uri)
 	if err != nil {
 		return nil, readError(uri, err)
 	}
 	defer f.Close()
+	before, err := f.Stat() // of the file that was opened: a write may have renamed another to uri since
+	if err != nil {
+		return nil, readError(uri, err)
+	}
+	if limit > 0 && before.Size() > limit {
+		return nil, &TooLarge{uri, before.Size(), limit}
+	}
 	data := make([]byte, before.Size()+1)
 	n, err := io.ReadFull(f, data)
 	if err != io.EOF && err != io.ErrUnexpectedEOF && err != nil {

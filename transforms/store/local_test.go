@@ -3,6 +3,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -366,6 +367,31 @@ func TestLocalReadChanging(t *testing.T) {
 	cancel()
 	wait.Wait()
 	wantError(t, err, ErrChanged, uri+": changed while it was read")
+}
+
+// TestLocalReadReplaced reads a file that is written again and again, each time whole.
+func TestLocalReadReplaced(t *testing.T) {
+	uri := t.TempDir() + "/x.txt"
+	s := localStore(t)
+	mustWrite(t, s, uri, "x")
+	ctx, cancel := context.WithCancel(t.Context())
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		for n := 1; ctx.Err() == nil; n = n%9 + 1 {
+			if err := s.Write(t.Context(), uri, bytes.Repeat([]byte("x"), n)); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for range 2000 {
+		if _, err := s.Read(ctx, uri, 0); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	cancel()
+	wait.Wait()
 }
 
 func TestLocalLock(t *testing.T) {
