@@ -80,7 +80,7 @@ func Writable(ctx context.Context, to string) error {
 	if err := st.Write(ctx, probe, nil); err != nil {
 		return FolderError(err)
 	}
-	if err := st.Delete(ctx, probe); err != nil || there == nil {
+	if err := st.Delete(ctx, probe); err != nil || !errors.Is(there, ErrNotExist) {
 		return err
 	}
 	return st.Delete(ctx, to)
