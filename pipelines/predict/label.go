@@ -67,7 +67,7 @@ func (o *options) label(ctx context.Context) (err error) {
 	defer func() {
 		_, status := errors.AsType[*cli.Status](err)
 		switch kept := unlock(); {
-		case kept == nil || err != nil && !status:
+		case kept == nil || !store.Remote(output) || err != nil && !status: // a local lock ends with the process
 		case errors.Is(kept, store.ErrLost):
 			err = kept
 		case o.verbosity > 0:
