@@ -18,22 +18,6 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// The compute capability that the PTX of model/cuda asks for: Volta, and T4.
-const MinMajor, MinMinor = 7, 0
-
-// MinCUDA is the CUDA, as cuDriverGetVersion counts it, that a driver needs to
-// compile the PTX of model/cuda for a GPU of that capability, and the Linux
-// driver that first had it.
-func MinCUDA(major int) (version int, driver string) {
-	switch {
-	case major >= 9:
-		return 11080, "520" // PTX 7.8
-	case major >= 8:
-		return 11000, "450" // PTX 7.0
-	}
-	return 10000, "410" // PTX 6.3
-}
-
 // Kinds of failure, for errors.Is. Each error of Probe, Init and Explain is one
 // of them, and ErrNoDevice too.
 var (
@@ -83,8 +67,8 @@ type Process struct {
 	Memory uint64 // bytes that it holds there; 0 where the driver does not say
 }
 
-// Held is the memory that other processes hold on d, in bytes.
-func (d *Device) Held() (n uint64) {
+// held is the memory that other processes hold on d, in bytes.
+func (d *Device) held() (n uint64) {
 	for _, p := range d.Processes {
 		n += p.Memory
 	}
@@ -108,7 +92,7 @@ func (d *Device) String() string {
 		s += ", one process at a time"
 	}
 	if n := len(d.Processes); n > 0 {
-		s += fmt.Sprintf(", %d other process(es) hold %s", n, humanize.IBytes(d.Held()))
+		s += fmt.Sprintf(", %d other process(es) hold %s", n, humanize.IBytes(d.held()))
 	}
 	return s
 }
@@ -121,8 +105,8 @@ type Machine struct {
 	Devices []Device
 }
 
-// Usable are the devices that this process can use.
-func (m *Machine) Usable() (out []Device) {
+// usable are the devices that this process can use.
+func (m *Machine) usable() (out []Device) {
 	for _, d := range m.Devices {
 		if d.Err == nil {
 			out = append(out, d)
@@ -133,7 +117,7 @@ func (m *Machine) Usable() (out []Device) {
 
 // String is the line that logs are searched for.
 func (m *Machine) String() string {
-	usable := m.Usable()
+	usable := m.usable()
 	parts := make([]string, len(usable))
 	for i := range usable {
 		parts[i] = usable[i].String()

@@ -96,7 +96,7 @@ func start(ctx context.Context, o Options) (*GPUs, error) {
 	if err != nil {
 		return nil, err
 	}
-	devices := m.Usable()
+	devices := m.usable()
 	if process.started != nil {
 		devices = slices.DeleteFunc(devices, func(d Device) bool {
 			return !slices.ContainsFunc(process.started, func(s Device) bool { return s.UUID == d.UUID })
@@ -227,7 +227,7 @@ func explain(err error, d *Device) error {
 	switch code(err) {
 	case int(cu.OutOfMemory):
 		e.Kind, e.What = ErrMemory, where+" is out of memory"
-		if n := d.Held(); n > 0 {
+		if n := d.held(); n > 0 {
 			e.What += fmt.Sprintf(" (other processes hold %s)", humanize.IBytes(n))
 		}
 		e.Remedy = "end what holds its memory (nvidia-smi lists it), or use --device=cpu"
@@ -236,13 +236,13 @@ func explain(err error, d *Device) error {
 		e.Remedy = fmt.Sprintf("wait for it, start MPS, or allow more with nvidia-smi -i %d -c DEFAULT", d.Index)
 	case int(cu.NoBinaryForGpu), int(cu.InvalidSource):
 		e.Kind, e.What = ErrCapability, fmt.Sprintf("%s has compute capability %d.%d, which the kernels do not suit", where, d.Major, d.Minor)
-		e.Remedy = fmt.Sprintf("use one with %d.%d or newer, or --device=cpu", MinMajor, MinMinor)
+		e.Remedy = fmt.Sprintf("use one with %d.%d or newer, or --device=cpu", minMajor, minMinor)
 	case jitDisabled:
 		e.Kind, e.What = ErrBroken, fmt.Sprintf("the driver of %s may not compile the kernels: %v", where, err)
 		e.Remedy = "unset CUDA_DISABLE_PTX_JIT, or use --device=cpu"
 	case int(cu.InvalidPtx), int(cu.JitCompilerNotFound), unsupportedPTX, int(cu.NotFound):
 		e.Kind, e.What = ErrOldDriver, fmt.Sprintf("the driver of %s cannot compile the kernels: %v", where, err)
-		_, driver := MinCUDA(d.Major)
+		_, driver := minCUDA(d.Major)
 		e.Remedy = fmt.Sprintf("install driver %s or newer, with libnvidia-ptxjitcompiler", driver)
 	}
 	return e

@@ -208,12 +208,28 @@ func freeMemory(d *Device) uint64 {
 	return free
 }
 
+// The compute capability that the PTX of model/cuda asks for: Volta, and T4.
+const minMajor, minMinor = 7, 0
+
+// minCUDA is the CUDA, as cuDriverGetVersion counts it, that a driver needs to
+// compile the PTX of model/cuda for a GPU of that capability, and the Linux
+// driver that first had it.
+func minCUDA(major int) (version int, driver string) {
+	switch {
+	case major >= 9:
+		return 11080, "520" // PTX 7.8
+	case major >= 8:
+		return 11000, "450" // PTX 7.0
+	}
+	return 10000, "410" // PTX 6.3
+}
+
 // assess is why this process cannot use d.
 func (m *Machine) assess(d *Device) error {
-	cuda, driver := MinCUDA(d.Major)
+	cuda, driver := minCUDA(d.Major)
 	switch {
-	case d.Major < MinMajor || d.Major == MinMajor && d.Minor < MinMinor:
-		return &Error{Kind: ErrCapability, What: fmt.Sprintf("GPU %d %s has compute capability %d.%d; %d.%d is needed", d.Index, d.Name, d.Major, d.Minor, MinMajor, MinMinor),
+	case d.Major < minMajor || d.Major == minMajor && d.Minor < minMinor:
+		return &Error{Kind: ErrCapability, What: fmt.Sprintf("GPU %d %s has compute capability %d.%d; %d.%d is needed", d.Index, d.Name, d.Major, d.Minor, minMajor, minMinor),
 			Remedy: "use a Volta or newer (V100, T4, A100, …), or --device=cpu"}
 	case m.CUDA < cuda:
 		return &Error{Kind: ErrOldDriver, What: fmt.Sprintf("the NVIDIA driver %s speaks CUDA %d.%d; GPU %d %s needs %d.%d", m.Driver, m.CUDA/1000, m.CUDA%1000/10, d.Index, d.Name, cuda/1000, cuda%1000/10),
@@ -240,12 +256,12 @@ func (d *Device) holders() string {
 	if len(pids) > 5 {
 		pids = append(pids[:5], "…")
 	}
-	return fmt.Sprintf("process %s holds %s", strings.Join(pids, ", "), humanize.IBytes(d.Held()))
+	return fmt.Sprintf("process %s holds %s", strings.Join(pids, ", "), humanize.IBytes(d.held()))
 }
 
 // check is why no device can be used.
 func (m *Machine) check() error {
-	if len(m.Usable()) > 0 {
+	if len(m.usable()) > 0 {
 		return nil
 	}
 	if len(m.Devices) == 0 {

@@ -204,7 +204,7 @@ func TestProbe(t *testing.T) {
 			var usable []string
 			said := fmt.Sprint(err)
 			if m != nil {
-				for _, d := range m.Usable() {
+				for _, d := range m.usable() {
 					if d.MIG {
 						usable = append(usable, d.UUID)
 					} else {
@@ -335,12 +335,12 @@ func FuzzProbe(f *testing.F) {
 			}
 			return
 		}
-		usable := m.Usable()
+		usable := m.usable()
 		if (err == nil) != (len(usable) > 0) {
 			t.Fatalf("%d usable, error %v", len(usable), err)
 		}
 		for _, d := range usable {
-			if d.UUID == "" || strings.ContainsAny(d.UUID, ", \n") || d.Free > d.Memory || d.Memory > 0 && d.Free < minFree || d.Major < MinMajor || d.Ordinal != -1 {
+			if d.UUID == "" || strings.ContainsAny(d.UUID, ", \n") || d.Free > d.Memory || d.Memory > 0 && d.Free < minFree || d.Major < minMajor || d.Ordinal != -1 {
 				t.Fatalf("usable: %+v", d)
 			}
 		}
@@ -353,7 +353,7 @@ func FuzzProbe(f *testing.F) {
 // TestMinCUDA reads what the PTX asks for in the PTX.
 func TestMinCUDA(t *testing.T) {
 	cudas := map[string]int{"6.3": 10000, "7.0": 11000, "7.8": 11080} // by NVIDIA's release notes of PTX
-	for major := MinMajor; major <= 9; major++ {
+	for major := minMajor; major <= 9; major++ {
 		text, err := os.ReadFile(fmt.Sprintf("../model/cuda/kernels_%d0.ptx", major))
 		if err != nil {
 			t.Fatal(err)
@@ -361,8 +361,8 @@ func TestMinCUDA(t *testing.T) {
 		_, rest, _ := strings.Cut(string(text), "\n.version ")
 		version, _, _ := strings.Cut(rest, "\n")
 		want, known := cudas[version]
-		if got, _ := MinCUDA(major); !known || got != want {
-			t.Errorf("capability %d.0 has PTX %q: MinCUDA %d, want %d", major, version, got, want)
+		if got, _ := minCUDA(major); !known || got != want {
+			t.Errorf("capability %d.0 has PTX %q: minCUDA %d, want %d", major, version, got, want)
 		}
 	}
 }
