@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -46,13 +47,7 @@ func lease(ctx context.Context, dir string, devices []Device, o Options, logf fu
 	wait, cancel := context.WithTimeout(ctx, queueTimeout)
 	defer cancel()
 	ok, err := next.TryLockContext(wait, pollInterval)
-	said := false
-	say := func() {
-		if !said {
-			logf(1, "waiting for a GPU: %s", busy.What)
-		}
-		said = true
-	}
+	say := sync.OnceFunc(func() { logf(1, "waiting for a GPU: %s", busy.What) })
 	if !ok {
 		switch {
 		case ctx.Err() != nil:
