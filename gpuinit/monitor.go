@@ -48,15 +48,15 @@ func (v *Value) Sum() float64 { return v.Mean * float64(v.N) }
 
 // add takes the samples of w in.
 func (v *Value) add(w Value) {
-	if v.N == 0 || w.N == 0 {
-		if w.N > 0 {
-			*v = w
-		}
-		return
+	switch {
+	case w.N == 0:
+	case v.N == 0:
+		*v = w
+	default:
+		v.N += w.N
+		v.Mean += (w.Mean - v.Mean) * float64(w.N) / float64(v.N)
+		v.Least, v.Most = min(v.Least, w.Least), max(v.Most, w.Most)
 	}
-	v.N += w.N
-	v.Mean += (w.Mean - v.Mean) * float64(w.N) / float64(v.N)
-	v.Least, v.Most = min(v.Least, w.Least), max(v.Most, w.Most)
 }
 
 // Quantity is a value of a Usage.

@@ -111,7 +111,7 @@ var slowdowns = []struct {
 // sample is not counted.
 func (s *sampler) rest() { s.energy = 0 }
 
-// sample is one sample.
+// sample asks the card for each value once. One that it does not tell has no samples.
 func (s *sampler) sample() (u Usage) {
 	if s.handle == nil {
 		return u
