@@ -25,6 +25,9 @@ import (
 // probability.
 const Float32 = 1e-4
 
+// constructor makes a Scorer of weights, or refuses them.
+type constructor = func(*model.Weights) (model.Scorer, error)
+
 // Run holds the Scorers that newScorer makes to what model.Scorer promises,
 // with probabilities within tolerance. Labels must agree wherever the two best
 // classes are further apart than twice that.
@@ -109,7 +112,7 @@ func Config(inputSize, embeddingSize, layoutSize, hiddenSize, layers, classes, f
 	return c
 }
 
-func scorer(t *testing.T, newScorer func(*model.Weights) (model.Scorer, error), w *model.Weights) model.Scorer {
+func scorer(t *testing.T, newScorer constructor, w *model.Weights) model.Scorer {
 	t.Helper()
 	s, err := newScorer(w)
 	if err != nil {
@@ -185,7 +188,7 @@ func heads(c *model.Config) []int {
 	return []int{len(c.Classes), len(c.FullClasses)}
 }
 
-func testGoldens(t *testing.T, tolerance float64, newScorer func(*model.Weights) (model.Scorer, error)) {
+func testGoldens(t *testing.T, tolerance float64, newScorer constructor) {
 	for _, g := range Goldens(t) {
 		t.Run(g.Name, func(t *testing.T) {
 			w, b := g.Model()
@@ -195,7 +198,7 @@ func testGoldens(t *testing.T, tolerance float64, newScorer func(*model.Weights)
 	}
 }
 
-func testReference(t *testing.T, tolerance float64, newScorer func(*model.Weights) (model.Scorer, error)) {
+func testReference(t *testing.T, tolerance float64, newScorer constructor) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range 60 {
 		c := Config(1+r.IntN(300), 1+r.IntN(70), 1+r.IntN(20), 1+r.IntN(40), 1+r.IntN(3), 1+r.IntN(30), r.IntN(2)*r.IntN(30))
@@ -220,7 +223,7 @@ func testReference(t *testing.T, tolerance float64, newScorer func(*model.Weight
 }
 
 // checkHead compares a head alone with its columns of all, bit for bit.
-func checkHead(t *testing.T, labelSet string, newScorer func(*model.Weights) (model.Scorer, error), w *model.Weights, b *model.Batch, all []float32) {
+func checkHead(t *testing.T, labelSet string, newScorer constructor, w *model.Weights, b *model.Batch, all []float32) {
 	t.Helper()
 	head, err := w.Head(labelSet)
 	if err != nil {
@@ -250,7 +253,7 @@ func randomWindows(r *rand.Rand, lines, n int) []model.ContextWindow {
 
 // testBatchInvariance scores windows together, alone and in another order and
 // place: the bits must be the same.
-func testBatchInvariance(t *testing.T, newScorer func(*model.Weights) (model.Scorer, error)) {
+func testBatchInvariance(t *testing.T, newScorer constructor) {
 	for _, size := range []struct{ layers, embedding, hidden int }{{1, 24, 37}, {2, 24, 37}, {3, 24, 37}, {1, 64, 96}} {
 		t.Run(fmt.Sprintf("layers %d hidden %d", size.layers, size.hidden), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(size.layers), 4))
@@ -305,7 +308,7 @@ func wantSame(t *testing.T, what string, got, want []float32) {
 	}
 }
 
-func testConcurrency(t *testing.T, newScorer func(*model.Weights) (model.Scorer, error)) {
+func testConcurrency(t *testing.T, newScorer constructor) {
 	r := rand.New(rand.NewPCG(5, 6))
 	c := Config(500, 16, 4, 20, 2, 3, 0)
 	s := scorer(t, newScorer, Weights(c, 1))
@@ -334,7 +337,7 @@ func testConcurrency(t *testing.T, newScorer func(*model.Weights) (model.Scorer,
 	wait.Wait()
 }
 
-func testEmpty(t *testing.T, newScorer func(*model.Weights) (model.Scorer, error)) {
+func testEmpty(t *testing.T, newScorer constructor) {
 	c := Config(50, 8, 4, 8, 1, 3, 0)
 	s := scorer(t, newScorer, Weights(c, 1))
 	score(t, s, new(model.Batch), 3)
@@ -342,7 +345,7 @@ func testEmpty(t *testing.T, newScorer func(*model.Weights) (model.Scorer, error
 	score(t, s, Batch(c, 1, 4, []model.ContextWindow{{First: 4}, {}}), 3)
 }
 
-func testCancelled(t *testing.T, newScorer func(*model.Weights) (model.Scorer, error)) {
+func testCancelled(t *testing.T, newScorer constructor) {
 	c := Config(50, 8, 4, 8, 1, 3, 0)
 	s := scorer(t, newScorer, Weights(c, 1))
 	ctx, cancel := context.WithCancel(context.Background())
@@ -354,7 +357,7 @@ func testCancelled(t *testing.T, newScorer func(*model.Weights) (model.Scorer, e
 	score(t, s, b, 3) // and it still works
 }
 
-func testInvalid(t *testing.T, newScorer func(*model.Weights) (model.Scorer, error)) {
+func testInvalid(t *testing.T, newScorer constructor) {
 	w := Weights(Config(50, 8, 4, 8, 1, 3, 0), 1)
 	w.OutputBias = nil
 	if s, err := newScorer(w); err == nil {

@@ -8,23 +8,23 @@ import (
 	"github.com/linnet-ml/linnet/model"
 )
 
-// Reference is a model.Scorer written as the formulas are, window by window, in
+// reference is a model.Scorer written as the formulas are, window by window, in
 // float64: slow, and plain enough to be checked by reading.
-type Reference struct{ w *model.Weights }
+type reference struct{ w *model.Weights }
 
-// NewReference makes a Reference of valid weights.
+// NewReference makes the reference Scorer of valid weights.
 func NewReference(w *model.Weights) (model.Scorer, error) {
 	if err := w.Validate(); err != nil {
 		return nil, err
 	}
-	return &Reference{w}, nil
+	return &reference{w}, nil
 }
 
 // Close does nothing.
-func (r *Reference) Close() error { return nil }
+func (r *reference) Close() error { return nil }
 
 // Score implements model.Scorer.
-func (r *Reference) Score(ctx context.Context, b *model.Batch, probs []float32) error {
+func (r *reference) Score(ctx context.Context, b *model.Batch, probs []float32) error {
 	for _, window := range b.Windows {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -40,7 +40,7 @@ func (r *Reference) Score(ctx context.Context, b *model.Batch, probs []float32) 
 }
 
 // window is [Len, K] probabilities.
-func (r *Reference) window(b *model.Batch, window model.ContextWindow) [][]float64 {
+func (r *reference) window(b *model.Batch, window model.ContextWindow) [][]float64 {
 	w, c := r.w, &r.w.Config
 	var x [][]float64
 	for l := window.First; l < window.First+window.Len; l++ {
@@ -65,7 +65,7 @@ func (r *Reference) window(b *model.Batch, window model.ContextWindow) [][]float
 }
 
 // line is x of line l.
-func (r *Reference) line(b *model.Batch, l int) []float64 {
+func (r *reference) line(b *model.Batch, l int) []float64 {
 	w, c := r.w, &r.w.Config
 	layout := make([]float64, c.LayoutSize)
 	for i := range layout {
@@ -91,7 +91,7 @@ func (r *Reference) line(b *model.Batch, l int) []float64 {
 }
 
 // lstm runs one direction over its input, in the order given.
-func (r *Reference) lstm(dir *model.Direction, input [][]float64) [][]float64 {
+func (r *reference) lstm(dir *model.Direction, input [][]float64) [][]float64 {
 	n := len(dir.Bias) / 4
 	h, c := make([]float64, n), make([]float64, n)
 	var states [][]float64
