@@ -165,10 +165,7 @@ func newCorpus(what string, docs []Document, cfg *model.Config) (*corpus, error)
 		rows := d.Features.NumLines()
 		main, full, labelled := make([]int, rows), make([]int, rows), make([]int, rows+1)
 		for r, l := range d.Labels {
-			main[r], full[r] = cfg.Class(l), -1
-			if l != "" {
-				full[r] = cfg.FullClass(l)
-			}
+			main[r], full[r] = cfg.Class(l), cfg.FullClass(l)
 			labelled[r+1] = labelled[r]
 			if main[r] >= 0 {
 				labelled[r+1]++
