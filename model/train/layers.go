@@ -217,10 +217,7 @@ func headsOp[T number](a arithmetic[T], n, s, d, k int, w1, w2 *matrix[T]) *fuse
 // target. With taught there is one more input, taught [N, K], and the loss is
 // the cross-entropy −Σ q·log p of its probabilities q instead.
 func lossOp[T number](n int, heads []int, focal []bool, taught bool, right *int) *fused[T] {
-	k := 0
-	for _, c := range heads {
-		k += c
-	}
+	k := len(focal)
 	inputs := []tensor.Shape{{n, k}, {n, len(heads)}, {n, len(heads)}}
 	if taught {
 		inputs = append(inputs, tensor.Shape{n, k})
