@@ -186,9 +186,12 @@ func (t *trainer) restore(s *State) error {
 		return fmt.Errorf("train: %w: %s", ErrOther, what)
 	}
 	dense, sparse, layout := len(t.net.flat), len(t.table), len(t.layoutMean)
-	for i, want := range []int{dense, dense, dense, sparse, sparse, sparse, dense, sparse, layout, layout} {
-		got := len(*s.arrays()[i])
-		if got != want && !(got == 0 && s.Position.Best == 0 && (i == 6 || i == 7)) {
+	bestDense, bestSparse := dense, sparse
+	if s.Position.Best == 0 {
+		bestDense, bestSparse = 0, 0
+	}
+	for i, want := range []int{dense, dense, dense, sparse, sparse, sparse, bestDense, bestSparse, layout, layout} {
+		if got := len(*s.arrays()[i]); got != want {
 			return fmt.Errorf("train: %w: array %d has %d numbers, not %d", ErrState, i, got, want)
 		}
 	}
