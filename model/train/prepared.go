@@ -178,6 +178,14 @@ type part struct {
 
 // pack packs the windows of b at places.
 func (p *part) pack(t *trainer, b *prepared, places []place) {
+	p.makeRoom(t, places)
+	total := p.placeRows(b, places)
+	p.countUses(t, b, places)
+	p.placeUses(t, b, places, total)
+}
+
+// makeRoom makes room for what stands in the rows of the windows at places.
+func (p *part) makeRoom(t *trainer, places []place) {
 	w, cfg := &p.windows, &t.config
 	n, steps := len(places), 0
 	w.Lens = w.Lens[:0]
@@ -195,21 +203,24 @@ func (p *part) pack(t *trainer, b *prepared, places []place) {
 	for i := range w.MaskH {
 		w.MaskH[i] = cleared(w.MaskH[i], (rows*h2+31)/32)
 	}
+}
 
-	// Where rows stand, and the uses of each.
-	first, last := places[0].shard, places[n-1].shard
+// placeRows says where the rows of the windows at places stand and where the uses of
+// each begin, and returns the number of all uses.
+func (p *part) placeRows(b *prepared, places []place) (total uint32) {
+	w, n := &p.windows, len(places)
 	if p.rows == nil {
 		p.rows, p.next = make([][]int32, len(b.shards)), make([][]uint32, len(b.shards))
 	}
+	first, last := ends(places)
 	for i := first; i <= last; i++ {
 		p.rows[i], p.next[i] = sized(p.rows[i], len(b.shards[i].live)), sized(p.next[i], len(b.shards[i].live))
 		for j := range p.rows[i] {
 			p.rows[i][j] = -1
 		}
 	}
-	w.Ends = sized(w.Ends, rows)
-	total := uint32(0)
-	for step := range steps {
+	w.Ends = sized(w.Ends, w.Steps*n)
+	for step := range w.Steps {
 		for j, pl := range places {
 			if step < pl.len {
 				s := b.shards[pl.shard]
@@ -220,9 +231,14 @@ func (p *part) pack(t *trainer, b *prepared, places []place) {
 			w.Ends[step*n+j] = total
 		}
 	}
+	return total
+}
 
-	// The uses of each slot are counted by parts of the table, and meanwhile is
-	// copied what stands in rows.
+// countUses counts the uses of each slot, by parts of the table, and says where they
+// begin. What stands in rows is copied meanwhile.
+func (p *part) countUses(t *trainer, b *prepared, places []place) {
+	w := &p.windows
+	first, last := ends(places)
 	p.starts = cleared(p.starts, len(b.slots))
 	t.parallel(1+tableParts, func(k int) {
 		if k == 0 { // the longest first
@@ -245,8 +261,13 @@ func (p *part) pack(t *trainer, b *prepared, places []place) {
 			w.Slots, w.SlotEnds = append(w.Slots, uint32(slot)), append(w.SlotEnds, sum)
 		}
 	}
+}
 
-	// The uses by slot, by parts of the table; by row, by shards.
+// placeUses writes all uses twice: in the order of slots, by parts of the table, and in
+// that of rows, by shards.
+func (p *part) placeUses(t *trainer, b *prepared, places []place, total uint32) {
+	w := &p.windows
+	first, last := ends(places)
 	w.IDs, w.Scales = sized(w.IDs, int(total)), sized(w.Scales, int(total))
 	w.Rows, w.SlotScales = sized(w.Rows, int(total)), sized(w.SlotScales, int(total))
 	t.parallel(tableParts+last-first+1, func(k int) {
@@ -274,6 +295,9 @@ func (p *part) pack(t *trainer, b *prepared, places []place) {
 		}
 	})
 }
+
+// ends are the first and the last shard of windows.
+func ends(places []place) (first, last int) { return places[0].shard, places[len(places)-1].shard }
 
 // copyRows copies what stands in the rows of the windows at places.
 func (p *part) copyRows(t *trainer, b *prepared, places []place) {
