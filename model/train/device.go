@@ -130,28 +130,14 @@ func (g *gpus) step(t *trainer, batch, next []window) (loss float64, err error) 
 		}
 		scale = p.LossScale
 	}
-	n := len(g.trainers)
-	for {
-		now.pack(t, n, g.most)
-		err = g.each(func(i int, one *cuda.Trainer) error { return now.accumulate(i, one, float32(scale)) })
-		if !errors.Is(err, model.ErrOutOfMemory) {
-			break
-		}
-		most := min(g.most, (len(batch)+n-1)/n)
-		if most <= 1 {
-			// The rows of the whole batch stand beside the window.
-			return 0, fmt.Errorf("train: one window of %s does not fit: %w; lower --window_size, --batch_size or --hidden_size", english.Plural(g.steps, "line", ""), err)
-		}
-		g.most = (most + 1) / 2
-	}
-	if err != nil {
-		return 0, fmt.Errorf("train: step %d: %w", p.Step+1, err)
+	if err := g.accumulate(t, now, float32(scale)); err != nil {
+		return 0, err
 	}
 	if err := g.reduce(); err != nil {
 		return 0, err
 	}
 	u := updateOf(t, scale)
-	stats := make([]*cuda.Stats, n)
+	stats := make([]*cuda.Stats, len(g.trainers))
 	if err := g.each(func(i int, one *cuda.Trainer) (err error) {
 		stats[i], err = one.Finish(&u)
 		return err
@@ -176,17 +162,44 @@ func (g *gpus) step(t *trainer, batch, next []window) (loss float64, err error) 
 	if bad { // and skipped
 		loss = p.Epoch.loss()
 	}
-	switch p.ScaleSteps++; {
-	case t.identity.Precision != cuda.Float16:
-		p.ScaleSteps = 0
-	case skipped:
-		p.Skipped++
-		p.LossScale, p.ScaleSteps = scale/2, 0
-	case p.ScaleSteps == growSteps:
-		p.LossScale, p.ScaleSteps = scale*2, 0
+	if t.identity.Precision == cuda.Float16 {
+		p.rescale(skipped)
 	}
 	p.Step++
 	return loss, nil
+}
+
+// accumulate has the GPUs compute the gradient of a batch, in parts that fit: where
+// one does not, the batch is computed anew, in parts of half as many windows.
+func (g *gpus) accumulate(t *trainer, now *prepared, scale float32) error {
+	for n := len(g.trainers); ; {
+		now.pack(t, n, g.most)
+		err := g.each(func(i int, one *cuda.Trainer) error { return now.accumulate(i, one, scale) })
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, model.ErrOutOfMemory):
+			return fmt.Errorf("train: step %d: %w", t.position.Step+1, err)
+		}
+		most := min(g.most, (len(now.batch)+n-1)/n)
+		if most <= 1 {
+			// The rows of the whole batch stand beside the window.
+			return fmt.Errorf("train: one window of %s does not fit: %w; lower --window_size, --batch_size or --hidden_size", english.Plural(g.steps, "line", ""), err)
+		}
+		g.most = (most + 1) / 2
+	}
+}
+
+// rescale changes the loss scale after a step of float16, which was skipped where its
+// gradient was not finite.
+func (p *position) rescale(skipped bool) {
+	switch p.ScaleSteps++; {
+	case skipped:
+		p.Skipped++
+		p.LossScale, p.ScaleSteps = p.LossScale/2, 0
+	case p.ScaleSteps == growSteps:
+		p.LossScale, p.ScaleSteps = p.LossScale*2, 0
+	}
 }
 
 // updateOf is the update of t's next step. Steps that were skipped moved no
@@ -254,44 +267,46 @@ func LargestBatch(o Options) (batch, epoch int, err error) {
 		uses := int(float64(windows*steps) * float64(ids) / float64(rows))
 		return t.gpus.each(func(_ int, one *cuda.Trainer) error { return one.Fit(steps, windows, uses) })
 	}
-	fits := func(windows int) (bool, error) {
-		err := fit(windows)
-		if errors.Is(err, model.ErrOutOfMemory) {
-			return false, nil
-		}
-		return err == nil, err
-	}
 	if err := fit(1); err != nil {
 		return 0, 0, fmt.Errorf("train: one window of %s does not fit: %w; lower --window_size, or --hidden_size", english.Plural(steps, "line", ""), err)
 	}
 	for _, batch := range t.epoch(0) {
 		epoch += len(batch)
 	}
-	most := max(1, epoch/n)
-	low, high := 1, 2 // low fits
-	for high <= most {
-		ok, err := fits(high)
-		if err != nil {
-			return 0, 0, err
-		}
-		if !ok {
-			break
-		}
-		low, high = high, 2*high
+	windows, err := largest(max(1, epoch/n), fit)
+	if err != nil {
+		return 0, 0, err
 	}
-	for high = min(high, most+1); high-low > max(1, low/16); { // within a sixteenth
-		middle := (low + high) / 2
-		ok, err := fits(middle)
-		if err != nil {
-			return 0, 0, err
+	return windows * n, epoch, nil
+}
+
+// largest is the largest number up to most, within a sixteenth, that fits; 1 does. The
+// error of fit is ErrOutOfMemory where one does not, and any other is that of largest.
+func largest(most int, fit func(n int) error) (int, error) {
+	low, high := 1, most+1 // low fits, and high does not or is too many
+	try := func(n int) error {
+		err := fit(n)
+		switch {
+		case err == nil:
+			low = n
+		case errors.Is(err, model.ErrOutOfMemory):
+			high = n
+		default:
+			return err
 		}
-		if ok {
-			low = middle
-		} else {
-			high = middle
+		return nil
+	}
+	for n := 2; n < high; n *= 2 {
+		if err := try(n); err != nil {
+			return 0, err
 		}
 	}
-	return low * n, epoch, nil
+	for high-low > max(1, low/16) {
+		if err := try((low + high) / 2); err != nil {
+			return 0, err
+		}
+	}
+	return low, nil
 }
 
 // describeGPUs says where the steps are computed.
