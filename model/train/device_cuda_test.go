@@ -99,7 +99,7 @@ func TestGPUGradient(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			cfg := stepConfig()
 			cfg.NumLayers, cfg.HiddenSize, cfg.Dropout, cfg.FocalLabels = s.layers, s.hidden, s.dropout, "Description"
-			tr := onGPU(t, Options{Config: cfg, Train: stepDocuments(), Shards: 1}, devices)
+			tr := onGPU(t, Options{Config: cfg, Train: stepDocuments(), shards: 1}, devices)
 			rnd := rand.New(rand.NewPCG(3, 3))
 			for i := range tr.table {
 				tr.table[i] = float32(rnd.NormFloat64() / 2)
@@ -117,7 +117,7 @@ func TestGPUGradient(t *testing.T) {
 			for i, v := range tr.net.flat {
 				net.flat[i] = float64(v)
 			}
-			trained, err := newGraph(trainerOf(t, Options{Config: cfg, Train: stepDocuments(), Shards: 1}).net, tr.gpus.steps, len(batch))
+			trained, err := newGraph(trainerOf(t, Options{Config: cfg, Train: stepDocuments(), shards: 1}).net, tr.gpus.steps, len(batch))
 			if err != nil {
 				t.Fatal(err)
 			}

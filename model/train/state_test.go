@@ -186,7 +186,7 @@ func TestResumeRefuses(t *testing.T) {
 		{"rare label", func(o *Options) { o.Config.FullClasses = []string{"Figure", "Key"} }, "training documents are others"},
 		{"crops", func(o *Options) { o.Crops = o.Train[:1] }, "crop_share"},
 		{"validation", func(o *Options) { o.Validation = o.Validation[1:] }, "validation documents"},
-		{"shards", func(o *Options) { o.Shards = 2 }, "shards were 4, not 2"},
+		{"shards", func(o *Options) { o.shards = 2 }, "shards were 4, not 2"},
 		{"best", func(o *Options) { o.Best = false }, "keep was best, not last"},
 		{"early stopping", func(o *Options) { o.EarlyStopping = 2 }, "early_stopping was 0, not 2"},
 		{"init", func(o *Options) { o.Init, _ = run(t, Options{Config: o.Config, Train: o.Train}) }, "init_model"},

@@ -43,8 +43,6 @@ type Options struct {
 	Validation []Document // judged after each epoch; may be empty
 	Test       []Document // judged at the end; may be empty
 
-	// Shards cut each batch; the result depends on it. 0 means 4.
-	Shards  int
 	Machine // takes the steps, unless Round does
 	// Precision of a GPU's products: cuda.Float32, which "" stands for,
 	// cuda.BFloat16 or cuda.Float16. Weights and sums are float32 in all.
@@ -81,6 +79,8 @@ type Options struct {
 	Distributed int
 	// WorkerDevice is what they compute on, for the metadata.
 	WorkerDevice string
+	// shards cut each batch; the result depends on it. 0 means 4; tests take others.
+	shards int
 	// Progress is called on Run's goroutine after each step or round, and
 	// after each epoch with EpochEnd.
 	Progress func(Progress)

@@ -798,7 +798,7 @@ func TestPaddingOfShortWindows(t *testing.T) {
 		f.Layout = append(f.Layout, d.Features.Layout...)
 		long.Labels = append(long.Labels, d.Labels...)
 	}
-	o := Options{Config: cfg, Train: append(docs, long), Shards: 1}
+	o := Options{Config: cfg, Train: append(docs, long), shards: 1}
 	tr, padded := trainerOf(t, o), trainerOf(t, o)
 	most := min(cfg.WindowSize, len(long.Labels))
 	s := padded.shards[0]
@@ -975,7 +975,7 @@ func TestLayoutDropout(t *testing.T) {
 	for _, p := range []float64{0, .4} {
 		cfg := smallConfig()
 		cfg.Dropout = p
-		tr := trainerOf(t, Options{Config: cfg, Train: annotated(9, cfg.InputSize, 5), Shards: 1})
+		tr := trainerOf(t, Options{Config: cfg, Train: annotated(9, cfg.InputSize, 5), shards: 1})
 		s, ws := tr.shards[0], []window{{0, 0, 25}, {3, 5, 25}, {1, 0, 25}}
 		hidden, n := 0, 0
 		for step := range 1000 {

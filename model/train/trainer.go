@@ -59,13 +59,9 @@ func newTrainer(o *Options) (*trainer, error) {
 			return nil, err
 		}
 	}
-	shards := o.Shards
-	if shards <= 0 {
-		shards = defaultShards
-	}
 	docs := slices.Concat(o.Train, o.Crops)
 	t := &trainer{config: cfg, identity: identity{
-		Config: cfg, Train: digest(docs), Shards: min(shards, cfg.BatchSize),
+		Config: cfg, Train: digest(docs), Shards: min(cmp.Or(o.shards, defaultShards), cfg.BatchSize),
 		Best: o.Best, EarlyStopping: o.EarlyStopping,
 	}}
 	if o.Precision != cuda.Float32 {
