@@ -205,23 +205,8 @@ func (s *Scorer) run(ctx context.Context, mem *scratch, windows []window, l int,
 					kernel.Gemm(n, mem.states, h, o.output[d], mem.logits[d][mem.stepAt[t]*s.row+o.first:], s.row, false)
 				}
 			}
-			t += steps
-			continue
-		}
-		// Window by window, whose lines follow each other in memory.
-		start := 0
-		for i := range mem.active[0] {
-			line, next := lineOf(windows[i], t, backward)
-			from := i
-			for _, n := range mem.active[:steps] {
-				if i >= n {
-					break
-				}
-				copy(out.data[(start+line)*out.width+d*h:][:h], mem.states[from*h:])
-				from += n
-				line += next
-			}
-			start += windows[i].len
+		} else {
+			scatter(mem, out.data[d*h:], out.width, h, windows, steps, t, backward)
 		}
 		t += steps
 	}
@@ -242,6 +227,25 @@ func gather[T float32 | uint32](mem *scratch, dst []T, ldd int, src []T, width i
 			to += active
 			line += next
 		}
+	}
+}
+
+// scatter copies the states of so many steps from t on, [rows, h], from where gather has
+// their inputs to dst, where the lines of the windows follow each other, in rows ldd apart.
+func scatter(mem *scratch, dst []float32, ldd, h int, windows []window, steps, t int, backward bool) {
+	start := 0
+	for i := range mem.active[0] {
+		line, next := lineOf(windows[i], t, backward)
+		from := i
+		for _, active := range mem.active[:steps] {
+			if i >= active {
+				break
+			}
+			copy(dst[(start+line)*ldd:][:h], mem.states[from*h:])
+			from += active
+			line += next
+		}
+		start += windows[i].len
 	}
 }
 
