@@ -64,8 +64,7 @@ type sizes struct {
 }
 
 func (s *sizes) fill(c *model.Config) {
-	up := func(n, to int) int { return (n + to - 1) / to * to }
-	s.e, s.u = up(c.EmbeddingSize, tileRows), up(c.HiddenSize, tileRows)
+	s.e, s.u = ceil(c.EmbeddingSize, tileRows)*tileRows, ceil(c.HiddenSize, tileRows)*tileRows
 	s.tiles = 2 * s.u / tileUnits
 	s.k, s.classes, s.layouts, s.layers, s.hidden = c.NumOutputs(), len(c.Classes), c.LayoutSize, c.NumLayers, c.HiddenSize
 }
@@ -153,10 +152,7 @@ func (p *packed) matrix(forward, backward []float32, h int, rows []int, s *sizes
 			at += blockSize
 		}
 	}
-	if s.half {
-		return appendTo(p, halves(out))
-	}
-	return appendTo(p, out)
+	return p.appendNumbers(out, s.half)
 }
 
 // output appends the output layer's matrix m, whose rows stand as rows says, in tiles
@@ -187,10 +183,15 @@ func (p *packed) output(m []float32, rows []int, s *sizes, of order) int {
 			}
 		}
 	}
-	if s.half {
-		return appendTo(p, halves(out))
+	return p.appendNumbers(out, s.half)
+}
+
+// appendNumbers is appendTo, of halves where they are asked for.
+func (p *packed) appendNumbers(v []float32, half bool) int {
+	if half {
+		return appendTo(p, halves(v))
 	}
-	return appendTo(p, out)
+	return appendTo(p, v)
 }
 
 // byQuads is m, [rows, n], with zeros up to `to` numbers in each row, of whose 16
