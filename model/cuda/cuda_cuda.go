@@ -65,28 +65,7 @@ func New(w *model.Weights, o Options) (*Scorer, error) {
 	for _, device := range o.Devices {
 		c := &card{watchdog: newWatchdog(), device: device, limit: o.MemoryLimit, jobs: make(chan *job, plans)}
 		s.cards = append(s.cards, c)
-		go func() {
-			defer c.end()
-			c.enter("starting")
-			err := c.open(w, half)
-			there := c.leave()
-			c.started(err)
-			if err != nil {
-				return
-			}
-			if there {
-				err := c.serve()
-				if err != nil && err != errGivenUp { // watch says why a card was given up
-					s.lose(c, err)
-				}
-				for j := range c.jobs {
-					c.answer(j, err)
-				}
-			}
-			c.enter("closing")
-			c.close()
-			c.leave()
-		}()
+		go s.own(c, w, half)
 	}
 	go s.watch(cmp.Or(o.Timeout, defaultTimeout))
 	var failed []error
@@ -123,6 +102,30 @@ func New(w *model.Weights, o Options) (*Scorer, error) {
 		s.log(1, without, err)
 	}
 	return s, nil
+}
+
+// own is the goroutine of c, from its opening to its closing.
+func (s *Scorer) own(c *card, w *model.Weights, half bool) {
+	defer c.end()
+	c.enter("starting")
+	err := c.open(w, half)
+	there := c.leave()
+	c.started(err)
+	if err != nil {
+		return
+	}
+	if there {
+		err := c.serve()
+		if err != nil && err != errGivenUp { // watch says why a card was given up
+			s.lose(c, err)
+		}
+		for j := range c.jobs {
+			c.answer(j, err)
+		}
+	}
+	c.enter("closing")
+	c.close()
+	c.leave()
 }
 
 // without is what is said of a device that fails while others are left.
