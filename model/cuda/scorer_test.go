@@ -210,10 +210,7 @@ func TestMemory(t *testing.T) {
 	if err := p.lay(&free.sizes, free.rows, []*model.Batch{&ten}, want[:300]); err != nil {
 		t.Fatal(err)
 	}
-	c := card{watchdog: newWatchdog(), device: devices(t)[0]}
-	if err := c.open(w, true); err != nil {
-		t.Fatal(err)
-	}
+	c := opened(t, w)
 	weights := c.used
 	need := int64(p.parts(&c.sizes).total)
 	c.close()
@@ -266,13 +263,8 @@ func TestContextMemory(t *testing.T) {
 		return
 	}
 	w, _ := small()
-	var cards [2]card
-	for i := range cards {
-		c := &cards[i]
-		c.watchdog, c.device = newWatchdog(), devices(t)[0]
-		if err := c.open(w, true); err != nil {
-			t.Fatal(err)
-		}
+	for i := range 2 {
+		c := opened(t, w)
 		defer c.close()
 		if d := c.device; d.Memory != 4<<30 || c.used < 300000000 || c.used > 301000000 {
 			t.Errorf("card %d of %d bytes: %d in use, want 300 MB and the weights", i, d.Memory, c.used)
@@ -280,13 +272,20 @@ func TestContextMemory(t *testing.T) {
 	}
 }
 
-// freeMemory is what is free of the first device beside the weights w, in bytes.
-func freeMemory(t *testing.T, w *model.Weights) int64 {
+// opened is the first device with the weights w on it.
+func opened(t *testing.T, w *model.Weights) *card {
 	t.Helper()
-	c := card{watchdog: newWatchdog(), device: devices(t)[0]}
+	c := &card{watchdog: newWatchdog(), device: devices(t)[0]}
 	if err := c.open(w, true); err != nil {
 		t.Fatal(err)
 	}
+	return c
+}
+
+// freeMemory is what is free of the first device beside the weights w, in bytes.
+func freeMemory(t *testing.T, w *model.Weights) int64 {
+	t.Helper()
+	c := opened(t, w)
 	defer c.close()
 	free, _, err := cu.MemInfo()
 	if err != nil {
@@ -393,12 +392,9 @@ func TestLocked(t *testing.T) {
 // TestKept has a plan let go of what a very large batch took, and keep the rest.
 func TestKept(t *testing.T) {
 	w, _ := small()
-	c := card{watchdog: newWatchdog(), device: devices(t)[0]}
-	if err := c.open(w, true); err != nil {
-		t.Fatal(err)
-	}
+	c := opened(t, w)
 	defer c.close()
-	p := &plan{card: &c, memory: make([]uint32, 10)}
+	p := &plan{card: c, memory: make([]uint32, 10)}
 	defer c.unlock(p)
 	c.lock(p)
 	if n := cap(p.memory); !p.isLocked() || n < 10 {
