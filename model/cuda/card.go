@@ -403,19 +403,7 @@ func (c *card) launch(s *slot, p *plan) error {
 		if failed != nil {
 			return
 		}
-		// cu reads 8 bytes of each argument, however large it is.
-		var values [16]uint64
-		var pointers [16]unsafe.Pointer
-		for i, a := range args {
-			switch a := a.(type) {
-			case int:
-				values[i] = uint64(uint32(a))
-			case cu.DevicePtr:
-				values[i] = uint64(a)
-			}
-			pointers[i] = unsafe.Pointer(&values[i])
-		}
-		if err := f.Launch(x, y, depth, threads, 1, 1, 0, s.stream, pointers[:len(args)]); err != nil {
+		if err := f.Launch(x, y, depth, threads, 1, 1, 0, s.stream, arguments(args)); err != nil {
 			failed = c.failure("launching kernel "+name, err)
 		}
 	}

@@ -3,7 +3,9 @@
 package cuda
 
 import (
+	"math"
 	"strings"
+	"unsafe"
 
 	"gorgonia.org/cu"
 )
@@ -21,6 +23,29 @@ func (c *card) load(ptx string, kernels map[string]*cu.Function) (err error) {
 		}
 	}
 	return nil
+}
+
+// arguments are those of a launch as cu takes them: it reads 8 bytes of each, however
+// large it is. Inlined, it allocates nothing.
+func arguments(args []any) []unsafe.Pointer {
+	var of struct {
+		values   [20]uint64 // more than any kernel has
+		pointers [20]unsafe.Pointer
+	}
+	for i, a := range args {
+		switch a := a.(type) {
+		case int: // 32 bits of it, or all where the kernel takes a long long
+			of.values[i] = uint64(a)
+		case float32:
+			of.values[i] = uint64(math.Float32bits(a))
+		case cu.DevicePtr:
+			of.values[i] = uint64(a)
+		default:
+			panic("cuda: an argument of another type")
+		}
+		of.pointers[i] = unsafe.Pointer(&of.values[i])
+	}
+	return of.pointers[:len(args)]
 }
 
 // only is ptx without its other kernels.

@@ -490,23 +490,7 @@ func (t *Trainer) run(name string, x, y, z, threads int, args ...any) {
 	if t.failed != nil || x == 0 || y == 0 {
 		return
 	}
-	// cu reads 8 bytes of each argument, however large it is.
-	var values [20]uint64
-	var pointers [20]unsafe.Pointer
-	for i, a := range args {
-		switch a := a.(type) {
-		case int: // 32 bits of it, or all where the kernel takes a long long
-			values[i] = uint64(a)
-		case float32:
-			values[i] = uint64(math.Float32bits(a))
-		case cu.DevicePtr:
-			values[i] = uint64(a)
-		default:
-			panic("cuda: an argument of another type")
-		}
-		pointers[i] = unsafe.Pointer(&values[i])
-	}
-	if err := t.functions["train_"+name].Launch(x, y, z, threads, 1, 1, 0, cu.Stream{}, pointers[:len(args)]); err != nil {
+	if err := t.functions["train_"+name].Launch(x, y, z, threads, 1, 1, 0, cu.Stream{}, arguments(args)); err != nil {
 		t.failed = t.failure("launching kernel train_"+name, err)
 	}
 }
