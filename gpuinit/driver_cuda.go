@@ -10,6 +10,7 @@ package gpuinit
 import "C"
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -58,11 +59,16 @@ var hung struct {
 	during string
 }
 
+// driverTimeout is Options.Timeout where that is 0: eight cards without persistence
+// take ten seconds to answer.
+const driverTimeout = 30 * time.Second
+
 // withTimeout calls f, which may wait for the driver, on a goroutine of its own, and
-// gives up after timeout. A thread that waits in the driver cannot be ended; it
-// stays until the process ends.
+// gives up after timeout, driverTimeout where that is 0. A thread that waits in the
+// driver cannot be ended; it stays until the process ends.
 func withTimeout[T any](ctx context.Context, timeout time.Duration, during string, f func() (T, error)) (T, error) {
 	var none T
+	timeout = cmp.Or(timeout, driverTimeout)
 	hung.Lock()
 	before := hung.during
 	hung.Unlock()

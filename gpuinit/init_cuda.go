@@ -72,19 +72,11 @@ func release() error {
 }
 
 func start(ctx context.Context, o Options) (*GPUs, error) {
-	timeout, logf := cmp.Or(o.Timeout, driverTimeout), o.Log
+	logf := o.Log
 	if logf == nil {
 		logf = func(int, string, ...any) {}
 	}
-	m, err := probe(ctx, timeout)
-	if errors.Is(err, ErrNoDriver) && process.asked != nil {
-		m, err = process.asked, process.asked.check()
-	} else if errors.Is(err, ErrNoDriver) && process.started == nil {
-		// Some machines have CUDA without NVML. Otherwise NVML's error says more.
-		if asked, why := askCUDA(ctx, o); why == nil || errors.Is(why, ErrHangs) || asked != nil {
-			m, err, process.asked = asked, why, asked
-		}
-	}
+	m, err := machine(ctx, o)
 	if m != nil && len(m.Devices) > 0 {
 		logf(2, "%v", m)
 		for _, d := range m.Devices {
@@ -123,6 +115,23 @@ func start(ctx context.Context, o Options) (*GPUs, error) {
 	return &GPUs{Machine: m, Devices: devices, release: unlock}, nil
 }
 
+// machine is what NVML says of the machine or, without NVML, what CUDA does.
+func machine(ctx context.Context, o Options) (*Machine, error) {
+	m, err := probe(ctx, o.Timeout)
+	switch {
+	case !errors.Is(err, ErrNoDriver):
+	case process.asked != nil:
+		return process.asked, process.asked.check()
+	case process.started == nil:
+		// Some machines have CUDA without NVML. Otherwise NVML's error says more.
+		if asked, why := askCUDA(ctx, o); why == nil || errors.Is(why, ErrHangs) || asked != nil {
+			process.asked = asked
+			return asked, why
+		}
+	}
+	return m, err
+}
+
 // startOn starts CUDA with devices alone, so that it makes nothing on others.
 func startOn(ctx context.Context, o Options, devices []Device) error {
 	uuids := make([]string, len(devices))
@@ -134,7 +143,7 @@ func startOn(ctx context.Context, o Options, devices []Device) error {
 	given.visible, given.wasSet, given.taken = before, set, true
 	os.Setenv("CUDA_VISIBLE_DEVICES", strings.Join(uuids, ","))
 	given.Unlock()
-	n, err := withTimeout(ctx, cmp.Or(o.Timeout, driverTimeout), "starting CUDA", func() (int, error) {
+	n, err := withTimeout(ctx, o.Timeout, "starting CUDA", func() (int, error) {
 		if err := openCUDA(); err != nil {
 			return 0, err
 		}
@@ -156,7 +165,7 @@ func startOn(ctx context.Context, o Options, devices []Device) error {
 
 // askCUDA describes a machine without NVML. CUDA is started on all it shows.
 func askCUDA(ctx context.Context, o Options) (*Machine, error) {
-	return withTimeout(ctx, cmp.Or(o.Timeout, driverTimeout), "starting CUDA", func() (*Machine, error) {
+	return withTimeout(ctx, o.Timeout, "starting CUDA", func() (*Machine, error) {
 		if err := openCUDA(); err != nil {
 			return nil, err
 		}

@@ -22,13 +22,12 @@ import (
 )
 
 const (
-	driverTimeout = 30 * time.Second // the driver's time to answer; eight cards without persistence take ten
-	maxDevices    = 256              // more is no answer
-	minFree       = 512 << 20        // bytes; CUDA's own context takes 300 MB and more
+	maxDevices = 256       // more is no answer
+	minFree    = 512 << 20 // bytes; CUDA's own context takes 300 MB and more
 )
 
 func probe(ctx context.Context, timeout time.Duration) (*Machine, error) {
-	return withTimeout(ctx, cmp.Or(timeout, driverTimeout), "asking what GPUs there are", func() (*Machine, error) {
+	return withTimeout(ctx, timeout, "asking what GPUs there are", func() (*Machine, error) {
 		if err := libnvml.Open(); err != nil {
 			return nil, errNoDriver(err)
 		}
