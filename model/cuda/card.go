@@ -159,7 +159,12 @@ func (c *card) open(w *model.Weights, half bool) (err error) {
 			return c.failure("making a stream", err)
 		}
 	}
-	c.packed = pack(w, s, of)
+	return c.putWeights(w, of)
+}
+
+// putWeights packs the weights and copies them to the device.
+func (c *card) putWeights(w *model.Weights, of order) (err error) {
+	c.packed = pack(w, &c.sizes, of)
 	bytes := c.packed.bytes
 	c.packed.bytes = nil
 	if need := c.used + int64(len(bytes)); c.limit > 0 && need > c.limit {

@@ -188,17 +188,8 @@ func (t *Trainer) open() (err error) {
 	if t.device.Major < 8 {
 		ptx = trainPTX70
 	}
-	kernels := []string{"lines", "lines_backward", "rows", "sums", "add", "loss", "total", "squares", "norm", "adamw", "adamw_rows",
-		"nn_" + t.suffix, "nt_" + t.suffix, "tn_" + t.suffix}
-	if u := t.resident(); u <= residentUnits {
-		for _, windows := range []int{1, 4} {
-			kernels = append(kernels, fmt.Sprintf("forward_%d_%d", u, windows), fmt.Sprintf("backward_%d_%d", u, windows))
-		}
-	} else {
-		kernels = append(kernels, "forward_"+t.suffix, "backward_"+t.suffix)
-	}
 	t.functions = map[string]*cu.Function{}
-	for _, name := range kernels {
+	for _, name := range t.kernels() {
 		t.functions["train_"+name] = new(cu.Function)
 	}
 	if err := t.load(ptx, t.functions); err != nil {
@@ -235,6 +226,20 @@ func (t *Trainer) open() (err error) {
 		return err
 	}
 	return put(t, t.focal, focal)
+}
+
+// kernels are the names of those that t launches, behind train_.
+func (t *Trainer) kernels() []string {
+	names := []string{"lines", "lines_backward", "rows", "sums", "add", "loss", "total", "squares", "norm", "adamw", "adamw_rows",
+		"nn_" + t.suffix, "nt_" + t.suffix, "tn_" + t.suffix}
+	u := t.resident()
+	if u > residentUnits {
+		return append(names, "forward_"+t.suffix, "backward_"+t.suffix)
+	}
+	for _, windows := range []int{1, 4} {
+		names = append(names, fmt.Sprintf("forward_%d_%d", u, windows), fmt.Sprintf("backward_%d_%d", u, windows))
+	}
+	return names
 }
 
 // resident are the units that the kernels have which take all steps of an LSTM.
