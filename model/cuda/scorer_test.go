@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -296,10 +298,7 @@ func freeMemory(t *testing.T, w *model.Weights) int64 {
 
 // TestOverlap wants a batch to be on its way while another is computed.
 func TestOverlap(t *testing.T) {
-	log := os.Getenv("STANDIN_LOG")
-	if log == "" {
-		log = t.TempDir() + "/log"
-	}
+	log := standInLog(t)
 	if !standIn(t, "STANDIN_DEVICES=1", "STANDIN_LOG="+log) {
 		return
 	}
@@ -342,10 +341,7 @@ func TestOverlap(t *testing.T) {
 func TestLocked(t *testing.T) {
 	for name, fail := range map[string]string{"there": "", "none": "cuMemHostAlloc:2"} {
 		t.Run(name, func(t *testing.T) {
-			log := os.Getenv("STANDIN_LOG")
-			if log == "" {
-				log = t.TempDir() + "/log"
-			}
+			log := standInLog(t)
 			if !standIn(t, "STANDIN_DEVICES=1", "STANDIN_LOG="+log, "STANDIN_FAIL="+fail) {
 				return
 			}
@@ -437,6 +433,11 @@ func standIn(t *testing.T, settings ...string) bool {
 		t.Fatalf("%v: %v\n%s", settings, err, out)
 	}
 	return false
+}
+
+// standInLog is the file that STANDIN_LOG is to name, in both processes.
+func standInLog(t *testing.T) string {
+	return cmp.Or(os.Getenv("STANDIN_LOG"), filepath.Join(t.TempDir(), "log"))
 }
 
 // score scores b many times at once and returns the errors, nil ones too.
