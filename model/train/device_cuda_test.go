@@ -322,9 +322,7 @@ func TestGPUParts(t *testing.T) {
 			t.Errorf("a window that does not fit: %v", err)
 		}
 		o.Memory = 1
-		if _, _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), " of CUDA, and gpu_memory_limit is 1 B; lower") {
-			t.Errorf("a model that does not fit: %v", err)
-		}
+		refused(t, o, " of CUDA, and gpu_memory_limit is 1 B; lower")
 	})
 	t.Run("no kernel has room", func(t *testing.T) { // a grid's second dimension ends at 65,535 blocks
 		one := onGPU(t, gpuOptions(""), devices[:1]).gpus.trainers[0]

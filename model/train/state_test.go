@@ -413,13 +413,9 @@ func TestAverage(t *testing.T) {
 func TestShareErrors(t *testing.T) {
 	o := resumable()
 	o.Distributed, o.Round = 2, func(context.Context, Round) error { return nil }
-	if _, _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), "0 of 2 workers came back") {
-		t.Errorf("no worker came back: %v", err)
-	}
+	refused(t, o, "0 of 2 workers came back")
 	o.Distributed = 7
-	if _, _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), "7 workers: there must be from 1 to batch_size, 6") {
-		t.Errorf("more workers than windows: %v", err)
-	}
+	refused(t, o, "7 workers: there must be from 1 to batch_size, 6")
 	o.Distributed = 2
 	tr := trainerOf(t, o)
 	if _, err := Share(context.Background(), o.Train[1:], tr.state(), 0, 2, 1, Machine{Cores: 1}); !errors.Is(err, ErrOther) {

@@ -69,6 +69,14 @@ func run(t testing.TB, o Options) (*model.Weights, *model.Metadata) {
 	return w, m
 }
 
+// refused wants Run's error in one line, with want.
+func refused(t *testing.T, o Options, want string) {
+	t.Helper()
+	if _, _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("got %v, want one line with %q", err, want)
+	}
+}
+
 // trainerOf is a trainer that is closed with the test.
 func trainerOf(t testing.TB, o Options) *trainer {
 	t.Helper()
@@ -296,9 +304,7 @@ func TestInit(t *testing.T) {
 		}
 	}
 	o.Config.HiddenSize = 9
-	if _, _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), "init_model: its hidden_size is 8, not 9") {
-		t.Errorf("another hidden_size: %v", err)
-	}
+	refused(t, o, "init_model: its hidden_size is 8, not 9")
 	o.Config.HiddenSize = 8
 	for name, size := range map[string]func(*model.Config) *int{
 		"feature_version": func(c *model.Config) *int { return &c.FeatureVersion }, "input_size": func(c *model.Config) *int { return &c.InputSize },
@@ -308,14 +314,10 @@ func TestInit(t *testing.T) {
 		other, with := *w, o
 		*size(&other.Config)++
 		with.Init = &other
-		if _, _, err := Run(context.Background(), with); err == nil || !strings.Contains(err.Error(), "init_model: its "+name+" is") {
-			t.Errorf("another %s: %v", name, err)
-		}
+		refused(t, with, "init_model: its "+name+" is")
 	}
 	o.Config.NumClasses = 2
-	if _, _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), "its classes have Nomenclature besides") {
-		t.Errorf("other classes: %v", err)
-	}
+	refused(t, o, "its classes have Nomenclature besides")
 }
 
 // A model of one head, or of the full set, goes on with documents that have
@@ -518,10 +520,7 @@ func TestRunErrors(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			o := Options{Config: smallConfig(), Train: docs}
 			c.change(&o)
-			_, _, err := Run(context.Background(), o)
-			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("got %v, want one line with %q", err, c.want)
-			}
+			refused(t, o, c.want)
 		})
 	}
 	ctx, cancel := context.WithCancel(context.Background())
