@@ -48,16 +48,15 @@ func New(ctx context.Context, o Options, w *model.Weights) (s model.MultiScorer,
 		o.GPU.Wait = o.Device == CUDA
 		s, err := newCUDA(ctx, o, w)
 		switch {
-		case err == nil && o.Device == Auto:
+		case err == nil && o.Device == CUDA:
+			return s, "", nil
+		case err == nil:
 			both := newWithFallback(s, w, o.GPU.Log)
 			if o.Hybrid {
 				both.split = &split{cores: runtime.GOMAXPROCS(0), full: Lanes * len(both.Devices()), now: time.Now}
 			}
 			return both, "", nil
-		case err == nil:
-			return s, "", nil
-		}
-		if o.Device == CUDA || ctx.Err() != nil {
+		case o.Device == CUDA || ctx.Err() != nil:
 			return nil, "", fmt.Errorf("backend: device %s: %w", o.Device, err)
 		}
 		reason = fmt.Sprintf("device auto: %v; using the CPU", err)
