@@ -19,10 +19,6 @@ const (
 	benchIDs   = 32
 )
 
-func benchModel(hidden, layers int) *model.Weights {
-	return modeltest.Weights(modeltest.Config(1<<16, 64, 51, hidden, layers, 3, 20), 1)
-}
-
 func benchBatch(c *model.Config, windows int) *model.Batch {
 	r := rand.New(rand.NewPCG(1, 2))
 	b := &model.Batch{}
@@ -50,7 +46,7 @@ func benchBatch(c *model.Config, windows int) *model.Batch {
 func BenchmarkScore(b *testing.B) {
 	devices := devices(b)
 	for _, size := range []struct{ hidden, layers int }{{96, 1}, {128, 2}, {256, 2}, {512, 3}} {
-		w := benchModel(size.hidden, size.layers)
+		w := modeltest.Weights(modeltest.Config(1<<16, 64, model.FeatureLayout, size.hidden, size.layers, 3, 20), 1)
 		for _, precision := range []string{Float16, Float32} {
 			for _, windows := range []int{32, 64, 128, 256, 512, 1024, 2048, 4096} {
 				if windows > 512 && (precision == Float32 || size.hidden > 256) {

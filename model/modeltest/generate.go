@@ -1,6 +1,7 @@
 package modeltest
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/linnet-ml/linnet/model"
@@ -98,7 +99,7 @@ func Weights(c model.Config, seed uint32) *model.Weights {
 		}
 	}
 	for l := range c.NumLayers {
-		name := "layers." + string(rune('0'+l))
+		name := fmt.Sprintf("layers.%d", l)
 		w.Layers = append(w.Layers, model.Layer{Forward: direction(name + ".forward"), Backward: direction(name + ".backward")})
 		in = 2 * h
 	}
