@@ -47,6 +47,7 @@ func TestScripts(t *testing.T) {
 		"truncate":  truncate,
 		"linecount": lineCount,
 		"await":     await,
+		"put":       put,
 		"killall":   killAll,
 	})
 }
@@ -95,6 +96,13 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	ts.Fatalf("%s has no %s", args[1], args[0])
+}
+
+// put copies a file so that it is there whole at once, or a watch may take it while it
+// is empty: put FROM TO.
+func put(ts *testscript.TestScript, neg bool, args []string) {
+	half := ts.MkAbs("half-written")
+	ts.Check(errors.Join(os.WriteFile(half, []byte(ts.ReadFile(args[0])), 0o666), os.Rename(half, ts.MkAbs(args[1]))))
 }
 
 // killAll kills, by SIGKILL, what runs in the background, and waits for its end.
