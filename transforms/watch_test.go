@@ -154,7 +154,7 @@ func TestWatchReadsAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	progress, ended := watchFolder(t, dir, 50*time.Millisecond)
-	for until := time.Now().Add(time.Minute); progress.Tried.Load() < 2 && time.Now().Before(until); {
+	for until := time.Now().Add(2 * time.Minute); progress.Tried.Load() < 2 && time.Now().Before(until); {
 		time.Sleep(20 * time.Millisecond)
 	}
 	progress.Stop()
@@ -184,7 +184,7 @@ func TestWatchMayReadLater(t *testing.T) {
 		server.HTTPHandler().ServeHTTP(w, r)
 	}))
 	progress, ended := watchFolder(t, "gs://in/docs", 50*time.Millisecond)
-	for until := time.Now().Add(30 * time.Second); progress.Tried.Load() < 2 && time.Now().Before(until); {
+	for until := time.Now().Add(2 * time.Minute); progress.Tried.Load() < 2 && time.Now().Before(until); {
 		time.Sleep(20 * time.Millisecond)
 	}
 	progress.Stop()
@@ -327,7 +327,7 @@ func TestWatch(t *testing.T) {
 	}
 	wait := func(want ...string) {
 		t.Helper()
-		for until := time.Now().Add(time.Minute); !slices.Equal(seen(), want); time.Sleep(interval / 4) {
+		for until := time.Now().Add(2 * time.Minute); !slices.Equal(seen(), want); time.Sleep(interval / 4) {
 			select {
 			case err := <-ended:
 				t.Fatalf("it ended: %v", err)
@@ -357,7 +357,7 @@ func TestWatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("it does not stop")
 	}
 	equal(t, "all documents", len(gather[[]byte](t.Name())), 4)
@@ -418,7 +418,7 @@ func TestWatchesApart(t *testing.T) {
 		}
 		return false
 	}
-	for until := time.Now().Add(time.Minute); missing() && time.Now().Before(until); {
+	for until := time.Now().Add(2 * time.Minute); missing() && time.Now().Before(until); {
 		time.Sleep(20 * time.Millisecond)
 	}
 	time.Sleep(time.Second) // some looks more

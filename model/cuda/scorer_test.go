@@ -423,7 +423,7 @@ func standIn(t *testing.T, settings ...string) bool {
 	if os.Getenv("STANDIN_KERNELS") == "" {
 		t.Skip(`no driver that stands in: eval "$(scripts/standin)" makes one`)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v")
 	inherited := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "CUDA_VISIBLE_DEVICES=") }) // gpuinit's, of this process

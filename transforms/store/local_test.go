@@ -441,7 +441,7 @@ func TestHelperLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Println()
-	time.Sleep(time.Minute)
+	time.Sleep(10 * time.Minute) // until it is killed
 }
 
 func TestLocalListStops(t *testing.T) {
