@@ -58,7 +58,7 @@ func killAt(t *testing.T, out string, args []string, point func(*train.State) bo
 		}
 		return point(s)
 	}
-	for {
+	for range 20 {
 		cmd := exec.Command("train", args...)
 		if err := errors.Join(os.RemoveAll(out), cmd.Start()); err != nil {
 			t.Fatal(err)
@@ -84,6 +84,7 @@ func killAt(t *testing.T, out string, args []string, point func(*train.State) bo
 			}
 		}
 	}
+	t.Fatal("20 trainings ended before the point where they were to be killed")
 }
 
 // TestKilled kills trainings at three points and resumes them: the weights are
