@@ -499,9 +499,9 @@ var javaClass = regexp.MustCompile(`^(Caused by: )?([\w.$]+Exception: |The user 
 // goFrame is a function of a Go stack: its path has no blank before the arguments.
 var goFrame = regexp.MustCompile(`^\S+/\S*\(.*\)$`)
 
-// panicked is a DoFn's panic as Beam tells it: what was raised, and in the stack, below
-// the runtime's own frames, where.
-var panicked = regexp.MustCompile(`(?s)\bpanic: (.*?)\nFull error:\n.*\npanic\([^\n]*\n[^\n]*\n(?:runtime\.[^\n]*\n[^\n]*\n)*[^\n]*\n\s[^\n]*/([^/\n]+:\d+)`)
+// panicked is the last of DoFns' panics as Beam tells it: what was raised, once more before
+// its stack and, there, below the runtime's own frames, where.
+var panicked = regexp.MustCompile(`(?s)^.*\nFull error:\n.*?\bpanic: (.*?) goroutine \d+ \[running.*\npanic\([^\n]*\n[^\n]*\n(?:runtime\.[^\n]*\n[^\n]*\n)*[^\n]*\n\s[^\n]*/([^/\n]+:\d+)`)
 
 // Cause is the one line of a runner's error that says what happened: from the
 // last errorMark to the end of that line, or a panic and its place, or the last line
