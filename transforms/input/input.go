@@ -233,6 +233,14 @@ func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) erro
 		return f(file)
 	}
 	s.left = leftovers{}
+	withText := func(pdf string) bool {
+		stem := pdf[:len(pdf)-len(".pdf")]
+		return slices.ContainsFunc([]string{stem + ".txt", pdf + ".txt", stem + "_djvu.txt"}, func(text string) bool {
+			_, taken := n.taken[n.called(s.Name(text))]
+			return taken
+		})
+	}
+	most := 1 << 12 // PDFs in memory, most of which have their text listed soon after
 	// Of two files with one name, one may be annotated: the preferred kind is
 	// passed on at once, the other kind waits until all names are known.
 	var waiting []File
@@ -245,6 +253,10 @@ func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) erro
 				return nil
 			}
 			found++
+			if len(s.left.pdf) > most {
+				s.left.pdf = slices.DeleteFunc(s.left.pdf, withText)
+				most = max(most, 2*len(s.left.pdf))
+			}
 			if Annotated(file.URI) != s.Annotated {
 				waiting = append(waiting, file)
 				return nil
@@ -271,13 +283,7 @@ func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) erro
 		_, pair := n.taken[n.hash(s.Name(strings.TrimSuffix(uri, ".ann")+".txt"))]
 		return named || pair
 	})
-	s.left.pdf = slices.DeleteFunc(s.left.pdf, func(uri string) bool {
-		stem := uri[:len(uri)-len(".pdf")]
-		return slices.ContainsFunc([]string{stem + ".txt", uri + ".txt", stem + "_djvu.txt"}, func(text string) bool {
-			_, taken := n.taken[n.called(s.Name(text))]
-			return taken
-		})
-	})
+	s.left.pdf = slices.DeleteFunc(s.left.pdf, withText)
 	return nil
 }
 
