@@ -18,14 +18,17 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	_ "unsafe" // for go:linkname
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/metrics"
 	fnpb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/fnexecution_v1"
 	jobpb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/jobmanagement_v1"
 	pipepb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/pipeline_v1"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/jobopts"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 )
@@ -179,6 +182,7 @@ func countAgainFn(ctx context.Context, x int) error { return countFn(ctx, x) }
 func init() {
 	beam.RegisterFunction(countFn)
 	beam.RegisterFunction(countAgainFn)
+	beam.RegisterFunction(strangerFn)
 }
 
 // capture is what f writes to standard error.
@@ -241,6 +245,43 @@ func TestRun(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPrismIsClosed has a pipeline on prism that calls prism's service as a stranger would,
+// any program of whose job it would start.
+func TestPrismIsClosed(t *testing.T) {
+	set(t, map[string]string{"runner": "prism", "endpoint": "", "environment_type": ""})
+	p, s := beam.NewPipelineWithRoot()
+	beam.ParDo0(s, strangerFn, beam.Create(s, 1))
+	if _, err := Run(t.Context(), p, "runners_test", 1); err != nil {
+		t.Fatal(err)
+	}
+	// What comes after, such as a LOOPBACK worker of Flink's, is open again.
+	serveJobs(t, &jobs{}, http.NotFoundHandler())
+	if err := asStranger(t.Context(), *jobopts.Endpoint); status.Code(err) != codes.Unimplemented {
+		t.Errorf("a service after the run: got %v, want Unimplemented", err)
+	}
+}
+
+//go:linkname disableDialOptions google.golang.org/grpc/internal.DisableGlobalDialOptions
+var disableDialOptions any // func() grpc.DialOption
+
+// asStranger asks a job service for its jobs without the pass of this process.
+func asStranger(ctx context.Context, endpoint string) error {
+	cc, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()), disableDialOptions.(func() grpc.DialOption)())
+	if err != nil {
+		return err
+	}
+	defer cc.Close()
+	_, err = jobpb.NewJobServiceClient(cc).GetJobs(ctx, &jobpb.GetJobsRequest{})
+	return err
+}
+
+func strangerFn(ctx context.Context, _ int) error {
+	if err := asStranger(ctx, *jobopts.Endpoint); status.Code(err) != codes.PermissionDenied {
+		return fmt.Errorf("test: prism answers a stranger: %v", err)
+	}
+	return nil
 }
 
 // jobs is a job service whose jobs ended so.

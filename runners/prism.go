@@ -1,0 +1,65 @@
+package runners
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"strings"
+	_ "unsafe" // for go:linkname
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+)
+
+// Beam's prism listens on every interface, cannot be told otherwise, and starts
+// whatever program a job names, for whoever sends one; the service of its workers
+// in this process is open to every user of the machine. gRPC's options for all its
+// servers and clients are the only way to both, and it keeps these for
+// observability, which lies in a module of its own.
+var (
+	//go:linkname addServerOptions google.golang.org/grpc/internal.AddGlobalServerOptions
+	addServerOptions any // func(...grpc.ServerOption)
+	//go:linkname clearServerOptions google.golang.org/grpc/internal.ClearGlobalServerOptions
+	clearServerOptions func()
+	//go:linkname addDialOptions google.golang.org/grpc/internal.AddGlobalDialOptions
+	addDialOptions any // func(...grpc.DialOption)
+	//go:linkname clearDialOptions google.golang.org/grpc/internal.ClearGlobalDialOptions
+	clearDialOptions func()
+)
+
+// passHeader is what calls within this process carry.
+const passHeader = "linnet-pass"
+
+// closeToOthers makes gRPC's servers answer this process alone: those that start until
+// open is called, to the clients that are made until then.
+func closeToOthers() (open func()) {
+	own := pass(rand.Text())
+	addServerOptions.(func(...grpc.ServerOption))(grpc.InTapHandle(own.check))
+	addDialOptions.(func(...grpc.DialOption))(grpc.WithPerRPCCredentials(own))
+	return func() {
+		clearServerOptions()
+		clearDialOptions()
+	}
+}
+
+// pass is the secret of a run.
+type pass string
+
+// check lets in a call, of which nothing but the header was read yet.
+func (p pass) check(ctx context.Context, call *tap.Info) (context.Context, error) {
+	shown := strings.Join(call.Header.Get(passHeader), "")
+	if subtle.ConstantTimeCompare([]byte(shown), []byte(p)) != 1 {
+		return nil, status.Error(codes.PermissionDenied, "this service is its own process's alone")
+	}
+	return ctx, nil
+}
+
+// GetRequestMetadata and RequireTransportSecurity implement
+// credentials.PerRPCCredentials.
+func (p pass) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{passHeader: string(p)}, nil
+}
+
+func (pass) RequireTransportSecurity() bool { return false }
