@@ -330,6 +330,32 @@ func TestLeaseOfTheDead(t *testing.T) {
 	defer release3()
 }
 
+// TestLeaseFolder: whoever makes the folder of leases opens it to other users. One that is
+// there keeps its mode, as what a stranger's link in /tmp leads to.
+func TestLeaseFolder(t *testing.T) {
+	theirs := t.TempDir()
+	if err := os.Chmod(theirs, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(theirs, link); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]os.FileMode{
+		filepath.Join(t.TempDir(), "a", "b"): os.ModeDir | os.ModeSticky | 0o777,
+		link:                                 os.ModeDir | 0o700,
+	} {
+		_, release, err := lease(t.Context(), dir, []Device{{UUID: "GPU-1"}}, Options{}, func(int, string, ...any) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+		if info, err := os.Stat(dir); err != nil || info.Mode() != want {
+			t.Errorf("%s: %v, %v, want %v", dir, info.Mode(), err, want)
+		}
+	}
+}
+
 // TestNoDriver: without libraries Init fails in one line and the process lives.
 func TestNoDriver(t *testing.T) {
 	if err := libnvml.Open(); err == nil {

@@ -38,10 +38,12 @@ func lease(ctx context.Context, dir string, devices []Device, o Options, logf fu
 	busy := &Error{Kind: ErrBusy, What: fmt.Sprintf("other workers hold %s (--workers_per_gpu=%d)", gpus(len(devices)), slots),
 		Remedy: "wait for them, or raise --workers_per_gpu where memory allows"}
 
-	if err := os.MkdirAll(dir, 0o777); err != nil {
+	_ = os.MkdirAll(filepath.Dir(dir), 0o777) // or dir cannot be made, which tells
+	if os.Mkdir(dir, 0o777) == nil {
+		_ = os.Chmod(dir, 0o777|os.ModeSticky) // for other users; what is there may be a stranger's link
+	} else if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, nil, fmt.Errorf("gpuinit: %w; TMPDIR names another place for the locks", err)
 	}
-	_ = os.Chmod(dir, 0o777|os.ModeSticky) // for other users; whoever made it did
 	next := lockFile(filepath.Join(dir, "next.lock"))
 	defer next.Close()
 	wait, cancel := context.WithTimeout(ctx, queueTimeout)
