@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"strings"
+	"sync"
 	_ "unsafe" // for go:linkname
 
 	"google.golang.org/grpc"
@@ -32,19 +33,33 @@ var (
 // passHeader is what calls within this process carry.
 const passHeader = "linnet-pass"
 
+// closed counts the runs for which this process's services answer it alone.
+var closed struct {
+	sync.Mutex
+	runs int
+}
+
 // closeToOthers makes gRPC's servers answer this process alone: those that start until
 // open is called, to the clients that are made until then.
 func closeToOthers() (open func()) {
-	own := pass(rand.Text())
-	addServerOptions.(func(...grpc.ServerOption))(grpc.InTapHandle(own.check))
-	addDialOptions.(func(...grpc.DialOption))(grpc.WithPerRPCCredentials(own))
+	closed.Lock()
+	defer closed.Unlock()
+	if closed.runs++; closed.runs == 1 { // a second handle would be a panic of gRPC's
+		own := pass(rand.Text())
+		addServerOptions.(func(...grpc.ServerOption))(grpc.InTapHandle(own.check))
+		addDialOptions.(func(...grpc.DialOption))(grpc.WithPerRPCCredentials(own))
+	}
 	return func() {
-		clearServerOptions()
-		clearDialOptions()
+		closed.Lock()
+		defer closed.Unlock()
+		if closed.runs--; closed.runs == 0 {
+			clearServerOptions()
+			clearDialOptions()
+		}
 	}
 }
 
-// pass is the secret of a run.
+// pass is the secret of the runs that go on.
 type pass string
 
 // check lets in a call, of which nothing but the header was read yet.

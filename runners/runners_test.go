@@ -251,11 +251,13 @@ func TestRun(t *testing.T) {
 // any program of whose job it would start.
 func TestPrismIsClosed(t *testing.T) {
 	set(t, map[string]string{"runner": "prism", "endpoint": "", "environment_type": ""})
+	other := closeToOthers() // as a run beside this one does
 	p, s := beam.NewPipelineWithRoot()
 	beam.ParDo0(s, strangerFn, beam.Create(s, 1))
 	if _, err := Run(t.Context(), p, "runners_test", 1); err != nil {
 		t.Fatal(err)
 	}
+	other()
 	// What comes after, such as a LOOPBACK worker of Flink's, is open again.
 	serveJobs(t, &jobs{}, http.NotFoundHandler())
 	if err := asStranger(t.Context(), *jobopts.Endpoint); status.Code(err) != codes.Unimplemented {
