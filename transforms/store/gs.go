@@ -105,9 +105,10 @@ func errGS(uri string, err error) error {
 	case errors.Is(err, storage.ErrObjectNotExist) || code == http.StatusNotFound:
 		err = fmt.Errorf("%w: %w", ErrNotExist, err)
 		return fail("there is no such object, or no bucket %s (404)", bucket)
-	case code == http.StatusForbidden:
+	case code == http.StatusForbidden: // for a lack of rights, mostly; also for a retention policy, a hold or an unpaid bill
+		said := oneLine(err)
 		err = fmt.Errorf("%w: %w", fs.ErrPermission, err)
-		return fail("permission denied (403); give this account the role Storage Object User on bucket %s, or choose another with GOOGLE_APPLICATION_CREDENTIALS", bucket)
+		return fail("permission denied (403); give this account the role Storage Object User on bucket %s, or choose another with GOOGLE_APPLICATION_CREDENTIALS; storage says: %s", bucket, said)
 	case code == http.StatusUnauthorized:
 		err = fmt.Errorf("%w: %w", fs.ErrPermission, err)
 		return fail("not signed in (401); run `gcloud auth application-default login` or set GOOGLE_APPLICATION_CREDENTIALS")

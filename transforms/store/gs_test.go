@@ -808,6 +808,7 @@ func TestGSErrors(t *testing.T) {
 	if got := fake.count(); got != 7 {
 		t.Errorf("%d requests, want 7: 403 is not tried again", got)
 	}
+	all(t, fs.ErrPermission, ", or choose another with GOOGLE_APPLICATION_CREDENTIALS; storage says: googleapi: ") // of a retention policy, say
 	fake.set(times(1e9, 401, always), nil)
 	all(t, fs.ErrPermission, "not signed in (401)")
 	fake.set(times(1e9, 400, always), nil)
