@@ -392,7 +392,7 @@ func kindOf(name string) string {
 	return "application/octet-stream"
 }
 
-// createOnce returns an error of write as both failed and err.
+// createOnce returns an error of write's own as failed, and one of the store's as err.
 func (g *gs) createOnce(ctx context.Context, o *storage.ObjectHandle, write func(io.Writer) error, generation int64) (failed, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -401,17 +401,23 @@ func (g *gs) createOnce(ctx context.Context, o *storage.ObjectHandle, write func
 	// The client tries a piece that fails again without end.
 	in := timeoutWriter{w, g.idle, func() { cancel(fmt.Errorf("%w for %v", errIdle, g.idle)) }}
 	b := bufio.NewWriterSize(in, 64<<10) // a record each would be a timer and a hand-over each
-	if failed = write(b); failed == nil {
+	failed = write(b)
+	if _, err = b.Write(nil); err != nil { // which write handed on
+		failed = nil
+	} else if failed == nil {
 		err = b.Flush()
 	}
 	if e := cmp.Or(failed, err); e != nil {
 		cancel(e) // Close alone would store what was sent so far
 	}
 	err = cmp.Or(err, in.Close())
-	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errIdle) {
+	switch cause := context.Cause(ctx); {
+	case err != nil && errors.Is(cause, errIdle):
 		return nil, cause
+	case failed != nil:
+		return failed, nil
 	}
-	return failed, cmp.Or(failed, err)
+	return nil, err
 }
 
 // timeoutWriter writes to w, and calls late where w takes longer than limit over a piece

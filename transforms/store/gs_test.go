@@ -469,10 +469,26 @@ func TestGSCreateEnds(t *testing.T) {
 		t.Errorf("after an answer cut short: %v", err)
 	}
 	wantContent(t, s, "gs://lab/y.txt", "text")
-	want := errors.New("no more")
-	fake.set(times(0, 503, always), nil)
-	if err := s.Create(t.Context(), "gs://lab/x.txt", func(io.Writer) error { return want }); !errors.Is(err, want) {
-		t.Errorf("got %v, want the error of what writes", err)
+	fake.set(nil, nil)
+	// What writes fails, be it for a lack of storage: it has had its own tries, and fails once.
+	for _, want := range []error{errors.New("no more"), io.ErrUnexpectedEOF} {
+		calls := 0
+		err := s.Create(t.Context(), "gs://lab/x.txt", func(io.Writer) error { calls++; return want })
+		if err != want || calls != 1 {
+			t.Errorf("%v after %d calls, want %v after 1, the error of what writes", err, calls, want)
+		}
+	}
+	for _, pieces := range []int{1, 3} {
+		fake.set(times(1e9, 403, always), nil)
+		err := s.Create(t.Context(), "gs://lab/x.txt", func(w io.Writer) error {
+			for range pieces {
+				if _, err := w.Write(make([]byte, 10<<20)); err != nil {
+					return fmt.Errorf("stopped: %w", err)
+				}
+			}
+			return nil
+		})
+		wantError(t, err, fs.ErrPermission, "store: gs://lab/x.txt: permission denied (403)")
 	}
 }
 
