@@ -146,7 +146,7 @@ func (f *readFn) read(ctx context.Context, w *wanted) (*Document, *Rejection, er
 	}
 	d := &Document{URI: w.uri, Name: []byte(input.Name(string(o.Base), uri))}
 	if o.Output != "" && o.RetryRejected {
-		was, err := f.wasRejected(ctx, string(d.Name))
+		was, err := f.wasRejected(ctx, uri, string(d.Name))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -214,8 +214,9 @@ func (f *readFn) parse(ctx context.Context, d *Document, data []byte) (*Document
 }
 
 // wasRejected reports whether there is a record of the document's rejection, or of that
-// of a folder above it, which could not be listed.
-func (f *readFn) wasRejected(ctx context.Context, name string) (bool, error) {
+// of a folder above it, which could not be listed, or whether it is itself such a folder,
+// or a link to what may be one, whose documents may have been rejected.
+func (f *readFn) wasRejected(ctx context.Context, uri, name string) (bool, error) {
 	o := &f.Options
 	was, err := o.wasRejected(ctx, name)
 	if was || err != nil || store.Remote(string(o.Base)) { // whose folders are names alone
@@ -237,7 +238,8 @@ func (f *readFn) wasRejected(ctx context.Context, name string) (bool, error) {
 			return true, nil
 		}
 	}
-	return false, nil
+	info, err := os.Stat(uri)
+	return err == nil && info.IsDir() || err != nil && !errors.Is(err, fs.ErrNotExist), nil
 }
 
 // readWithRetries reads a document of at most limit bytes, and tries again after a

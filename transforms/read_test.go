@@ -238,6 +238,18 @@ func TestRetryOfFolder(t *testing.T) {
 	}
 }
 
+// TestRetryInFolder has a folder that is handed on as it cannot be listed now: who knows
+// whether a document there was rejected. New documents are passed over.
+func TestRetryInFolder(t *testing.T) {
+	in := write(t, map[string]string{"v/a.txt": "x", "new.txt": "x"})
+	opts := Options{Base: Path(in), Output: Path(t.TempDir()), RetryRejected: true}
+	on(t, "direct")(func(s beam.Scope) { readAll(s, opts, t.Name(), paths(in, "v", "new.txt")) })
+	equal(t, "documents", len(gather[Document](t.Name())), 0)
+	rejected := gather[Rejection](t.Name() + " rejected")
+	equal(t, "rejected", len(rejected), 1)
+	equal(t, "name", string(rejected[0].Name), "v")
+}
+
 func TestReadDone(t *testing.T) {
 	model := testModel(t)
 	m := loadModel(t, Options{ModelURI: Path(model)})
