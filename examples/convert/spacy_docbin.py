@@ -4,6 +4,7 @@ Each document gets its spans in doc.spans["linnet"]. Offsets count code points,
 as Python does. A border inside a token goes to the token's end or begin.
 """
 import json
+import os
 import sys
 
 if len(sys.argv) < 3 or sys.argv[1].startswith("-"):
@@ -17,6 +18,7 @@ except ImportError as e:
 
 nlp = spacy.blank("en")
 docs = DocBin()
+part = sys.argv[1] + ".part"  # becomes the DocBin once it is whole
 try:
     for path in sys.argv[2:]:
         with open(path, encoding="utf-8", newline="\n") as lines:
@@ -28,8 +30,12 @@ try:
                                        for start, end, label in document["label"]]
                 docs.add(doc)
     docs.store_user_data = False
-    docs.to_disk(sys.argv[1])
+    path = sys.argv[1]
+    docs.to_disk(part)
+    os.replace(part, path)
 except OSError as e:
-    sys.exit(f"spacy_docbin: {e}")
+    if os.path.isfile(part):
+        os.remove(part)
+    sys.exit(f"spacy_docbin: {path}: {e.strerror}")
 except (KeyError, TypeError, ValueError) as e:
     sys.exit(f"spacy_docbin: {path}: {e!r}; name JSONL that predict wrote")
