@@ -29,8 +29,9 @@ case $kind in
     # The output may lie there, made by another task meanwhile.
     folders=()
     while IFS= read -r -d '' folder; do
+      [ -n "$folder" ] || { echo "job.sh: $input has what cannot be looked at, see above: allow reading it, or move it elsewhere" >&2; exit 1; }
       [ "$folder" -ef "$output" ] || folders+=("$folder")
-    done < <(find "$input/" -mindepth 1 -maxdepth 1 ! -name '.*' -xtype d -print0 | LC_ALL=C sort -z) # in one order on every node
+    done < <(find "$input/" -mindepth 1 -maxdepth 1 ! -name '.*' -xtype d -print0 | LC_ALL=C sort -z || printf '\0') # in one order on every node
     [ "$task" -ge 1 ] && [ "$task" -le ${#folders[@]} ] || { echo "job.sh: task $task, but $input has ${#folders[@]} folders" >&2; exit 2; }
     sum=$(printf '%s\0' "${folders[@]##*/}" | cksum)
     folder=${folders[task - 1]}
