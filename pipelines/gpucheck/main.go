@@ -224,7 +224,13 @@ func (f *checkFn) answer(ctx context.Context) (string, error) {
 	}
 	for until := time.Now().Add(f.Timeout); ; {
 		there := 0
-		if err := st.List(ctx, string(f.Folder), func(store.Object) error { there++; return nil }); err != nil {
+		err := st.List(ctx, string(f.Folder), func(o store.Object) error {
+			if o.Err == nil { // a folder that could not be listed is looked at again
+				there++
+			}
+			return nil
+		})
+		if err != nil {
 			return "", err
 		}
 		if there >= f.Workers || !time.Now().Before(until) {
@@ -246,6 +252,9 @@ func read(ctx context.Context, folder string) ([]answer, error) {
 	}
 	var answers []answer
 	err = st.List(ctx, folder, func(o store.Object) error {
+		if o.Err != nil {
+			return o.Err
+		}
 		data, err := st.Read(ctx, o.Path, 1<<20)
 		if err != nil {
 			return err
@@ -257,7 +266,7 @@ func read(ctx context.Context, folder string) ([]answer, error) {
 		answers = append(answers, a)
 		return nil
 	})
-	if errors.Is(err, store.ErrNotExist) {
+	if len(answers) == 0 && errors.Is(err, store.ErrNotExist) {
 		return nil, fmt.Errorf("gpucheck: no answer lies in %s: --output must name what the workers and this program share", folder)
 	}
 	slices.SortFunc(answers, func(a, b answer) int {

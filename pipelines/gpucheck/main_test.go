@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -164,6 +165,22 @@ func TestAnswer(t *testing.T) {
 				t.Errorf("judge() = %v", err)
 			}
 		})
+	}
+}
+
+// TestReadUnlisted has an answer that the listing of its folder could not look at,
+// as on a network disk that fails for a moment: that is told, and not what a second
+// look says.
+func TestReadUnlisted(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "a.json"), []byte("{}"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("nothing", filepath.Join(folder, "b.json")); err != nil {
+		t.Skip(err)
+	}
+	if _, err := read(t.Context(), folder); err == nil || !strings.Contains(err.Error(), "b.json: link to nothing") {
+		t.Errorf("got %v, want what the listing says", err)
 	}
 }
 
