@@ -266,9 +266,15 @@ func parseLabelMap(values []string) (map[string]string, error) {
 	for _, v := range input.Split(values...) {
 		some := map[string]string{}
 		if strings.HasSuffix(v, ".json") {
+			if err := cli.CheckURI("label_map", v); err != nil {
+				return nil, err
+			}
 			data, err := store.Read(context.Background(), v, 0)
-			if err != nil {
+			switch {
+			case errors.Is(err, store.ErrNotExist) || errors.Is(err, store.ErrNotFile):
 				return nil, cli.Usagef("--label_map: %w", err)
+			case err != nil: // that it cannot be read is no wrong use
+				return nil, fmt.Errorf("--label_map: %w", err)
 			}
 			if err := addLabels(some, data); err != nil {
 				return nil, cli.Usagef("--label_map: %s: %w; it must hold one object of \"Label\": \"Class\"", v, err)
