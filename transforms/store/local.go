@@ -29,7 +29,7 @@ func localError(uri string, err error) error {
 	if impossibleName(call, err) || strings.ContainsRune(uri, 0) { // as gs:// may have
 		return fmt.Errorf("store: %s: %w: %w", quote(uri), ErrName, err)
 	}
-	if errors.Is(err, syscall.EMFILE) {
+	if err == syscall.EMFILE { // not that of another file, which says it
 		return fmt.Errorf("store: %s: %w; raise ulimit -n", quote(uri), err)
 	}
 	return fmt.Errorf("store: %s: %w", quote(uri), err)

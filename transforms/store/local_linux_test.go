@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -90,6 +91,9 @@ func TestLocalManyFiles(t *testing.T) {
 	_, err := s.Read(t.Context(), dir+"/a.txt", 0)
 	wantError(t, err, syscall.EMFILE, dir+"/a.txt: too many open files; raise ulimit -n")
 	wantError(t, s.Write(t.Context(), dir+"/b.txt", nil), syscall.EMFILE, dir+"/b.txt: too many open files; raise ulimit -n")
+	if again := localError("list", err); strings.Count(again.Error(), "ulimit") != 1 {
+		t.Errorf("it is said twice what to do: %v", again)
+	}
 }
 
 // TestLocalNameOfWindows has what a disk of vfat, exFAT or NTFS says to a name with a
