@@ -39,8 +39,8 @@ const (
 	MiscExposition = "Misc-exposition"
 )
 
-// Config describes a model and how it was, or is to be, trained. The names of
-// its JSON fields are the names of the flags of the train pipeline.
+// Config describes a model and how it was, or is to be, trained. A field that
+// the train pipeline has a flag for has the flag's name in JSON.
 type Config struct {
 	Format         int    `json:"format"`
 	FeatureVersion int    `json:"feature_version"`
@@ -80,8 +80,8 @@ type Config struct {
 	OtherClass string            `json:"other_class,omitempty"`
 }
 
-// DefaultConfig is the recipe of the bundled model, before training: three
-// labels, whole documents at prediction.
+// DefaultConfig is what the train pipeline's defaults make, of the bundled
+// model's sizes: three labels, whole documents at prediction.
 func DefaultConfig() Config {
 	return Config{
 		Format:         Format,

@@ -68,7 +68,7 @@ func ceilPowerOfTwo(x float64) float64 {
 
 // RoundBFloat16 is x rounded to bfloat16, to nearest, ties to even: 8 bits of a
 // number's 24. Products of such matrices on matrix tiles take two thirds of the
-// time. What is not finite stays so; above 3.38e38 a number becomes infinite.
+// time. What is not finite stays so; from 3.3962e38 on a number becomes infinite.
 func RoundBFloat16(x []float32) []float32 {
 	y := make([]float32, len(x))
 	for i, v := range x {

@@ -31,8 +31,8 @@ const (
 // weights.safetensors, metadata.json (none where meta is nil) and config.json.
 // Each file is written whole under another name and renamed; config.json goes
 // first and comes last, so that nobody loads half of a new model and half of
-// an old one. What a Save that was killed has left there is removed; two at once
-// into one folder are an error of one of them.
+// an old one. What a Save that was killed has left there is removed, so no two
+// may save into one folder at once.
 func Save(dir string, w *Weights, meta *Metadata) error {
 	if err := w.Validate(); err != nil {
 		return err

@@ -291,7 +291,7 @@ func (t *tensor) checkFinite() error {
 	return nil
 }
 
-// quote is s for one line of an error: quoted and not longer than 60 bytes.
+// quote is s for one line of an error: cut to its first 60 bytes, and quoted.
 func quote(s string) string {
 	if len(s) > 60 {
 		return strconv.Quote(s[:60]) + "…"

@@ -1,5 +1,5 @@
 // Package modeltest is the test that every model.Scorer passes: probabilities
-// within 1e-4 of goldens, which an independent implementation made
+// within a tolerance of goldens, which an independent implementation made
 // (scripts/goldens.py, numpy in float64), and of a plain reference on random
 // shapes, with the same labels; the same bits whatever shares the batch, in
 // any order, from any number of goroutines.
