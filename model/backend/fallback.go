@@ -13,8 +13,9 @@ import (
 )
 
 // withFallback is a Scorer on GPUs that falls back on the CPU, for auto: a call that
-// the GPUs cannot serve is scored there, all of it, and the caller sees no error. With
-// a split the CPU takes some of the other calls too.
+// the GPUs cannot serve is scored there, all of it, and the caller sees no error but
+// model.ErrOutOfMemory for several windows, half of which may fit. With a split
+// the CPU takes some of the other calls too.
 type withFallback struct {
 	model.MultiScorer
 	fallback func() (*cpu.Scorer, error)

@@ -17,7 +17,7 @@ import (
 	"github.com/linnet-ml/linnet/model/kernel"
 )
 
-// Scorer implements model.StreamScorer. It shares the table and the biases of the
+// Scorer implements model.StreamScorer. It shares memory with the
 // Weights it was made from, which must not change while it is used, and holds
 // the matrices packed.
 type Scorer struct {
@@ -150,8 +150,8 @@ func (s *Scorer) Close() error { return nil }
 // returns its error, in which case probs is half written. Its memory is
 // 4·(D+K) bytes for each line that a window holds, 2·D+4·K or D+4·K where products are
 // of 16- or 8-bit integers, 128 more where outputs are padded, 24 bytes for each window, at
-// most maxStateBytes for the logits of a group and between layers, and some hundred kB. An
-// id outside the table panics.
+// most maxStateBytes, or what one window takes, for the logits of a group and between
+// layers, and some hundred kB. An id outside the table panics.
 func (s *Scorer) Score(ctx context.Context, b *model.Batch, probs []float32) error {
 	return s.ScoreAll(ctx, []*model.Batch{b}, probs)
 }

@@ -19,8 +19,8 @@ const (
 	// maxLoopLogits is the most logits that a plain loop adds up faster than
 	// kernel.Sum.
 	maxLoopLogits = 8
-	// maxStateBytes bounds the logits of a group, and the states that go from one layer
-	// to the next.
+	// maxStateBytes bounds the logits of a group of several windows, and the states that
+	// go from one layer to the next.
 	maxStateBytes = 32 << 20
 )
 
