@@ -74,10 +74,10 @@ func Precision() string {
 	return [...]string{"float32", "bfloat16", "float32 in 16 bits", "float32"}[active.parts()]
 }
 
-// Names are the names there are, whatever the machine, slowest first.
+// Names are the names there are, whatever the machine, in rising order.
 func Names() []string { return slices.Clone(isaNames[:]) }
 
-// ISAs are the names of those that this machine and build have, slowest first.
+// ISAs are the names of those that this machine and build have, in rising order.
 func ISAs() []string {
 	var names []string
 	for i, n := range isaNames {
