@@ -21,7 +21,7 @@ const cropLeast, cropMost = 20, 80
 // are to be learnt from as documents of their own. Each begins with a run of lines
 // of one class of c, of every class in turn: whole volumes teach that a document
 // begins with a title page, and pieces from anywhere that it begins within a run.
-// There are at most four crops for each cropMost lines of a document: of one whose runs
+// There are at most share times four crops for each cropMost lines of docs: of one whose runs
 // begin in its last lines alone, these would else be most of what is learnt from.
 // Equal docs and c.Seed give equal crops.
 func Crops(docs []Document, c *model.Config, share float64) (crops []Crop) {

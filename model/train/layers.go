@@ -71,11 +71,11 @@ func maskOp[T number](n, d int) *fused[T] {
 }
 
 // layerOp is one bidirectional LSTM layer over whole windows (model.Layer).
-// Padding rows (padding[row] = 0) have state zero, so that each direction
+// Padding rows (live[row] = 0) have state zero, so that each direction
 // begins at an end of its window, and get no gradient.
 //
 //	inputs: x [N, In], then of each direction InputWeights [In, 4H],
-//	        RecurrentWeights [H, 4H], Bias [4H]; padding [N]
+//	        RecurrentWeights [H, 4H], Bias [4H]; live [N]
 //	output: states [N, 2H], forward and backward
 func layerOp[T number](a arithmetic[T], steps, windows, size, hidden int, w *layer[T]) *fused[T] {
 	n, h, h4 := steps*windows, hidden, 4*hidden

@@ -147,7 +147,7 @@ func (t *trainer) prepare(docs []Document, m *Machine) (err error) {
 	return nil
 }
 
-// close gives the GPUs back.
+// close gives the GPUs and the teachers back.
 func (t *trainer) close() {
 	if t.gpus != nil {
 		t.gpus.close()
