@@ -19,7 +19,7 @@ import (
 )
 
 // Kinds of failure, for errors.Is. Each error of Probe, Init and Explain is one
-// of them, and ErrNoDevice too.
+// of them, and ErrNoDevice too, but for a context's and those of the leases' files.
 var (
 	ErrNoDevice   = errors.New("no usable GPU")
 	ErrNotBuilt   = errors.New("built without CUDA")

@@ -3,8 +3,8 @@
 // Defines every function of libcuda and libnvidia-ml that the program refers
 // to, as a jump through a slot. So the binary starts where neither library is,
 // also with LD_BIND_NOW=1. The slots lead to a stub that returns "not found"
-// until openCUDA and openNVML fill them from the libraries. All of it is hidden,
-// or the libraries themselves would call these.
+// until linnet_open_cuda and linnet_open_nvml fill them from the libraries. All
+// of it is hidden, or the libraries themselves would call these.
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ static int nvml_missing(void) { return 13; }  // NVML_ERROR_FUNCTION_NOT_FOUND
 #undef NVML
 
 // The package init of gorgonia.org/cu calls cuInit and exits the process on an
-// error. initCUDA calls the real one.
+// error. linnet_init_cuda calls the real one.
 HIDDEN int cuInit(unsigned flags) { return 0; }
 
 // go-nvml asks for the text of an error once the library is open.
