@@ -241,8 +241,8 @@ type Result struct {
 
 // Run runs p to its end, or only submits it with --async, and counts the
 // metrics of namespace. Its error is one line; with verbosity 2 all of Beam's
-// is logged before. When ctx ends a job elsewhere is cancelled; what runs in
-// this process is the caller's to stop.
+// is logged before. When ctx ends a job of a job service is cancelled; what
+// runs in this process is the caller's to stop.
 func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int) (*Result, error) {
 	name, err := Name()
 	if err != nil {
