@@ -46,7 +46,7 @@ const (
 
 	// Features of the document around the line.
 	repeats      // ln(1+other lines with this line's norm)
-	repeated     // 1 from the third on
+	repeated     // 1 where three lines or more have this norm
 	sinceFeed    // rows since a form feed, at most 60, /60
 	firstCount   // ln(1+other lines with this first word)
 	firstGenus   // ln(1+lines that have the first word as a genus)

@@ -177,7 +177,7 @@ func refused(uri string) error {
 	return err
 }
 
-// Annotated reports whether a file of this name is read as YEDDA.
+// Annotated reports whether a file of this name is annotation, of YEDDA or brat.
 func Annotated(name string) bool { return strings.HasSuffix(name, ".ann") }
 
 // Text reports whether a file of this name is taken where a folder is named.

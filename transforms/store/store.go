@@ -3,7 +3,7 @@
 // URI: a local path as the system knows it, of any bytes, or gs://bucket/object.
 //
 // A write is whole or not there: locally a temporary file and a rename, on
-// gs:// one PUT with a generation precondition. So a retry is harmless, and
+// gs:// one upload with a generation precondition. So a retry is harmless, and
 // nobody sees half a document. Local writes are not synced to the disk: a
 // killed process loses nothing that Write returned for, a machine that loses
 // power may lose, or leave empty, what was written in its last half minute.
@@ -69,8 +69,9 @@ type Store interface {
 	// \ takes the special meaning of the next character. What exists by that
 	// very name wins over the pattern, and a uri that ends in a slash is a
 	// folder of that very name, never a pattern. Order is that of bytes, locally within a
-	// folder; links to folders come last and no folder is listed twice. No more
-	// than one folder's names, or one page, are held at a time.
+	// folder; links to folders come last, after them hidden folders, and no folder
+	// is listed twice. No more than one page of names of gs://, or of each folder on
+	// the way, is held at a time.
 	//
 	// List fails with fn's error, and with ErrNotExist where uri names nothing
 	// or the pattern matches nothing.
@@ -88,7 +89,7 @@ type Store interface {
 	Write(ctx context.Context, uri string, data []byte) error
 	// Add is Write where nothing stands at uri, and fails with ErrTaken where
 	// something does that is not data already or, as a power cut leaves it, its
-	// beginning. It costs no more than Write.
+	// beginning. It costs no more than Write, but for a stat locally.
 	Add(ctx context.Context, uri string, data []byte) error
 	// Create is Write for what is too large to hold: uri gets what write writes,
 	// or stays as it was where write returns an error. After a first try that
@@ -168,8 +169,8 @@ func Exists(ctx context.Context, uri string) (bool, error) {
 	return err == nil, err
 }
 
-// Sub returns the folder, or gs:// prefix, as an fs.FS, for a model: files are
-// read whole when they are opened, at most 2 GiB from gs://, and no name leads out
+// Sub returns the folder, or gs:// prefix, as an fs.FS, for a model: files of
+// gs:// are read whole when they are opened, at most 2 GiB, and no name leads out
 // of the folder, but links do, as where a cache holds the files by their hashes. The
 // context is used as long as the FS is.
 func Sub(ctx context.Context, uri string) (fs.FS, error) {

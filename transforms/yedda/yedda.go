@@ -15,10 +15,10 @@
 //     Parse(Format(text, spans)) is text. Its tokens are read again as they were
 //     written, wherever they stand, for '[' and '#' only ever begin a token; a
 //     token that text itself holds is taken apart by an empty span inside (Literal).
-//   - Everything runs in time linear in its input.
+//   - Everything runs in time linear in its input, sorting aside.
 //
-// All offsets are in bytes, but for those that the other formats write, which
-// are in characters (a byte that decodes to nothing is one character).
+// All offsets are in bytes, but for those in brat, JSONL and TSV, which are in
+// characters (a byte that decodes to nothing is one character).
 package yedda
 
 import (
@@ -33,8 +33,8 @@ type Span struct {
 	Label      string
 }
 
-// Warning is markup that Parse could not pair, or a closer without its "#"
-// ("@Page-header*]"), which stays text.
+// Warning is markup that Parse could not pair, a closer without its "#"
+// ("@Page-header*]"), which stays text, or a span that ParseBrat found crossing.
 type Warning struct {
 	Offset int // of the token, in bytes of the source
 	Line   int // of the token in the source; the first is 1
