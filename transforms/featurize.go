@@ -19,7 +19,7 @@ import (
 
 // Featurize is PCollection<Document> to PCollection<Example>: the features of
 // every row, for a model with Options.InputSize rows in its table; with
-// Options.Deferred, Predict makes them, and a long document is surveyed. With Device
+// Options.Deferred, Predict makes them. A long document is only surveyed. With Device
 // auto it loads the model to see whether there is a GPU; without one it defers, too.
 // It rejects a document whose Rows are not lines of its text, in order and not blank.
 func Featurize(s beam.Scope, opts Options, docs beam.PCollection) (examples, rejected beam.PCollection) {

@@ -25,7 +25,7 @@ func Merge(ctx context.Context, output string) error {
 // Gather writes the records into the two files that people read: Done records
 // into ManifestFile, Reject records into RejectedFile, each in the order of the
 // store's listing; and writes IndexFile. It may be called while a run goes on,
-// and holds a few MiB, whatever the number of records.
+// and holds a few MiB, and some 200 bytes for each review page.
 func Gather(ctx context.Context, output string) error {
 	o := Options{Output: Path(output)}
 	var index index

@@ -93,8 +93,8 @@ func (o *Options) donePath(name string) string {
 }
 
 // rejectedPath is where the record of a rejection lies: under the document's
-// name, or where the store cannot hold that, as one that is too long, under
-// the hash of it.
+// name, or the hash of one that leads out of the folder. Where the store cannot
+// hold the name, as one that is too long, the caller hashes it.
 func (o *Options) rejectedPath(name string) string {
 	if !o.inside(name) {
 		name = hashed(name)

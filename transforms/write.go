@@ -138,7 +138,7 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 	return out, r, err
 }
 
-// writeOnce asks for the record of l where there may be one again. Its error wraps
+// writeOnce, with again, asks first for the record that l may have. Its error wraps
 // ErrTaken where an output's place has what no record tells of.
 func (f *writeFn) writeOnce(ctx context.Context, l Labelled, again bool) (*output, *Rejection, error) {
 	o, name := &f.Options, string(l.Name)
