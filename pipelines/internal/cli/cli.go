@@ -233,8 +233,8 @@ func (s *Strings) String() string     { return strings.Join(*s, ",") }
 func (s *Strings) Set(v string) error { *s = append(*s, v); return nil }
 
 // Flags are the flags of one pipeline. They stand on the command line beside
-// those that Beam's packages put there; only the pipeline's own are shown by
-// --help.
+// those that Beam's packages put there; only the pipeline's own, and a few
+// of those, are shown by --help.
 type Flags struct {
 	*flag.FlagSet
 	name, summary string
