@@ -1,6 +1,6 @@
 """Checks the conversions against predict's own YEDDA: check.py FOLDER, where
-FOLDER has annotated/*.txt.jsonl, *.tsv and *.ann of predict, out.spacy and corrected/ of the
-two scripts beside this one, brat/ of predict. Prints what it compared."""
+FOLDER has annotated/*.txt.jsonl, *.tsv, *.ann and brat/ of predict, out.spacy and corrected/ of the
+two scripts beside this one. Prints what it compared."""
 import csv
 import glob
 import json

@@ -3,14 +3,15 @@
 
 usage: peers.py torch|onnxruntime|openvino MODEL BATCH [MODEL BATCH]…
 
-Loads model folders and the batches that `linnet dump` wrote for them, then
+Loads model folders and the batches that `linnet serve` dumped of them, then
 answers commands from the standard input, each with a line of JSON:
 
-  check HIDDEN PRECISION
+  check WHAT HIDDEN PRECISION
         how far the probabilities are from Linnet's
   time WHAT HIDDEN PRECISION THREADS SECONDS
-        calls over and over; WHAT is x (line vectors given) or table
-PRECISION is float32 or bfloat16.
+        calls over and over
+WHAT is x (line vectors given) or, of torch, table; PRECISION is float32 or
+bfloat16.
 """
 import json
 import statistics

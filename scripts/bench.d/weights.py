@@ -1,4 +1,4 @@
-"""A model folder of Linnet's as numpy arrays, and the batch that `linnet dump` wrote."""
+"""A model folder of Linnet's as numpy arrays, and the batch that `linnet serve` dumped."""
 import json
 import pathlib
 

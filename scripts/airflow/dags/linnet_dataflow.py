@@ -3,7 +3,7 @@
 Settings:
 
     LINNET_BIN           folder of the programs; predict-cuda stands beside predict for the workers
-    LINNET_BUCKET        bucket with issues/, and where labelled/, reports/ and published/ are written
+    LINNET_BUCKET        bucket with issues/, and where labelled/, reports/, published/ and staging/ are written
     LINNET_PROJECT, LINNET_REGION
     LINNET_GPU           type of the GPU (default nvidia-l4)
     LINNET_MAX_WORKERS   most workers (default 10)
