@@ -81,7 +81,7 @@ func newPlot(y string, epochs []model.EpochStats, lines []line) (*plot.Plot, err
 		p.Add(path, dots)
 		p.Legend.Add(l.name, path, dots)
 	}
-	if huge := p.Y.Max; p.Y.Min == huge && huge+1 == huge { // one above and one below is no range then
+	if p.Y.Min == p.Y.Max { // which would be drawn from one below to one above
 		p.Y.Min = 0
 	}
 	return p, nil

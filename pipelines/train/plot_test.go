@@ -20,6 +20,8 @@ func TestPlotEpochs(t *testing.T) {
 	}{
 		{"training alone", alone, []string{"training", "training accuracy", "epoch", "loss", "1", "2"}, []string{"validation", "macro-F1"}},
 		{"one epoch", judged, []string{"validation", "validation accuracy", "validation macro-F1"}, nil},
+		{"one epoch alone", []model.EpochStats{{Loss: .0006, Accuracy: .6}}, []string{"0.0005", "0.25"}, []string{">-"}},
+		{"accuracy all along", []model.EpochStats{{Loss: 2, Accuracy: 1}, {Loss: 2, Accuracy: 1}}, []string{"0.5", "1.0"}, []string{">3"}},
 		{"one huge loss", []model.EpochStats{{Loss: 3e38, Accuracy: .5}}, []string{"training"}, nil},
 	} {
 		b, err := plotEpochs(c.epochs)
