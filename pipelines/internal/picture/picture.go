@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"image/color"
 	"math"
+	"strconv"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -46,6 +47,7 @@ func New(x, y string) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = color.Transparent
 	p.X.Label.Text, p.Y.Label.Text = x, y
+	p.X.Tick.Marker, p.Y.Tick.Marker = plot.TickerFunc(ticks), plot.TickerFunc(ticks)
 	sans := font.Font{Typeface: "Liberation", Variant: "Sans", Size: 10}
 	for _, style := range []*font.Font{&p.X.Label.TextStyle.Font, &p.Y.Label.TextStyle.Font,
 		&p.X.Tick.Label.Font, &p.Y.Tick.Label.Font, &p.Legend.TextStyle.Font} {
@@ -53,6 +55,18 @@ func New(x, y string) *plot.Plot {
 	}
 	p.Legend.Top, p.Legend.Left, p.Legend.XOffs, p.Legend.Padding = true, true, 4, 3
 	return p
+}
+
+// ticks are gonum's, with labels that say what they are: gonum calls 1.15 and 1.2
+// both 1.2.
+func ticks(low, high float64) []plot.Tick {
+	ticks := plot.DefaultTicks{}.Ticks(low, high)
+	for i, t := range ticks {
+		if v, err := strconv.ParseFloat(t.Label, 64); err == nil && math.Abs(v-t.Value) > 1e-9*math.Abs(t.Value) {
+			ticks[i].Label = strconv.FormatFloat(t.Value, 'g', 6, 64)
+		}
+	}
+	return ticks
 }
 
 // WholeTicks are a few ticks at whole numbers.

@@ -3,6 +3,7 @@ package picture
 import (
 	"encoding/base64"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -64,6 +65,28 @@ func TestWholeTicks(t *testing.T) {
 		}
 		if strings.Join(got, " ") != c.want {
 			t.Errorf("from %g to %g: %q, want %s", c.low, c.high, got, c.want)
+		}
+	}
+}
+
+// A tick's label is its number, however narrow the range.
+func TestTicks(t *testing.T) {
+	for _, c := range []struct {
+		low, high float64
+		want      []string
+	}{
+		{0, 1, []string{"0.0", "0.5", "1.0"}},
+		{1.087, 1.215, []string{"1.1", "1.15", "1.2"}},
+		{0, 123456789, []string{"0", "4e+07", "8e+07", "1.2e+08"}},
+	} {
+		var got []string
+		for _, tick := range ticks(c.low, c.high) {
+			if !tick.IsMinor() {
+				got = append(got, tick.Label)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%g to %g: got %q, want %q", c.low, c.high, got, c.want)
 		}
 	}
 }
