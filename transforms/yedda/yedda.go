@@ -24,6 +24,7 @@ package yedda
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"slices"
 )
 
@@ -114,13 +115,26 @@ func Parse(src []byte) *Document {
 	}
 	d.NumWarnings += len(open)
 	for _, i := range open[:min(len(open), MaxWarnings)] {
-		d.Warnings = append(d.Warnings, Warning{Offset: ^d.Spans[i].End, What: "[@ is never closed and is taken out"})
+		at := ^d.Spans[i].End
+		d.Warnings = append(d.Warnings, Warning{Offset: at, What: "[@ is never closed and is taken out" + misnamed(src[at+len(openToken):])})
 	}
 	if drop || len(open) > 0 {
 		d.Spans = slices.DeleteFunc(d.Spans, func(s Span) bool { return s.End < 0 })
 	}
 	d.finishWarnings(src)
 	return &d
+}
+
+// misnamed tells of what stands where the label should that closes the span which
+// begins with src, as in "text#Type material*]", or is "".
+func misnamed(src []byte) string {
+	inside, _, _ := bytes.Cut(src, openToken)
+	inside, _, closed := bytes.Cut(inside, closeTail)
+	label := inside[bytes.LastIndexByte(inside, '#')+1:]
+	if !closed || len(label) == len(inside) || len(label) > 2*maxLabel || bytes.Contains(label, newline) {
+		return ""
+	}
+	return fmt.Sprintf(": %q is no label", label)
 }
 
 // finishWarnings puts the warnings in order and finds their lines.
