@@ -11,6 +11,7 @@
 package averaging
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/log"
+	"github.com/dustin/go-humanize/english"
 
 	"github.com/linnet-ml/linnet/gpuinit"
 	"github.com/linnet-ml/linnet/model/backend"
@@ -310,6 +312,9 @@ func (r *Reader) Read(ctx context.Context, d Document) (train.Document, error) {
 		}
 		rows := yedda.Rows(parsed.Text)
 		whole = annotated{parsed.Text, rows, parsed.LineLabels(rows)}
+		if n := unheard(parsed, rows, whole.labels); n > 0 {
+			r.Warnings = append(r.Warnings, fmt.Sprintf("%s: %s inside lines of which most is not theirs, so they label none", d.Name, english.Plural(n, "span", "")))
+		}
 		if r.parsed == nil {
 			r.parsed = map[transforms.Path]annotated{}
 		}
@@ -331,6 +336,21 @@ func (r *Reader) Read(ctx context.Context, d Document) (train.Document, error) {
 		Features: feature.Extract(text, rows, r.InputSize, runtime.GOMAXPROCS(0)),
 		Labels:   labels,
 	}, nil
+}
+
+// unheard counts the spans inside a line that has another label, or none.
+func unheard(d *yedda.Document, rows []yedda.Line, labels []string) (n int) {
+	i := 0
+	for _, s := range d.Spans {
+		for i < len(rows) && rows[i].End <= s.Start {
+			i++
+		}
+		if i < len(rows) && s.Start >= rows[i].Start && s.End <= rows[i].End && s.Label != labels[i] &&
+			len(bytes.TrimSpace(d.Text[s.Start:s.End])) > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 func readState(ctx context.Context, path string) (*train.State, error) {
