@@ -8,7 +8,7 @@
 // intervals, the worst documents and the lines most confidently wrong. These
 // show text of the documents.
 //
-// A line counts if it is not blank and lies in a span of the annotation. Exit
+// A line counts if it is not blank and most of it lies in spans of the annotation. Exit
 // statuses: 0 done; 1 failed; 2 wrong use; 3 done, but some documents could not
 // be judged.
 package main
