@@ -182,8 +182,8 @@ func warnDocuments(parts [3][]train.Document) {
 	}
 }
 
-// warnLabels tells of labels that --label_map does not know, and of labels and
-// classes that the documents of --input have no line of.
+// warnLabels tells of labels that --label_map does not know, of labels and classes
+// that the documents of --input have no line of, and of weights of no class.
 func (o *options) warnLabels(parts [3][]train.Document, c *model.Config) {
 	lines, all := map[string]int{}, map[string]int{} // by label, of --input and of all
 	for i, docs := range parts {
@@ -229,6 +229,13 @@ func (o *options) warnLabels(parts [3][]train.Document, c *model.Config) {
 	}
 	if len(empty) > 0 {
 		cli.Warnf("--input: no line is of class %s", cli.Some(empty))
+	}
+	weights, _, _ := c.LossWeights() // which were checked
+	for i, named := range [][]string{slices.Sorted(maps.Keys(weights)), c.FocalClasses()} {
+		named = slices.DeleteFunc(named, func(l string) bool { return slices.Contains(c.Classes, l) })
+		if len(named) > 0 {
+			cli.Warnf("%s: no class is called %s: only what predict --label_set=full says is learnt so; name the class it becomes", [2]string{"--class_weights", "--focal_labels"}[i], cli.Some(named))
+		}
 	}
 }
 
