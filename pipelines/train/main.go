@@ -405,9 +405,7 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 		sayModel(ctx, o.modelOut, "is replaced at the end")
 	}
 	if o.workers > 0 {
-		if err := o.distribute(ctx, job, &options); err != nil {
-			return told(ctx, err)
-		}
+		o.distribute(job, &options)
 	}
 	bar := &progress{verbosity: o.verbosity, validated: len(parts[1]) > 0}
 	options.Progress = bar.show
@@ -446,18 +444,15 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 }
 
 // distribute hands the rounds of the training t to workers.
-func (o *options) distribute(ctx context.Context, job *averaging.Job, t *train.Options) error {
+func (o *options) distribute(job *averaging.Job, t *train.Options) {
 	job.InputSize = t.Config.InputSize
-	if err := job.Begin(ctx, o.documents, slices.Concat(t.Train, t.Crops)); err != nil {
-		return err
-	}
 	t.Distributed, t.RoundSteps = o.workers, o.roundSteps
 	if o.device == backend.CUDA {
 		t.WorkerDevice = "cuda"
 	}
-	t.Round = job.Lead
+	round := job.Lead
 	if o.index < 0 {
-		t.Round = func(ctx context.Context, r train.Round) error {
+		round = func(ctx context.Context, r train.Round) error {
 			return job.Round(ctx, r, func(p *beam.Pipeline) error {
 				_, err := runners.Run(ctx, p, transforms.Namespace, o.verbosity)
 				if errors.Is(err, runners.ErrNotCancelled) {
@@ -467,7 +462,16 @@ func (o *options) distribute(ctx context.Context, job *averaging.Job, t *train.O
 			})
 		}
 	}
-	return nil
+	begun := false
+	t.Round = func(ctx context.Context, r train.Round) error {
+		if !begun { // only now: a training that is refused before would leave workers waiting
+			if err := job.Begin(ctx, o.documents, slices.Concat(t.Train, t.Crops)); err != nil {
+				return err
+			}
+			begun = true
+		}
+		return round(ctx, r)
+	}
 }
 
 // loadModels loads --init_model and --teachers, where they are given.
