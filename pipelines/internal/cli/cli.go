@@ -308,6 +308,14 @@ func (f *Flags) Parse(args []string) error {
 		}
 		return Usagef("%q is no flag; %s", f.Arg(0), what)
 	}
+	f.Visit(func(g *flag.Flag) {
+		if v := g.Value.String(); v == "~" || strings.HasPrefix(v, "~/") || strings.Contains(v, ",~/") {
+			err = Usagef("--%s=%s: shells leave ~ as it is behind a = or a comma; write $HOME, or ./~ where that is a folder's name", g.Name, v)
+		}
+	})
+	if err != nil {
+		return err
+	}
 	for _, g := range [][2]string{
 		{"model_uri", "a folder"}, {"predictions", "a folder"}, {"init_model", "a folder"}, {"report", "a folder"},
 		{"label_set", "collapsed or full"}, {"precision", "float16 or float32"},

@@ -100,6 +100,11 @@ func TestParse(t *testing.T) {
 		{[]string{"--timeout=2562047h"}, ""},
 		{[]string{"--model_uri="}, "--model_uri is empty; name a folder, or leave it out"},
 		{[]string{"--model_uri=m"}, ""},
+		{[]string{"--model_uri=~/m"}, "--model_uri=~/m: shells leave ~ as it is behind a = or a comma; write $HOME, or ./~ where"},
+		{[]string{"--model_uri=~"}, "--model_uri=~: shells"},
+		{[]string{"--model_uri=a,~/m"}, "--model_uri=a,~/m: shells"},
+		{[]string{"--model_uri=./~/m"}, ""},
+		{[]string{"--model_uri=~m"}, ""},
 		{[]string{"file"}, `"file" is no flag; --help lists the flags`},
 	} {
 		_, err := parse(c.args...)
