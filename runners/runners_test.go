@@ -651,7 +651,7 @@ func TestWorkerBinary(t *testing.T) {
 }
 
 func TestAddress(t *testing.T) {
-	for in, want := range map[string]string{"true": "localhost:50000", "false": "", "50001": "localhost:50001", ":50001": ":50001", "10.0.0.1:5": "10.0.0.1:5", "a:b:c": "error"} {
+	for in, want := range map[string]string{"true": "localhost:50000", "false": "", "50001": "localhost:50001", ":50001": ":50001", "10.0.0.1:5": "10.0.0.1:5", "a:b:c": "error", "": "error", "localhost:": "error", ":": "error"} {
 		var a address
 		if err := a.Set(in); err != nil {
 			a = "error"

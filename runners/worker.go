@@ -57,7 +57,7 @@ func (a *address) Set(v string) error {
 		if err == nil {
 			_, err = net.LookupPort("tcp", port)
 		}
-		if err != nil {
+		if err != nil || port == "" { // a variable that is not set: the system would choose one
 			return fmt.Errorf("not an address such as %s", defaultPool)
 		}
 	}
