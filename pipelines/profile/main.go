@@ -15,7 +15,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -117,8 +116,8 @@ func (o *options) check() error {
 		return cli.Usagef("--max_lines=%d: one sample has %d lines (--window_size)", o.maxLines, o.windowSize)
 	case o.planWorkers < 1:
 		return cli.Usagef("--plan_workers=%d: it must be 1 or more", o.planWorkers)
-	case !(o.cpuCost >= 0 && o.gpuCost >= 0) || math.IsInf(o.cpuCost+o.gpuCost, 0):
-		return cli.Usagef("--cpu_hourly_cost and --gpu_hourly_cost must be 0 or more, and no infinity")
+	case !(o.cpuCost >= 0 && o.gpuCost >= 0 && max(o.cpuCost, o.gpuCost) <= 1e15): // no sum of them is an infinity
+		return cli.Usagef("--cpu_hourly_cost and --gpu_hourly_cost must be from 0 to 1e15")
 	case o.cpuStartup < 0 || o.gpuStartup < 0:
 		return cli.Usagef("--cpu_startup and --gpu_startup must be 0 or more")
 	}
