@@ -233,9 +233,9 @@ func (a *identity) difference(b *identity) string {
 	case !slices.Equal(a.Config.Classes, b.Config.Classes): // and so are crops
 		return "the classes are others, by num_classes or the training documents"
 	case a.Train != b.Train, !slices.Equal(a.Config.FullClasses, b.Config.FullClasses), a.Config.OtherClass != b.Config.OtherClass:
-		return "the training documents are others, or crop_share is"
+		return "the training documents are others or in another order, or crop_share is another"
 	case a.Validation != b.Validation:
-		return "the validation documents are others"
+		return "the validation documents are others or in another order"
 	case !slices.Equal(a.Teachers, b.Teachers):
 		return "the teachers are others"
 	case a.Shards != b.Shards:

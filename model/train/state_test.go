@@ -183,6 +183,8 @@ func TestResumeRefuses(t *testing.T) {
 			o.Train[11].Features.Layout[0]++
 		}, "training documents"},
 		{"document", func(o *Options) { o.Train = o.Train[1:] }, "training documents"},
+		{"order", func(o *Options) { o.Train = append(o.Train[1:], o.Train[0]) }, "training documents are others or in another order"},
+		{"validation's order", func(o *Options) { slices.Reverse(o.Validation) }, "validation documents are others or in another order"},
 		{"rare label", func(o *Options) { o.Config.FullClasses = []string{"Figure", "Key"} }, "training documents are others"},
 		{"crops", func(o *Options) { o.Crops = o.Train[:1] }, "crop_share"},
 		{"validation", func(o *Options) { o.Validation = o.Validation[1:] }, "validation documents"},
