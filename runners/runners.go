@@ -165,6 +165,9 @@ func Check() error {
 	if notASCII := func(r rune) bool { return r < ' ' || r > '~' }; name != Direct && strings.ContainsFunc(*jobopts.JobName, notASCII) {
 		return fmt.Errorf("runners: --job_name=%q: use ASCII letters, digits and signs, such as linnet-2026_11", *jobopts.JobName)
 	}
+	if err := checkHints(); err != nil {
+		return err
+	}
 	if n := flag.Lookup("parallelism"); n.Value.String() != n.DefValue && *jobopts.Parallelism < 1 {
 		return fmt.Errorf("runners: --parallelism=%s: it must be 1 or more", n.Value)
 	}
@@ -188,6 +191,17 @@ func Check() error {
 		}
 		return fillGPU()
 	}
+	return nil
+}
+
+// checkHints refuses --resource_hints at which Beam would panic in Run.
+func checkHints() (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("runners: --resource_hints: %v; name hints such as min_ram=4GB", p)
+		}
+	}()
+	jobopts.GetPipelineResourceHints()
 	return nil
 }
 

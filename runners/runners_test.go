@@ -650,6 +650,20 @@ func TestWorkerBinary(t *testing.T) {
 	}
 }
 
+// TestHints has Check refuse what Beam panics at when the job is made.
+func TestHints(t *testing.T) {
+	t.Cleanup(func() { jobopts.ResourceHints = nil })
+	for hint, want := range map[string]string{
+		"min_ram=4GB": "", "beam:resources:x:v1=y": "",
+		"x": `runners: --resource_hints: unparsable resource hint: "x"; name hints`, "ram=4GB": "unknown resource hint: ram=4GB", "min_ram=much": "unable to parse \"much\"",
+	} {
+		jobopts.ResourceHints = []string{hint}
+		if err := Check(); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got %v, want %q", hint, err, want)
+		}
+	}
+}
+
 func TestAddress(t *testing.T) {
 	for in, want := range map[string]string{"true": "localhost:50000", "false": "", "50001": "localhost:50001", ":50001": ":50001", "10.0.0.1:5": "10.0.0.1:5", "a:b:c": "error", "": "error", "localhost:": "error", ":": "error"} {
 		var a address
