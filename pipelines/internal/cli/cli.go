@@ -214,8 +214,12 @@ func RunJob[T any](ctx context.Context, leave bool, run func(context.Context) (T
 	}
 	over := make(chan ran, 1)
 	go func() {
-		result, err := run(inner)
-		over <- ran{result, err}
+		var r ran
+		r.err = guard(inner, func(ctx context.Context) (err error) {
+			r.result, err = run(ctx)
+			return err
+		})
+		over <- r
 	}()
 	select {
 	case r := <-over:

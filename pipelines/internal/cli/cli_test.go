@@ -233,6 +233,9 @@ func TestRunJob(t *testing.T) {
 			t.Errorf("%v: got %d, %v, want %v", c.end, got, err, c.want)
 		}
 	}
+	if _, err := RunJob(t.Context(), true, func(context.Context) (int, error) { panic("no such image") }); err == nil || err.Error() != "no such image" {
+		t.Errorf("a panic: got %v", err)
+	}
 }
 
 func TestChecks(t *testing.T) {
