@@ -168,6 +168,11 @@ func Check() error {
 	if err := checkHints(); err != nil {
 		return err
 	}
+	for _, o := range jobopts.SdkHarnessContainerImageOverrides { // at others Beam panics
+		if !strings.Contains(o, ",") {
+			return fmt.Errorf("runners: --sdk_harness_container_image_override=%s: it must be pattern,image", o)
+		}
+	}
 	if n := flag.Lookup("parallelism"); n.Value.String() != n.DefValue && *jobopts.Parallelism < 1 {
 		return fmt.Errorf("runners: --parallelism=%s: it must be 1 or more", n.Value)
 	}

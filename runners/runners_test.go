@@ -652,7 +652,14 @@ func TestWorkerBinary(t *testing.T) {
 
 // TestHints has Check refuse what Beam panics at when the job is made.
 func TestHints(t *testing.T) {
-	t.Cleanup(func() { jobopts.ResourceHints = nil })
+	t.Cleanup(func() { jobopts.ResourceHints, jobopts.SdkHarnessContainerImageOverrides = nil, nil })
+	for override, want := range map[string]string{".*beam_go.*,mine:1": "", "mine:1": "--sdk_harness_container_image_override=mine:1: it must be"} {
+		jobopts.SdkHarnessContainerImageOverrides = []string{override}
+		if err := Check(); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got %v, want %q", override, err, want)
+		}
+	}
+	jobopts.SdkHarnessContainerImageOverrides = nil
 	for hint, want := range map[string]string{
 		"min_ram=4GB": "", "beam:resources:x:v1=y": "",
 		"x": `runners: --resource_hints: unparsable resource hint: "x"; name hints`, "ram=4GB": "unknown resource hint: ram=4GB", "min_ram=much": "unable to parse \"much\"",
