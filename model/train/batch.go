@@ -140,7 +140,7 @@ func (b *bits) kept(words []uint32, n int, p float64) {
 // fit gives s a graph with room for windows ws: of those for defaultWindow lines, for
 // four times as many and so on, the smallest that has it. A graph computes its padding,
 // too, and most windows are short. Random numbers are drawn for padding as well, so that
-// the size follows from ws alone. Graphs are kept: gorgonia's are never freed.
+// the size follows from ws alone. Graphs are kept, which takes less time than another.
 func (s *shard) fit(t *trainer, ws []window) (err error) {
 	steps, longest := defaultWindow, 0
 	for _, w := range ws {

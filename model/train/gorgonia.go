@@ -7,6 +7,7 @@ import (
 	"hash"
 	"hash/fnv"
 	"io"
+	"runtime"
 	"sync/atomic"
 
 	"github.com/chewxy/hm"
@@ -61,6 +62,7 @@ func newMachine[T number](arrays []array[T], calls []call[T], wrt []int) (machin
 		m.grads[i] = grads[j]
 	}
 	m.vm = gorgonia.NewTapeMachine(e)
+	runtime.SetFinalizer(m.vm, nil) // which does nothing, but a machine is in a cycle, and would never be freed
 	return m, nil
 }
 

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
+	"time"
 )
 
 // plain is arithmetic by its definition, in any precision: what the kernels
@@ -91,6 +93,27 @@ func (plain[T]) tanh(x []T) {
 	for i, v := range x {
 		x[i] = T(math.Tanh(float64(v)))
 	}
+}
+
+// TestGraphFreed wants a graph that is no longer used freed, as each share of a round in
+// one process makes some.
+func TestGraphFreed(t *testing.T) {
+	_, g := randomNetwork(t, plain[float32]{}, sizes{layout: 3, embedding: 4, hidden: 4, layers: 1, heads: []int{3}, focal: make([]bool, 3)}, []int{5, 2})
+	if _, err := g.run(); err != nil {
+		t.Fatal(err)
+	}
+	freed := make(chan struct{})
+	runtime.AddCleanup(g, func(freed chan struct{}) { close(freed) }, freed)
+	g = nil
+	for range 100 {
+		runtime.GC()
+		select {
+		case <-freed:
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	t.Error("the graph is still there")
 }
 
 // randomNetwork returns a network with random weights and a graph of it with
