@@ -8,6 +8,7 @@ import (
 	"sync"
 	_ "unsafe" // for go:linkname
 
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/jobopts"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -45,7 +46,6 @@ func closeToOthers() (open func()) {
 	closed.Lock()
 	defer closed.Unlock()
 	if closed.runs++; closed.runs == 1 { // a second handle would be a panic of gRPC's
-		own := pass(rand.Text())
 		addServerOptions.(func(...grpc.ServerOption))(grpc.InTapHandle(own.check))
 		addDialOptions.(func(...grpc.DialOption))(grpc.WithPerRPCCredentials(own))
 	}
@@ -59,8 +59,29 @@ func closeToOthers() (open func()) {
 	}
 }
 
-// pass is the secret of the runs that go on.
+// pass is the secret of the services in a process.
 type pass string
+
+var own = pass(rand.Text())
+
+// ownPrism is the address of the prism in this process, once a run has started it. Nothing
+// stops one, so that all runs share it: each kept a port and its job's memory for good.
+var ownPrism string
+
+// usePrism gives the flags of a run the prism that an earlier one left; the function it
+// returns leaves the run's.
+func usePrism() (leave func()) {
+	closed.Lock()
+	defer closed.Unlock()
+	if ownPrism != "" {
+		*jobopts.Endpoint, *jobopts.EnvironmentType = ownPrism, "loopback"
+	}
+	return func() {
+		closed.Lock()
+		defer closed.Unlock()
+		ownPrism = *jobopts.Endpoint
+	}
+}
 
 // check lets in a call, of which nothing but the header was read yet.
 func (p pass) check(ctx context.Context, call *tap.Info) (context.Context, error) {

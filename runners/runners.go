@@ -278,12 +278,13 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 		}
 	}
 	defer done()
-	if local && name == Prism {
-		defer closeToOthers()()
-	}
 	flags := [...]*string{jobopts.Endpoint, jobopts.EnvironmentType, jobopts.WorkerBinary, beamrunners.Runner}
 	for _, f := range flags {
 		defer func(before string) { *f = before }(*f)
+	}
+	if local && name == Prism {
+		defer closeToOthers()()
+		defer usePrism()()
 	}
 	service := !local && name != Dataflow // a job service other than prism's in this process
 	if service {

@@ -183,6 +183,7 @@ func init() {
 	beam.RegisterFunction(countFn)
 	beam.RegisterFunction(countAgainFn)
 	beam.RegisterFunction(strangerFn)
+	beam.RegisterFunction(endpointFn)
 }
 
 // capture is what f writes to standard error.
@@ -246,6 +247,34 @@ func TestRun(t *testing.T) {
 		})
 	}
 }
+
+// TestPrismStays wants runs in one process, of which a training has one a round, to share
+// a prism: nothing stops one.
+func TestPrismStays(t *testing.T) {
+	set(t, map[string]string{"runner": "prism", "endpoint": "", "environment_type": ""})
+	var first string
+	for range 3 {
+		p, s := beam.NewPipelineWithRoot()
+		beam.ParDo0(s, endpointFn, beam.Create(s, 1))
+		if _, err := Run(t.Context(), p, "runners_test", 1); err != nil {
+			t.Fatal(err)
+		}
+		got := endpoint.Load().(string)
+		if first == "" {
+			first = got
+		}
+		if got != first {
+			t.Errorf("a second prism, at %s beside %s", got, first)
+		}
+		if *jobopts.Endpoint != "" || *jobopts.EnvironmentType != "" || !Local() {
+			t.Errorf("after a run --endpoint=%s --environment_type=%s, local: %t", *jobopts.Endpoint, *jobopts.EnvironmentType, Local())
+		}
+	}
+}
+
+var endpoint atomic.Value
+
+func endpointFn(int) { endpoint.Store(*jobopts.Endpoint) }
 
 // TestPrismIsClosed has a pipeline on prism that calls prism's service as a stranger would,
 // any program of whose job it would start.
