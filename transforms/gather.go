@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"io/fs"
 	"strings"
@@ -36,6 +37,29 @@ func Gather(ctx context.Context, output string) error {
 		return err
 	}
 	return o.writeIndex(ctx, &index)
+}
+
+var gatherSeed = maphash.MakeSeed()
+
+// Regather is Gather for one who calls it again and again: where the records are those
+// of the call that returned before, which is 0 at first, it lists them and does no more.
+func Regather(ctx context.Context, output string, before uint64) (now uint64, err error) {
+	for _, folder := range []string{DoneFolder, RejectedFolder} {
+		err := listBelow(ctx, store.Join(output, folder), func(o store.Object) error {
+			now += maphash.String(gatherSeed, fmt.Sprintf("%d %d %s", o.Size, o.Modified.UnixNano(), o.Path))
+			return nil
+		})
+		if err != nil {
+			return before, err
+		}
+	}
+	if now != before {
+		err = Gather(ctx, output)
+	}
+	if err != nil {
+		return before, err
+	}
+	return now, nil
 }
 
 // clean removes the temporary files, of which there are some after a run that

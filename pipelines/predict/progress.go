@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -96,14 +95,19 @@ func (o *options) follow(bar *cli.Bar, output string, begin time.Time) (end func
 	return cancel
 }
 
-// gather gathers the records of a watch now and then, the more seldom the more there
-// are. The function it returns ends that.
+// gather gathers the records of a watch now and then, where there are new ones, the more
+// seldom the more there are. The function it returns ends that.
 func (o *options) gather(opts transforms.Options) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var over sync.WaitGroup
 	over.Go(func() {
+		gathered := uint64(0)
 		regularly(ctx, 10*time.Second, func() {
-			if err := cmp.Or(transforms.Settle(ctx, opts, nil), transforms.Gather(ctx, string(opts.Output))); err != nil && ctx.Err() == nil && o.verbosity > 0 {
+			err := transforms.Settle(ctx, opts, nil)
+			if err == nil {
+				gathered, err = transforms.Regather(ctx, string(opts.Output), gathered)
+			}
+			if err != nil && ctx.Err() == nil && o.verbosity > 0 {
 				fmt.Fprintf(os.Stderr, "linnet: %v; trying again\n", err)
 			}
 		})

@@ -268,6 +268,7 @@ func TestBar(t *testing.T) {
 	bar.Set(1, "x") // silent
 	bar.out, bar.period = &b, 0
 	bar.Set(1000, "fast")
+	bar.Set(1000, "fast") // a line says it already
 	bar.period = time.Hour
 	bar.Set(1500, "too soon")
 	bar.Line("a line")

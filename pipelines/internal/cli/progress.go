@@ -82,6 +82,7 @@ type Bar struct {
 	total  int64
 	last   time.Time
 	period time.Duration // from one text to the next, at least
+	text   string        // the last one, where there is no bar
 }
 
 // barWidth is that of the bar alone, in columns; rest is what stands around it.
@@ -123,7 +124,10 @@ func (b *Bar) Set(n int64, text string) {
 	}
 	b.last = time.Now()
 	if b.bar == nil {
-		fmt.Fprintln(b.out, text)
+		if text != b.text { // a watch may have nothing to do for days
+			fmt.Fprintln(b.out, text)
+		}
+		b.text = text
 		return
 	}
 	b.bar.Describe(fit(text))
