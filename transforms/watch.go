@@ -42,7 +42,7 @@ func Watch(s beam.Scope, opts Options, set *input.Set, interval time.Duration) b
 	if interval <= 0 {
 		panic("transforms: Watch: the interval must be above 0")
 	}
-	fn := &watchFn{Run: opts.Run, Number: watchNumber.Add(1), Interval: interval}
+	fn := &watchFn{Run: opts.Run, Number: watchNumber.Add(1), Interval: interval, Waits: opts.Began == 0}
 	return beam.Reshuffle(s, beam.ParDo(s, fn, beam.Create(s, encode("Watch", set))))
 }
 
@@ -53,6 +53,7 @@ type watchFn struct {
 	Run      string
 	Number   int64 // tells it from other watches of the run
 	Interval time.Duration
+	Waits    bool
 }
 
 // looks is a restriction: looks number Next, Next+1, … below End.
@@ -81,7 +82,17 @@ func (f *watchFn) ProcessElement(ctx context.Context, marks *lookMarks, tracker 
 	}
 	pause := min(f.Interval, stopEvery)
 	number := tracker.left.Next
-	if !w.due(f.Interval) {
+	due := w.due(f.Interval)
+	if f.Waits { // Prism waits by the clock: where that was set back, it never came again.
+		if !due {
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+			}
+		}
+		pause = 0
+	}
+	if !due {
 		return sdf.ResumeProcessingIn(pause), nil
 	}
 	if !tracker.TryClaim(number) {

@@ -83,6 +83,38 @@ func TestWatchLooks(t *testing.T) {
 	at(12, 0, "b.txt")
 }
 
+// TestWatchWaits has a watch in the process wait between two looks on its own, after it
+// handed back what a look took: prism would wait by the clock, and for ever once that is
+// set back. On other runners it has them wait.
+func TestWatchWaits(t *testing.T) {
+	for name, waits := range map[string]bool{"here": true, "elsewhere": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				set := newSet(t, []string{write(t, map[string]string{"a.txt": "one\n"})}, "")
+				f := &watchFn{Run: t.Name(), Interval: 2 * time.Second, Waits: waits}
+				defer watches.Delete([2]any{f.Run, f.Number})
+				tracker, taken, begin := f.CreateTracker(looks{0, end}), 0, time.Now()
+				for range 10 {
+					before, was := time.Now(), taken
+					next, err := f.ProcessElement(t.Context(), new(lookMarks), tracker, encode("Watch", set), func(beam.EventTime, []byte) { taken++ })
+					if err != nil {
+						t.Fatal(err)
+					}
+					waited, left := time.Since(before), next.ResumeDelay()
+					if left > 0 == waits || waited+left > stopEvery || taken > was && waited > 0 {
+						t.Errorf("it waited %v and leaves %v to the runner; it took %d", waited, left, taken-was)
+					}
+					time.Sleep(left)
+				}
+				equal(t, "documents taken", taken, 1)
+				if took := time.Since(begin); took < 5*time.Second {
+					t.Errorf("10 calls in %v", took)
+				}
+			})
+		})
+	}
+}
+
 // TestWatchAgain has a document that could not be read passed on again, ever later as
 // long as it stays as it is.
 func TestWatchAgain(t *testing.T) {
