@@ -36,8 +36,16 @@ func ProgressOf(run string) *Progress {
 	return p.(*Progress)
 }
 
-// ForgetProgress drops a run that is over.
-func ForgetProgress(run string) { runs.Delete(run) }
+// ForgetProgress drops a run that is over, and what its watches remember.
+func ForgetProgress(run string) {
+	runs.Delete(run)
+	watches.Range(func(key, _ any) bool {
+		if key.([2]any)[0] == any(run) {
+			watches.Delete(key)
+		}
+		return true
+	})
+}
 
 // Seen is the number of documents that are through, without PassedOver.
 func (p *Progress) Seen() int64 {

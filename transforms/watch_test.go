@@ -174,6 +174,20 @@ func TestWatchAgain(t *testing.T) {
 	})
 }
 
+// TestForgetWatches wants a run that is over to leave nothing of its watches, and nothing of
+// another's gone.
+func TestForgetWatches(t *testing.T) {
+	(&watchFn{Run: t.Name(), Number: 1}).watched()
+	other := &watchFn{Run: t.Name() + " other", Number: 1}
+	goesOn := other.watched()
+	defer ForgetProgress(other.Run)
+	ForgetProgress(t.Name())
+	if _, left := watches.Load([2]any{t.Name(), int64(1)}); left {
+		t.Error("what the watch remembers is still there")
+	}
+	equal(t, "the other is the one of before", other.watched() == goesOn, true)
+}
+
 // TestWatchReadsAgain watches what cannot be read, though nothing is wrong with its name,
 // kind or permission.
 func TestWatchReadsAgain(t *testing.T) {
