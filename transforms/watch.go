@@ -53,7 +53,7 @@ type watchFn struct {
 	Run      string
 	Number   int64 // tells it from other watches of the run
 	Interval time.Duration
-	Waits    bool
+	Waits    bool // here, not by handing back for a time: see ProcessElement
 }
 
 // looks is a restriction: looks number Next, Next+1, … below End.
@@ -83,7 +83,7 @@ func (f *watchFn) ProcessElement(ctx context.Context, marks *lookMarks, tracker 
 	pause := min(f.Interval, stopEvery)
 	number := tracker.left.Next
 	due := w.due(f.Interval)
-	if f.Waits { // Prism waits by the clock: where that was set back, it never came again.
+	if f.Waits { // prism waits by the clock: where that was set back, it never comes again
 		if !due {
 			select {
 			case <-time.After(pause):
