@@ -402,7 +402,7 @@ func FuzzFormats(f *testing.F) {
 }
 
 func BenchmarkFormats(b *testing.B) {
-	d := Parse(sample(1 << 20))
+	d := Parse(sample())
 	table := testTable(d)
 	for _, c := range []struct {
 		name string

@@ -169,7 +169,7 @@ func TestSpansOf(t *testing.T) {
 }
 
 func BenchmarkLines(b *testing.B) {
-	d := Parse(sample(1 << 20))
+	d := Parse(sample())
 	rows := Rows(d.Text)
 	labels := d.LineLabels(rows)
 	for _, c := range []struct {

@@ -338,8 +338,8 @@ func BenchmarkParse(b *testing.B) {
 		name string
 		src  []byte
 	}{
-		{"annotated", sample(1 << 20)},
-		{"plain", Parse(sample(1 << 20)).Text},
+		{"annotated", sample()},
+		{"plain", Parse(sample()).Text},
 		{"markup-only", bytes.Repeat([]byte("[@#X*]"), 1<<17)},
 	} {
 		b.Run(c.name, func(b *testing.B) {
@@ -353,7 +353,7 @@ func BenchmarkParse(b *testing.B) {
 }
 
 func BenchmarkFormat(b *testing.B) {
-	d := Parse(sample(1 << 20))
+	d := Parse(sample())
 	b.SetBytes(int64(len(d.Text)))
 	b.ReportAllocs()
 	for b.Loop() {
@@ -363,10 +363,10 @@ func BenchmarkFormat(b *testing.B) {
 	}
 }
 
-// sample is about size bytes that look like an annotated journal.
-func sample(size int) []byte {
+// sample is about a MiB that looks like an annotated journal.
+func sample() []byte {
 	var b bytes.Buffer
-	for page := 1; b.Len() < size; page++ {
+	for page := 1; b.Len() < 1<<20; page++ {
 		fmt.Fprintf(&b, "\f[@%d ... The Lost Fungi of Île-aux-Cèpes#Page-header*]\n\n", page)
 		for i := range 6 {
 			fmt.Fprintf(&b, "[@Agaricus fictus var. n%d Scriptor, sp. nov.#Nomenclature*]\n", i)
