@@ -36,7 +36,6 @@ type (
 		Err     string
 		Kinds   []string
 		Log     []string
-		Took    time.Duration
 	}
 )
 
@@ -68,7 +67,6 @@ func (j task) do() (out outcome) {
 			j.met()
 		}
 	}
-	begin := time.Now()
 	gpus, err := Init(context.Background(), j.Options)
 	if err == nil && j.Twice {
 		if err := gpus.Close(); err != nil {
@@ -76,7 +74,6 @@ func (j task) do() (out outcome) {
 		}
 		gpus, err = Init(context.Background(), j.Options)
 	}
-	out.Took = time.Since(begin)
 	j.met()
 	if err != nil {
 		out.Err = err.Error()
