@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
 
 	"github.com/linnet-ml/linnet/model/bundled"
 	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
@@ -21,18 +22,13 @@ func TestGS(t *testing.T) {
 	server := clitest.Storage(t, "out")
 	t.Setenv("STORAGE_EMULATOR_HOST", clitest.Serve(t, server.HTTPHandler()))
 	put := func(bucket, name, content string) { clitest.Put(server, bucket, name, []byte(content)) }
+	docs := fstest.MapFS{
+		"a.txt": {Data: []byte("Agaricus \xff nov.\n")}, "sub/b.txt.ann": {Data: []byte("[@Boletus#Nomenclature*]\nPileus\n")}, "sub/deep/c.txt": {Data: []byte("x\r\ny")},
+	}
+	clitest.PutFS(t, server, "in", "docs", docs)
 	in := t.TempDir()
-	for name, text := range map[string]string{
-		"a.txt": "Agaricus \xff nov.\n", "sub/b.txt.ann": "[@Boletus#Nomenclature*]\nPileus\n", "sub/deep/c.txt": "x\r\ny",
-	} {
-		put("in", "docs/"+name, text)
-		path := filepath.Join(in, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.CopyFS(in, docs); err != nil {
+		t.Fatal(err)
 	}
 	put("in", "docs/notes.md", "no document")
 	clitest.PutFS(t, server, "models", "m", bundled.FS())
