@@ -11,6 +11,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"github.com/linnet-ml/linnet/transforms/input"
+	"github.com/linnet-ml/linnet/transforms/internal/beamtest"
 )
 
 // A worker that sees no document where the launcher did says what it lacks.
@@ -47,7 +48,7 @@ func TestNoSet(t *testing.T) {
 			"List":  func(s beam.Scope) { List(s, Options{}, set) },
 			"Watch": func(s beam.Scope) { Watch(s, Options{}, set, time.Second) },
 		} {
-			if got, want := panicOf(build), "transforms: "+name+": the input.Set is empty; make one with input.New"; got != want {
+			if got, want := beamtest.PanicOf(build), "transforms: "+name+": the input.Set is empty; make one with input.New"; got != want {
 				t.Errorf("got the panic %q, want %q", got, want)
 			}
 		}

@@ -2,7 +2,6 @@ package transforms
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -172,13 +171,6 @@ func on(t *testing.T, runner string) func(build func(s beam.Scope)) beam.Pipelin
 		}
 		return res
 	}
-}
-
-// panicOf is what f panics with when it builds a pipeline.
-func panicOf(f func(beam.Scope)) (got string) {
-	defer func() { got = fmt.Sprint(recover()) }()
-	f(beam.NewPipeline().Root())
-	return ""
 }
 
 func runOn(runner string, build func(s beam.Scope)) (beam.PipelineResult, error) {

@@ -24,6 +24,7 @@ import (
 
 	"github.com/linnet-ml/linnet/transforms/feature"
 	"github.com/linnet-ml/linnet/transforms/input"
+	"github.com/linnet-ml/linnet/transforms/internal/beamtest"
 	"github.com/linnet-ml/linnet/transforms/store"
 	"github.com/linnet-ml/linnet/transforms/yedda"
 )
@@ -792,7 +793,7 @@ func TestWindowsAreGlobal(t *testing.T) {
 		"Write":     {[]Labelled{{}}, func(s beam.Scope, c beam.PCollection) { Write(s, opts, c) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := panicOf(func(s beam.Scope) {
+			got := beamtest.PanicOf(func(s beam.Scope) {
 				c.apply(s, beam.WindowInto(s, window.NewFixedWindows(1000), beam.CreateList(s, c.elements)))
 			})
 			if !strings.HasPrefix(got, "transforms: "+name+": ") || !strings.Contains(got, "global window") || strings.Contains(got, "\n") {
@@ -804,7 +805,7 @@ func TestWindowsAreGlobal(t *testing.T) {
 
 // An InputSize that no table has is refused when the pipeline is built.
 func TestFeaturizeRefuses(t *testing.T) {
-	got := panicOf(func(s beam.Scope) { Featurize(s, Options{InputSize: -1}, beam.CreateList(s, []Document{{}})) })
+	got := beamtest.PanicOf(func(s beam.Scope) { Featurize(s, Options{InputSize: -1}, beam.CreateList(s, []Document{{}})) })
 	if !strings.HasPrefix(got, "transforms: Featurize: Options.InputSize is -1; ") {
 		t.Errorf("got the panic %q, want one that names InputSize", got)
 	}

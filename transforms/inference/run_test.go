@@ -225,17 +225,10 @@ func TestRunInferenceItemPanics(t *testing.T) {
 	}
 }
 
-// panicOf is what f panics with when it builds a pipeline.
-func panicOf(f func(beam.Scope)) (got string) {
-	defer func() { got = fmt.Sprint(recover()) }()
-	f(beam.NewPipeline().Root())
-	return ""
-}
-
 type otherLoader struct{ lineLoader }
 
 func TestRunInferenceWithoutRegister(t *testing.T) {
-	got := panicOf(func(s beam.Scope) { RunInference[int, float64](s, otherLoader{}, Options{}, beam.Create(s, 1)) })
+	got := beamtest.PanicOf(func(s beam.Scope) { RunInference[int, float64](s, otherLoader{}, Options{}, beam.Create(s, 1)) })
 	const want = "call inference.Register[int, float64, inference.otherLoader]() in an init function"
 	if !strings.HasPrefix(got, "inference: RunInference: ") || !strings.Contains(got, want) {
 		t.Errorf("got the panic %q, want %q", got, want)
@@ -258,7 +251,7 @@ func TestRunInferenceLoaderTravels(t *testing.T) {
 			RunInference[int, float64, Loader[int, float64]](s, lineLoader{Slope: 1}, Options{}, beam.Create(s, 1))
 		},
 	} {
-		if got := panicOf(build); !strings.HasPrefix(got, want) || strings.Contains(got, "\n") {
+		if got := beamtest.PanicOf(build); !strings.HasPrefix(got, want) || strings.Contains(got, "\n") {
 			t.Errorf("got the panic %q, want one line that begins %q", got, want)
 		}
 	}
@@ -275,7 +268,7 @@ func TestRunInferenceItems(t *testing.T) {
 		"groups":         func(s beam.Scope) beam.PCollection { return beam.GroupByKey(s, beam.AddFixedKey(s, beam.Create(s, 1))) },
 		"no PCollection": func(beam.Scope) beam.PCollection { return beam.PCollection{} },
 	} {
-		got := panicOf(func(s beam.Scope) {
+		got := beamtest.PanicOf(func(s beam.Scope) {
 			RunInference[int, float64](s, lineLoader{Slope: 1, Name: t.Name()}, Options{}, items(s))
 		})
 		if !strings.HasPrefix(got, "inference: RunInference: ") || !strings.Contains(got, want) || strings.Contains(got, "\n") {
@@ -297,7 +290,7 @@ func TestOptions(t *testing.T) {
 			},
 			"NewEngine": func(beam.Scope) { NewEngine(&fake{}, options) },
 		} {
-			if got := panicOf(f); !strings.HasPrefix(got, "inference: Options.") || !strings.Contains(got, want) {
+			if got := beamtest.PanicOf(f); !strings.HasPrefix(got, "inference: Options.") || !strings.Contains(got, want) {
 				t.Errorf("%s: got the panic %q, want one of %s", name, got, want)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/log"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/ptest"
 )
@@ -23,4 +24,11 @@ func Main(m *testing.M) {
 	status := ptest.MainRet(m)
 	os.RemoveAll(dir)
 	os.Exit(status)
+}
+
+// PanicOf is what f panics with when it builds a pipeline.
+func PanicOf(f func(beam.Scope)) (got string) {
+	defer func() { got = fmt.Sprint(recover()) }()
+	f(beam.NewPipeline().Root())
+	return ""
 }
