@@ -24,7 +24,7 @@ var flinkREST = flag.String("flink_rest", "localhost:8081", "`address` of Flink'
 func withJobService(ctx context.Context, f func(jobpb.JobServiceClient) error) error {
 	cc, err := grpcx.Dial(ctx, *jobopts.Endpoint, 30*time.Second)
 	if err != nil { // of several lines
-		return fmt.Errorf("no job server at --endpoint=%s: %s", *jobopts.Endpoint, Cause(err.Error()))
+		return fmt.Errorf("no job server at --endpoint=%s: %s", *jobopts.Endpoint, causeOf(err.Error()))
 	}
 	defer cc.Close()
 	return f(jobpb.NewJobServiceClient(cc))
@@ -111,13 +111,13 @@ func flinkCause(ctx context.Context, job string) (string, error) {
 	}
 	for _, text := range texts {
 		if strings.Contains(text, errorMark) {
-			return Cause(text), nil
+			return causeOf(text), nil
 		}
 	}
 	if exceptions.Root == "" {
 		return "", nil
 	}
-	cause := Cause(exceptions.Root)
+	cause := causeOf(exceptions.Root)
 	for _, r := range remedies {
 		if strings.Contains(cause, r.of) {
 			cause += "; " + r.is

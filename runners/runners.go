@@ -357,7 +357,7 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 // explain is the error of a run in one line, as whoever knows most says it: Flink,
 // a job service that is gone, or Beam.
 func explain(ctx context.Context, name, job string, service bool, err error) error {
-	said := Cause(err.Error())
+	said := causeOf(err.Error())
 	if _, broke := status.FromError(err); broke && service && job != "" { // of a job that ended Beam tells otherwise
 		_, gone := checkEndpoint(ctx, *jobopts.Endpoint)
 		if gone == nil {
@@ -526,10 +526,10 @@ var goFrame = regexp.MustCompile(`^\S+/\S*\(.*\)$`)
 // its stack and, there, below the runtime's own frames, where.
 var panicked = regexp.MustCompile(`(?s)^.*\nFull error:\n.*?\bpanic: (.*?) goroutine \d+ \[running.*\npanic\([^\n]*\n[^\n]*\n(?:runtime\.[^\n]*\n[^\n]*\n)*[^\n]*\n\s[^\n]*/([^/\n]+:\d+)`)
 
-// Cause is the one line of a runner's error that says what happened: from the
+// causeOf is the one line of a runner's error that says what happened: from the
 // last errorMark to the end of that line, or a panic and its place, or the last line
 // that is not of a stack. What a runner has quoted is unquoted first.
-func Cause(text string) string {
+func causeOf(text string) string {
 	if i := strings.LastIndex(text, errorMark); i >= 0 {
 		said := text[i+len(errorMark):]
 		quote := strings.LastIndex(text[:i], "\n") + 1
@@ -545,7 +545,7 @@ func Cause(text string) string {
 			}
 			if quote += found + len(whole); quote > i {
 				inner, _ := strconv.Unquote(whole)
-				return Cause(inner)
+				return causeOf(inner)
 			}
 		}
 		said, _, _ = strings.Cut(said, "\n")

@@ -153,7 +153,7 @@ func TestCause(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := Cause(c.in); got != c.want {
+			if got := causeOf(c.in); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
