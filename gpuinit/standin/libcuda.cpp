@@ -3,7 +3,7 @@
 // kernel that ptx.py translated for the CPU.
 //
 // It is strict rather than fast: what a stream was given is done only when
-// somebody waits for it (or for an event behind it, or a copy from it), streams
+// somebody waits for it (or for a copy from it), streams
 // that were made non-blocking do not wait for the default one, and calls without
 // a current context, copies outside of allocations and stale handles fail. So
 // work that forgets to wait reads old bytes here every time.
@@ -48,27 +48,19 @@ struct Module {
 struct Stream {
   bool blocking = true;
   std::deque<std::function<void()>> queue;
-  unsigned long done = 0; // operations that ran; those queued come after
-  void run(unsigned long upto) {
-    while (done < upto && !queue.empty()) {
+  void run() {
+    while (!queue.empty()) {
       auto f = std::move(queue.front());
       queue.pop_front();
-      done++;
       f();
     }
   }
-  unsigned long end() const { return done + queue.size(); }
-};
-struct Event {
-  Stream *stream = nullptr;
-  unsigned long at = 0;
 };
 struct Context {
   Card *card;
   std::recursive_mutex mu;
   Stream none; // the default stream
   std::set<Stream *> streams;
-  std::set<Event *> events;
   std::set<Module *> modules;
   std::map<char *, Range> memory;
   std::map<char *, size_t> host; // page-locked
@@ -76,8 +68,8 @@ struct Context {
   // sync runs the default stream, those that it waits for and, with all, the rest.
   void sync(bool all) {
     for (auto *s : streams)
-      if (all || s->blocking) s->run(s->end());
-    none.run(none.end());
+      if (all || s->blocking) s->run();
+    none.run();
   }
   // holds says whether n bytes at p lie in one allocation.
   bool holds(CUdeviceptr p, size_t n) const {
@@ -225,7 +217,7 @@ CUresult cuInit(unsigned) {
 CUresult cuDriverGetVersion(int *v) { ENTER; *v = machine().cuda; return CUDA_SUCCESS; }
 CUresult cuDeviceGetCount(int *n) { ENTER; *n = cards.size(); return CUDA_SUCCESS; }
 CUresult cuDeviceGet(CUdevice *d, int i) { ENTER; CARD(i); *d = i; return CUDA_SUCCESS; }
-CUresult cuDeviceGetName(char *s, int n, CUdevice d) { ENTER; CARD(d); snprintf(s, n, "%s", setting("STANDIN_NAME", "Stand-in GPU")); return CUDA_SUCCESS; }
+CUresult cuDeviceGetName(char *s, int n, CUdevice d) { ENTER; CARD(d); snprintf(s, n, "Stand-in GPU"); return CUDA_SUCCESS; }
 CUresult cuDeviceTotalMem_v2(size_t *n, CUdevice d) { ENTER; CARD(d); *n = cards[d].memory; return CUDA_SUCCESS; }
 CUresult cuDeviceGetUuid(CUuuid *u, CUdevice d) {
   ENTER;
@@ -249,7 +241,6 @@ CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice d) {
   case CU_DEVICE_ATTRIBUTE_WARP_SIZE: *v = 32; break;
   case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK: *v = 48 << 10; break;
   case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *v = 96 << 10; break;
-  case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE: *v = machine().mode; break;
   case CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH: *v = 1; break;
   default: *v = 0;
   }
@@ -260,7 +251,6 @@ CUresult cuCtxCreate_v2(CUcontext *out, unsigned, CUdevice d) {
   ENTER;
   CARD(d);
   if (cards[d].lost) return cards[d].lost;
-  if (machine().mode == 2) return CUDA_ERROR_DEVICE_UNAVAILABLE;
   {
     std::lock_guard l(cards[d].mu);
     if (cards[d].taken + machine().context + machine().held(cards[d].card) > cards[d].memory) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -287,7 +277,6 @@ CUresult cuCtxDestroy_v2(CUcontext context) {
   for (auto &m : c->memory) c->release(m.second);
   for (auto &h : c->host) free(h.first);
   for (auto *s : c->streams) delete s;
-  for (auto *e : c->events) delete e;
   for (auto *m : c->modules) delete m;
   {
     std::lock_guard l(c->card->mu);
@@ -295,27 +284,6 @@ CUresult cuCtxDestroy_v2(CUcontext context) {
   }
   inside.unlock();
   delete c;
-  return CUDA_SUCCESS;
-}
-CUresult cuCtxSetCurrent(CUcontext c) {
-  ENTER;
-  if (!current.empty()) current.pop_back();
-  if (c) current.push_back((Context *)c);
-  return CUDA_SUCCESS;
-}
-CUresult cuCtxGetCurrent(CUcontext *c) { ENTER; *c = (CUcontext)now(); return CUDA_SUCCESS; }
-CUresult cuCtxPushCurrent_v2(CUcontext c) { ENTER; current.push_back((Context *)c); return CUDA_SUCCESS; }
-CUresult cuCtxPopCurrent_v2(CUcontext *c) {
-  ENTER;
-  if (current.empty()) return CUDA_ERROR_INVALID_CONTEXT;
-  *c = (CUcontext)current.back();
-  current.pop_back();
-  return CUDA_SUCCESS;
-}
-CUresult cuCtxGetDevice(CUdevice *d) {
-  INSIDE;
-  for (size_t i = 0; i < cards.size(); i++)
-    if (&cards[i] == c->card) *d = i;
   return CUDA_SUCCESS;
 }
 CUresult cuCtxSynchronize() { INSIDE; c->sync(true); DONE; }
@@ -388,13 +356,6 @@ CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t n) {
   memcpy(to, (void *)from, n);
   DONE;
 }
-CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t n) {
-  INSIDE;
-  if (!c->holds(from, n) || !c->holds(to, n)) return CUDA_ERROR_INVALID_VALUE;
-  c->sync(false);
-  memmove((void *)to, (void *)from, n);
-  DONE;
-}
 CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char v, size_t n) {
   INSIDE;
   if (!c->holds(to, n)) return CUDA_ERROR_INVALID_VALUE;
@@ -425,23 +386,9 @@ CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t n, CUstream str
     s->queue.push_back([=] { memcpy(to, (void *)from, n); });
     return CUDA_SUCCESS;
   }
-  s->run(s->end());
+  s->run();
   memcpy(to, (void *)from, n);
   DONE;
-}
-CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream stream) {
-  INSIDE;
-  STREAM(stream);
-  if (!c->holds(from, n) || !c->holds(to, n)) return CUDA_ERROR_INVALID_VALUE;
-  s->queue.push_back([=] { memmove((void *)to, (void *)from, n); });
-  return CUDA_SUCCESS;
-}
-CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char v, size_t n, CUstream stream) {
-  INSIDE;
-  STREAM(stream);
-  if (!c->holds(to, n)) return CUDA_ERROR_INVALID_VALUE;
-  s->queue.push_back([=] { memset((void *)to, v, n); });
-  return CUDA_SUCCESS;
 }
 
 CUresult cuStreamCreate(CUstream *out, unsigned flags) {
@@ -456,9 +403,7 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
   INSIDE;
   auto *s = (Stream *)stream;
   if (!c->streams.count(s)) return CUDA_ERROR_INVALID_HANDLE;
-  s->run(s->end());
-  for (auto *e : c->events)
-    if (e->stream == s) e->stream = nullptr;
+  s->run();
   c->streams.erase(s);
   delete s;
   DONE;
@@ -467,56 +412,9 @@ CUresult cuStreamSynchronize(CUstream stream) {
   INSIDE;
   STREAM(stream);
   if (!stream) c->sync(false);
-  s->run(s->end());
+  s->run();
   DONE;
 }
-CUresult cuStreamQuery(CUstream stream) { // whoever asks again and again would wait forever
-  INSIDE;
-  STREAM(stream);
-  s->run(s->end());
-  DONE;
-}
-CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
-  INSIDE;
-  STREAM(stream);
-  auto *e = (Event *)event;
-  if (!c->events.count(e)) return CUDA_ERROR_INVALID_HANDLE;
-  if (Stream *of = e->stream)
-    s->queue.push_back([=, at = e->at] {
-      if (c->streams.count(of) || of == &c->none) of->run(at);
-    });
-  return CUDA_SUCCESS;
-}
-CUresult cuEventCreate(CUevent *out, unsigned) {
-  INSIDE;
-  auto *e = new Event;
-  c->events.insert(e);
-  *out = (CUevent)e;
-  return CUDA_SUCCESS;
-}
-CUresult cuEventDestroy_v2(CUevent event) {
-  INSIDE;
-  if (!c->events.erase((Event *)event)) return CUDA_ERROR_INVALID_HANDLE;
-  delete (Event *)event;
-  return CUDA_SUCCESS;
-}
-CUresult cuEventRecord(CUevent event, CUstream stream) {
-  INSIDE;
-  STREAM(stream);
-  auto *e = (Event *)event;
-  if (!c->events.count(e)) return CUDA_ERROR_INVALID_HANDLE;
-  e->stream = s, e->at = s->end();
-  return CUDA_SUCCESS;
-}
-CUresult cuEventSynchronize(CUevent event) {
-  INSIDE;
-  auto *e = (Event *)event;
-  if (!c->events.count(e)) return CUDA_ERROR_INVALID_HANDLE;
-  if (e->stream) e->stream->run(e->at);
-  DONE;
-}
-CUresult cuEventQuery(CUevent event) { return cuEventSynchronize(event); }
-CUresult cuEventElapsedTime(float *ms, CUevent, CUevent) { INSIDE; *ms = 0; return CUDA_SUCCESS; }
 
 CUresult cuModuleLoadData(CUmodule *out, const void *image) {
   INSIDE;
@@ -549,9 +447,6 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
   *out = (CUfunction)&k->second;
   return CUDA_SUCCESS;
 }
-CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { INSIDE; return CUDA_SUCCESS; }
-CUresult cuFuncGetAttribute(int *v, CUfunction_attribute, CUfunction) { INSIDE; *v = 0; return CUDA_SUCCESS; }
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, CUfunction, int, size_t) { INSIDE; *n = 1; return CUDA_SUCCESS; }
 CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned, CUstream stream, void **params, void **) {
   INSIDE;
   STREAM(stream);

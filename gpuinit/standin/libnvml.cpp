@@ -62,7 +62,7 @@ const char *nvmlErrorString(int code) {
   snprintf(s, sizeof s, "stand-in error %d", code);
   return s;
 }
-int nvmlSystemGetDriverVersion(char *s, unsigned n) { ENTER; return text(s, n, setting("STANDIN_DRIVER", "550.54.15")); }
+int nvmlSystemGetDriverVersion(char *s, unsigned n) { ENTER; return text(s, n, "550.54.15"); }
 int nvmlSystemGetCudaDriverVersion(int *v) { ENTER; *v = machine().cuda; return 0; }
 int nvmlSystemGetCudaDriverVersion_v2(int *v) { ENTER; *v = machine().cuda; return 0; }
 int nvmlDeviceGetCount_v2(unsigned *n) { ENTER; *n = machine().devices; return 0; }
@@ -90,7 +90,7 @@ int nvmlDeviceGetPowerUsage(Handle *, unsigned *mW) { ENTER; *mW = 150000; retur
 int nvmlDeviceGetClockInfo(Handle *, int kind, unsigned *MHz) { ENTER; *MHz = kind == 1 ? 1410 : 1215; return 0; }
 int nvmlDeviceGetCurrentClocksThrottleReasons(Handle *, unsigned long long *bits) { ENTER; *bits = number("STANDIN_SLOWDOWN", 0); return 0; }
 int nvmlDeviceGetTotalEccErrors(Handle *, int, int, unsigned long long *) { ENTER; return UNSUPPORTED; }
-int nvmlDeviceGetName(Handle *, char *s, unsigned n) { ENTER; return text(s, n, setting("STANDIN_NAME", "Stand-in GPU")); }
+int nvmlDeviceGetName(Handle *, char *s, unsigned n) { ENTER; return text(s, n, "Stand-in GPU"); }
 int nvmlDeviceGetUUID(Handle *h, char *s, unsigned n) { ENTER; return text(s, n, uuid(h->card, h->instance)); }
 int nvmlDeviceGetMemoryInfo_v2(Handle *h, Memory2 *m) {
   ENTER;
@@ -109,7 +109,7 @@ int nvmlDeviceGetMemoryInfo(Handle *h, Memory *m) {
   return failure;
 }
 int nvmlDeviceGetCudaComputeCapability(Handle *, int *major, int *minor) { ENTER; *major = machine().major; *minor = machine().minor; return 0; }
-int nvmlDeviceGetComputeMode(Handle *, int *mode) { ENTER; *mode = machine().mode; return 0; }
+int nvmlDeviceGetComputeMode(Handle *, int *mode) { ENTER; *mode = 0; return 0; }
 int nvmlDeviceGetComputeRunningProcesses_v2(Handle *h, unsigned *n, ProcessInfo *p) {
   ENTER;
   unsigned all = h->card == 0 ? machine().others.size() : 0, room = *n;

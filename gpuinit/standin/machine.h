@@ -5,11 +5,7 @@
 //   STANDIN_RESERVED=0         bytes beside it that NVML counts, for the driver
 //   STANDIN_CONTEXT=0          bytes of a card that a context takes
 //   STANDIN_CAPABILITY=8.0     compute capability
-//   STANDIN_NAME=…             name of the cards
-//   STANDIN_DRIVER=550.54.15   version of the driver
-//   STANDIN_CUDA=12040         newest CUDA of the driver
 //   STANDIN_MIG=0              MIG instances of each card
-//   STANDIN_MODE=0             compute mode: 0 default, 2 prohibited, 3 exclusive
 //   STANDIN_PROCESSES=7:1000   other processes on card 0 and the bytes they hold,
 //                              separated by commas
 //   STANDIN_MAX_ALLOC=…        bytes; a larger allocation finds no memory
@@ -67,7 +63,7 @@ struct Other {
   unsigned long long bytes;
 };
 struct Machine {
-  int devices = number("STANDIN_DEVICES", 1), mig = number("STANDIN_MIG", 0), mode = number("STANDIN_MODE", 0), cuda = number("STANDIN_CUDA", 12040);
+  int devices = number("STANDIN_DEVICES", 1), mig = number("STANDIN_MIG", 0), cuda = 12040;
   size_t memory = number("STANDIN_MEMORY", 4ll << 30), reserved = number("STANDIN_RESERVED", 0), context = number("STANDIN_CONTEXT", 0), max_alloc = number("STANDIN_MAX_ALLOC", 0);
   int major = 8, minor = 0;
   std::vector<Other> others;
