@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"cloud.google.com/go/storage"
+	"google.golang.org/api/googleapi"
 )
 
 // Lock makes an object that tells who holds the lock, and makes it anew every
-// 30 s. Who finds one of more than 5 minutes takes it over: clocks must not
-// differ by minutes.
+// 30 s. Who finds one of more than 5 minutes, by storage's clock, takes it over.
 func (g *gs) Lock(ctx context.Context, uri string) (func() error, error) {
 	o, err := g.object(uri)
 	if err != nil {
@@ -57,6 +57,7 @@ func (l *gsLock) take(ctx context.Context) error {
 		if statusOf(err) != http.StatusPreconditionFailed {
 			return errGS(l.uri, err)
 		}
+		now := dateOf(err)
 		attrs, holder, err := l.look(ctx)
 		switch {
 		case errors.Is(err, storage.ErrObjectNotExist):
@@ -66,7 +67,7 @@ func (l *gsLock) take(ctx context.Context) error {
 		case bytes.Equal(holder, l.content): // the answer was lost, not the request
 			l.generation = attrs.Generation
 			return nil
-		case time.Since(attrs.Updated) < l.gs.stale:
+		case now.Sub(attrs.Updated) < l.gs.stale:
 			name, _, _ := strings.Cut(string(holder), "\n")
 			return fmt.Errorf("%w; after a kill it is free in %g minutes", lockedError(l.uri, name), l.gs.stale.Minutes())
 		default:
@@ -74,6 +75,17 @@ func (l *gsLock) take(ctx context.Context) error {
 		}
 	}
 	return lockedError(l.uri, "")
+}
+
+// dateOf is when storage refused a request, by its own clock: this machine's may be
+// minutes off.
+func dateOf(err error) time.Time {
+	if e, ok := errors.AsType[*googleapi.Error](err); ok {
+		if at, err := http.ParseTime(e.Header.Get("Date")); err == nil {
+			return at
+		}
+	}
+	return time.Now()
 }
 
 // look reads the lock and who holds it, of one generation.

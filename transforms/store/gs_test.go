@@ -960,6 +960,26 @@ func TestGSLockStale(t *testing.T) {
 	}
 }
 
+// TestGSLockClock has storage and this machine differ by 10 minutes: a lock's age is that
+// by storage's clock.
+func TestGSLockClock(t *testing.T) {
+	for _, ahead := range []time.Duration{-10 * time.Minute, 10 * time.Minute} {
+		fake, _ := gsStore(t)
+		s := serveGS(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Date", time.Now().Add(ahead).UTC().Format(http.TimeFormat))
+			fake.ServeHTTP(w, r)
+		}))
+		uri := "gs://lab/_lock"
+		lockOf(fake, "process 1 on elsewhere", 4*time.Minute-ahead)
+		_, err := s.Lock(t.Context(), uri)
+		wantError(t, err, ErrLocked, "process 1 on elsewhere")
+		lockOf(fake, "process 1 on elsewhere", 6*time.Minute-ahead)
+		if err := locked(t, s, uri)(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestGSLockRenewedUnheard releases a lock that was renewed by a request whose answer
 // came too late: it is this run's still, and goes.
 func TestGSLockRenewedUnheard(t *testing.T) {
