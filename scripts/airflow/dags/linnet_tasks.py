@@ -139,7 +139,8 @@ def unpublished(labelled=LABELLED, published=PUBLISHED):
             target = Path(published, source.relative_to(labelled))
             if not source.is_file():
                 continue
-            if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+            # A copy has the time of what it was made of, but for what its disk cuts off: less than two seconds.
+            if not target.exists() or target.stat().st_mtime <= source.stat().st_mtime - 2:
                 yield source, target
 
 
@@ -150,7 +151,10 @@ def publish(labelled=LABELLED, published=PUBLISHED):
         target.parent.mkdir(parents=True, exist_ok=True)
         hashed = hashlib.sha256(os.fsencode(target.name)).hexdigest()  # a name may be as long as names can be
         part = target.with_name(f".{hashed}.part")
+        written = source.stat().st_mtime_ns
         shutil.copyfile(source, part)
+        with suppress(OSError):  # or it has that of another disk's clock, to which a later change may be older
+            os.utime(part, ns=(written, written))
         part.replace(target)
         count += 1
     print("published", count, "files")
