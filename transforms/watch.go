@@ -74,8 +74,12 @@ func (f *watchFn) ProcessElement(ctx context.Context, marks *lookMarks, tracker 
 	w := f.watched()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := time.Now().Truncate(time.Millisecond) // event times have no more
-	marks.update(now)
+	// Event times have no more than milliseconds, and do not go back with the clock: what
+	// comes behind the watermark is late, and a window after this may drop it.
+	if now := time.Now().Truncate(time.Millisecond); now.After(w.at) {
+		w.at = now
+	}
+	marks.update(w.at)
 	if p.Stopped() {
 		tracker.TryClaim(end)
 		return sdf.StopProcessing(), nil
@@ -102,7 +106,7 @@ func (f *watchFn) ProcessElement(ctx context.Context, marks *lookMarks, tracker 
 	if err := json.Unmarshal(encoded, set); err != nil {
 		return sdf.StopProcessing(), p.fail("watch", err)
 	}
-	t := mtime.FromTime(now)
+	t := mtime.FromTime(w.at)
 	failed, err := w.look(ctx, set, number, f.Interval, func(file input.File) {
 		if !p.Stopped() {
 			emit(t, []byte(file.URI))
@@ -125,6 +129,7 @@ var watchNumber atomic.Int64
 type watched struct {
 	mu          sync.Mutex
 	begin       time.Time
+	at          time.Time     // the event time
 	ended       time.Duration // when the last look did, since begin; times are monotonic
 	failed      int           // looks in a row
 	lastFailure string        // of the previous look: what was wrong

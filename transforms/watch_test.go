@@ -115,6 +115,28 @@ func TestWatchWaits(t *testing.T) {
 	}
 }
 
+// TestWatchClock has the clock set back by an hour: neither the watermark nor a document's
+// event time goes back.
+func TestWatchClock(t *testing.T) {
+	set := newSet(t, []string{write(t, map[string]string{"a.txt": "one\n"})}, "")
+	f := &watchFn{Run: t.Name(), Interval: 1}
+	defer watches.Delete([2]any{f.Run, f.Number})
+	before := time.Now().Add(time.Hour).Truncate(time.Millisecond)
+	f.watched().at = before
+	tracker, marks, times := f.CreateTracker(looks{0, end}), new(lookMarks), []time.Time(nil)
+	for range 3 {
+		if _, err := f.ProcessElement(t.Context(), marks, tracker, encode("Watch", set), func(at beam.EventTime, _ []byte) { times = append(times, at.ToTime()) }); err != nil {
+			t.Fatal(err)
+		}
+		if at := marks.CurrentWatermark(); at.Before(before) {
+			t.Errorf("the watermark goes back from %v to %v", before, at)
+		}
+	}
+	if len(times) != 1 || times[0].Before(before) {
+		t.Errorf("event times %v after %v", times, before)
+	}
+}
+
 // TestWatchAgain has a document that could not be read passed on again, ever later as
 // long as it stays as it is.
 func TestWatchAgain(t *testing.T) {
