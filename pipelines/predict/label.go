@@ -84,7 +84,9 @@ func (o *options) label(ctx context.Context) (err error) {
 		return err
 	}
 	if !runners.Local() {
-		opts.Began = begin.UnixNano()
+		if opts.Began, err = began(ctx, st, output); err != nil {
+			return err
+		}
 	}
 	if o.watch { // they may come and go
 		opts.Again, opts.Rejections = true, true
@@ -104,6 +106,13 @@ func (o *options) label(ctx context.Context) (err error) {
 		example = firstRejected(ctx, output)
 	}
 	return o.judge(result.Counters, files, example)
+}
+
+// began is when the run took its lock, in nanoseconds since 1970, by the clock that gives
+// outputs their times, which may be minutes off this machine's.
+func began(ctx context.Context, st store.Store, output string) (int64, error) {
+	lock, err := st.Stat(ctx, store.Join(output, transforms.LockFile))
+	return max(1, lock.Modified.UnixNano()), err // 0 is none
 }
 
 // misused has an output folder of somebody else's as wrong use.

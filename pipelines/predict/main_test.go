@@ -546,6 +546,29 @@ func TestPace(t *testing.T) {
 	}
 }
 
+// TestBegan has the output's disk keep another time than this machine: a run began when
+// its lock was taken, by the disk's clock.
+func TestBegan(t *testing.T) {
+	output := t.TempDir()
+	st, err := store.For(t.Context(), output)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := st.Lock(t.Context(), store.Join(output, transforms.LockFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	for at, want := range map[time.Time]int64{time.Unix(2e9, 0): 2e18, time.Unix(1e9, 0): 1e18, time.Unix(0, 0): 1} {
+		if err := os.Chtimes(filepath.Join(output, transforms.LockFile), at, at); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := began(t.Context(), st, output); got != want || err != nil {
+			t.Errorf("%v: %d, %v; want %d", at, got, err, want)
+		}
+	}
+}
+
 // TestReached wants an error where workers elsewhere wrote into another folder
 // of that name, for some or for all documents.
 func TestReached(t *testing.T) {
