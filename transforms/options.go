@@ -68,9 +68,10 @@ type Options struct {
 	// Again says that there are Done records from before: a document's is deleted
 	// before its outputs are written again (Write).
 	Again bool
-	// Began, where not 0, is when the run began, in nanoseconds since 1970: on a
-	// runner that tries bundles again, an output without a record counts as the run's
-	// own where it is younger (Write), and a watch waits by handing back (Watch).
+	// Began, where not 0, is when the run began, in nanoseconds since 1970, by the clock
+	// that gives files of Output their times: on a runner that tries bundles again, an
+	// output without a record counts as the run's own where it is younger (Write), and a
+	// watch waits by handing back (Watch).
 	Began int64
 	// unwritten has Read and Write write and delete nothing, for Plan.
 	unwritten bool

@@ -25,7 +25,7 @@ import (
 // set, those that come later included. A document is passed on when its size,
 // time and who may read it have stood still for one interval, and again each time
 // that they changed and stood still. Its event time is that of the look that took
-// it, in the global window.
+// it, which does not go back with the clock, in the global window.
 //
 // What was passed on is remembered in the worker's memory, some 60 bytes a
 // document. A worker that starts anew passes every document on again, and Read
