@@ -876,6 +876,27 @@ func TestFails(t *testing.T) {
 	})
 }
 
+// TestForgets has the job server keep nothing of jobs but the last ten: it serves
+// for weeks, and kept the options of each.
+func TestForgets(t *testing.T) {
+	flags := environments(t, "evaluate")["external"]
+	for range 20 {
+		must(t, "evaluate", append(flags, "--input=testdata/annotated")...)
+	}
+	id := strings.TrimSpace(string(clitest.ReadFile(t, filepath.Join(flinkHome, "run", "jobserver"))))
+	objects, err := exec.Command("jcmd", id, "GC.class_histogram").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := regexp.MustCompile(`(\d+) +\d+ +org\.apache\.beam\.sdk\.options\.ProxyInvocationHandler\s`).FindSubmatch(objects)
+	if kept == nil {
+		t.Fatalf("no options among the job server's objects:\n%.500s", objects)
+	}
+	if n, err := strconv.Atoi(string(kept[1])); err != nil || n > 15 {
+		t.Errorf("the job server has the options of %s jobs, want those of its last ten", kept[1])
+	}
+}
+
 func lastLine(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return lines[len(lines)-1]
