@@ -66,7 +66,7 @@ func (*watchFn) CreateTracker(l looks) *lookTracker             { return &lookTr
 func (*watchFn) TruncateRestriction(*lookTracker, []byte) looks { return looks{} } // a drain is the end
 func (*watchFn) CreateWatermarkEstimator() *lookMarks           { return new(lookMarks) }
 
-// stopEvery is how often a watch asks whether it is to stop.
+// stopEvery is how often a watch in the process asks whether it is to stop.
 const stopEvery = time.Second
 
 func (f *watchFn) ProcessElement(ctx context.Context, marks *lookMarks, tracker *lookTracker, encoded []byte, emit func(beam.EventTime, []byte)) (sdf.ProcessContinuation, error) {
@@ -114,6 +114,9 @@ func (f *watchFn) ProcessElement(ctx context.Context, marks *lookMarks, tracker 
 	})
 	if w.newFailure(failed) && err == nil {
 		log.Warnf(ctx, "linnet: watch: %v", failed)
+	}
+	if !f.Waits { // once a look, not a second: Flink's runner (Beam before 2.76) keeps each for good
+		pause = f.Interval
 	}
 	return sdf.ResumeProcessingIn(pause), p.fail("watch", err)
 }
