@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -153,7 +152,6 @@ func warnOfWaiting(ctx context.Context, watch *watcher, over chan struct{}) {
 		return
 	case <-watch.submitted:
 	}
-	looked := false
 	for waited := 0; ; {
 		select {
 		case <-over:
@@ -161,10 +159,6 @@ func warnOfWaiting(ctx context.Context, watch *watcher, over chan struct{}) {
 		case <-time.After(slotsPoll):
 		}
 		j, err := flinkJob(ctx, watch.jobID())
-		if err == nil && !looked && j.Tasks.Running > 0 {
-			looked = true
-			warnOfCheckpoints(ctx, j.ID)
-		}
 		if t := j.Tasks; err != nil || t.Scheduled == 0 || t.Deploying+t.Initializing+t.Running > 0 {
 			waited = 0
 			continue
@@ -181,19 +175,6 @@ func warnOfWaiting(ctx context.Context, watch *watcher, over chan struct{}) {
 		}
 		fmt.Fprintf(os.Stderr, "linnet: the job waits, Flink has too few free slots for it, of %d in all: %s\n", cluster.Slots, moreSlots)
 	}
-}
-
-// warnOfCheckpoints warns of a job that streams without them: Beam passes on what was
-// reshuffled at a checkpoint, so nothing is ever labelled.
-func warnOfCheckpoints(ctx context.Context, id string) {
-	var job struct{ Plan struct{ Type string } }
-	var checkpoints struct{ Interval int64 }
-	path := "/jobs/" + url.PathEscape(id)
-	if flinkCall(ctx, http.MethodGet, path+"/plan", &job) != nil || job.Plan.Type != "STREAMING" ||
-		flinkCall(ctx, http.MethodGet, path+"/checkpoints/config", &checkpoints) != nil || checkpoints.Interval != math.MaxInt64 {
-		return
-	}
-	fmt.Fprintln(os.Stderr, "linnet: the job waits for checkpoints, which are off: restart the job server, its Java with -Dbeam.checkpointing_interval=2000, and run again")
 }
 
 var errNoJob = errors.New("knows no job")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -26,11 +25,13 @@ import (
 	jobpb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/jobmanagement_v1"
 	pipepb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/pipeline_v1"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/jobopts"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/util/grpcx"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
 )
 
 func TestMain(m *testing.M) {
@@ -321,6 +322,12 @@ type jobs struct {
 	state     jobpb.JobState_Enum
 	cancelled []string
 	options   []string // of its jobs
+	prepared  *structpb.Struct
+}
+
+func (j *jobs) Prepare(_ context.Context, req *jobpb.PrepareJobRequest) (*jobpb.PrepareJobResponse, error) {
+	j.prepared = req.PipelineOptions
+	return &jobpb.PrepareJobResponse{}, nil
 }
 
 func (j *jobs) DescribePipelineOptions(context.Context, *jobpb.DescribePipelineOptionsRequest) (*jobpb.DescribePipelineOptionsResponse, error) {
@@ -517,23 +524,39 @@ func TestTellWaiting(t *testing.T) {
 	}
 }
 
-// TestWithoutCheckpoints wants it said that a job streams without them, and nothing of others.
-func TestWithoutCheckpoints(t *testing.T) {
-	for _, c := range []struct {
-		kind     string
-		interval int64
-		warned   bool
-	}{{"STREAMING", math.MaxInt64, true}, {"STREAMING", 2000, false}, {"BATCH", math.MaxInt64, false}} {
-		mux := http.NewServeMux()
-		mux.HandleFunc("GET /jobs/a/plan", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, `{"plan":{"type":%q}}`, c.kind) })
-		mux.HandleFunc("GET /jobs/a/checkpoints/config", func(w http.ResponseWriter, r *http.Request) {
-			fmt.Fprintf(w, `{"interval":%d}`, c.interval)
-		})
-		serveJobs(t, &jobs{}, mux)
-		said := capture(t, func() { warnOfCheckpoints(t.Context(), "a") })
-		if strings.Contains(said, "checkpoints, which are off") != c.warned || !c.warned && said != "" {
-			t.Errorf("%+v: it says %q", c, said)
+// TestFlinkOptions has a job of Flink's take along what Beam's Go has no flag for, and
+// jobs of others not.
+func TestFlinkOptions(t *testing.T) {
+	var j jobs
+	serveJobs(t, &j, nil)
+	for runner, want := range map[string]string{"flink": "2000 1", "universal": " "} {
+		set(t, map[string]string{"runner": runner})
+		cc, err := grpcx.Dial(t.Context(), flag.Lookup("endpoint").Value.String(), time.Minute)
+		if err != nil {
+			t.Fatal(err)
 		}
+		options := &structpb.Struct{Fields: map[string]*structpb.Value{}}
+		if _, err := jobpb.NewJobServiceClient(cc).Prepare(t.Context(), &jobpb.PrepareJobRequest{PipelineOptions: options}); err != nil {
+			t.Fatal(err)
+		}
+		cc.Close()
+		got := j.prepared.GetFields()
+		if got := got["beam:option:checkpointing_interval:v1"].GetStringValue() + " " + got["beam:option:options_id:v1"].GetStringValue(); got != want {
+			t.Errorf("%s: a checkpoint each %q ms and a number, want %q", runner, got, want)
+		}
+	}
+}
+
+// TestDialUnanswered wants an error where nobody listens, within the time given.
+func TestDialUnanswered(t *testing.T) {
+	lis, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lis.Close()
+	if cc, err := grpcx.Dial(t.Context(), lis.Addr().String(), 50*time.Millisecond); err == nil {
+		cc.Close()
+		t.Error("it connects where nobody listens")
 	}
 }
 
