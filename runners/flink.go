@@ -2,15 +2,9 @@ package runners
 
 import (
 	"context"
-	"math"
-	"time"
 
 	jobpb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/jobmanagement_v1"
-	beamrunners "github.com/apache/beam/sdks/v2/go/pkg/beam/runners"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/util/grpcx"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/connectivity"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
@@ -23,29 +17,15 @@ var flinkOptions = map[string]string{
 	"beam:option:options_id:v1":             "1",
 }
 
-func init() { grpcx.Dial = dial }
-
-// dial is grpcx.DefaultDial, but that jobs of Flink's get flinkOptions.
-func dial(ctx context.Context, endpoint string, timeout time.Duration) (*grpc.ClientConn, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	cc, err := grpc.NewClient("passthrough:///"+endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)), grpc.WithUnaryInterceptor(addOptions))
-	if err != nil {
-		return nil, err
-	}
-	cc.Connect()
-	for s := cc.GetState(); s != connectivity.Ready; s = cc.GetState() {
-		if !cc.WaitForStateChange(ctx, s) {
-			cc.Close()
-			return nil, ctx.Err()
-		}
-	}
-	return cc, nil
+// giveOptions gives flinkOptions to the jobs of gRPC's clients that are made until it is
+// over.
+func giveOptions() (over func()) {
+	addDialOptions.(func(...grpc.DialOption))(grpc.WithChainUnaryInterceptor(addOptions))
+	return clearDialOptions
 }
 
 func addOptions(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	if job, ok := req.(*jobpb.PrepareJobRequest); ok && *beamrunners.Runner == Flink {
+	if job, ok := req.(*jobpb.PrepareJobRequest); ok {
 		for name, value := range flinkOptions {
 			job.PipelineOptions.Fields[name] = structpb.NewStringValue(value)
 		}

@@ -1,6 +1,7 @@
 package runners
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
@@ -79,7 +80,7 @@ func usePrism() (leave func()) {
 	return func() {
 		closed.Lock()
 		defer closed.Unlock()
-		ownPrism = *jobopts.Endpoint
+		ownPrism = cmp.Or(*jobopts.Endpoint, ownPrism)
 	}
 }
 

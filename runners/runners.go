@@ -261,7 +261,8 @@ type Result struct {
 // Run runs p to its end, or only submits it with --async, and counts the
 // metrics of namespace. Its error is one line; with verbosity 2 all of Beam's
 // is logged before. When ctx ends a job of a job service is cancelled; what
-// runs in this process is the caller's to stop.
+// runs in this process is the caller's to stop. One Run goes on at a time, for
+// Beam's flags are those of the process.
 func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int) (*Result, error) {
 	name, err := Name()
 	if err != nil {
@@ -294,6 +295,9 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 		}
 		if flink { // under any name, or Cancel would leave the job to run
 			name, *beamrunners.Runner = Flink, Flink
+		}
+		if name == Flink {
+			defer giveOptions()()
 		}
 	}
 	if !local {

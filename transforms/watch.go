@@ -25,7 +25,7 @@ import (
 // set, those that come later included. A document is passed on when its size,
 // time and who may read it have stood still for one interval, and again each time
 // that they changed and stood still. Its event time is that of the look that took
-// it, which does not go back with the clock, in the global window.
+// it, which within a worker does not go back with the clock, in the global window.
 //
 // What was passed on is remembered in the worker's memory, some 60 bytes a
 // document. A worker that starts anew passes every document on again, and Read
@@ -35,7 +35,8 @@ import (
 // direct does not.
 //
 // It goes on until Stop of ProgressOf(opts.Run) in its process, or until the job is
-// cancelled. On prism in the process that is the context of beam.Run, which then fails,
+// cancelled. On a runner elsewhere set opts.Began, or it waits in its bundles, each a
+// second. On prism in the process that is the context of beam.Run, which then fails,
 // and which wants a cancel: at its deadline prism panics.
 func Watch(s beam.Scope, opts Options, set *input.Set, interval time.Duration) beam.PCollection {
 	s = s.Scope("linnet.Watch")

@@ -547,11 +547,15 @@ func TestPace(t *testing.T) {
 }
 
 // TestBegan has the output's disk keep another time than this machine: a run began when
-// its lock was taken, by the disk's clock.
+// its lock was taken, by the disk's clock, also where a run that was killed left one.
 func TestBegan(t *testing.T) {
 	output := t.TempDir()
 	st, err := store.For(t.Context(), output)
 	if err != nil {
+		t.Fatal(err)
+	}
+	lock, old := filepath.Join(output, transforms.LockFile), time.Unix(1e9, 0)
+	if err := errors.Join(os.WriteFile(lock, []byte("process 1"), 0o666), os.Chtimes(lock, old, old)); err != nil {
 		t.Fatal(err)
 	}
 	unlock, err := st.Lock(t.Context(), store.Join(output, transforms.LockFile))
@@ -559,8 +563,11 @@ func TestBegan(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unlock()
+	if got, err := began(t.Context(), st, output); got < time.Now().Add(-time.Minute).UnixNano() || err != nil {
+		t.Errorf("a lock of before has %d, %v", got, err)
+	}
 	for at, want := range map[time.Time]int64{time.Unix(2e9, 0): 2e18, time.Unix(1e9, 0): 1e18, time.Unix(0, 0): 1} {
-		if err := os.Chtimes(filepath.Join(output, transforms.LockFile), at, at); err != nil {
+		if err := os.Chtimes(lock, at, at); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := began(t.Context(), st, output); got != want || err != nil {

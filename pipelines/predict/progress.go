@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -103,11 +104,10 @@ func (o *options) gather(opts transforms.Options) (end func()) {
 	over.Go(func() {
 		gathered := uint64(0)
 		regularly(ctx, 10*time.Second, func() {
-			err := transforms.Settle(ctx, opts, nil)
-			if err == nil {
-				gathered, err = transforms.Regather(ctx, string(opts.Output), gathered)
-			}
-			if err != nil && ctx.Err() == nil && o.verbosity > 0 {
+			settled := transforms.Settle(ctx, opts, nil)
+			now, err := transforms.Regather(ctx, string(opts.Output), gathered)
+			gathered = now
+			if err := cmp.Or(settled, err); err != nil && ctx.Err() == nil && o.verbosity > 0 {
 				fmt.Fprintf(os.Stderr, "linnet: %v; trying again\n", err)
 			}
 		})

@@ -11,8 +11,8 @@ import org.apache.beam.vendor.guava.v32_1_2_jre.com.google.common.util.concurren
 /**
  * Beam's job server for Flink, with two changes. Beam's own main asks for Google Cloud's jars and
  * uploads its whole class path with every job (20 s); the cluster here has these jars already. And
- * a property -Dbeam.NAME=VALUE becomes the pipeline option NAME of every job, for the Go SDK has no
- * flag for options such as checkpointing_interval.
+ * a property -Dbeam.NAME=VALUE becomes the pipeline option NAME of every job, in place of the
+ * launcher's, for the Go SDK has no flag for such options.
  */
 public class JobServer {
   private static final String PREFIX = "beam.";

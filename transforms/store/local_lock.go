@@ -61,7 +61,8 @@ func (local) Lock(_ context.Context, uri string) (func() error, error) {
 	}), nil
 }
 
-// writeHolder writes into the lock at uri who has it, for people alone. The first byte stays
+// writeHolder writes into the lock at uri who has it, for people alone; the time of the
+// lock is from then on that of its taking. The first byte stays
 // free: it is what is locked on Windows, where nobody reads or writes it meanwhile.
 func writeHolder(uri string) {
 	if f, err := os.OpenFile(uri, os.O_WRONLY, 0); err == nil {

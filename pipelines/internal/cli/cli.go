@@ -313,7 +313,7 @@ func (f *Flags) Parse(args []string) error {
 		return Usagef("%q is no flag; %s", f.Arg(0), what)
 	}
 	f.Visit(func(g *flag.Flag) {
-		if v := g.Value.String(); v == "~" || strings.HasPrefix(v, "~/") || strings.Contains(v, ",~/") {
+		if v := g.Value.String(); g.Name != "description" && strings.Contains(","+v+"/", ",~/") {
 			err = Usagef("--%s=%s: shells leave ~ as it is behind a = or a comma; write $HOME, or ./~ where that is a folder's name", g.Name, v)
 		}
 	})

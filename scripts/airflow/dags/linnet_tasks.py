@@ -139,9 +139,13 @@ def unpublished(labelled=LABELLED, published=PUBLISHED):
             target = Path(published, source.relative_to(labelled))
             if not source.is_file():
                 continue
-            # A copy has the time of what it was made of, but for what its disk cuts off: less than two seconds.
-            if not target.exists() or target.stat().st_mtime <= source.stat().st_mtime - 2:
+            if not target.exists() or older(target.stat().st_mtime_ns, source.stat().st_mtime_ns):
                 yield source, target
+
+
+def older(copy, source):
+    """Whether a copy's time is before its source's: it has that of its source, cut to what its disk keeps."""
+    return copy < source and all(copy != source - source % ns for ns in (100, 1000, 10**6, 10**9, 2 * 10**9))
 
 
 def publish(labelled=LABELLED, published=PUBLISHED):

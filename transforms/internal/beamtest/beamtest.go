@@ -1,4 +1,4 @@
-// Package beamtest is what the tests of pipelines begin with.
+// Package beamtest is what tests of pipelines share.
 package beamtest
 
 import (
