@@ -66,7 +66,7 @@ type pass string
 var own = pass(rand.Text())
 
 // ownPrism is the address of the prism in this process, once a run has started it. Nothing
-// stops one, so that all runs share it: each kept a port and its job's memory for good.
+// stops one, so all runs share it: each kept a port for good.
 var ownPrism string
 
 // usePrism gives the flags of a run the prism that an earlier one left; the function it

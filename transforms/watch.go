@@ -85,19 +85,16 @@ func (f *watchFn) ProcessElement(ctx context.Context, marks *lookMarks, tracker 
 		tracker.TryClaim(end)
 		return sdf.StopProcessing(), nil
 	}
-	pause := min(f.Interval, stopEvery)
 	number := tracker.left.Next
-	due := w.due(f.Interval)
-	if f.Waits { // prism waits by the clock: where that was set back, it never comes again
-		if !due {
+	if !w.due(f.Interval) {
+		pause := min(f.Interval, stopEvery)
+		if f.Waits { // prism waits by the clock: where that was set back, it never comes again
 			select {
 			case <-time.After(pause):
 			case <-ctx.Done():
 			}
+			pause = 0
 		}
-		pause = 0
-	}
-	if !due {
 		return sdf.ResumeProcessingIn(pause), nil
 	}
 	if !tracker.TryClaim(number) {
@@ -116,8 +113,9 @@ func (f *watchFn) ProcessElement(ctx context.Context, marks *lookMarks, tracker 
 	if w.newFailure(failed) && err == nil {
 		log.Warnf(ctx, "linnet: watch: %v", failed)
 	}
-	if !f.Waits { // once a look, not a second: Flink's runner (Beam before 2.76) keeps each for good
-		pause = f.Interval
+	pause := f.Interval // not a second: Flink's runner (Beam before 2.76) keeps each for good
+	if f.Waits {
+		pause = 0
 	}
 	return sdf.ResumeProcessingIn(pause), p.fail("watch", err)
 }

@@ -108,8 +108,8 @@ func (o *options) label(ctx context.Context) (err error) {
 	return o.judge(result.Counters, files, example)
 }
 
-// began is when the run took or last renewed its lock, in nanoseconds since 1970, by the clock that gives
-// outputs their times, which may be minutes off this machine's.
+// began is when the run took or last renewed its lock, in nanoseconds since 1970, by the
+// clock that gives outputs their times, which may be minutes off this machine's.
 func began(ctx context.Context, st store.Store, output string) (int64, error) {
 	lock, err := st.Stat(ctx, store.Join(output, transforms.LockFile))
 	return max(1, lock.Modified.UnixNano()), err // 0 is none
