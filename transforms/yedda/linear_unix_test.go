@@ -74,13 +74,16 @@ func TestNestLinearTime(t *testing.T) {
 // Windows tells a process's time in ticks that are too long, and has no such test.
 func linear(t *testing.T, name string, f func(size int)) {
 	t.Helper()
-	run := func(size int) time.Duration {
+	run := func(size, times int) time.Duration {
 		start := processorTime(t)
-		f(size)
-		return processorTime(t) - start
+		for range times {
+			f(size)
+		}
+		return (processorTime(t) - start) / time.Duration(times)
 	}
-	const size, tries = 1 << 13, 3
-	small, large := min(run(size), run(size), run(size)), run(64*size)
+	// A small one alone takes some 50 µs, too few for the system's clock.
+	const size, times, tries = 1 << 13, 16, 3
+	small, large := min(run(size, times), run(size, times), run(size, times)), run(64*size, 1)
 	for try := 1; large > 600*small; try++ {
 		if small == 0 {
 			t.Skip("this system tells a process's time in ticks that are too long")
@@ -88,7 +91,7 @@ func linear(t *testing.T, name string, f func(size int)) {
 		if try == tries {
 			t.Fatalf("%s: %v for %d bytes, %v for 64 times as many", name, small, size, large)
 		}
-		small, large = min(small, run(size)), min(large, run(64*size))
+		small, large = min(small, run(size, times)), min(large, run(64*size, 1))
 	}
 }
 
