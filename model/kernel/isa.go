@@ -33,7 +33,7 @@ var active = choose(os.Getenv("LINNET_ISA"))
 // or, where the name is empty or unknown, the best: at start there is nobody to
 // tell. Those for which onlyByName holds are chosen by their own names alone.
 func choose(name string) isa {
-	limit := isaAMX
+	limit := isa(len(isaNames) - 1)
 	for i, n := range isaNames {
 		if n == name {
 			limit = isa(i)
@@ -52,8 +52,7 @@ func (i isa) onlyByName() bool {
 	return i == isaVNNI8 || i == isaAMX8 || i == isaBFMMLA && runtime.GOOS != "linux"
 }
 
-// ISA is the name of the instruction set in use: generic, neon, bfmmla, avx2,
-// madd, avxvnni, avx512, vnni, vnni8, amx24, amx or amx8.
+// ISA is the name of the instruction set in use, one of Names.
 func ISA() string { return isaNames[active] }
 
 // AVX512 reports whether the instruction set in use has AVX-512's vectors.

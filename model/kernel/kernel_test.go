@@ -959,7 +959,7 @@ func TestNothingAllocates(t *testing.T) {
 
 func TestChoose(t *testing.T) {
 	best := isaGeneric
-	for i := isaGeneric; i <= isaAMX; i++ {
+	for i := range isa(len(isaNames)) {
 		if supported(i) && !i.onlyByName() {
 			best = i
 		}
