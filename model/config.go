@@ -19,7 +19,7 @@ import (
 const Format = 1
 
 // What the features of this program are: package feature makes them. A model that
-// was trained on others is refused.
+// was trained on others is refused: FeatureVersion rises with any change of what a text gives.
 const (
 	FeatureVersion = 1
 	FeatureHash    = "fnv1a32-murmur3" // FNV-1a of 32 bits, then murmur3's finaliser

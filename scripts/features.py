@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Features of a document's lines, in numpy: the twin of transforms/feature.
+"""Features of a document's lines, in numpy: the twin of transforms/feature, as is
+bench.d/featurize.py for many documents at once.
 
   features.py TEXT [--input_size 65536]
         JSON on the standard output

@@ -30,7 +30,7 @@ class Features(NamedTuple):
     ids: np.ndarray      # uint32, rows of the table, row by row and group by group
     ends: np.ndarray     # [rows, 4] the end of each group in ids
     scales: np.ndarray   # [rows, 4] float32 weight of the ids of each group
-    layout: np.ndarray   # [rows, 51] float32
+    layout: np.ndarray   # [rows, LAYOUT] float32
     rows: np.ndarray     # [documents + 1] the first row of each document
     lines: np.ndarray    # the physical line, from 0 in its document, of each row
 

@@ -1,5 +1,5 @@
 // Package feature turns the lines of a document into what the network reads:
-// the ids of hashed words, word pairs, affixes and shapes, and 51 dense features a
+// the ids of hashed words, word pairs, affixes and shapes, and LayoutSize numbers a
 // line, of layout and document. Training and prediction share it.
 //
 // Bytes that are no UTF-8 and U+FFFD are left out as if they were not there,

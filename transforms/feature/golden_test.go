@@ -87,7 +87,7 @@ func TestGoldens(t *testing.T) {
 					}
 				}
 				if len(w.Layout) != LayoutSize {
-					t.Fatalf("row %d: golden has %d numbers, want %d", i, len(w.Layout), LayoutSize)
+					t.Fatalf("row %d: golden has %d numbers, want %d; scripts/features.py makes it", i, len(w.Layout), LayoutSize)
 				}
 				for k, v := range w.Layout {
 					got := b.Layout[i*LayoutSize+k]

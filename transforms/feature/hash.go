@@ -11,7 +11,7 @@ import (
 
 // Text becomes ids by FNV-1a with 32 bits, begun at the offset basis XOR the seed
 // of the kind of feature, then murmur3's finaliser, modulo the input size:
-// model.FeatureHash.
+// model.FeatureHash. _asm/hash.go repeats the seeds.
 const (
 	fnvBasis = 2166136261
 	fnvPrime = 16777619

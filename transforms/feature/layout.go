@@ -63,8 +63,7 @@ const (
 	deeperAbove  // indent less that of the row above, within ±20, /10
 	deeperBelow  // and of the row below
 
-	// LayoutSize is the number of layout and document features of a line: 34
-	// of the line and 17 of its place among the lines of the document.
+	// LayoutSize is how many there are of both kinds; model.FeatureLayout says it, too.
 	LayoutSize = iota
 )
 
