@@ -6,9 +6,9 @@ import (
 	"github.com/linnet-ml/linnet/model/kernel"
 )
 
-// AdamW (Loshchilov and Hutter 2019) in float32: decay is decoupled from the
-// gradient. Rows of the table are updated lazily: their moments move, and
-// their weights, in the steps that use them only.
+// AdamW (Loshchilov and Hutter 2019) in float32: decay is decoupled from the gradient.
+// Rows of the table are updated lazily: their moments and weights move in the steps that
+// use them only. cuda/train.cu has update, with both β, once more, testdata/steps.py all.
 const (
 	beta1, beta2 = 0.9, 0.999
 	epsilon      = 1e-8

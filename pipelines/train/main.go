@@ -61,7 +61,8 @@ type options struct {
 	reader    averaging.Reader
 }
 
-// configFlags are the fields of model.Config that are flags, by the same name.
+// configFlags are the fields of model.Config that are flags, by the same name: what is
+// printed, and taken from --init_model.
 var configFlags = []string{"input_size", "embedding_size", "hidden_size", "num_layers", "num_classes", "dropout",
 	"window_size", "prediction_stride", "prediction_batch_size", "batch_size", "epochs", "learning_rate",
 	"weight_decay", "class_weights", "focal_labels", "seed"}
