@@ -1,5 +1,5 @@
-// Package runners starts a pipeline on the runner that --runner names (direct,
-// prism, flink, dataflow or universal), waits for it and judges its end.
+// Package runners starts a pipeline on the runner that --runner names, waits for it
+// and judges its end.
 //
 // It promises that options are checked before anything starts, with the
 // missing flag named; that anything but DONE is an error, also where Beam's

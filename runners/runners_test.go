@@ -77,7 +77,7 @@ func TestCheck(t *testing.T) {
 		"prism, loopback":            {flags{"runner": "prism", "environment_type": "LOOPBACK"}, ""},
 		"prism, process":             {flags{"runner": "prism", "environment_type": "PROCESS"}, "--environment_type is for a job elsewhere"},
 		"prism, configured":          {flags{"runner": "prism", "environment_type": "LOOPBACK", "environment_config": "x:2"}, "--environment_config"},
-		"unknown":                    {flags{"runner": "spark"}, "--runner=spark"},
+		"unknown":                    {flags{"runner": "spark"}, "--runner=spark is none; it must be direct, prism, flink, dataflow or universal"},
 		"flink alone":                {flags{"runner": "flink"}, "--endpoint"},
 		"flink, no port":             {flags{"runner": "flink", "endpoint": "x", "environment_type": "LOOPBACK"}, "--endpoint=host:port"},
 		"flink, no number":           {flags{"runner": "flink", "endpoint": "x:", "environment_type": "LOOPBACK"}, "--endpoint=host:port"},

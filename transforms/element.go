@@ -63,7 +63,7 @@ type Labelled struct {
 // Rejection tells of a document that a stage could not handle.
 type Rejection struct {
 	URI, Name []byte
-	Stage     string // read, featurize, predict or write
+	Stage     string // read, featurize, predict or write; compare in pipelines/evaluate
 	Reason    string // one line: what is wrong and what to do
 	SHA256    []byte // of the bytes read, if they were
 	Again     bool   // a watch tried the document again: an earlier Rejection of it was counted

@@ -20,7 +20,7 @@ import (
 	"github.com/linnet-ml/linnet/transforms/store"
 )
 
-// What stands in an output folder beside the outputs.
+// What stands in an output folder beside the outputs. Package input spells out two.
 const (
 	DoneFolder     = "_done"     // a Done record a document
 	RejectedFolder = "_rejected" // a Reject record a document

@@ -139,7 +139,8 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 }
 
 // writeOnce, with again, asks first for the record that l may have. Its error wraps
-// ErrTaken where an output's place has what no record tells of.
+// ErrTaken where an output's place has what no record tells of. A rejection by name or
+// place is known to Plan before: trial.run and checkOutputs make it, too.
 func (f *writeFn) writeOnce(ctx context.Context, l Labelled, again bool) (*output, *Rejection, error) {
 	o, name := &f.Options, string(l.Name)
 	st, err := o.outputStore(ctx)
