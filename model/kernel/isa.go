@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// isa is an instruction set, in rising order.
+// isa is an instruction set, in rising order: the code compares them.
 type isa int
 
 const (
@@ -24,7 +24,32 @@ const (
 	isaAMX8  // of one; by name only
 )
 
-var isaNames = [...]string{isaGeneric: "generic", isaNEON: "neon", isaBFMMLA: "bfmmla", isaAVX2: "avx2", isaMADD: "madd", isaAVXVNNI: "avxvnni", isaAVX512: "avx512", isaVNNI: "vnni", isaVNNI8: "vnni8", isaAMX24: "amx24", isaAMX: "amx", isaAMX8: "amx8"}
+// traits of the instruction sets are what the methods of their names tell.
+var traits = [...]struct {
+	name           string
+	float          isa
+	perLane, parts int
+}{
+	isaGeneric: {"generic", isaGeneric, 0, 0},
+	isaNEON:    {"neon", isaNEON, 0, 0},
+	isaBFMMLA:  {"bfmmla", isaNEON, 0, 2},
+	isaAVX2:    {"avx2", isaAVX2, 0, 0},
+	isaMADD:    {"madd", isaAVX2, 2, 0},
+	isaAVXVNNI: {"avxvnni", isaAVX2, 2, 0},
+	isaAVX512:  {"avx512", isaAVX512, 0, 0},
+	isaVNNI:    {"vnni", isaAVX512, 2, 0},
+	isaVNNI8:   {"vnni8", isaAVX512, 4, 0},
+	isaAMX24:   {"amx24", isaAVX512, 0, 3},
+	isaAMX:     {"amx", isaAVX512, 0, 2},
+	isaAMX8:    {"amx8", isaAVX512, 0, 1},
+}
+
+var isaNames = func() (names [len(traits)]string) {
+	for i, t := range traits {
+		names[i] = t.name
+	}
+	return names
+}()
 
 // active is read by every call and changes only in SwitchISA.
 var active = choose(os.Getenv("LINNET_ISA"))
@@ -107,15 +132,7 @@ func (i isa) integer() bool { return i.perLane() > 0 }
 
 // perLane is how many integers a lane of 32 bits holds: two of 16 bits, four of 8,
 // or 0 where products are not of integers.
-func (i isa) perLane() int {
-	switch i {
-	case isaMADD, isaAVXVNNI, isaVNNI:
-		return 2
-	case isaVNNI8:
-		return 4
-	}
-	return 0
-}
+func (i isa) perLane() int { return traits[i].perLane }
 
 // qmax is the largest quantised magnitude of a row in products of integers. In 16
 // bits it leaves (2³¹−1)/qmax for the magnitudes of a column to sum to, which gives a
@@ -137,25 +154,7 @@ func (i isa) depth() int {
 }
 
 // float is the instruction set of all that is computed in float32.
-func (i isa) float() isa {
-	switch i {
-	case isaBFMMLA:
-		return isaNEON
-	case isaMADD, isaAVXVNNI:
-		return isaAVX2
-	}
-	return min(i, isaAVX512)
-}
+func (i isa) float() isa { return traits[i].float }
 
 // parts is how many numbers in bfloat16 stand for one, 0 where none do.
-func (i isa) parts() int {
-	switch i {
-	case isaAMX24:
-		return 3
-	case isaAMX, isaBFMMLA:
-		return 2
-	case isaAMX8:
-		return 1
-	}
-	return 0
-}
+func (i isa) parts() int { return traits[i].parts }
