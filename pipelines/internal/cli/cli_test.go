@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/linnet-ml/linnet/gpuinit"
 	"github.com/linnet-ml/linnet/model/kernel"
@@ -295,5 +296,28 @@ func TestBarDrawn(t *testing.T) {
 			}
 		}
 		bar.Close()
+	}
+}
+
+// TestBarShrinks has a terminal that becomes narrower than the bar: nothing is wider
+// than it from then on, blanks included, or every bar would take lines of its own.
+func TestBarShrinks(t *testing.T) {
+	wide := columns
+	t.Cleanup(func() { columns = wide })
+	var b bytes.Buffer
+	bar := NewBar(50, true)
+	bar.out, bar.bar, bar.period = &b, draw(&b, 50), 0
+	for _, c := range []int{80, 40, 40, 20, 20, 80} {
+		columns = func() int { return c }
+		b.Reset()
+		bar.Set(5, "5 of 50 documents, 1,000 lines/s, 10s left")
+		for _, piece := range strings.Split(b.String(), "\r") {
+			if n := utf8.RuneCountInString(piece); n > c {
+				t.Errorf("%d columns: %q takes %d", c, piece, n)
+			}
+		}
+		if !strings.Contains(b.String(), "%") {
+			t.Errorf("%d columns: no bar: %q", c, b.String())
+		}
 	}
 }

@@ -83,10 +83,11 @@ type Bar struct {
 	last   time.Time
 	period time.Duration // from one text to the next, at least
 	text   string        // the last one, where there is no bar
+	wide   int           // columns that the bar took, at most
 }
 
 // barWidth is that of the bar alone, in columns; rest is what stands around it.
-const barWidth, rest = 6, 9
+const barWidth, rest = 6, 10
 
 // Total is the number of steps.
 func (b *Bar) Total() int64 { return b.total }
@@ -130,22 +131,27 @@ func (b *Bar) Set(n int64, text string) {
 		b.text = text
 		return
 	}
-	b.bar.Describe(fit(text))
+	if columns := columns(); columns > 0 {
+		text = text[:min(len(text), max(columns-barWidth-rest, 0))]
+		if columns < b.wide { // the bar is wiped by as many blanks, which would wrap now
+			fmt.Fprintf(b.out, "\r%*s\r", columns-1, "")
+			b.bar, b.wide = draw(b.out, b.total), 0
+		}
+	}
+	b.wide = max(b.wide, len(text)+barWidth+rest)
+	b.bar.Describe(text)
 	if b.total > 0 {
 		_ = b.bar.Set64(min(n, b.total))
 	}
 }
 
-// fit cuts text so that the bar stays on one line of the terminal.
-func fit(text string) string {
+// columns are those of the terminal, 0 where it does not tell.
+var columns = func() int { // a test has another
 	columns, _, err := term.GetSize(int(os.Stderr.Fd()))
-	if err != nil || columns == 0 { // a terminal that does not tell
-		return text
+	if err != nil {
+		return 0
 	}
-	if room := columns - barWidth - rest; len(text) > max(room, 0) {
-		return text[:max(room, 0)]
-	}
-	return text
+	return columns
 }
 
 // Line writes a line of its own, above the bar.
