@@ -82,7 +82,7 @@ func run(ctx context.Context) error {
 			return cli.Usagef("%w", err)
 		}
 		if o.verbosity > 0 && !runners.DryRun() {
-			fmt.Fprintf(os.Stderr, "evaluating on %s …\n", strings.Join(o.input, ", "))
+			fmt.Fprintf(os.Stderr, "evaluating on %s …\n", cli.Printable(strings.Join(o.input, ", ")))
 		}
 	}
 	runners.Init(o.verbosity) // a worker stays in here

@@ -255,7 +255,7 @@ func (o *options) finish(ctx context.Context, opts transforms.Options, set *inpu
 			return nil, err
 		}
 		if o.verbosity > 0 {
-			fmt.Printf("%s: no longer watching; %s lists what is done\n", o.output, store.Join(o.output, transforms.ManifestFile))
+			fmt.Printf("%s: no longer watching; %s lists what is done\n", cli.Printable(o.output), cli.Printable(store.Join(o.output, transforms.ManifestFile)))
 		}
 		return nil, nil
 	case errors.Is(err, cli.ErrLeft):
@@ -267,7 +267,7 @@ func (o *options) finish(ctx context.Context, opts transforms.Options, set *inpu
 		_ = merge() // the run's error says more than a second one
 		return nil, err
 	case result.Running:
-		fmt.Printf("job %s is submitted; it writes to %s\n", result.JobID, o.output)
+		fmt.Printf("job %s is submitted; it writes to %s\n", result.JobID, cli.Printable(o.output))
 		return nil, nil
 	}
 	reached := o.reached(ctx, output, result.Counters)

@@ -98,7 +98,7 @@ func run(ctx context.Context) error {
 			if o.watch {
 				more = ", as it comes, until interrupted"
 			}
-			fmt.Fprintf(os.Stderr, "labelling %s into %s%s …\n", o.what(), o.output, more)
+			fmt.Fprintf(os.Stderr, "labelling %s into %s%s …\n", cli.Printable(o.what()), cli.Printable(o.output), more)
 		}
 	}
 	runners.Init(o.verbosity) // a worker stays in here

@@ -305,7 +305,7 @@ func TestLocked(t *testing.T) {
 }
 
 // TestNamesOfAnyBytes labels files whose names are not UTF-8, or hold commas
-// and newlines.
+// and newlines; none of them reaches a terminal as it is.
 func TestNamesOfAnyBytes(t *testing.T) {
 	names := []string{"\xff\xfe.txt", "a, b.txt", "new\nline.txt", "[x]*.txt", "ü.txt"}
 	in := t.TempDir()
@@ -328,6 +328,15 @@ func TestNamesOfAnyBytes(t *testing.T) {
 		}
 		if stdout, _, _ := predict(t, "--runner="+runner, "--input="+in, "--output="+out); !strings.Contains(stdout, "5 documents done before") {
 			t.Errorf("%s: the second run says %s", runner, stdout)
+		}
+	}
+	odd := filepath.Join(in, "\xff\xfe.txt") + "," + filepath.Join(in, "new\nline.txt")
+	for _, more := range []string{"--plan", "--force", "--verbosity=1"} {
+		stdout, stderr, _ := predict(t, "--input="+odd, "--output="+filepath.Join(in, "\x1b[31m\xff"), more)
+		for line := range strings.Lines(stdout + stderr) {
+			if line = strings.TrimSuffix(line, "\n"); line != cli.Printable(line) {
+				t.Errorf("%s: a terminal gets %q", more, line)
+			}
 		}
 	}
 }

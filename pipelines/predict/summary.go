@@ -31,20 +31,20 @@ const noneRejected = "none of these documents was rejected before (without --ret
 // summary says where the result is and what it holds.
 func (o *options) summary(w io.Writer, c *model.Config, result *runners.Result, p *transforms.Progress, took time.Duration) {
 	n := result.Counters
-	lines := n["lines"]
+	lines, output := n["lines"], cli.Printable(o.output)
 	if n["documents"]+n["rejected"] == 0 && n["skipped"] > 0 {
-		fmt.Fprintf(w, "%s: nothing to do, %s done before (--force labels them again)\n", o.output, cli.Plural(n["skipped"], "document"))
+		fmt.Fprintf(w, "%s: nothing to do, %s done before (--force labels them again)\n", output, cli.Plural(n["skipped"], "document"))
 		return
 	}
 	if o.retryRejected && n["documents"]+n["rejected"] == 0 {
-		fmt.Fprintf(w, "%s: nothing to do, %s\n", o.output, noneRejected)
+		fmt.Fprintf(w, "%s: nothing to do, %s\n", output, noneRejected)
 		return
 	}
 	rate := ""
 	if lines > 0 {
 		rate = fmt.Sprintf(" (%s lines/s)", cli.Rate(lines, took))
 	}
-	fmt.Fprintf(w, "%s: %s, %s labelled in %s%s\n", o.output, cli.Plural(n["documents"], "document"), cli.Plural(lines, "line"), round(took), rate)
+	fmt.Fprintf(w, "%s: %s, %s labelled in %s%s\n", output, cli.Plural(n["documents"], "document"), cli.Plural(lines, "line"), round(took), rate)
 	_, classes, _ := c.Head(o.labelSet)
 	width := 0
 	for _, class := range classes {
@@ -105,7 +105,7 @@ func (o *options) summary(w io.Writer, c *model.Config, result *runners.Result, 
 		fmt.Fprintf(w, "%s fell back to the CPU: %s\n", cli.Plural(fallen, "worker"), cli.Printable(strings.Join(reasons, "; ")))
 	}
 	if rejected := n["rejected"]; rejected > 0 {
-		fmt.Fprintf(w, "%s rejected; %s says why\n", cli.Plural(rejected, "document"), store.Join(o.output, transforms.RejectedFile))
+		fmt.Fprintf(w, "%s rejected; %s says why\n", cli.Plural(rejected, "document"), store.Join(output, transforms.RejectedFile))
 	}
 }
 
@@ -148,7 +148,7 @@ func (o *options) tellPlan(ctx context.Context, opts transforms.Options, set *in
 		return misused(err)
 	}
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "%s, %s bytes in %s\n", cli.Plural(files, "document"), cli.Count(size), o.what())
+	fmt.Fprintf(&out, "%s, %s bytes in %s\n", cli.Plural(files, "document"), cli.Count(size), cli.Printable(o.what()))
 	if o.retryRejected && plan.Done+plan.Rejected+plan.Documents == 0 {
 		fmt.Fprintln(&out, noneRejected)
 	}
@@ -157,7 +157,7 @@ func (o *options) tellPlan(ctx context.Context, opts transforms.Options, set *in
 		fmt.Fprintf(&out, "%s that would be rejected, such as %s: %s\n", cli.Plural(plan.Rejected, "document"), cli.Printable(string(plan.Example.URI)), cli.Printable(plan.Example.Reason))
 	}
 	fmt.Fprintf(&out, "%s to label into %s: %s in about %s on %s of this machine, writing left out\n",
-		cli.Plural(plan.Documents, "document"), o.output, cli.Plural(plan.Lines, "line"), round(plan.Time), cli.Plural(int64(runtime.GOMAXPROCS(0)), "core"))
+		cli.Plural(plan.Documents, "document"), cli.Printable(o.output), cli.Plural(plan.Lines, "line"), round(plan.Time), cli.Plural(int64(runtime.GOMAXPROCS(0)), "core"))
 	_, err = os.Stdout.Write(out.Bytes())
 	return err // such as that of a file on a full disk
 }

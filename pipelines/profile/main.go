@@ -86,7 +86,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	if o.verbosity > 0 {
-		fmt.Fprintf(os.Stderr, "profiling on %s …\n", strings.Join(o.input, ", "))
+		fmt.Fprintf(os.Stderr, "profiling on %s …\n", cli.Printable(strings.Join(o.input, ", ")))
 	}
 	return o.profile(ctx)
 }

@@ -146,7 +146,7 @@ func run(ctx context.Context) error {
 			return err
 		}
 		if o.verbosity > 0 && !runners.DryRun() {
-			fmt.Fprintf(os.Stderr, "training on %s …\n", strings.Join(o.input, ", "))
+			fmt.Fprintf(os.Stderr, "training on %s …\n", cli.Printable(strings.Join(o.input, ", ")))
 		}
 	}
 	if f.Worker() || o.workers > 0 && o.index < 0 {

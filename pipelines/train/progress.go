@@ -39,7 +39,7 @@ func (o *options) say(c *model.Config) {
 	if o.initModel != "" {
 		fmt.Fprintf(&b, " --init_model=%s", o.initModel)
 	}
-	fmt.Fprintf(os.Stderr, "configuration:%s\n", b.String())
+	fmt.Fprintf(os.Stderr, "configuration:%s\n", cli.Printable(b.String()))
 	fmt.Fprintf(os.Stderr, "classes: %s; %s parameters\n", strings.Join(c.Classes, ", "), cli.Count(int64(c.NumParameters())))
 }
 
@@ -96,7 +96,7 @@ func (p *progress) close() {
 
 func (o *options) summary(w *model.Weights, meta *model.Metadata) {
 	last := meta.Epochs[len(meta.Epochs)-1]
-	fmt.Printf("%s: %s parameters, hash %.12s, %s in %s, loss %.4f\n", o.modelOut,
+	fmt.Printf("%s: %s parameters, hash %.12s, %s in %s, loss %.4f\n", cli.Printable(o.modelOut),
 		cli.Count(int64(meta.Parameters)), w.Hash(), cli.Plural(int64(len(meta.Epochs)), "epoch"), time.Duration(meta.Seconds*float64(time.Second)).Round(time.Second), last.Loss)
 	fmt.Printf("%s parameters in all, %s of them trained; on %s, %s", cli.Count(int64(meta.Parameters+len(w.LayoutMean)+len(w.LayoutInvStd))),
 		cli.Count(int64(meta.Parameters)), meta.Device, meta.Precision)

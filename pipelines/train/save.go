@@ -44,7 +44,7 @@ func sayModel(ctx context.Context, to, becomes string) {
 	if meta, err := model.LoadMetadata(fsys); err == nil {
 		of = " of " + meta.Time.Local().Format(time.DateTime)
 	}
-	fmt.Fprintf(os.Stderr, "the model%s in %s %s\n", of, to, becomes)
+	fmt.Fprintf(os.Stderr, "the model%s in %s %s\n", of, cli.Printable(to), becomes)
 }
 
 // plotFile shows how the training went.
