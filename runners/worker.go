@@ -34,7 +34,7 @@ var (
 const defaultPool = "localhost:50000"
 
 func init() {
-	flag.Var(&poolAddress, "worker_pool", "start workers for --environment_type=external jobs, which ask for them at this `address`\n(localhost:50000 without one; whoever reaches it, and so every user of the machine, can start workers)")
+	flag.Var(&poolAddress, "worker_pool", "start workers for --environment_type=external jobs, which ask for them at this `address` (localhost:50000 without one; whoever reaches it, and so every user of the machine, can start workers)")
 }
 
 // address is a flag that may stand alone: --worker_pool, --worker_pool=host:port.

@@ -50,7 +50,7 @@ func define(f *cli.Flags) *options {
 	f.IntVar(&o.workers, "workers", 1, "`processes` that must answer; each is held until so many have")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "`time` that a process waits for the others")
 	f.StringVar(&o.device, "device", "auto", "`auto` checks GPUs where there are any, cuda wants one in every worker, cpu looks for none")
-	f.StringVar(&o.output, "output", "", "`folder` or gs://bucket/prefix that all workers and this program reach, for their answers,\nwhich are deleted when they are read; not needed by a runner in this process")
+	f.StringVar(&o.output, "output", "", "`folder` or gs://bucket/prefix that all workers and this program reach, for their answers, which are deleted when they are read; not needed by a runner in this process")
 	f.BoolVar(&o.json, "json", false, "print JSON for programs")
 	f.IntVar(&o.verbosity, "verbosity", 1, "`level` of detail: 0 errors and the table, 1 progress, 2 Beam's log")
 	return o

@@ -46,15 +46,15 @@ type options struct {
 
 func define(f *cli.Flags) *options {
 	o := &options{maxDocumentBytes: transforms.DefaultMaxDocumentBytes}
-	f.Var(&o.input, "input", "`files`, folders and patterns to label, separated by commas (\\, is a comma) or repeated;\na folder stands for every *.txt and *.txt.ann below it (default the sample in testdata)")
+	f.Var(&o.input, "input", "`files`, folders and patterns to label, separated by commas (\\, is a comma) or repeated; a folder stands for every *.txt and *.txt.ann below it (default the sample in testdata)")
 	f.StringVar(&o.output, "output", "annotated", "`folder` or gs://bucket/prefix to write to; what lies there is never an input")
 	f.StringVar(&o.modelURI, "model_uri", "", "`folder` or gs://bucket/prefix of the model (default the bundled one)")
 	f.StringVar(&o.labelSet, "label_set", "", "`collapsed` (Nomenclature, Description, Misc-exposition) or full (default the model's first)")
 	f.StringVar(&o.device, "device", "cpu", "`cpu`, auto or cuda")
-	f.BoolVar(&o.hybrid, "hybrid", false, "with --device=auto let the CPU, too, label lines, where the GPUs have more than they can do;\nwhich ones is a matter of time")
+	f.BoolVar(&o.hybrid, "hybrid", false, "with --device=auto let the CPU, too, label lines, where the GPUs have more than they can do; which ones is a matter of time")
 	f.Var(&o.gpuMemoryLimit, "gpu_memory_limit", "`bytes` that the program may take on each GPU, 0 for what it needs")
-	f.DurationVar(&o.gpuTimeout, "gpu_timeout", 5*time.Minute, "`time` that a GPU may take over a batch, or to start, before it counts as lost;\nwithout it the driver may take 30s to start")
-	f.IntVar(&o.workersPerGPU, "workers_per_gpu", 0, "how many `processes` may share a GPU, each taking one; 0 for one process, which takes\nevery GPU on this machine, and one GPU a worker elsewhere")
+	f.DurationVar(&o.gpuTimeout, "gpu_timeout", 5*time.Minute, "`time` that a GPU may take over a batch, or to start, before it counts as lost; without it the driver may take 30s to start")
+	f.IntVar(&o.workersPerGPU, "workers_per_gpu", 0, "how many `processes` may share a GPU, each taking one; 0 for one process, which takes every GPU on this machine, and one GPU a worker elsewhere")
 	f.StringVar(&o.precision, "precision", "", "of products on a GPU: `float16` (the default; sums in float32) or float32; the CPU's depends on LINNET_ISA")
 	f.IntVar(&o.windowSize, "window_size", -1, "`lines` of a context window; 0 for whole documents, -1 for the model's choice")
 	f.IntVar(&o.stride, "prediction_stride", 0, "`lines` from one context window to the next; 0 for --window_size, so that none overlap")

@@ -63,7 +63,7 @@ func define(f *cli.Flags) *options {
 	f.IntVar(&o.windowSize, "window_size", 50, "`lines` of a sample")
 	f.IntVar(&o.rounds, "rounds", 5, "`times` that all samples are scored with each batch size; the median counts")
 	f.Int64Var(&o.maxLines, "max_lines", 200_000, "`lines` of --input that are scored at most, the first ones; 0 for all")
-	f.Var(&o.budget, "memory_budget", "`bytes` that a batch, the model and all else may take: of the GPU's memory, and of RAM without one\n(default all of the GPU's)")
+	f.Var(&o.budget, "memory_budget", "`bytes` that a batch, the model and all else may take: of the GPU's memory, and of RAM without one (default all of the GPU's)")
 	f.StringVar(&o.report, "report", "", "`folder` or gs://bucket/prefix to write profile.tsv, profile.json and profile.html to")
 	f.Float64Var(&o.cpuCost, "cpu_hourly_cost", 0, "`cost` of an hour of this machine without its GPU, in any currency")
 	f.Float64Var(&o.gpuCost, "gpu_hourly_cost", 0, "`cost` of an hour of this machine with its GPU")

@@ -490,7 +490,16 @@ func (f *Flags) help(w io.Writer) {
 		if kind != "" {
 			kind = "=" + kind
 		}
-		fmt.Fprintf(w, "  --%s%s\n        %s%s\n", g.Name, kind, strings.ReplaceAll(usage, "\n", "\n        "), def)
+		fmt.Fprintf(w, "  --%s%s\n", g.Name, kind)
+		line := ""
+		for word := range strings.FieldsSeq(usage + def) {
+			if line != "" && utf8.RuneCountInString(line+word) > 80-8-1 {
+				fmt.Fprintf(w, "        %s\n", line)
+				line = ""
+			}
+			line = strings.TrimSpace(line + " " + word)
+		}
+		fmt.Fprintf(w, "        %s\n", line)
 	})
 	status := ""
 	if rejected := f.Lookup("rejected_exit_status"); rejected != nil {
@@ -500,5 +509,5 @@ func (f *Flags) help(w io.Writer) {
 	if !f.before["endpoint"] {
 		return
 	}
-	fmt.Fprintln(w, "\nThe flags of Beam's runners (--endpoint, --parallelism, --environment_type, --project, --region, …) are taken as well.")
+	fmt.Fprintln(w, "\nThe flags of Beam's runners (--endpoint, --parallelism, --environment_type,\n--project, --region, …) are taken as well.")
 }

@@ -126,6 +126,38 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestHelp has usages that are wider than a terminal of 80 columns, and a word that is.
+func TestHelp(t *testing.T) {
+	f := &Flags{FlagSet: flag.NewFlagSet("test", flag.PanicOnError), name: "test", summary: "Tests."}
+	long := strings.Repeat("x", 90)
+	text := strings.Repeat("of a text … ", 5)
+	f.Int("a", 7, "`lines` "+text+"taken, "+text+"left")
+	f.Bool("b", false, long)
+	f.String("c", "", "before "+long+" behind")
+	var b bytes.Buffer
+	f.help(&b)
+	want := `Tests.
+
+Usage: test [flags]
+
+  --a=lines
+        lines of a text … of a text … of a text … of a text … of a text … taken,
+        of a text … of a text … of a text … of a text … of a text … left
+        (default 7)
+  --b
+        ` + long + `
+  --c=string
+        before
+        ` + long + `
+        behind
+
+Exit statuses: 0 done; 1 failed; 2 wrong use.
+`
+	if got := b.String(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
 // TestISA wants a mistyped LINNET_ISA refused, except in a worker, and one that
 // the machine lacks told.
 func TestISA(t *testing.T) {
