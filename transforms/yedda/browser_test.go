@@ -902,6 +902,39 @@ func TestHTMLLongLineInBrowser(t *testing.T) {
 	t.Logf("25,000 lines %.0f ms, one %.0f ms", took[0], took[1])
 }
 
+// A line that is higher than the window, as short ones are in a browser that enlarges,
+// is gone to at its begin, where its label and its number are.
+func TestHTMLHighLineInBrowser(t *testing.T) {
+	table := &Table{URI: "high.txt", Classes: []string{"A", "B"}}
+	for i := range 300 {
+		end, p := "\n", float32(.9)
+		if i%100 == 50 {
+			end, p = strings.Repeat(" and so on", 30)+"\n", .6
+		}
+		table.Text = fmt.Appendf(table.Text, "line %d%s", i, end)
+		table.Labels = append(table.Labels, "A")
+		table.Probs = append(table.Probs, p, .1)
+	}
+	table.Rows = Rows(table.Text)
+	file := filepath.Join(t.TempDir(), "high.html")
+	writePage(t, file, table, table.Rows, table.Labels)
+	b := openBrowser(t, "", t.TempDir())
+	b.size(320, 256) // 1280 by 1024, four times as large
+	b.open(file)
+	for _, key := range []string{"n", "n", "n", "p", "f"} {
+		b.press(key)
+		b.paint()
+		var at [3]float64
+		b.eval(`(() => {
+  const row = document.querySelector(".row.current").getBoundingClientRect(), list = document.getElementById("list").getBoundingClientRect();
+  return [row.top - list.top, row.height, list.height];
+})()`, &at)
+		if at[1] <= at[2] || at[0] < -1 || at[0] > at[2]/2 {
+			t.Errorf("%s: a line of %.0f pixels begins at %.0f of %.0f", key, at[1], at[0], at[2])
+		}
+	}
+}
+
 // A label that YEDDA cannot hold is not exported, where a line has it: its reader would
 // take the closer for text.
 func TestHTMLWrongLabelInBrowser(t *testing.T) {

@@ -321,6 +321,7 @@ function review(doc) {
     select(true);
     rows[to].classList.add("current");
     list.setAttribute("aria-activedescendant", rows[to].id);
+    if (block && rows[to].offsetHeight > list.clientHeight) block = "start"; // where its label stands
     rows[to].scrollIntoView({block: block || "nearest"});
     offer();
   }
