@@ -324,7 +324,7 @@ const drawn = `(() => {
 })()`
 
 // worstContrast is the least contrast, by the rules of WCAG, of a label's name,
-// a line's text and number and a button against what is behind them.
+// a line's text and number, a button and a confusion's number against what is behind them.
 const worstContrast = `(() => {
   const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
   const color = (...layers) => {
@@ -337,8 +337,8 @@ const worstContrast = `(() => {
   };
   const paper = getComputedStyle(document.body).backgroundColor;
   let worst = 99;
-  for (const e of [...document.querySelectorAll(".row > *")].slice(0, 600).concat(...document.querySelectorAll("#filter button:not([hidden])"))) {
-    const behind = getComputedStyle(e.matches("button") ? e : e.parentElement).backgroundColor;
+  for (const e of [...document.querySelectorAll(".row > *")].slice(0, 600).concat(...document.querySelectorAll("#filter button:not([hidden]), .matrix td"))) {
+    const behind = getComputedStyle(e.matches("button, td") ? e : e.parentElement).backgroundColor;
     const a = light(color(paper, behind, getComputedStyle(e).color)), b = light(color(paper, behind));
     worst = Math.min(worst, (Math.max(a, b) + .05) / (Math.min(a, b) + .05));
   }
@@ -482,6 +482,24 @@ func TestPrintInBrowser(t *testing.T) {
   ...[...document.querySelectorAll("div")].filter((e) => getComputedStyle(e).overflowX !== "visible").map((e) => e.scrollWidth - e.clientWidth))`, &cut)
 		if cut > 0 {
 			t.Errorf("%s: on paper %d pixels are cut off", name, cut)
+		}
+	}
+}
+
+// The report's confusions can be read on the deepest of their colours.
+func TestReportInBrowser(t *testing.T) {
+	dir := t.TempDir()
+	b := openBrowser(t, "", dir)
+	command(t, "evaluate")("--input=../../testdata/annotated", "--report="+dir)
+	for _, scheme := range []string{"light", "dark"} {
+		b.scheme(scheme)
+		b.call("Page.navigate", map[string]any{"url": "file://" + filepath.Join(dir, "report.html") + "?" + scheme}, nil)
+		b.wait(fmt.Sprintf(`location.search === "?%s" && document.readyState === "complete" && document.querySelector(".r60")`, scheme))
+		var n int
+		b.eval(`[...document.querySelectorAll(".matrix td")].forEach((e, i) => { e.className = i % 2 ? "w60" : "r60"; }) || 0`, &n)
+		var worst float64
+		if b.eval(worstContrast, &worst); worst < 4.5 {
+			t.Errorf("%s: a contrast of %.2f, want 4.5", scheme, worst)
 		}
 	}
 }
