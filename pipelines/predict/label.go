@@ -227,7 +227,7 @@ func (o *options) run(ctx context.Context, opts transforms.Options, set *input.S
 		files = 0 // there is no end to them
 	}
 	p := o.pipeline(opts, set)
-	bar := cli.NewBar(files, o.verbosity == 0)
+	bar := cli.NewBar(files, o.verbosity)
 	defer bar.Close()
 	if o.verbosity > 0 && runners.Local() {
 		defer o.show(bar, transforms.ProgressOf(opts.Run), begin)()

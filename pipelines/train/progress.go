@@ -54,7 +54,7 @@ type progress struct {
 
 func (p *progress) show(s train.Progress) {
 	if p.bar == nil {
-		p.bar = cli.NewBar(int64(s.Steps), p.verbosity == 0)
+		p.bar = cli.NewBar(int64(s.Steps), p.verbosity)
 	}
 	speed, left := cli.Count(int64(s.LinesPerSec)), s.Left.Round(time.Second)
 	f1, gpu := "", ""

@@ -297,7 +297,7 @@ func TestChecks(t *testing.T) {
 
 func TestBar(t *testing.T) {
 	var b bytes.Buffer
-	bar := NewBar(2000, true)
+	bar := NewBar(2000, 0)
 	bar.Set(1, "x") // silent
 	bar.out, bar.period = &b, 0
 	bar.Set(1000, "fast")
@@ -317,7 +317,7 @@ func TestBar(t *testing.T) {
 func TestBarDrawn(t *testing.T) {
 	for total, shares := range map[int64][]string{0: {"", "", ""}, 50: {" 10%", " 50%", " 90%"}} {
 		var b bytes.Buffer
-		bar := NewBar(total, true)
+		bar := NewBar(total, 0)
 		bar.out, bar.bar, bar.period = &b, draw(&b, total), 100*time.Millisecond
 		for i, text := range []string{"5 steps", "25 steps", "45 steps"} {
 			time.Sleep(150 * time.Millisecond) // it is not drawn more often
@@ -337,7 +337,7 @@ func TestBarShrinks(t *testing.T) {
 	wide := columns
 	t.Cleanup(func() { columns = wide })
 	var b bytes.Buffer
-	bar := NewBar(50, true)
+	bar := NewBar(50, 0)
 	bar.out, bar.bar, bar.period = &b, draw(&b, 50), 0
 	for _, c := range []int{80, 40, 40, 20, 20, 80} {
 		columns = func() int { return c }
@@ -350,6 +350,18 @@ func TestBarShrinks(t *testing.T) {
 		}
 		if !strings.Contains(b.String(), "%") {
 			t.Errorf("%d columns: no bar: %q", c, b.String())
+		}
+	}
+}
+
+// TestBarBesideLog has a terminal, where the lines of a log would go into a bar.
+func TestBarBesideLog(t *testing.T) {
+	is := terminal
+	t.Cleanup(func() { terminal = is })
+	terminal = func() bool { return true }
+	for verbosity, want := range [][2]bool{{false, false}, {true, true}, {true, false}, {true, false}} {
+		if bar := NewBar(50, verbosity); (bar.out != nil) != want[0] || (bar.bar != nil) != want[1] {
+			t.Errorf("--verbosity=%d: speaks %t, as a bar %t; want %t, %t", verbosity, bar.out != nil, bar.bar != nil, want[0], want[1])
 		}
 	}
 }

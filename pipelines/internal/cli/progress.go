@@ -73,8 +73,8 @@ func (b *Bytes) Set(s string) error {
 	return errors.New("not a number of bytes, such as 64MiB or 2GB")
 }
 
-// Bar shows how far a run is: a bar where standard error is a terminal, a line
-// now and then where it is not, and nothing where it is silent.
+// Bar shows how far a run is: a bar where standard error is a terminal that has no log
+// beside it, otherwise a line now and then, and nothing at a verbosity of 0.
 type Bar struct {
 	mu     sync.Mutex
 	bar    *progressbar.ProgressBar
@@ -93,16 +93,18 @@ const barWidth, rest = 6, 10
 func (b *Bar) Total() int64 { return b.total }
 
 // NewBar makes a Bar of total steps, 0 where there is no end to them.
-func NewBar(total int64, silent bool) *Bar {
+func NewBar(total int64, verbosity int) *Bar {
 	b := &Bar{out: os.Stderr, total: total, last: time.Now(), period: 10 * time.Second}
 	switch {
-	case silent:
+	case verbosity == 0:
 		b.out = nil
-	case term.IsTerminal(int(os.Stderr.Fd())):
+	case verbosity == 1 && terminal():
 		b.bar, b.period = draw(os.Stderr, total), 100*time.Millisecond // the bar's own throttle lets text and share fall apart
 	}
 	return b
 }
+
+var terminal = func() bool { return term.IsTerminal(int(os.Stderr.Fd())) } // a test has another
 
 // draw is the bar itself, or without an end a sign that turns.
 func draw(w io.Writer, total int64) *progressbar.ProgressBar {
