@@ -94,10 +94,19 @@ func (c *checkpoint) find(ctx context.Context, resume bool, verbosity int) (*tra
 
 func (c *checkpoint) write(ctx context.Context, s *train.State) error {
 	if err := store.Write(ctx, c.path, s.Encode()); err != nil {
-		return err
+		return c.kept(err)
 	}
 	c.written = true
 	return nil
+}
+
+// kept is err, of what ended a training that can go on, with how where there is a
+// checkpoint.
+func (c *checkpoint) kept(err error) error {
+	if !c.written {
+		return err
+	}
+	return fmt.Errorf("%w; the same command with --resume goes on from %s", err, c.path)
 }
 
 // remove removes the checkpoint and, locally, what a kill left half written beside it.
@@ -121,8 +130,8 @@ func (c *checkpoint) remove(ctx context.Context, folder string) error {
 
 // told is err, with what an interrupted training left behind.
 func (c *checkpoint) told(ctx context.Context, err error) error {
-	if errors.Is(context.Cause(ctx), cli.ErrInterrupted) && c.written {
-		return fmt.Errorf("%w; the same command with --resume goes on from %s", told(ctx, err), c.path)
+	if errors.Is(context.Cause(ctx), cli.ErrInterrupted) {
+		return c.kept(told(ctx, err))
 	}
 	return told(ctx, err)
 }

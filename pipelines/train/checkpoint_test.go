@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/linnet-ml/linnet/model/train"
 	"github.com/linnet-ml/linnet/pipelines/internal/cli"
 	"github.com/linnet-ml/linnet/runners"
 )
@@ -31,6 +33,35 @@ func TestTold(t *testing.T) {
 		if got := at.told(ctx, c.err); got.Error() != c.want {
 			t.Errorf("got %v, want %s", got, c.want)
 		}
+	}
+}
+
+// A checkpoint that cannot be written says that the one before it is kept: to run the
+// command again without --resume would begin anew.
+func TestCheckpointKept(t *testing.T) {
+	at := checkpoint{path: filepath.Join(t.TempDir(), checkpointFile)}
+	fails := func() string {
+		file := at.path
+		at.path = filepath.Join(file, "below") // a file is in its way
+		defer func() { at.path = file }()
+		if err := os.WriteFile(file, nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		err := at.write(t.Context(), new(train.State))
+		if err == nil {
+			t.Fatal("written below a file")
+		}
+		return err.Error()
+	}
+	const kept = "; the same command with --resume goes on from "
+	if got := fails(); strings.Contains(got, kept) {
+		t.Errorf("the first: got %s", got)
+	}
+	if err := at.write(t.Context(), new(train.State)); err != nil {
+		t.Fatal(err)
+	}
+	if got := fails(); !strings.Contains(got, kept) {
+		t.Errorf("the second: got %s, want%s…", got, kept)
 	}
 }
 

@@ -432,11 +432,11 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 		w.Config.LabelMap = labels
 	}
 	if err := save(ctx, o.modelOut, w, meta); err != nil {
-		return at.told(ctx, err)
+		return at.told(ctx, at.kept(err))
 	}
 	ctx = context.WithoutCancel(ctx) // the model is written
 	if err := errors.Join(job.End(ctx), at.remove(ctx, folder)); err != nil {
-		return err
+		return fmt.Errorf("train: the model is written to %s, but what its training left stays: %w", o.modelOut, err)
 	}
 	if o.verbosity > 0 {
 		o.summary(w, meta)
