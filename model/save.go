@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -98,7 +99,7 @@ func tempPrefix(name string) string { return "." + name + "." }
 
 // writeTemp writes a file beside name, down to the disk, and returns its path.
 func writeTemp(dir, name string, write func(io.Writer) error) (path string, err error) {
-	f, err := os.CreateTemp(dir, tempPrefix(name)+"*")
+	f, err := os.OpenFile(filepath.Join(dir, tempPrefix(name)+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return "", err
 	}
@@ -109,9 +110,6 @@ func writeTemp(dir, name string, write func(io.Writer) error) (path string, err 
 		}
 	}()
 	if err := write(f); err != nil {
-		return "", err
-	}
-	if err := f.Chmod(0o644); err != nil {
 		return "", err
 	}
 	return f.Name(), f.Sync()
