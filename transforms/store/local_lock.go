@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -41,7 +42,7 @@ func (local) Lock(_ context.Context, uri string) (func() error, error) {
 		case try < tries && (errors.Is(err, ErrNotExist) || errors.Is(err, fs.ErrExist)): // its folder went meanwhile
 			continue
 		case err != nil:
-			return nil, FolderError(WriteError(uri, err))
+			return nil, lockFailure(uri, err)
 		case !ok:
 			return nil, lockedError(uri, readHolder(uri))
 		}
@@ -59,6 +60,15 @@ func (local) Lock(_ context.Context, uri string) (func() error, error) {
 		}
 		return lock.Unlock()
 	}), nil
+}
+
+// lockFailure is err, of the lock at uri, with what to do.
+func lockFailure(uri string, err error) error {
+	err = FolderError(WriteError(uri, err))
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.ENOLCK) {
+		return fmt.Errorf("%w; this disk has no file locks: mount it with them (-o flock), or choose a folder on another disk", err)
+	}
+	return err
 }
 
 // writeHolder writes into the lock at uri who has it, for people alone; the time of the

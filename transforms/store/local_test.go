@@ -431,6 +431,20 @@ func TestLocalLock(t *testing.T) {
 	}
 }
 
+// A disk without file locks, such as Lustre as it is often mounted, or NFS without its
+// lock daemon, says so and what to do.
+func TestLocalNoLocks(t *testing.T) {
+	for _, cause := range []error{syscall.ENOSYS, syscall.EOPNOTSUPP, syscall.ENOLCK} {
+		err := lockFailure("out/_lock", cause)
+		if want := fmt.Sprintf("store: out/_lock: %v; this disk has no file locks: mount it with them (-o flock), or choose a folder on another disk", cause); err.Error() != want || !errors.Is(err, cause) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	if err := lockFailure("out/_lock", syscall.EACCES); strings.Contains(err.Error(), "no file locks") {
+		t.Errorf("of another fault: got %v", err)
+	}
+}
+
 // TestHelperLock is the other process of TestLocalLock.
 func TestHelperLock(t *testing.T) {
 	uri := os.Getenv("LOCK_URI")
