@@ -266,9 +266,6 @@ func (d *document) measure() {
 			break
 		}
 	}
-	if below < 0 {
-		below = above
-	}
 	d.percentile = max(20, float64(below)+(rank-float64(low))*float64(above-below))
 }
 

@@ -200,12 +200,10 @@ func (l *line) capitalisedKey(k int, key uint64) uint64 {
 // pack is token k as the constants have it.
 func (l *line) pack(k int) uint32 { return pack(l.low[l.tokens.at[k]:l.tokens.end[k]]) }
 
-// epithet reports whether tokens from k on read like the rest of a binomial.
+// epithet reports whether tokens from k on, which stands behind white space, read like
+// the rest of a binomial.
 func (l *line) epithet(k int) bool {
 	t := &l.tokens
-	if !t.spaced.has(k) {
-		return false
-	}
 	if k+2 < t.n && t.small(k) {
 		if w := l.pack(k); (w == wordCf || w == wordAff) && l.dotted(k) &&
 			t.at[k+2] == t.end[k+1]+1 && l.orig[t.end[k+1]] == ' ' {
