@@ -105,14 +105,10 @@ func (o *Options) writeIndex(ctx context.Context, x *index) error {
 const indexTitle = "<title>Documents to review</title>" // soon after the page's begin
 
 // standingIndex reports whether there is an IndexFile, and whether a run wrote it,
-// which an empty one counts as. One of more than indexLimit bytes nobody writes by
-// hand.
+// which an empty one counts as.
 func (o *Options) standingIndex(ctx context.Context, st store.Store) (there, ours bool, err error) {
-	const indexLimit = 16 << 20
-	data, err := st.Read(ctx, store.Join(string(o.Output), IndexFile), indexLimit)
+	data, err := st.Read(ctx, store.Join(string(o.Output), IndexFile), 0) // a page with its pictures in it is as large as a run's
 	switch {
-	case errors.Is(err, store.ErrTooLarge):
-		return true, true, nil
 	case errors.Is(err, store.ErrFolder):
 		return true, false, nil
 	case noRecord(err):

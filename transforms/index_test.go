@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -62,6 +63,36 @@ func TestIndex(t *testing.T) {
 	for _, name := range []string{"a<i>.txt.html", `sub/b "2%#?.txt.html`, "\xff\xfe.txt.html"} {
 		if _, err := os.Stat(store.Join(out, "html", name)); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// A page of somebody's in the index's place stays, however large it is, and a run's own
+// goes, or is written anew.
+func TestIndexOfOthers(t *testing.T) {
+	const large = 17 << 20
+	for _, c := range []struct {
+		begin string
+		size  int64
+		stays bool
+	}{
+		{"<html>", 6, true}, {"<html>", large, true},
+		{"<head>" + indexTitle, 100, false}, {"<head>" + indexTitle, large, false}, {"", 0, false},
+	} {
+		out := t.TempDir()
+		path := filepath.Join(out, IndexFile)
+		if err := errors.Join(os.WriteFile(path, []byte(c.begin), 0o666), os.Truncate(path, c.size)); err != nil {
+			t.Fatal(err)
+		}
+		err := (&Options{Output: Path(out), Formats: []string{"html"}}).checkIndex(t.Context())
+		if errors.Is(err, ErrForeign) != c.stays || !c.stays && err != nil {
+			t.Errorf("%s, %d bytes: checked with %v, want ErrForeign %v", c.begin, c.size, err, c.stays)
+		}
+		if err := Merge(t.Context(), out); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(path); (err == nil) != c.stays {
+			t.Errorf("%s, %d bytes: after a run of no pages %v, want it to stay %v", c.begin, c.size, err, c.stays)
 		}
 	}
 }
