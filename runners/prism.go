@@ -5,8 +5,11 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
+	"fmt"
+	"net"
 	"strings"
 	"sync"
+	"time"
 	_ "unsafe" // for go:linkname
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/jobopts"
@@ -82,6 +85,23 @@ func usePrism() (leave func()) {
 		defer closed.Unlock()
 		ownPrism = cmp.Or(*jobopts.Endpoint, ownPrism)
 	}
+}
+
+// checkLocalhost finds out at once what prism, which this process talks to over localhost,
+// ends with after two minutes, and then in no words of use.
+func checkLocalhost() error {
+	l, err := net.Listen("tcp", "localhost:0")
+	if err == nil {
+		defer l.Close()
+		var c net.Conn
+		if c, err = net.DialTimeout("tcp", l.Addr().String(), 10*time.Second); err == nil {
+			c.Close()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("runners: --runner=prism needs localhost: %w; have the interface lo up (ip link set lo up) and localhost in /etc/hosts, or take --runner=direct (not for a watch)", err)
+	}
+	return nil
 }
 
 // check lets in a call, of which nothing but the header was read yet.

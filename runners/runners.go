@@ -284,6 +284,9 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 		defer func(before string) { *f = before }(*f)
 	}
 	if local && name == Prism {
+		if err := checkLocalhost(); err != nil {
+			return nil, err
+		}
 		defer closeToOthers()()
 		defer usePrism()()
 	}
