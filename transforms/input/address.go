@@ -18,7 +18,11 @@ func Absolute(uri string) (string, error) {
 		path := strings.Index(uri, "://") + len("://")
 		return strings.ToLower(uri[:path]) + strings.TrimRight(uri[path:], "/"), nil
 	}
-	return filepath.Abs(uri)
+	whole, err := filepath.Abs(uri)
+	if err != nil { // the folder that the program was started in is gone
+		return "", fmt.Errorf("input: %s: no working folder: %w; go to one, or name the whole path", uri, err)
+	}
+	return whole, nil
 }
 
 // Name is uri's path below base without .ann, its last element where base is uri,

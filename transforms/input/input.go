@@ -121,7 +121,7 @@ func New(args []string, output string, annotated bool) (*Set, error) {
 	if output != "" {
 		var err error
 		if out, err = Absolute(output); err != nil {
-			return nil, fmt.Errorf("input: %w", err)
+			return nil, err
 		}
 		if err := refused(out); err != nil {
 			return nil, err
@@ -131,7 +131,7 @@ func New(args []string, output string, annotated bool) (*Set, error) {
 	for i, arg := range args {
 		arg, err := Absolute(arg)
 		if err != nil {
-			return nil, fmt.Errorf("input: %w", err)
+			return nil, err
 		}
 		if name, ok := store.Plain(arg); ok {
 			arg = name

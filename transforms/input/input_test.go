@@ -72,6 +72,24 @@ func TestAbsolute(t *testing.T) {
 	}
 }
 
+// TestNoWorkingFolder removes the folder that the program was started in.
+func TestNoWorkingFolder(t *testing.T) {
+	gone := t.TempDir()
+	t.Chdir(gone)
+	if err := os.Remove(gone); err != nil {
+		t.Skip("a working folder stays: ", err)
+	}
+	if got, err := Absolute(gone + "/a"); err != nil || got != filepath.Join(gone, "a") {
+		t.Errorf("a whole path: %q, %v", got, err)
+	}
+	for _, args := range [][]string{{"a", gone + "/out"}, {gone + "/a", "a"}} {
+		_, err := New(args[:1], args[1], false)
+		if want := "input: a: no working folder: "; err == nil || !strings.HasPrefix(err.Error(), want) || !strings.HasSuffix(err.Error(), "name the whole path") {
+			t.Errorf("%q: %v; want %s…", args, err, want)
+		}
+	}
+}
+
 // tree makes files in a new folder.
 func tree(t *testing.T, files ...string) string {
 	t.Helper()
