@@ -503,7 +503,7 @@ func (f *Flags) help(w io.Writer) {
 	})
 	status := ""
 	if rejected := f.Lookup("rejected_exit_status"); rejected != nil {
-		status = "; " + rejected.DefValue + " done, but some documents were rejected (all of them: 1)"
+		status = ";\n" + rejected.DefValue + " done, but some documents were rejected (all of them: 1)"
 	}
 	fmt.Fprintf(w, "\nExit statuses: 0 done; %d failed; %d wrong use%s.\n", Failed, Usage, status)
 	if !f.before["endpoint"] {
