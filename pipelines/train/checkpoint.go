@@ -74,7 +74,7 @@ func (c *checkpoint) find(ctx context.Context, resume bool, verbosity int) (*tra
 	data, err := store.Read(ctx, c.path, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		if verbosity > 0 {
-			fmt.Fprintf(os.Stderr, "--resume: no checkpoint at %s; training from the beginning\n", c.path)
+			fmt.Fprintf(os.Stderr, "--resume: no checkpoint at %s; training from the beginning\n", cli.Printable(c.path))
 		}
 		return nil, nil
 	}

@@ -342,7 +342,7 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 	}
 	if o.index > 0 {
 		if runs, err := job.Runs(ctx); err == nil && !runs && o.verbosity > 0 {
-			fmt.Fprintf(os.Stderr, "no training runs in %s: worker %d waits for worker 0\n", o.modelOut, o.index)
+			fmt.Fprintf(os.Stderr, "no training runs in %s: worker %d waits for worker 0\n", cli.Printable(o.modelOut), o.index)
 			sayModel(ctx, o.modelOut, "may be that of this very training, which is over then: end this worker")
 		}
 		return job.Attend(ctx, o.index)
