@@ -68,7 +68,7 @@ func save(ctx context.Context, to string, w *model.Weights, meta *model.Metadata
 	}
 	dir, err := os.MkdirTemp("", "linnet-")
 	if err != nil {
-		return fmt.Errorf("train: no folder for temporary files: %w; set TMPDIR to a folder that can be written to, and go on with --resume", err)
+		return fmt.Errorf("train: no folder for temporary files: %w; set TMPDIR to a folder that can be written to", err)
 	}
 	defer os.RemoveAll(dir)
 	if err := model.Save(dir, w, meta); err != nil {
