@@ -113,6 +113,15 @@ func (b *browser) open(file string) {
 	b.wait(fmt.Sprintf(`location.href === %q && document.getElementById("status") && document.getElementById("status").textContent !== ""`, url))
 }
 
+// opening is the time in ms that the page took to open, whose script ends before it does.
+func (b *browser) opening() (took float64) {
+	b.t.Helper()
+	const end = `performance.getEntriesByType("navigation")[0].domContentLoadedEventEnd`
+	b.wait(end) // it is 0 until then
+	b.eval(end, &took)
+	return took
+}
+
 // back goes back to the page before. Meanwhile no page may be there to answer.
 func (b *browser) back() {
 	b.t.Helper()
@@ -555,9 +564,7 @@ func TestHTMLInBrowser(t *testing.T) {
 	if n != len(c.lines) {
 		t.Errorf("%d lines are shown, want %d", n, len(c.lines))
 	}
-	var took float64
-	b.eval(`performance.getEntriesByType("navigation")[0].domContentLoadedEventEnd`, &took)
-	t.Logf("open after %.0f ms", took)
+	t.Logf("open after %.0f ms", b.opening())
 
 	// Through the doubtful lines and back.
 	for i := range 40 {
@@ -917,7 +924,7 @@ func TestHTMLLongLineInBrowser(t *testing.T) {
 			file := filepath.Join(dir, fmt.Sprint(name, i, ".html"))
 			writePage(t, file, table, table.Rows, table.Labels)
 			b.open(file)
-			b.eval(`performance.getEntriesByType("navigation")[0].domContentLoadedEventEnd`, &took[i])
+			took[i] = b.opening()
 			var shown string
 			b.eval(`[...document.querySelectorAll(".text")].map((e) => e.textContent).join("\n")`, &shown)
 			if shown != strings.TrimSuffix(string(table.Text), "\n") {
