@@ -12,7 +12,7 @@ import (
 // A saved model has the rights that the umask leaves, as all files of the user.
 func TestSaveUmask(t *testing.T) {
 	dir := t.TempDir()
-	defer syscall.Umask(syscall.Umask(0o027))
+	defer syscall.Umask(syscall.Umask(0o007))
 	if err := Save(dir, testWeights(testConfig()), new(Metadata)); err != nil {
 		t.Fatal(err)
 	}
@@ -21,8 +21,8 @@ func TestSaveUmask(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := info.Mode(); got != 0o640 {
-			t.Errorf("%s: got %v, want -rw-r-----", name, got)
+		if got := info.Mode(); got != 0o660 {
+			t.Errorf("%s: got %v, want -rw-rw----", name, got)
 		}
 	}
 }

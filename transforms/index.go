@@ -105,11 +105,13 @@ func (o *Options) writeIndex(ctx context.Context, x *index) error {
 const indexTitle = "<title>Documents to review</title>" // soon after the page's begin
 
 // standingIndex reports whether there is an IndexFile, and whether a run wrote it,
-// which an empty one counts as.
+// which an empty one counts as, and one of a size that only millions of pages have
+// does not.
 func (o *Options) standingIndex(ctx context.Context, st store.Store) (there, ours bool, err error) {
-	data, err := st.Read(ctx, store.Join(string(o.Output), IndexFile), 0) // a page with its pictures in it is as large as a run's
+	const indexLimit = 1 << 30 // a page with its pictures in it is as large as a run's
+	data, err := st.Read(ctx, store.Join(string(o.Output), IndexFile), indexLimit)
 	switch {
-	case errors.Is(err, store.ErrFolder):
+	case errors.Is(err, store.ErrFolder), errors.Is(err, store.ErrTooLarge):
 		return true, false, nil
 	case noRecord(err):
 		return false, false, nil

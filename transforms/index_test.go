@@ -76,7 +76,7 @@ func TestIndexOfOthers(t *testing.T) {
 		size  int64
 		stays bool
 	}{
-		{"<html>", 6, true}, {"<html>", large, true},
+		{"<html>", 6, true}, {"<html>", large, true}, {"<head>" + indexTitle, 1<<30 + 1, true},
 		{"<head>" + indexTitle, 100, false}, {"<head>" + indexTitle, large, false}, {"", 0, false},
 	} {
 		out := t.TempDir()
