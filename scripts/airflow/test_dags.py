@@ -200,6 +200,8 @@ def main():
         assert sorted(dag.task_ids) == sorted(TASKS[name]), (name, dag.task_ids)
         assert dag.catchup is False and dag.max_active_runs == 1 and len(dag.schedule.split()) == 5, name
         for task in dag.tasks:
+            # Two predicts would want one lock, and two publishes write one file.
+            assert task.max_active_tis_per_dag == 1, (name, task.task_id)
             if not isinstance(task, BeamRunGoPipelineOperator):
                 continue
             flags = arguments(task)

@@ -34,7 +34,11 @@ WAIT = float(os.environ.get("LINNET_WAIT") or "3600")
 # What predict keeps in LINNET_LABELLED for itself; a document's name may begin with _ too.
 RECORDS = {"_done", "_rejected", "_tmp", "_lock", "_manifest.jsonl", "_rejected.jsonl"}
 
-DEFAULTS = {"retries": 2, "retry_delay": timedelta(seconds=float(os.environ.get("LINNET_RETRY") or "300"))}
+DEFAULTS = {
+    "retries": 2,
+    "retry_delay": timedelta(seconds=float(os.environ.get("LINNET_RETRY") or "300")),
+    "max_active_tis_per_dag": 1,  # a backfill's runs do not heed max_active_runs
+}
 
 # A run that somebody starts by hand has no logical date.
 DAY = "{{ (dag_run.logical_date or dag_run.run_after) | ds }}"
