@@ -136,6 +136,13 @@ def check_local_publish(tasks):
         for ns in (1010_987654300, 1010_987654000, 1010_000000000, 1011_000000000):
             os.utime(copy, ns=(ns, ns))
             assert tasks.publish(Path(folder, "labelled"), published) == 0
+        # A power cut leaves a copy empty under its source's time; without treatments a source is empty too.
+        for text, count in (("label", 1), ("", 0)):
+            for file, part in ((changing, text), (copy, "")):
+                file.write_text(part)
+                os.utime(file, (1000, 1000))
+            assert tasks.publish(Path(folder, "labelled"), published) == count
+            assert copy.read_text() == text
 
 
 def check_annotated(tasks):

@@ -143,7 +143,10 @@ def unpublished(labelled=LABELLED, published=PUBLISHED):
             target = Path(published, source.relative_to(labelled))
             if not source.is_file():
                 continue
-            if not target.exists() or older(target.stat().st_mtime_ns, source.stat().st_mtime_ns):
+            made = source.stat()
+            copy = target.stat() if target.exists() else None
+            # A power cut may leave a copy empty that has its time.
+            if not copy or older(copy.st_mtime_ns, made.st_mtime_ns) or made.st_size and not copy.st_size:
                 yield source, target
 
 
