@@ -930,6 +930,10 @@ func TestHTMLLongLineInBrowser(t *testing.T) {
 			if shown != strings.TrimSuffix(string(table.Text), "\n") {
 				t.Errorf("%s: the page does not show the text", file)
 			}
+			var parts int
+			if b.eval(`Math.max(...[...document.querySelectorAll(".text")].map((e) => e.childNodes.length))`, &parts); end == "\n" && parts != 1 {
+				t.Errorf("%s: a short line stands in %d parts", file, parts)
+			}
 		}
 		if took[1] > 4*took[0] {
 			t.Errorf("%s: one line takes %.0f ms, many lines %.0f", name, took[1], took[0])

@@ -212,8 +212,8 @@ function review(doc) {
       }
       const [start, end] = doc.lines[i], row = make("div", "row");
       const text = make("span", "text");
-      // In parts: where scripts change, Chromium takes the square of a part's length.
-      for (const part of utf8.decode(doc.text.subarray(start, end)).replaceAll("\f", "␌").match(/[^]{1,999}\s|[^]{1,999}/gu)) text.append(part);
+      // A long one in parts: where scripts change, Chromium takes the square of a part's length.
+      for (const part of utf8.decode(doc.text.subarray(start, end)).replaceAll("\f", "␌").match(/[^]{1,1000}$|[^]{1,999}\s|[^]{1,1000}/gu)) text.append(part);
       text.dir = "auto"; // unicode-bidi: plaintext takes Chromium the square of a line's length
       row.id = "line" + i;
       row.setAttribute("role", "option");

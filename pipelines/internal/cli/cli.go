@@ -491,23 +491,31 @@ func (f *Flags) help(w io.Writer) {
 			kind = "=" + kind
 		}
 		fmt.Fprintf(w, "  --%s%s\n", g.Name, kind)
-		line := ""
-		for word := range strings.FieldsSeq(usage + def) {
-			if line != "" && utf8.RuneCountInString(line+word) > 80-8-1 {
-				fmt.Fprintf(w, "        %s\n", line)
-				line = ""
-			}
-			line = strings.TrimSpace(line + " " + word)
-		}
-		fmt.Fprintf(w, "        %s\n", line)
+		fold(w, "        ", usage+def)
 	})
 	status := ""
 	if rejected := f.Lookup("rejected_exit_status"); rejected != nil {
-		status = ";\n" + rejected.DefValue + " done, but some documents were rejected (all of them: 1)"
+		status = "; " + rejected.DefValue + " done, but some documents were rejected (all of them: 1)"
 	}
-	fmt.Fprintf(w, "\nExit statuses: 0 done; %d failed; %d wrong use%s.\n", Failed, Usage, status)
+	fmt.Fprintln(w)
+	fold(w, "", fmt.Sprintf("Exit statuses: 0 done; %d failed; %d wrong use%s.", Failed, Usage, status))
 	if !f.before["endpoint"] {
 		return
 	}
-	fmt.Fprintln(w, "\nThe flags of Beam's runners (--endpoint, --parallelism, --environment_type,\n--project, --region, …) are taken as well.")
+	fmt.Fprintln(w)
+	fold(w, "", "The flags of Beam's runners (--endpoint, --parallelism, --environment_type, --project, --region, …) are taken as well.")
+}
+
+// fold writes text in lines of at most 80 columns, where its words allow, each begun by
+// indent.
+func fold(w io.Writer, indent, text string) {
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		if line != "" && utf8.RuneCountInString(indent+line+word) >= 80 {
+			fmt.Fprintf(w, "%s%s\n", indent, line)
+			line = ""
+		}
+		line = strings.TrimSpace(line + " " + word)
+	}
+	fmt.Fprintf(w, "%s%s\n", indent, line)
 }
