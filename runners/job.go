@@ -29,10 +29,10 @@ func withJobService(ctx context.Context, f func(jobpb.JobServiceClient) error) e
 	return f(jobpb.NewJobServiceClient(cc))
 }
 
-// Cancel asks the runner to end a job, by the number in Result.JobID, and
+// cancelJob asks the runner to end a job, by the number in Result.JobID, and
 // returns once it said that it will. Beam's job server for Flink only forgets a
 // batch job, so Flink is asked as well.
-func Cancel(ctx context.Context, job string) error {
+func cancelJob(ctx context.Context, job string) error {
 	err := withJobService(ctx, func(c jobpb.JobServiceClient) error {
 		_, err := c.Cancel(ctx, &jobpb.CancelJobRequest{JobId: job})
 		return err

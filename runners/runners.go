@@ -464,7 +464,7 @@ func cancelAtEnd(ctx context.Context, watch *watcher, over chan struct{}) error 
 		return nil
 	case <-watch.submitted:
 	}
-	return Cancel(context.WithoutCancel(ctx), watch.jobID())
+	return cancelJob(context.WithoutCancel(ctx), watch.jobID())
 }
 
 // workerBinary sets --worker_binary where the command line does not, for

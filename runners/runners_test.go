@@ -555,13 +555,13 @@ func TestCancel(t *testing.T) {
 	var j jobs
 	var patched []string
 	serveJobs(t, &j, flinkPage(&patched))
-	if err := Cancel(context.Background(), "my_job_1-2-3"); err != nil {
+	if err := cancelJob(context.Background(), "my_job_1-2-3"); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(j.cancelled, []string{"my_job_1-2-3"}) || !slices.Equal(patched, []string{"new?mode=cancel"}) {
 		t.Errorf("cancelled %q in the job service, %q in Flink", j.cancelled, patched)
 	}
-	if err := Cancel(context.Background(), "none_1"); err == nil || !strings.Contains(err.Error(), "may still run") || !strings.Contains(err.Error(), "--flink_rest") {
+	if err := cancelJob(context.Background(), "none_1"); err == nil || !strings.Contains(err.Error(), "may still run") || !strings.Contains(err.Error(), "--flink_rest") {
 		t.Errorf("got %v, want that Flink knows no such job", err)
 	}
 }
@@ -570,7 +570,7 @@ func TestCancel(t *testing.T) {
 // with 409.
 func TestCancelEnded(t *testing.T) {
 	serveJobs(t, &jobs{}, refusing(http.StatusConflict))
-	if err := Cancel(t.Context(), "my_job_1-2-3"); err != nil {
+	if err := cancelJob(t.Context(), "my_job_1-2-3"); err != nil {
 		t.Errorf("got %v", err)
 	}
 }
@@ -586,7 +586,7 @@ func TestCancelSilent(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	want := "no job server at --endpoint=" + silent.Addr().String() + ": context deadline exceeded"
-	if err := Cancel(ctx, "my_job_1"); !errors.Is(err, ErrNotCancelled) || !strings.HasSuffix(err.Error(), want) {
+	if err := cancelJob(ctx, "my_job_1"); !errors.Is(err, ErrNotCancelled) || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got %q, want %q", err, want)
 	}
 }
@@ -596,7 +596,7 @@ func TestBrowserAddress(t *testing.T) {
 	var patched []string
 	serveJobs(t, &jobs{}, flinkPage(&patched))
 	set(t, map[string]string{"flink_rest": "http://" + flag.Lookup("flink_rest").Value.String() + "/#/job/running"})
-	if err := Cancel(t.Context(), "my_job_1-2-3"); err != nil || len(patched) != 1 {
+	if err := cancelJob(t.Context(), "my_job_1-2-3"); err != nil || len(patched) != 1 {
 		t.Errorf("got %v, cancelled %q in Flink", err, patched)
 	}
 }
@@ -606,7 +606,7 @@ func TestBrowserAddress(t *testing.T) {
 func TestCancelRefused(t *testing.T) {
 	serveJobs(t, &jobs{}, refusing(http.StatusForbidden))
 	for _, want := range []string{"403", "localhost:1"} {
-		err := Cancel(t.Context(), "my_job_1-2-3")
+		err := cancelJob(t.Context(), "my_job_1-2-3")
 		if !errors.Is(err, ErrNotCancelled) || !strings.Contains(err.Error(), "job my_job_1-2-3 may still run") || !strings.Contains(err.Error(), "--flink_rest") || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want that the job may still run: %s", err, want)
 		}
@@ -661,7 +661,7 @@ func TestCancelEarly(t *testing.T) {
 		}
 		page.ServeHTTP(w, r)
 	}))
-	if err := Cancel(t.Context(), "my_job_1-2-3"); err != nil || !slices.Equal(patched, []string{"new?mode=cancel"}) {
+	if err := cancelJob(t.Context(), "my_job_1-2-3"); err != nil || !slices.Equal(patched, []string{"new?mode=cancel"}) {
 		t.Errorf("got %v, cancelled %q in Flink", err, patched)
 	}
 }

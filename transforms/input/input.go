@@ -177,8 +177,8 @@ func refused(uri string) error {
 	return err
 }
 
-// Annotated reports whether a file of this name is annotation, of YEDDA or brat.
-func Annotated(name string) bool { return strings.HasSuffix(name, ".ann") }
+// isAnnotation reports whether a file of this name is annotation, of YEDDA or brat.
+func isAnnotation(name string) bool { return strings.HasSuffix(name, ".ann") }
 
 // Text reports whether a file of this name is taken where a folder is named.
 func Text(name string) bool { return strings.HasSuffix(strings.TrimSuffix(name, ".ann"), ".txt") }
@@ -257,7 +257,7 @@ func (s *Set) walk(ctx context.Context, f func(File) error, bad func(error) erro
 				s.left.pdf = slices.DeleteFunc(s.left.pdf, withText)
 				most = max(most, 2*len(s.left.pdf))
 			}
-			if Annotated(file.URI) != s.Annotated {
+			if isAnnotation(file.URI) != s.Annotated {
 				waiting = append(waiting, file)
 				return nil
 			}
@@ -339,7 +339,7 @@ func (s *Set) list(ctx context.Context, arg string, f func(File) error) error {
 		case other:
 			switch {
 			case s.leftOut(o.Path):
-			case s.Annotated && Annotated(o.Path):
+			case s.Annotated && isAnnotation(o.Path):
 				s.left.ann = append(s.left.ann, o.Path)
 			case unlike(o.Path):
 				s.left.unlike.add(o.Path)

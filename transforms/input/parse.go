@@ -40,11 +40,11 @@ func Parse(ctx context.Context, uri string, data []byte, annotated bool, limit i
 	}
 	stem, text := strings.CutSuffix(uri, ".txt")
 	switch {
-	case Annotated(uri) && !yedda.IsBrat(data):
+	case isAnnotation(uri) && !yedda.IsBrat(data):
 		return yedda.Parse(data), uri, nil
-	case Annotated(uri) && !annotated:
+	case isAnnotation(uri) && !annotated:
 		return nil, uri, errors.New("brat standoff, which is not YEDDA; give the .txt beside it")
-	case Annotated(uri):
+	case isAnnotation(uri):
 		at = strings.TrimSuffix(uri, ".ann")
 		if !strings.HasSuffix(at, ".txt") {
 			at += ".txt"

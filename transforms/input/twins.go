@@ -50,7 +50,7 @@ func (s *Set) folds() bool {
 // take reports whether a file is the document of its name. Its error wraps ErrTwins.
 func (n *names) take(ctx context.Context, file File) (bool, error) {
 	name, uri := n.called(file.Name), n.hash(file.URI)
-	if n.set.Annotated && Annotated(file.URI) {
+	if n.set.Annotated && isAnnotation(file.URI) {
 		stem, yedda := strings.CutSuffix(strings.TrimSuffix(file.URI, ".ann"), ".txt")
 		both := n.pairs[name]
 		if !yedda {
