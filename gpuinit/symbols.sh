@@ -5,6 +5,7 @@
 # with -tags cuda refer to, as shim.c includes them: gorgonia.org/cu, go-nvml
 # and model/cuda. Needs the exports of scripts/cuda-env, gcc and nm.
 set -euo pipefail
+unset CDPATH
 cd "$(dirname "$0")/.."
 temp=$(mktemp -d)
 trap 'rm -rf "$temp"' EXIT
