@@ -34,7 +34,7 @@ type Options struct {
 	Verbosity int
 	// InFlight bounds the bytes of documents and their features that Predict holds
 	// in a process; the other stages hold a fixed part of that. 0 stands for 24 MiB
-	// a core and at least 64 MiB: with half as much, cores waited for the oldest
+	// a core and at least 64 MiB: with half as much, cores wait for the oldest
 	// document a quarter of the time. With Deferred, Predict takes two thirds of this
 	// default, since documents wait without features then.
 	InFlight int64

@@ -72,7 +72,7 @@ func flagValues(c *model.Config) []string {
 	text, err := json.Marshal(c)
 	var fields map[string]json.RawMessage
 	if err != nil || json.Unmarshal(text, &fields) != nil {
-		panic("a config that is no JSON")
+		panic("train: a config that is no JSON")
 	}
 	values := make([]string, len(configFlags))
 	for i, name := range configFlags {
@@ -87,7 +87,7 @@ func flagValues(c *model.Config) []string {
 func define(f *cli.Flags) *options {
 	o := &options{config: model.DefaultConfig()}
 	c := &o.config
-	f.Var(&o.input, "input", "annotated `files`, folders and patterns to train on, separated by commas or repeated; what --validation and --test name is left out, with a warning")
+	f.Var(&o.input, "input", "annotated `files`, folders and patterns to train on, separated by commas (\\, is a comma) or repeated; what --validation and --test name is left out, with a warning")
 	f.Var(&o.validation, "validation", "annotated `files`, folders and patterns, judged after each epoch")
 	f.Var(&o.test, "test", "annotated `files`, folders and patterns, judged once, at the end")
 	f.StringVar(&o.modelOut, "model_out", "", "`folder` or gs://bucket/prefix to write the model to")

@@ -7,7 +7,7 @@ import (
 )
 
 // The features of a line, in their order in Batch.Layout. Shares are of the
-// characters of the line's head (see maxTokens).
+// characters of the line's head, its first 512 tokens.
 const (
 	logLength    = iota // ln(1+characters)/4
 	relLength           // characters over the document's 85th percentile

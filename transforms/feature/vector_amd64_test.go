@@ -24,7 +24,7 @@ func inVectors(t *testing.T, f func(t *testing.T)) {
 			restore, _ := kernel.SwitchISA(isa)
 			defer restore()
 			if kernel.ISA() != isa || !vectors() || avx512() != (isa == "avx512") {
-				t.Skip("not on this machine")
+				t.Skipf("this machine does not run the assembly for %s", name)
 			}
 			f(t)
 		})
