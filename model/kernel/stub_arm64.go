@@ -2,8 +2,12 @@
 
 package kernel
 
-// gemmRxCNEON is a tile of R rows and C columns; of 8, the first half of a
-// panel's.
+// gemmRxCNEON is
+//
+//	for i < R, j < C:
+//		s = 0
+//		for l < k: s += a[i,l]·b[j/16][l,j%16] of t.first
+//		the same of t.second; s += t.add[i,j]; t.c[i,j] = s
 
 //go:noescape
 func gemm1x8NEON(t *tile)
@@ -50,7 +54,7 @@ func gemm3x32NEON(t *tile)
 //go:noescape
 func gemm1x64NEON(t *tile)
 
-// gemmRx16BFMMLAp is a tile of R rows and 16 columns, of b in p parts.
+// gemmRx16BFMMLAp is gemmRx16NEON of a in two parts and of b in p.
 
 //go:noescape
 func gemm2x16BFMMLA1(t *bfmmlaTile)
