@@ -237,6 +237,7 @@ func TestLoadErrors(t *testing.T) {
 		"config goes on":   {setFile(configFile, append(bytes.Clone(good[configFile].Data), '{')), "model: config.json: more follows after byte"},
 		"config is array":  {setFile(configFile, []byte("[]")), "model: config.json: it holds no object; mend it"},
 		"unknown field":    {setJSON("crf", true), `model: config.json: unknown field "crf"; mend it`},
+		"a long one":       {setJSON(strings.Repeat("é", 200), true), `model: config.json: unknown field "` + strings.Repeat("é", 89) + "…; mend it"}, // no half of a letter
 		"wrong JSON type":  {setJSON("input_size", "many"), "model: config.json: input_size: a string where it must be int;"},
 		"format":           {setJSON("format", 2), "model: config.json: format: 2, but this program reads 1"},
 		"feature_version":  {setJSON("feature_version", 7), "model: config.json: feature_version: 7, but this program makes 1; train the model again"},
