@@ -139,7 +139,7 @@ func TestLost(t *testing.T) {
 		equal(t, name+": labels", got[name].Labels, l.Labels)
 	}
 	m := loadModel(t, opts)
-	if text := fmt.Sprint(m.scorer); text != "cpu, after the GPU was lost" {
+	if text := m.Now(); text != "cpu, after the GPU was lost" {
 		t.Errorf("scored by %q, want the CPU at last", text)
 	}
 }

@@ -39,6 +39,14 @@ type Model struct {
 	loading time.Duration
 }
 
+// Now is Device as things stand: a GPU may be lost under way.
+func (m *Model) Now() string {
+	if m.gpu {
+		return fmt.Sprint(m.scorer)
+	}
+	return m.Device
+}
+
 // deferred reports whether features are made where they are used: as o asks, or as auto
 // fell back on the processor.
 func (m *Model) deferred(o *Options) bool { return o.Deferred || m.Reason != "" }
@@ -86,7 +94,7 @@ func (m *Model) count(ctx context.Context, lines int, windows []scored) {
 	}
 	reason := m.Reason
 	if m.gpu && onGPU < lines {
-		if now := fmt.Sprint(m.scorer); strings.HasPrefix(now, backend.CPU) {
+		if now := m.Now(); strings.HasPrefix(now, backend.CPU) {
 			reason = now
 		}
 	}

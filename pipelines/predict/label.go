@@ -93,7 +93,7 @@ func (o *options) label(ctx context.Context) (err error) {
 	}
 	progress := transforms.ProgressOf(opts.Run)
 	defer context.AfterFunc(ctx, progress.Stop)()
-	result, err := o.run(ctx, opts, set, files, begin)
+	result, err := o.run(ctx, opts, m, set, files, begin)
 	took := time.Since(begin)
 	if result, err = o.finish(ctx, opts, set, result, err); result == nil || err != nil {
 		return err
@@ -222,7 +222,7 @@ func (o *options) pipeline(opts transforms.Options, set *input.Set) *beam.Pipeli
 // run runs the pipeline over files documents, with a bar. At an interrupt a run
 // in this process writes what it has begun to; what SIGTERM means to a job
 // elsewhere --cancel_on_exit says.
-func (o *options) run(ctx context.Context, opts transforms.Options, set *input.Set, files int64, begin time.Time) (*runners.Result, error) {
+func (o *options) run(ctx context.Context, opts transforms.Options, m *transforms.Model, set *input.Set, files int64, begin time.Time) (*runners.Result, error) {
 	if o.watch {
 		files = 0 // there is no end to them
 	}
@@ -230,7 +230,7 @@ func (o *options) run(ctx context.Context, opts transforms.Options, set *input.S
 	bar := cli.NewBar(files, o.verbosity)
 	defer bar.Close()
 	if o.verbosity > 0 && runners.Local() {
-		defer o.show(bar, transforms.ProgressOf(opts.Run), begin)()
+		defer o.show(bar, transforms.ProgressOf(opts.Run), m, begin)()
 	} else if o.verbosity > 0 {
 		defer o.follow(bar, string(opts.Output), begin)()
 	}

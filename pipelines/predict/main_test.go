@@ -555,6 +555,36 @@ func TestPace(t *testing.T) {
 	}
 }
 
+// TestSoFar has what stands beside the bar: documents, lines a second, rejected ones,
+// the time left and the device, which a watch's text leaves out.
+func TestSoFar(t *testing.T) {
+	p := transforms.ProgressOf(t.Name())
+	defer transforms.ForgetProgress(t.Name())
+	begin := time.Now().Add(-1000 * time.Second) // some seconds more are no matter
+	for _, c := range []struct {
+		watch               bool
+		device              string
+		seen, lines, failed int64
+		want                string
+	}{
+		{device: "cpu, float32, avx512", want: `^0 of 8 documents, 0 lines/s, on cpu$`},
+		{device: "cuda, float16, GPU 0 NVIDIA H200", seen: 4, lines: 500_000, failed: 1, want: `^4 of 8 documents, (49\d|500) lines/s, 1 rejected, 16m4\ds left, on cuda$`},
+		{device: "cpu, after the GPU was lost", seen: 8, lines: 500_000, want: `^8 of 8 documents, (49\d|500) lines/s, 0s left, on cpu$`},
+		{watch: true, device: "cpu, float32, avx512", seen: 8, lines: 500_000, want: `^0 documents, 500,000 lines; watching$`},
+	} {
+		p.Skipped.Store(c.seen - c.failed)
+		p.Lines.Store(c.lines)
+		p.Rejected.Store(c.failed)
+		seen, text := (&options{watch: c.watch}).sofar(p, &pace{older: mark{at: begin}, newer: mark{at: begin}}, c.device, 8, begin)
+		if !regexp.MustCompile(c.want).MatchString(text) {
+			t.Errorf("%q does not match %s", text, c.want)
+		}
+		if seen != c.seen {
+			t.Errorf("%d seen, want %d", seen, c.seen)
+		}
+	}
+}
+
 // TestBegan has the output's disk keep another time than this machine: a run began when
 // its lock was taken, by the disk's clock, also where a run that was killed left one.
 func TestBegan(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,25 +29,34 @@ func regularly(ctx context.Context, least time.Duration, f func()) {
 }
 
 // show moves the bar while the run goes on; the function it returns ends that.
-func (o *options) show(bar *cli.Bar, p *transforms.Progress, begin time.Time) (end func()) {
+func (o *options) show(bar *cli.Bar, p *transforms.Progress, m *transforms.Model, begin time.Time) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	total := bar.Total()
 	speed := pace{older: mark{at: begin}, newer: mark{at: begin}}
 	go regularly(ctx, 200*time.Millisecond, func() {
-		seen := p.Seen() + p.PassedOver.Load()
-		text := fmt.Sprintf("%s of %s, %s lines/s", cli.Count(seen), cli.Plural(total, "document"), cli.Rate(p.Lines.Load(), time.Since(begin)))
-		if o.watch {
-			text = fmt.Sprintf("%s, %s; watching", cli.Plural(p.Labelled.Load(), "document"), cli.Plural(p.Lines.Load(), "line"))
-		}
-		if n := p.Rejected.Load(); n > 0 {
-			text += ", " + cli.Count(n) + " rejected"
-		}
-		if seen > 0 && !o.watch {
-			text += ", " + speed.left(time.Now(), seen, total).Round(time.Second).String() + " left"
-		}
-		bar.Set(seen, text)
+		bar.Set(o.sofar(p, &speed, m.Now(), bar.Total(), begin))
 	})
 	return cancel
+}
+
+// sofar is how many of total documents are seen, and the text beside the bar. What may be
+// cut where the terminal is narrow stands last.
+func (o *options) sofar(p *transforms.Progress, speed *pace, device string, total int64, begin time.Time) (seen int64, text string) {
+	seen = p.Seen() + p.PassedOver.Load()
+	text = fmt.Sprintf("%s of %s, %s lines/s", cli.Count(seen), cli.Plural(total, "document"), cli.Rate(p.Lines.Load(), time.Since(begin)))
+	if o.watch {
+		text = fmt.Sprintf("%s, %s; watching", cli.Plural(p.Labelled.Load(), "document"), cli.Plural(p.Lines.Load(), "line"))
+	}
+	if n := p.Rejected.Load(); n > 0 {
+		text += ", " + cli.Count(n) + " rejected"
+	}
+	if seen > 0 && !o.watch {
+		text += ", " + speed.left(time.Now(), seen, total).Round(time.Second).String() + " left"
+	}
+	if !o.watch {
+		device, _, _ = strings.Cut(device, ",")
+		text += ", on " + device
+	}
+	return seen, text
 }
 
 // pace tells how long the rest takes at the speed of the last 5 to 10 s: what is
