@@ -156,28 +156,36 @@ func stem(uri string) string { return strings.TrimSuffix(strings.TrimSuffix(uri,
 // warnDocuments tells what in the documents looks like a mistake, but need not
 // be one.
 func warnDocuments(parts [3][]train.Document) {
-	texts := map[[sha256.Size]byte]string{} // of --input, by what their lines say
+	type place struct {
+		part int
+		name string
+	}
+	texts := map[[sha256.Size]byte]place{} // first ones, by what their lines say
 	for i, docs := range parts {
-		var bare, twice []string
+		var bare []string
+		var twice [2][]string // by the part that has the first one
 		for _, d := range docs {
 			if !slices.ContainsFunc(d.Labels, func(l string) bool { return l != "" }) {
 				bare = append(bare, d.Name)
 			}
 			const short = 5 // lines; such a document may be what it is by chance
 			text := sha256.Sum256(fmt.Append(nil, d.Features.IDs))
-			if other, ok := texts[text]; ok && len(d.Labels) >= short {
-				twice = append(twice, fmt.Sprintf("%s (%s)", d.Name, other))
-			} else if i == 0 {
-				texts[text] = d.Name
+			if first, ok := texts[text]; !ok {
+				texts[text] = place{i, d.Name}
+			} else if len(d.Labels) >= short && (first.part < i || i == 0) {
+				twice[first.part] = append(twice[first.part], fmt.Sprintf("%s (%s)", d.Name, first.name))
 			}
 		}
 		if len(bare) > 0 {
 			cli.Warnf("%s: no line has a label in %s", partFlags[i], cli.Some(bare))
 		}
-		if len(twice) > 0 && i == 0 {
-			cli.Warnf("--input: the same text twice, such as in YEDDA and in brat: %s", cli.Some(twice))
-		} else if len(twice) > 0 {
-			cli.Warnf("%s: the same text is trained on in --input: %s", partFlags[i], cli.Some(twice))
+		if len(twice[0]) > 0 && i == 0 {
+			cli.Warnf("--input: the same text twice, such as in YEDDA and in brat: %s", cli.Some(twice[0]))
+		} else if len(twice[0]) > 0 {
+			cli.Warnf("%s: the same text is trained on in --input: %s", partFlags[i], cli.Some(twice[0]))
+		}
+		if len(twice[1]) > 0 {
+			cli.Warnf("--test: the same text is in --validation: %s", cli.Some(twice[1]))
 		}
 	}
 }
