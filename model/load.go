@@ -74,6 +74,11 @@ func decodeConfig(text []byte, c *Config) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(c); err != nil {
+		var version struct{ Format int }
+		if json.Unmarshal(text, &version) == nil && version.Format > Format { // where no field means what it does here
+			c.Format = version.Format
+			return c.check()
+		}
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return fmt.Errorf("ends after %s bytes in the middle; copy the model again", comma(len(text)))
 		}
@@ -84,7 +89,11 @@ func decodeConfig(text []byte, c *Config) error {
 		if ok {
 			return fmt.Errorf("%s: a %s where it must be %s; mend it or copy the model again", wrongType.Field, wrongType.Value, wrongType.Type)
 		}
-		return fmt.Errorf("%s; mend it or copy the model again", strings.TrimPrefix(oneLine(err), "json: "))
+		what := strings.TrimPrefix(oneLine(err), "json: ")
+		if strings.HasPrefix(what, "unknown field") { // the model is whole
+			return fmt.Errorf("%s; mend it, or use the program that the model came with", what)
+		}
+		return fmt.Errorf("%s; mend it or copy the model again", what)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("more follows after byte %s; it must hold one object", comma(int(dec.InputOffset())))

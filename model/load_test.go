@@ -236,10 +236,11 @@ func TestLoadErrors(t *testing.T) {
 		"config large":     {setFile(configFile, make([]byte, 1<<20+1)), "model: config.json: 1,048,577 bytes; at most 1,048,576"},
 		"config goes on":   {setFile(configFile, append(bytes.Clone(good[configFile].Data), '{')), "model: config.json: more follows after byte"},
 		"config is array":  {setFile(configFile, []byte("[]")), "model: config.json: it holds no object; mend it"},
-		"unknown field":    {setJSON("crf", true), `model: config.json: unknown field "crf"; mend it`},
 		"a long one":       {setJSON(strings.Repeat("é", 200), true), `model: config.json: unknown field "` + strings.Repeat("é", 89) + "…; mend it"}, // no half of a letter
+		"unknown field":    {setJSON("crf", true), `model: config.json: unknown field "crf"; mend it, or use the program that the model came with`},
 		"wrong JSON type":  {setJSON("input_size", "many"), "model: config.json: input_size: a string where it must be int;"},
 		"format":           {setJSON("format", 2), "model: config.json: format: 2, but this program reads 1"},
+		"later format":     {setFile(configFile, []byte(`{"crf": true, "format": 2, "input_size": "64k"}`)), "model: config.json: format: 2, but this program reads 1; use the program that the model came with"},
 		"feature_version":  {setJSON("feature_version", 7), "model: config.json: feature_version: 7, but this program makes 1; train the model again"},
 		"feature_hash":     {setJSON("feature_hash", "crc"), `model: config.json: feature_hash: "crc"`},
 		"layout_size":      {setJSON("layout_size", 3), "model: config.json: layout_size: 3, but this program's features have 51"},

@@ -91,11 +91,16 @@ func (s *State) BatchSize() int { return s.Training.Config.BatchSize }
 // ErrState is a checkpoint that is damaged, or no checkpoint.
 var ErrState = errors.New("no whole checkpoint")
 
+var errStateVersion = fmt.Errorf("train: %w: another version of this program wrote it", ErrState)
+
 // ErrOther is a checkpoint of another training.
 var ErrOther = errors.New("checkpoint of another training")
 
-// stateMagic begins an encoded State and says its version.
-const stateMagic = "linnet training state 1\n"
+// stateMagic begins an encoded State, stateName that of any version.
+const (
+	stateName  = "linnet training state "
+	stateMagic = stateName + "1\n"
+)
 
 func (s *State) arrays() []*[]float32 {
 	return []*[]float32{&s.flat, &s.m, &s.v, &s.table, &s.tableM, &s.tableV, &s.bestFlat, &s.bestTable, &s.layoutMean, &s.layoutStd}
@@ -127,6 +132,9 @@ func (s *State) Encode() []byte {
 // not all of it.
 func DecodeState(b []byte) (*State, error) {
 	rest, ok := bytes.CutPrefix(b, []byte(stateMagic))
+	if !ok && len(b) > len(stateMagic) && bytes.HasPrefix(b, []byte(stateName)) {
+		return nil, errStateVersion
+	}
 	if !ok || len(rest) < sha256.Size {
 		return nil, fmt.Errorf("train: %w: %d bytes that do not begin like one", ErrState, len(b))
 	}
@@ -156,8 +164,10 @@ func DecodeState(b []byte) (*State, error) {
 		*a = make([]float32, len(bits)/4)
 		binary.Decode(bits, binary.LittleEndian, *a)
 	}
-	if !ok || len(rest) > 0 || json.Unmarshal(head, &s.header) != nil {
-		return nil, fmt.Errorf("train: %w: another version of this program wrote it", ErrState)
+	fields := json.NewDecoder(bytes.NewReader(head))
+	fields.DisallowUnknownFields() // one may change the weights
+	if !ok || len(rest) > 0 || fields.Decode(&s.header) != nil {
+		return nil, errStateVersion
 	}
 	return s, nil
 }

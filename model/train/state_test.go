@@ -1,7 +1,10 @@
 package train
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -262,6 +265,26 @@ func TestDecodeState(t *testing.T) {
 		damaged[at] ^= 4
 		if _, err := DecodeState(damaged); !errors.Is(err, ErrState) {
 			t.Errorf("byte %d changed: %v", at, err)
+		}
+	}
+	// What another version writes may hold what changes the weights.
+	for name, change := range map[string]func(head []byte) (magic string, changed []byte){
+		"other magic": func(head []byte) (string, []byte) { return "linnet training state 2\n", head },
+		"a field of the identity more": func(head []byte) (string, []byte) {
+			return stateMagic, bytes.Replace(head, []byte(`"Shards"`), []byte(`"Warmup":100,"Shards"`), 1)
+		},
+		"a field of the config more": func(head []byte) (string, []byte) {
+			return stateMagic, bytes.Replace(head, []byte(`"seed"`), []byte(`"warmup":100,"seed"`), 1)
+		},
+	} {
+		at := len(stateMagic) + 8
+		n := int(binary.LittleEndian.Uint64(b[at-8:]))
+		magic, head := change(b[at:][:n])
+		other := binary.LittleEndian.AppendUint64([]byte(magic), uint64(len(head)))
+		other = slices.Concat(other, head, b[at+n:len(b)-sha256.Size])
+		sum := sha256.Sum256(other)
+		if _, err := DecodeState(append(other, sum[:]...)); !errors.Is(err, ErrState) || !strings.Contains(err.Error(), "another version") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
