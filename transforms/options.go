@@ -127,8 +127,8 @@ type Options struct {
 	// Settings names, in one line, all that changes a result beside model and
 	// input; a document done under other settings is done again (Read, Write).
 	Settings string
-	// Versions tells of the device, precision and instruction set in records.
-	// They make nothing stale.
+	// Versions tells of the device, precision, instruction set and program in
+	// records. They make nothing stale.
 	Versions string
 	// MaxRejected is the share of rejected documents above which a Run fails,
 	// judged in each process once 100 documents were tried, of those that Read

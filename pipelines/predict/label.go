@@ -178,6 +178,9 @@ func (o *options) loadModel(ctx context.Context, opts *transforms.Options) (*tra
 		fmt.Fprintf(os.Stderr, "linnet: %s\n", m.Reason)
 	}
 	opts.ModelHash, opts.InputSize, opts.Versions = m.Hash, m.Config.InputSize, m.Device
+	if commit := cli.Commit(); commit != "" {
+		opts.Versions += ", linnet " + commit
+	}
 	opts.Deferred = o.device == "cpu"
 	opts.Settings = o.settings(m.Config)
 	return m, nil

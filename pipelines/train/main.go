@@ -420,12 +420,12 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 	}
 	bar.close()
 	if errors.Is(err, train.ErrOther) && o.resume {
-		return fmt.Errorf("--resume: %s: %w; give the flags and documents it was begun with, or leave out --resume to begin anew", at.path, err)
+		return fmt.Errorf("--resume: %s: %w; give the flags and documents it was begun with to the same version of this program, or leave out --resume to begin anew", at.path, err)
 	}
 	if err != nil {
 		return at.told(ctx, err)
 	}
-	meta.Data, meta.Commit, meta.CropShare = cmp.Or(o.comment, cli.Plural(int64(len(parts[0])), "document")), commit(), o.cropShare
+	meta.Data, meta.Commit, meta.CropShare = cmp.Or(o.comment, cli.Plural(int64(len(parts[0])), "document")), cli.Commit(), o.cropShare
 	if o.restNamed && w.Config.OtherClass != "" { // for what tells of labels that nobody named
 		labels := map[string]string{"*": w.Config.OtherClass}
 		maps.Copy(labels, w.Config.LabelMap)

@@ -143,7 +143,7 @@ func TestResumeRefuses(t *testing.T) {
 			t.Errorf("%s: %v: %s; want one line with %q", what, err, text, want)
 		}
 	}
-	refused("another rate", "learning_rate was 0.005, not 0.001; give the flags and documents it was begun with", "--learning_rate=0.001")
+	refused("another rate", "learning_rate was 0.005, not 0.001; give the flags and documents it was begun with to the same version of this program, or", "--learning_rate=0.001")
 	if text, err := exec.Command("train", append(args, "--resume", "--learning_rate=0.001")...).CombinedOutput(); err == nil || strings.Contains(string(text), "going on") {
 		t.Errorf("another rate: %v: it goes on: %s", err, text)
 	}

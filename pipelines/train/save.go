@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"time"
 
 	"github.com/linnet-ml/linnet/model"
@@ -94,18 +93,4 @@ func save(ctx context.Context, to string, w *model.Weights, meta *model.Metadata
 		}
 	}
 	return nil
-}
-
-// commit is that of the sources this program was built from, if it knows.
-func commit() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return s.Value
-		}
-	}
-	return ""
 }

@@ -519,3 +519,29 @@ func fold(w io.Writer, indent, text string) {
 	}
 	fmt.Fprintf(w, "%s%s\n", indent, line)
 }
+
+// Commit is that of the sources this program was built from, or their version where it
+// is of a module's; "" where the build knew neither.
+func Commit() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	return commit(info)
+}
+
+func commit(info *debug.BuildInfo) string {
+	revision, changed := "", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			revision = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = "+dirty" // as Go has it in versions
+		}
+	}
+	if revision == "" {
+		return strings.TrimPrefix(info.Main.Version, "(devel)")
+	}
+	return revision + changed
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -362,6 +363,27 @@ func TestBarBesideLog(t *testing.T) {
 	for verbosity, want := range [][2]bool{{false, false}, {true, true}, {true, false}, {true, false}} {
 		if bar := NewBar(50, verbosity); (bar.out != nil) != want[0] || (bar.bar != nil) != want[1] {
 			t.Errorf("--verbosity=%d: speaks %t, as a bar %t; want %t, %t", verbosity, bar.out != nil, bar.bar != nil, want[0], want[1])
+		}
+	}
+}
+
+// A commit that was changed is not called by its name alone.
+func TestCommit(t *testing.T) {
+	revision := debug.BuildSetting{Key: "vcs.revision", Value: "c0967b0fca16"}
+	for name, c := range map[string]struct {
+		version  string
+		settings []debug.BuildSetting
+		want     string
+	}{
+		"go run":        {"(devel)", nil, ""},
+		"go test":       {"", nil, ""},
+		"a commit":      {"v0.0.0-20261128230350-c0967b0fca16", []debug.BuildSetting{revision, {Key: "vcs.modified", Value: "false"}}, "c0967b0fca16"},
+		"and changes":   {"v1.2.0+dirty", []debug.BuildSetting{revision, {Key: "vcs.modified", Value: "true"}}, "c0967b0fca16+dirty"},
+		"go install @…": {"v1.2.0", nil, "v1.2.0"},
+	} {
+		info := &debug.BuildInfo{Main: debug.Module{Version: c.version}, Settings: c.settings}
+		if got := commit(info); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 }
