@@ -133,7 +133,7 @@ func (f *writeFn) write(ctx context.Context, l Labelled) (*output, *Rejection, e
 		out, r, err = f.writeOnce(ctx, l, true)
 	}
 	if errors.Is(err, store.ErrTaken) {
-		return nil, l.reject("write", fmt.Errorf("%w, and no record says that predict wrote it (one that was killed may have, with other settings or before the document changed); move it to a folder of its own, or take --force to write over it", err)), nil
+		return nil, l.reject("write", fmt.Errorf("%w, and no record says that predict wrote it (one that was killed may have, of another version, with other settings or before the document changed); move it to a folder of its own, or take --force to write over it", err)), nil
 	}
 	return out, r, err
 }

@@ -879,7 +879,7 @@ func TestStanding(t *testing.T) {
 		"an edit, without record": {func(in, out string, o *Options) {
 			edit("a.txt.ann")(in, out, o)
 			os.RemoveAll(filepath.Join(out, DoneFolder))
-		}, "a.txt.ann: is there already, and no record says that predict wrote it"},
+		}, "a.txt.ann: is there already, and no record says that predict wrote it (one that was killed may have, of another version, "},
 		"one's own, where a format is new": {func(in, out string, o *Options) { edit("a.txt.tsv")(in, out, o); o.Formats = []string{"yedda", "tsv"} }, "a.txt.tsv: is there already"},
 		"a format is new":                  {func(in, out string, o *Options) { o.Formats = []string{"yedda", "tsv"} }, ""},
 		"killed in the act": {func(in, out string, o *Options) {
