@@ -99,6 +99,30 @@ func Local() bool {
 // this process ends: where neither the runner nor its workers are in it.
 func Survives() bool { return !Local() && !strings.EqualFold(*jobopts.EnvironmentType, "loopback") }
 
+// OtherBuild reports whether the workers of the runner that the flags chose may be
+// of another build than this program, such as one with CUDA.
+func OtherBuild() bool {
+	name, _ := Name()
+	if name != Dataflow {
+		switch {
+		case !Survives():
+			return false
+		case strings.EqualFold(*jobopts.EnvironmentType, "external"):
+			return true
+		case strings.EqualFold(*jobopts.EnvironmentType, "process"):
+			self, err := os.Executable()
+			return err != nil || !sameFile(self, command(*jobopts.EnvironmentConfig))
+		}
+	}
+	return *jobopts.WorkerBinary != "" || workerGPU.count > 0
+}
+
+func sameFile(a, b string) bool {
+	here, err := os.Stat(a)
+	there, failed := os.Stat(b)
+	return err == nil && failed == nil && os.SameFile(here, there)
+}
+
 // ErrNotCancelled says that a job may still run after an interrupt.
 var ErrNotCancelled = errors.New("cannot be cancelled")
 

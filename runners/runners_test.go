@@ -1,6 +1,7 @@
 package runners
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -671,6 +672,38 @@ func TestSurvives(t *testing.T) {
 		set(t, map[string]string{"runner": "flink", "endpoint": "localhost:1", "environment_type": env})
 		if Survives() != want {
 			t.Errorf("%s: got %t", env, !want)
+		}
+	}
+}
+
+// TestOtherBuild sends jobs to workers that are this program, and to others.
+func TestOtherBuild(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	process := func(command string) string { return fmt.Sprintf(`{"command":%q}`, command) }
+	for _, c := range []struct {
+		runner, env, config, binary, gpus string
+		want                              bool
+	}{
+		{runner: "direct"}, {runner: "prism"},
+		{runner: "flink", env: "LOOPBACK"},
+		{runner: "flink", env: "EXTERNAL", config: "localhost:50000", want: true},
+		{runner: "universal", env: "external", config: "localhost:50000", want: true},
+		{runner: "flink", env: "PROCESS", config: process(self)},
+		{runner: "flink", env: "PROCESS", config: process("/opt/predict-cuda"), want: true},
+		{runner: "flink", env: "DOCKER", config: "image"},
+		{runner: "flink", env: "DOCKER", config: "image", binary: "predict-cuda", want: true},
+		{runner: "dataflow"},
+		{runner: "dataflow", gpus: "1", want: true},
+		{runner: "dataflow", binary: "predict-cuda", want: true},
+	} {
+		set(t, map[string]string{
+			"runner": c.runner, "endpoint": "", "environment_type": c.env, "environment_config": c.config, "worker_binary": c.binary, "worker_gpu": cmp.Or(c.gpus, "0"),
+		})
+		if got := OtherBuild(); got != c.want {
+			t.Errorf("%+v: got %t", c, got)
 		}
 	}
 }

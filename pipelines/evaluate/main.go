@@ -121,7 +121,10 @@ func (o *options) check(f *cli.Flags) error {
 			return err
 		}
 	}
-	return cmp.Or(cli.CheckVerbosity(o.verbosity), cli.CheckStatus(o.status), cli.CheckDevice(o.device, o.windowSize, o.stride))
+	if runners.WorkerGPUs() > 0 && o.predictions == "" && !f.Given("device") {
+		o.device = "auto"
+	}
+	return cmp.Or(cli.CheckVerbosity(o.verbosity), cli.CheckStatus(o.status), cli.CheckDevice(o.device, runners.OtherBuild(), o.windowSize, o.stride))
 }
 
 // evaluate runs the pipeline and tells what came of it.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"maps"
 	"os"
 	"path"
@@ -11,7 +12,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/pipelines/internal/cli"
 	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
+	"github.com/linnet-ml/linnet/runners"
 	"github.com/linnet-ml/linnet/transforms"
 	"github.com/linnet-ml/linnet/transforms/yedda"
 )
@@ -42,6 +45,26 @@ func objects(ts *testscript.TestScript, server *fakestorage.Server, want []strin
 	}
 	if got := slices.Sorted(maps.Keys(contents)); !slices.Equal(got, want) {
 		ts.Fatalf("the bucket holds %q, want %q", got, want)
+	}
+}
+
+// TestGPUWorkers has a model use the GPUs that Dataflow's workers were given, unless
+// a flag says otherwise.
+func TestGPUWorkers(t *testing.T) {
+	flags := flag.NewFlagSet("", flag.PanicOnError)
+	flags.String("runner", "", "")
+	runners.Define(flags)
+	defer flags.Set("worker_gpu", "0")
+	for _, c := range []struct{ gpus, flag, want string }{
+		{"0", "--model_uri=bundled", "cpu"}, {"1", "--model_uri=bundled", "auto"}, {"1", "--device=cpu", "cpu"}, {"1", "--predictions=labelled", "cpu"},
+	} {
+		flags.Set("worker_gpu", c.gpus)
+		f := &cli.Flags{FlagSet: flag.NewFlagSet("evaluate", flag.PanicOnError)}
+		o := define(f)
+		f.FlagSet.Parse([]string{"--input=gold", c.flag})
+		if err := o.check(f); err != nil || o.device != c.want {
+			t.Errorf("%s, --worker_gpu=%s: device %s, %v; want %s", c.flag, c.gpus, o.device, err, c.want)
+		}
 	}
 }
 

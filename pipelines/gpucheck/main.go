@@ -108,7 +108,7 @@ func (o *options) check() error {
 	if err := runners.CheckPaths(o.output); err != nil {
 		return cli.Usagef("%w", err)
 	}
-	return cmp.Or(cli.CheckVerbosity(o.verbosity), cli.CheckDevice(o.device, -1, 0))
+	return cmp.Or(cli.CheckVerbosity(o.verbosity), cli.CheckDevice(o.device, runners.OtherBuild(), -1, 0))
 }
 
 // ask runs the pipeline, shows what the workers answered and judges it.

@@ -150,7 +150,7 @@ func (o *options) check(f *cli.Flags) error {
 	if (o.hybrid || runners.WorkerGPUs() > 0) && !f.Given("device") {
 		o.device = "auto"
 	}
-	if err := cmp.Or(cli.CheckVerbosity(o.verbosity), cli.CheckStatus(o.rejectedStatus), cli.CheckDevice(o.device, o.windowSize, o.stride), cli.CheckPrecision(o.precision, o.device)); err != nil {
+	if err := cmp.Or(cli.CheckVerbosity(o.verbosity), cli.CheckStatus(o.rejectedStatus), cli.CheckDevice(o.device, runners.OtherBuild(), o.windowSize, o.stride), cli.CheckPrecision(o.precision, o.device)); err != nil {
 		return err
 	}
 	o.formats = input.Split(o.formats...)

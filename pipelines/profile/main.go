@@ -126,7 +126,7 @@ func (o *options) check() error {
 			return err
 		}
 	}
-	return cmp.Or(cli.CheckVerbosity(o.verbosity), cli.CheckDevice(o.device, o.windowSize, 0), cli.CheckPrecision(o.precision, o.device))
+	return cmp.Or(cli.CheckVerbosity(o.verbosity), cli.CheckDevice(o.device, false, o.windowSize, 0), cli.CheckPrecision(o.precision, o.device))
 }
 
 // report is profile.json.

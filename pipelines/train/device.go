@@ -11,6 +11,7 @@ import (
 	"github.com/linnet-ml/linnet/model/cuda"
 	"github.com/linnet-ml/linnet/model/train"
 	"github.com/linnet-ml/linnet/pipelines/internal/cli"
+	"github.com/linnet-ml/linnet/runners"
 )
 
 // precisions are what --mixed_precision takes.
@@ -46,6 +47,9 @@ func (o *options) checkDevice(f *cli.Flags) error {
 	if err := cli.CheckDeviceName(o.device); err != nil {
 		return err
 	}
+	if runners.WorkerGPUs() > 0 && !f.Given("device") {
+		o.device = backend.CUDA
+	}
 	_, known := precisions[o.precision]
 	onCPU := o.device == backend.CPU
 	switch {
@@ -69,7 +73,7 @@ func (o *options) checkDevice(f *cli.Flags) error {
 		return cli.Usagef("--workers=%d: each needs a window of every batch, and --batch_size is %d", o.workers, o.config.BatchSize)
 	case !o.batchSize.auto && o.worldSize > max(1, o.config.BatchSize):
 		return cli.Usagef("--world_size=%d: each GPU needs a window of every batch, and --batch_size is %d", o.worldSize, o.config.BatchSize)
-	case o.device == backend.CUDA && gpuinit.Built() != nil:
+	case o.device == backend.CUDA && !runners.OtherBuild() && gpuinit.Built() != nil:
 		return cli.Usagef("--device=cuda: %w", gpuinit.Built())
 	}
 	return nil

@@ -199,6 +199,9 @@ func (o *options) check(f *cli.Flags) error {
 	case o.config.NumClasses < 0 || o.config.NumClasses == 1:
 		return cli.Usagef("--num_classes=%d: it must be 2 or more, or 0 for all", o.config.NumClasses)
 	}
+	if err := runners.Check(); err != nil {
+		return cli.Usagef("%w", err)
+	}
 	if err := o.checkDevice(f); err != nil {
 		return err
 	}
@@ -212,9 +215,6 @@ func (o *options) check(f *cli.Flags) error {
 				return err
 			}
 		}
-	}
-	if err := runners.Check(); err != nil {
-		return cli.Usagef("%w", err)
 	}
 	if err := runners.CheckPaths(append(slices.Concat(o.input, o.validation, o.test), o.modelOut)...); err != nil {
 		return cli.Usagef("%w", err)

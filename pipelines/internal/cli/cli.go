@@ -450,13 +450,14 @@ func CheckDeviceName(device string) error {
 	return nil
 }
 
-// CheckDevice judges --device, --window_size and --prediction_stride.
-func CheckDevice(device string, windowSize, stride int) error {
+// CheckDevice judges --device, --window_size and --prediction_stride. What this
+// build lacks is no matter where the workers are of another.
+func CheckDevice(device string, otherBuild bool, windowSize, stride int) error {
 	if err := CheckDeviceName(device); err != nil {
 		return err
 	}
 	switch {
-	case device == "cuda" && gpuinit.Built() != nil:
+	case device == "cuda" && !otherBuild && gpuinit.Built() != nil:
 		return Usagef("--device=cuda: %w", gpuinit.Built())
 	case windowSize < -1:
 		return Usagef("--window_size=%d: it must be 0 or more, or -1", windowSize)

@@ -243,7 +243,7 @@ func TestCheckDevice(t *testing.T) {
 		{"cpu", -1, 0, true}, {"auto", 0, 0, true}, {"cpu", 80, 40, true}, {"cpu", 80, 80, true},
 		{"cuda", -1, 0, gpuinit.Built() == nil}, {"gpu", -1, 0, false}, {"cpu", -2, 0, false}, {"cpu", 80, 81, false}, {"cpu", -1, 5, false}, {"cpu", 0, 5, false}, {"cpu", 80, -1, false},
 	} {
-		if err := CheckDevice(c.device, c.size, c.stride); (err == nil) != c.ok {
+		if err := CheckDevice(c.device, false, c.size, c.stride); (err == nil) != c.ok {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
