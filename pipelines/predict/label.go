@@ -153,7 +153,7 @@ func (o *options) transformOptions() (opts transforms.Options, err error) {
 		opts.MaxRejected = -1 // where 0 is no limit
 	}
 	if o.workersPerGPU > 0 || !runners.Local() {
-		opts.GPUs = 1 // beside other processes
+		opts.GPUs = max(1, runners.WorkerGPUs()) // beside other processes; on Dataflow a worker is one
 	}
 	return opts, nil
 }

@@ -661,3 +661,24 @@ func TestLeft(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestGPUsOfAWorker has a worker on Dataflow, which is one process, take all the
+// GPUs that its machine is given; elsewhere other processes take the others.
+func TestGPUsOfAWorker(t *testing.T) {
+	flags := flag.NewFlagSet("", flag.PanicOnError)
+	flags.String("runner", "", "")
+	runners.Define(flags)
+	defer flags.Set("worker_gpu", "0")
+	defer flag.Set("runner", flag.Lookup("runner").Value.String())
+	for _, c := range []struct {
+		runner, gpus string
+		want         int
+	}{{"direct", "0", 0}, {"flink", "0", 1}, {"dataflow", "0", 1}, {"dataflow", "1", 1}, {"dataflow", "4", 4}} {
+		flag.Set("runner", c.runner)
+		flags.Set("worker_gpu", c.gpus)
+		opts, err := (&options{output: "gs://b/out"}).transformOptions()
+		if err != nil || opts.GPUs != c.want {
+			t.Errorf("--runner=%s --worker_gpu=%s: %d GPUs a process, %v; want %d", c.runner, c.gpus, opts.GPUs, err, c.want)
+		}
+	}
+}
