@@ -36,6 +36,16 @@ func defineGPU(fs *flag.FlagSet) {
 // WorkerGPUs is the number of GPUs that the flags ask for in each worker.
 func WorkerGPUs() int { return workerGPU.count }
 
+// ProcessGPUs is how many GPUs a worker process takes at most; 0 means all that no
+// other holds. Elsewhere than in this process others take the rest, but for
+// Dataflow, where a worker is one process.
+func ProcessGPUs() int {
+	if Local() {
+		return 0
+	}
+	return max(1, workerGPU.count)
+}
+
 // gpuMachines are the machine types of Compute Engine that carry a GPU, by its
 // type and by how many there are in one machine; the first is taken where none
 // is named. A type that ends in * stands for all that begin so. Source: the

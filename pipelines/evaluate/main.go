@@ -137,12 +137,7 @@ func (o *options) evaluate(ctx context.Context) error {
 	if err := runners.CheckPaths(append(slices.Clone(o.input), o.modelURI, o.predictions, o.report)...); err != nil {
 		return cli.Usagef("%w", err)
 	}
-	opts := transforms.Options{
-		Run: fmt.Sprintf("evaluate-%d-%d", os.Getpid(), begin.UnixNano()), Verbosity: o.verbosity,
-		Base: transforms.Path(set.Base), Annotated: true, MaxDocumentBytes: int64(o.maxDocumentBytes),
-		Device: o.device, LabelSet: o.labelSet,
-		WindowSize: o.windowSize, PredictionStride: o.stride, PredictionBatchSize: o.batchSize,
-	}
+	opts := o.transformOptions(transforms.Path(set.Base), begin)
 	score := scoreFn{Run: opts.Run, Config: model.DefaultConfig(), LabelSet: o.labelSet}
 	if o.report != "" {
 		// Workers may stand elsewhere in the same machine.
@@ -208,6 +203,16 @@ func (o *options) evaluate(ctx context.Context) error {
 	result.Documents, result.Rejected = run.Counters["judged"], run.Counters["rejected"]
 	result.Seconds = time.Since(begin).Seconds()
 	return o.tell(ctx, &result, &score, run.Counters)
+}
+
+// transformOptions are transforms.Options as far as the flags alone settle them.
+func (o *options) transformOptions(base transforms.Path, begin time.Time) transforms.Options {
+	return transforms.Options{
+		Run: fmt.Sprintf("evaluate-%d-%d", os.Getpid(), begin.UnixNano()), Verbosity: o.verbosity,
+		Base: base, Annotated: true, MaxDocumentBytes: int64(o.maxDocumentBytes),
+		Device: o.device, GPUs: runners.ProcessGPUs(), LabelSet: o.labelSet,
+		WindowSize: o.windowSize, PredictionStride: o.stride, PredictionBatchSize: o.batchSize,
+	}
 }
 
 // loadModel loads the model to judge and notes in opts what follows from it.

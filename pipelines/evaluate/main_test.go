@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/fsouza/fake-gcs-server/fakestorage"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -64,6 +65,26 @@ func TestGPUWorkers(t *testing.T) {
 		f.FlagSet.Parse([]string{"--input=gold", c.flag})
 		if err := o.check(f); err != nil || o.device != c.want {
 			t.Errorf("%s, --worker_gpu=%s: device %s, %v; want %s", c.flag, c.gpus, o.device, err, c.want)
+		}
+	}
+}
+
+// TestGPUsOfAWorker leaves the other GPUs of a machine to its other workers, but on
+// Dataflow, where a worker is one process.
+func TestGPUsOfAWorker(t *testing.T) {
+	flags := flag.NewFlagSet("", flag.PanicOnError)
+	flags.String("runner", "", "")
+	runners.Define(flags)
+	defer flags.Set("worker_gpu", "0")
+	defer flag.Set("runner", flag.Lookup("runner").Value.String())
+	for _, c := range []struct {
+		runner, gpus string
+		want         int
+	}{{"direct", "0", 0}, {"flink", "0", 1}, {"dataflow", "4", 4}} {
+		flag.Set("runner", c.runner)
+		flags.Set("worker_gpu", c.gpus)
+		if got := (&options{}).transformOptions("gs://b", time.Time{}).GPUs; got != c.want {
+			t.Errorf("--runner=%s --worker_gpu=%s: %d GPUs a process, want %d", c.runner, c.gpus, got, c.want)
 		}
 	}
 }

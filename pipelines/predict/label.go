@@ -152,8 +152,8 @@ func (o *options) transformOptions() (opts transforms.Options, err error) {
 	if o.maxRejected == 0 {
 		opts.MaxRejected = -1 // where 0 is no limit
 	}
-	if o.workersPerGPU > 0 || !runners.Local() {
-		opts.GPUs = max(1, runners.WorkerGPUs()) // beside other processes; on Dataflow a worker is one
+	if opts.GPUs = runners.ProcessGPUs(); o.workersPerGPU > 0 {
+		opts.GPUs = max(1, opts.GPUs) // beside other processes
 	}
 	return opts, nil
 }
