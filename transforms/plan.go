@@ -172,7 +172,7 @@ func (o *Options) checkOutputs(ctx context.Context, st store.Store, d *Document,
 
 // unnameable rejects a document whose outputs, or whose record, the local disk cannot
 // call by their names, or has folders in the place of. Their own folders need not be
-// there yet.
+// there yet, and Windows does not tell that from a file in their place.
 func (o *Options) unnameable(ctx context.Context, st store.Store, d *Document) (*Rejection, error) {
 	there := string(o.Output)
 	if store.Remote(there) {
@@ -183,7 +183,7 @@ func (o *Options) unnameable(ctx context.Context, st store.Store, d *Document) (
 	}
 	for _, out := range append(o.outputs(string(d.Name)), path.Join(DoneFolder, string(d.Name)+".json")) {
 		for i, file := range []string{store.Join(string(o.Output), out), store.Join(there, path.Base(out))} {
-			if _, err := st.Stat(ctx, file); errors.Is(err, store.ErrName) || i == 0 && badName(err) {
+			if _, err := st.Stat(ctx, file); errors.Is(err, store.ErrName) || i == 0 && badName(err) && !errors.Is(err, store.ErrNotExist) {
 				return d.reject("write", fmt.Errorf("%w; rename the document", err)), ctx.Err()
 			}
 		}
