@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -181,7 +182,7 @@ func (o *Options) checkOverwrite(ctx context.Context, st store.Store, d *Documen
 		return r, nil, err
 	}
 	input := nameOf(r.Input, r.InputBytes)
-	if strings.TrimSuffix(input, ".ann") != strings.TrimSuffix(string(d.URI), ".ann") && (d.SHA256 == [32]byte{} || r.InputSHA256 != hex.EncodeToString(d.SHA256[:])) {
+	if strings.TrimSuffix(input, ".ann") != strings.TrimSuffix(string(d.URI), ".ann") && (d.SHA256 == [32]byte{} || r.InputSHA256 != hex.EncodeToString(d.SHA256[:])) && !sameFile(input, string(d.URI)) {
 		there, err := exists(ctx, input)
 		if err != nil { // it may be there
 			input += fmt.Sprintf(" (%v)", err)
@@ -206,6 +207,14 @@ func (o *Options) checkOverwrite(ctx context.Context, st store.Store, d *Documen
 		}
 	}
 	return r, nil, nil
+}
+
+// sameFile reports whether two paths lead to one local file: by a link, or in letters of
+// either case where the disk takes those for one name.
+func sameFile(a, b string) bool {
+	x, errA := os.Stat(a)
+	y, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(x, y)
 }
 
 // sums are the checksums of all outputs that r, as it was read, knows of.

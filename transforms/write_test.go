@@ -920,6 +920,12 @@ func TestStanding(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, "a.txt: too many levels of symbolic links); choose another --output"},
+		"the same, changed, by a link": {func(in, out string, o *Options) {
+			if err := errors.Join(os.WriteFile(filepath.Join(in, "a.txt"), []byte("y"), 0o666), os.Symlink(in, out+" of it")); err != nil {
+				t.Fatal(err)
+			}
+			o.Base = Path(out + " of it")
+		}, ""},
 		"another, gone":    {other("y", true), ""},
 		"the same, moved":  {other("x", true), ""},
 		"the same, copied": {other("x", false), ""},
