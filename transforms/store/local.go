@@ -26,6 +26,9 @@ func localError(uri string, err error) error {
 	} else if link, ok := errors.AsType[*os.LinkError](err); ok {
 		call, err = link.Op, link.Err
 	}
+	if cutName(uri) && errors.Is(err, ErrNotExist) {
+		return fmt.Errorf("store: %s: %w: Windows takes no dot or blank at its end", quote(uri), ErrName)
+	}
 	if impossibleName(call, err) || strings.ContainsRune(uri, 0) { // as gs:// may have
 		return fmt.Errorf("store: %s: %w: %w", quote(uri), ErrName, err)
 	}
@@ -46,8 +49,11 @@ func readError(uri string, err error) error {
 // WriteError is err, of a write to the local uri that another package may have
 // done, with what to do.
 func WriteError(uri string, err error) error {
+	used := inUse(err)
 	err = localError(uri, err)
 	switch {
+	case used:
+		return fmt.Errorf("%w; close it in other programs, allow writing to it, and run again", err)
 	case errors.Is(err, syscall.EFBIG): // a batch queue may set it
 		return fmt.Errorf("%w; raise ulimit -f, or choose a folder on another disk, and run again", err)
 	case diskFull(err):

@@ -172,7 +172,7 @@ func (w *walker) names(f folder, names []string) error {
 			below.states, descend = w.pattern.step(after, "/")
 		}
 		info, err := os.Lstat(path)
-		if errors.Is(err, ErrNotExist) {
+		if errors.Is(err, ErrNotExist) && !cutName(name) {
 			continue // gone in the meantime
 		}
 		isLink := err == nil && info.Mode()&fs.ModeSymlink != 0

@@ -24,9 +24,13 @@ func impossibleName(call string, err error) bool {
 		errors.Is(err, syscall.EINVAL) && slices.Contains([]string{"open", "rename", "mkdir", "stat", "lstat"}, call)
 }
 
+func cutName(string) bool { return false }
+
 func diskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
+
+func inUse(error) bool { return false }
 
 func readOnly(err error) bool { return errors.Is(err, syscall.EROFS) }
 

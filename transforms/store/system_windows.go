@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/windows"
@@ -48,8 +49,19 @@ func impossibleName(_ string, err error) bool {
 	return errors.Is(err, windows.ERROR_INVALID_NAME) || errors.Is(err, windows.ERROR_FILENAME_EXCED_RANGE) || errors.Is(err, windows.ERROR_DIRECTORY)
 }
 
+// cutName says that path ends in what Windows takes off before it looks for a file. Other
+// systems write such names to disks that Windows reads, too.
+func cutName(path string) bool { return strings.TrimRight(path, ". ") != path }
+
 func diskFull(err error) bool {
 	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL) || errors.Is(err, windows.ERROR_DISK_QUOTA_EXCEEDED)
+}
+
+// inUse says that a file cannot be written over or removed as another program has it open,
+// or, of which Windows says the same when it is renamed over, as it is read-only.
+func inUse(err error) bool {
+	_, renamed := errors.AsType[*os.LinkError](err)
+	return errors.Is(err, windows.ERROR_SHARING_VIOLATION) || renamed && errors.Is(err, windows.ERROR_ACCESS_DENIED)
 }
 
 func readOnly(err error) bool { return errors.Is(err, windows.ERROR_WRITE_PROTECT) }
