@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -304,6 +305,14 @@ func (f *Flags) Parse(args []string) error {
 		return err
 	case err != nil:
 		return Usagef("%s; --help lists the flags", f.reword(err.Error()))
+	}
+	f.Visit(func(g *flag.Flag) { // JSON has quotation marks, a path of Windows never
+		if v := g.Value.String(); runtime.GOOS == "windows" && strings.Contains(v, `"`) && !strings.Contains(v, "{") {
+			err = Usagef(`--%s=%s: Windows takes \" for a quotation mark in the value; leave out the \ at a path's end`, g.Name, v)
+		}
+	})
+	if err != nil {
+		return err
 	}
 	if f.NArg() > 0 {
 		what := "--help lists the flags"
