@@ -486,7 +486,7 @@ func TestPDF(t *testing.T) {
 // Hidden files are read where they are named, or a pattern spells their dots; what is
 // called nearly as a document is told of.
 func TestHidden(t *testing.T) {
-	dir := tree(t, "in/a.txt", "in/._a.txt", "in/._a.png", "in/.git/b.txt", "in/.git/c.md", "in/s/.old/d.txt.ann", "in/s/e.TXT", "in/s/f.txt.gz", "in/s/g.txt.zst", "none/.a.txt")
+	dir := tree(t, "in/a.txt", "in/._a.txt", "in/._a.png", "in/.git/b.txt", "in/.git/c.md", "in/s/.old/d.txt.ann", "in/s/e.TXT", "in/s/f.txt.gz", "in/s/g.txt.zst", "none/.a.txt", "back/a.txt", `back/b\c.TXT`)
 	both := `3 files such as "` + filepath.Join(dir, "in/._a.txt") + `" are hidden`
 	for _, c := range []struct {
 		args []string
@@ -503,6 +503,7 @@ func TestHidden(t *testing.T) {
 		{[]string{"in/.git"}, []string{"b.txt"}, nil},
 		{[]string{"in/.git/b.txt", "in/s/.old"}, []string{".git/b.txt", "s/.old/d.txt"}, nil},
 		{[]string{"in/a.txt", "none"}, []string{"a.txt"}, []string{`.a.txt" is hidden`}},
+		{[]string{"back"}, []string{"a.txt"}, []string{`"` + filepath.Join(dir, `back/b\c.TXT`) + `" does not end`}},
 	} {
 		s := newSet(t, below(dir, c.args), "", false)
 		var names []string

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/dustin/go-humanize/english"
@@ -41,13 +42,17 @@ func (s *Set) Passed() (lines []string) {
 	} {
 		switch {
 		case l.count == 1:
-			lines = append(lines, fmt.Sprintf("%q %s", l.first, l.one))
+			lines = append(lines, quoted(l.first)+" "+l.one)
 		case l.count > 1:
-			lines = append(lines, fmt.Sprintf("%d files such as %q %s", l.count, l.first, l.many))
+			lines = append(lines, fmt.Sprintf("%d files such as %s %s", l.count, quoted(l.first), l.many))
 		}
 	}
 	return lines
 }
+
+// quoted is a path between quotation marks, on one line; a backslash stays one, as it is
+// what Windows has between folders.
+func quoted(path string) string { return strings.ReplaceAll(strconv.Quote(path), `\\`, `\`) }
 
 // leftovers are what a Walk did not take.
 type leftovers struct {
@@ -169,7 +174,7 @@ func (s *Set) LeaveOut() string {
 	if len(dirs) > 1 {
 		more = " and " + english.Plural(len(dirs)-1, "more folder", "")
 	}
-	return fmt.Sprintf("%q%s below --input: output of an earlier run, not read; name it by --input to read it", dirs[0], more)
+	return fmt.Sprintf("%s%s below --input: output of an earlier run, not read; name it by --input to read it", quoted(dirs[0]), more)
 }
 
 // Predicted says in one line which argument is the output of an earlier run, as the
@@ -185,7 +190,7 @@ func (s *Set) Predicted() string {
 	if dir == "" {
 		return ""
 	}
-	return fmt.Sprintf("%q is the output of an earlier run: what nobody has corrected there are a model's labels, not annotation", dir)
+	return quoted(dir) + " is the output of an earlier run: what nobody has corrected there are a model's labels, not annotation"
 }
 
 // outputOf is the folder of a run that has records of what a local argument
