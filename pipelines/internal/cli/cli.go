@@ -306,8 +306,8 @@ func (f *Flags) Parse(args []string) error {
 	case err != nil:
 		return Usagef("%s; --help lists the flags", f.reword(err.Error()))
 	}
-	f.Visit(func(g *flag.Flag) { // JSON has quotation marks, a path of Windows never
-		if v := g.Value.String(); runtime.GOOS == "windows" && strings.Contains(v, `"`) && !strings.Contains(v, "{") {
+	f.Visit(func(g *flag.Flag) { // JSON and prose have quotation marks, a path of Windows never
+		if v := g.Value.String(); runtime.GOOS == "windows" && strings.Contains(v, `"`) && strings.Contains(v, `\`) && !strings.Contains(v, "{") {
 			err = Usagef(`--%s=%s: Windows takes \" for a quotation mark in the value; leave out the \ at a path's end`, g.Name, v)
 		}
 	})
