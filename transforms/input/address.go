@@ -84,6 +84,27 @@ func resolveLinks(dir string) string {
 	return r
 }
 
+// within reports whether a local dir is folder or lies below it, by whatever names: by a
+// link, by another mount of the same disk, in other letters where the disk folds case.
+func within(dir, folder string) bool {
+	if store.Remote(dir) || store.Remote(folder) {
+		return false
+	}
+	there, err := os.Stat(folder)
+	if err != nil {
+		return false
+	}
+	for at := resolveLinks(dir); at != ""; at = filepath.Dir(at) {
+		if here, err := os.Stat(at); err == nil && os.SameFile(here, there) {
+			return true
+		}
+		if at == filepath.Dir(at) {
+			break
+		}
+	}
+	return false
+}
+
 // parent is uri without its last element.
 func parent(uri string) string {
 	if !store.Remote(uri) {

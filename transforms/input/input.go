@@ -144,14 +144,8 @@ func New(args []string, output string, annotated bool) (*Set, error) {
 		if !slash {
 			dir = folder(arg)
 		}
-		if out != "" {
-			inside := under(arg, out)
-			if a, b := resolveLinks(dir), resolveLinks(out); a != "" && b != "" {
-				inside = inside || under(a, b)
-			}
-			if inside {
-				return nil, fmt.Errorf("input: %s lies in the output folder %s, where nothing is read; choose another --output", args[i], output)
-			}
+		if out != "" && (under(arg, out) || within(dir, out)) {
+			return nil, fmt.Errorf("input: %s lies in the output folder %s, where nothing is read; choose another --output", args[i], output)
 		}
 		s.Args = append(s.Args, []byte(arg))
 		if slash {
