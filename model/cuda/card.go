@@ -115,6 +115,11 @@ func (c *card) failure(doing string, err error) error {
 	if errors.Is(err, cu.OutOfMemory) {
 		return fmt.Errorf("%w: GPU %d, %s: %w", model.ErrOutOfMemory, c.device.Index, doing, gpuinit.Explain(err, &c.device))
 	}
+	return c.lostBy(doing, err)
+}
+
+// lostBy is err of the driver after which the card is not used any more.
+func (c *card) lostBy(doing string, err error) error {
 	return fmt.Errorf("%w: GPU %d (%s), %s: %w", model.ErrDeviceLost, c.device.Index, c.device.Name, doing, gpuinit.Explain(err, &c.device))
 }
 
@@ -383,14 +388,15 @@ func (c *card) begin(s *slot, j *job) error {
 	return nil
 }
 
-// finish waits for s and takes its probabilities into the plan.
+// finish waits for s and takes its probabilities into the plan. Any error loses the
+// device: where memory is missing here, a smaller batch would not help.
 func (c *card) finish(s *slot) error {
 	probs := s.job.plan.probs
 	if err := cu.MemcpyDtoHAsync(unsafe.Pointer(&probs[0]), c.in(s, s.mem.probs), int64(4*len(probs)), s.stream); err != nil {
-		return c.failure("copying probabilities", err)
+		return c.lostBy("copying probabilities", err)
 	}
 	if err := s.stream.Synchronize(); err != nil {
-		return c.failure("computing", err)
+		return c.lostBy("computing", err)
 	}
 	c.lock(s.job.plan)
 	return nil

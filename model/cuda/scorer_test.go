@@ -500,6 +500,25 @@ func TestLost(t *testing.T) {
 	}
 }
 
+// TestNoAnswer has a driver that cannot say what a batch came to, for want of memory:
+// the device is lost then, and no smaller batch would help.
+func TestNoAnswer(t *testing.T) {
+	for _, fail := range []string{"cuMemcpyDtoHAsync_v2:2", "cuStreamSynchronize:2"} {
+		t.Run(fail, func(t *testing.T) {
+			if !standIn(t, "STANDIN_DEVICES=1", "STANDIN_FAIL="+fail) {
+				return
+			}
+			w, b := small()
+			s := open(t, w, Options{})
+			for range 2 { // by the card, and without it
+				if err := s.Score(t.Context(), b, make([]float32, 240)); !errors.Is(err, model.ErrDeviceLost) || errors.Is(err, model.ErrOutOfMemory) || !strings.Contains(err.Error(), "out of memory; end what holds") {
+					t.Errorf("%v, want %v and why", err, model.ErrDeviceLost)
+				}
+			}
+		})
+	}
+}
+
 // TestHangs has a driver that does not come back from a call, or late: whoever
 // waits for the device is told that it is lost, and a call that comes back
 // writes nowhere.
