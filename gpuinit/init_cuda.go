@@ -246,6 +246,9 @@ func explain(err error, d *Device) error {
 	case int(cu.NoBinaryForGpu), int(cu.InvalidSource):
 		e.Kind, e.What = ErrCapability, fmt.Sprintf("%s has compute capability %d.%d, which the kernels do not suit", where, d.Major, d.Minor)
 		e.Remedy = fmt.Sprintf("use one with %d.%d or newer, or --device=cpu", minMajor, minMinor)
+	case 805, 806, 807, 808, 809, 810: // of MPS
+		e.Kind, e.What = ErrBusy, fmt.Sprintf("MPS does not take this process's work on %s (CUDA %d)", where, code(err))
+		e.Remedy = "it ends all processes on a card when one fails there, and takes one user's, so many of them: start again, or end it (echo quit | nvidia-cuda-mps-control)"
 	case jitDisabled:
 		e.Kind, e.What = ErrBroken, fmt.Sprintf("the driver of %s may not compile the kernels: %v", where, err)
 		e.Remedy = "unset CUDA_DISABLE_PTX_JIT, or use --device=cpu"

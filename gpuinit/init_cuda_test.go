@@ -426,6 +426,8 @@ func TestExplain(t *testing.T) {
 		{cu.NoBinaryForGpu, ErrCapability, "7.5"},
 		{cu.InvalidPtx, ErrOldDriver, "install driver 410"},
 		{number(jitDisabled), ErrBroken, "unset CUDA_DISABLE_PTX_JIT"},
+		{number(809), ErrBusy, "MPS does not take this process's work on GPU 3 T4 (CUDA 809)"}, // of a context
+		{number(810), ErrBusy, "echo quit | nvidia-cuda-mps-control"},                          // of any call: the server ended its clients
 		{cu.LaunchFailed, ErrBroken, "Xid"},
 		{errors.New("other"), ErrBroken, "other"},
 	} {
