@@ -10,6 +10,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"time"
 	"unsafe"
 
 	"gorgonia.org/cu"
@@ -91,17 +92,25 @@ const (
 	residentFew   = 64 // windows of which each has a block of its own; of more, four share one
 )
 
+// trainTimeout is how long a call into the driver may take, which may wait for a whole
+// step: seconds on any GPU, and many times that where others share it.
+const trainTimeout = 30 * time.Minute
+
 // Trainer takes training steps on one device: Begin, Add for each part of the
 // batch, Finish. The same calls give the same bits on devices of one compute
-// capability. It is for one goroutine at a time.
+// capability. It is for one goroutine at a time. When the driver does not answer for
+// half an hour, that call and all later ones return model.ErrDeviceLost; the driver may
+// yet write where Get was told to.
 type Trainer struct {
 	net       Network
 	dense     dense
 	suffix    string // of the kernels with products
 	precision int    // of train.cu
 
-	calls chan func() // run by the goroutine that owns the context
-	done  chan struct{}
+	calls   chan func() // run by the goroutine that owns the context
+	done    chan struct{}
+	timeout time.Duration // of a call
+	hangs   error         // of a call that did not come back
 
 	card            // for its device, limit, context, module and bytes in use
 	peak      int64 // most bytes in use
@@ -129,7 +138,7 @@ type buffer struct {
 // most limit bytes of the device, 0 for no limit.
 func NewTrainer(d gpuinit.Device, net Network, precision string, limit int64) (*Trainer, error) {
 	t := &Trainer{net: net, dense: net.dense(), card: card{device: d, limit: limit},
-		calls: make(chan func()), done: make(chan struct{})}
+		calls: make(chan func()), done: make(chan struct{}), timeout: trainTimeout}
 	switch precision {
 	case "", Float32:
 		t.suffix = "float"
@@ -157,14 +166,27 @@ func NewTrainer(d gpuinit.Device, net Network, precision string, limit int64) (*
 	return t, nil
 }
 
-// do runs f on the goroutine that owns the context.
+// do runs f on the goroutine that owns the context, unless that still waits for the
+// driver. It waits in several turns, so that time in which the process was stopped does
+// not count.
 func (t *Trainer) do(f func() error) error {
-	err := make(chan error)
+	if t.hangs != nil {
+		return t.hangs
+	}
+	err := make(chan error, 1)
 	t.calls <- func() { err <- f() }
-	return <-err
+	for range watchdogTicks + 1 {
+		select {
+		case err := <-err:
+			return err
+		case <-time.After(t.timeout / watchdogTicks):
+		}
+	}
+	t.hangs = fmt.Errorf("%w: GPU %d (%s): %w", model.ErrDeviceLost, t.device.Index, t.device.Name, gpuinit.Hangs("training", t.timeout))
+	return t.hangs
 }
 
-// Close gives the device's memory back.
+// Close gives the device's memory back, unless the driver does not answer.
 func (t *Trainer) Close() {
 	_ = t.do(func() error {
 		if t.context != (cu.CUContext{}) {
@@ -172,8 +194,10 @@ func (t *Trainer) Close() {
 		}
 		return nil
 	})
-	close(t.calls)
-	<-t.done
+	if t.hangs == nil {
+		close(t.calls)
+		<-t.done
+	}
 }
 
 // Memory is the memory of the device that the trainer has, the context's
@@ -665,5 +689,8 @@ func (t *Trainer) Finish(u *Update) (*Stats, error) {
 		}
 		return nil
 	})
-	return &Stats{Loss: s.Loss, Right: int(s.Right), Norm: s.Norm, Skipped: s.Skip != 0}, err
+	if err != nil { // a driver that does not answer may yet write to s
+		return nil, err
+	}
+	return &Stats{Loss: s.Loss, Right: int(s.Right), Norm: s.Norm, Skipped: s.Skip != 0}, nil
 }

@@ -2,7 +2,37 @@
 
 package cuda
 
-import "testing"
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/linnet-ml/linnet/gpuinit"
+	"github.com/linnet-ml/linnet/model"
+)
+
+// TestTrainerHangs has a driver that does not come back: the call ends, so do later
+// ones, at once, and Close.
+func TestTrainerHangs(t *testing.T) {
+	if !standIn(t, "STANDIN_DEVICES=1", "STANDIN_HANG=cuMemcpyDtoH_v2") {
+		return
+	}
+	one, err := NewTrainer(devices(t)[0], Network{Rows: 2, Embedding: 1, Layout: 1, Hidden: 1, Layers: 1, Heads: []int{2}, Focal: make([]bool, 2)}, "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one.timeout = time.Second
+	p := &Parameters{Flat: make([]float32, 1)}
+	if err := one.Put(p); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{one.Get(p), one.Begin([]uint32{0})} {
+		if !errors.Is(err, model.ErrDeviceLost) || !errors.Is(err, gpuinit.ErrHangs) {
+			t.Errorf("%v, want a driver that does not answer", err)
+		}
+	}
+	one.Close()
+}
 
 // TestPartsHaveRoom: a training's parts of products, of any number of lines, stand within
 // its memory; they are not more for more lines.
