@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/linnet-ml/linnet/transforms/internal/pipe"
@@ -78,7 +79,7 @@ func clean(ctx context.Context, output string) error {
 	if err == nil {
 		err = store.Delete(ctx, temp)
 	}
-	if errors.Is(err, fs.ErrExist) { // it holds something
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.EBUSY) { // it holds something, or a disk is mounted there
 		return nil
 	}
 	return err
