@@ -214,7 +214,7 @@ func (o *Options) checkOverwrite(ctx context.Context, st store.Store, d *Documen
 func sameFile(a, b string) bool {
 	x, errA := os.Stat(a)
 	y, errB := os.Stat(b)
-	return errA == nil && errB == nil && os.SameFile(x, y)
+	return errA == nil && errB == nil && store.Same(x, y)
 }
 
 // sums are the checksums of all outputs that r, as it was read, knows of.

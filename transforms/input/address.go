@@ -95,7 +95,7 @@ func within(dir, folder string) bool {
 		return false
 	}
 	for at := resolveLinks(dir); at != ""; at = filepath.Dir(at) {
-		if here, err := os.Stat(at); err == nil && os.SameFile(here, there) {
+		if here, err := os.Stat(at); err == nil && store.Same(here, there) {
 			return true
 		}
 		if at == filepath.Dir(at) {

@@ -58,6 +58,8 @@ func WriteError(uri string, err error) error {
 		return fmt.Errorf("%w; raise ulimit -f, or choose a folder on another disk, and run again", err)
 	case diskFull(err):
 		return fmt.Errorf("%w; free some space, or choose a folder on another disk, and run again", err)
+	case errors.Is(err, errors.ErrUnsupported): // as renaming is on a mounted bucket
+		return fmt.Errorf("%w: this disk cannot do that; choose a folder on another disk", err)
 	case readOnly(err), errors.Is(err, ErrNotExist), errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w; %s", err, otherFolder)
 	}
@@ -90,6 +92,13 @@ func Writable(ctx context.Context, to string) error {
 		return err
 	}
 	return st.Delete(ctx, to)
+}
+
+// Same reports whether two local files, or folders, that were looked at are one. Size and
+// time count, too: a disk that is made of several, as a machine shares them with a virtual
+// one, can give one number to several files.
+func Same(a, b fs.FileInfo) bool {
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
 const otherFolder = "choose a folder that can be written to"

@@ -76,6 +76,7 @@ type walker struct {
 	entered  map[fileID]bool
 	links    []folder // to folders, for the end
 	hidden   []folder // for the very end: what else leads to them is no less to be read
+	linked   bool     // what is listed was reached by one of these
 	reported bool
 }
 
@@ -124,6 +125,7 @@ func (w *walker) root(path string, info fs.FileInfo) error {
 			continue
 		}
 		w.entered[idOf(f.path, info)] = true
+		w.linked = true
 		if err := w.folder(f); err != nil {
 			return err
 		}
@@ -190,7 +192,9 @@ func (w *walker) names(f folder, names []string) error {
 		case info.IsDir() && isLink:
 			w.links = append(w.links, below)
 		case info.IsDir():
-			if id := idOf(path, info); !w.entered[id] {
+			// Without links none comes twice, but a disk that is made of several can give
+			// two of them one number.
+			if id := idOf(path, info); !w.entered[id] || !w.linked {
 				w.entered[id] = true
 				err = w.folder(below)
 			}

@@ -64,11 +64,10 @@ func (local) Lock(_ context.Context, uri string) (func() error, error) {
 
 // lockFailure is err, of the lock at uri, with what to do.
 func lockFailure(uri string, err error) error {
-	err = FolderError(WriteError(uri, err))
 	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.ENOLCK) {
-		return fmt.Errorf("%w; this disk has no file locks: mount it with them (-o flock), or choose a folder on another disk", err)
+		return fmt.Errorf("%w; this disk has no file locks: mount it with them (-o flock), or choose a folder on another disk", localError(uri, err))
 	}
-	return err
+	return FolderError(WriteError(uri, err))
 }
 
 // writeHolder writes into the lock at uri who has it, for people alone; the time of the

@@ -270,6 +270,63 @@ func TestLocalLinks(t *testing.T) {
 	}
 }
 
+// TestLocalSameNumber has another folder's number for two folders, as a disk that is made
+// of several may give it: they are listed all the same. A link to one of them leads to
+// what was listed, for all that anyone can tell.
+func TestLocalSameNumber(t *testing.T) {
+	dir := t.TempDir()
+	files(t, dir, "a/1.txt", "b/c/2.txt")
+	link(t, "b", dir+"/l")
+	root, err := os.Stat(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	w := walker{ctx: t.Context(), base: dir, entered: map[fileID]bool{}, fn: func(o Object) error { got = append(got, o.Path); return o.Err }}
+	for _, folder := range []string{"/a", "/b", "/b/c"} {
+		info, err := os.Stat(dir + folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.entered[idOf(dir+folder, info)] = true
+	}
+	if err := w.root(dir, root); err != nil {
+		t.Fatal(err)
+	}
+	wantPaths(t, "folders of one number", got, in(dir, "a/1.txt", "b/c/2.txt"))
+}
+
+// TestSame has a file as it was in place of another one of the same number.
+func TestSame(t *testing.T) {
+	dir := t.TempDir()
+	files(t, dir, "a", "b")
+	look := func(path string) os.FileInfo {
+		t.Helper()
+		info, err := os.Stat(dir + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info
+	}
+	link(t, "a", dir+"/l")
+	before := look("/a")
+	if !Same(before, look("/l")) || Same(before, look("/b")) {
+		t.Error("a file is not the same by a link, or the same as another")
+	}
+	if err := os.Chtimes(dir+"/a", time.Time{}, before.ModTime().Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if Same(before, look("/a")) {
+		t.Error("another time is the same file")
+	}
+	if err := errors.Join(os.WriteFile(dir+"/a", []byte("longer"), 0o666), os.Chtimes(dir+"/a", time.Time{}, before.ModTime())); err != nil {
+		t.Fatal(err)
+	}
+	if Same(before, look("/a")) {
+		t.Error("another size is the same file")
+	}
+}
+
 // TestLocalPages lists folders of more names than a page holds, in order.
 func TestLocalPages(t *testing.T) {
 	defer func(n int) { pageNames = n }(pageNames)
@@ -367,6 +424,14 @@ func TestLocalReadChanging(t *testing.T) {
 	cancel()
 	wait.Wait()
 	wantError(t, err, ErrChanged, uri+": changed while it was read")
+}
+
+// TestLocalNoRename has the error that a disk which cannot rename gives.
+func TestLocalNoRename(t *testing.T) {
+	for _, cause := range []error{syscall.ENOSYS, syscall.EOPNOTSUPP} {
+		err := WriteError("out/x", &os.LinkError{Op: "rename", Old: "out/_tmp/y", New: "out/x", Err: cause})
+		wantError(t, err, cause, "store: out/x: "+cause.Error()+": this disk cannot do that; choose a folder on another disk")
+	}
 }
 
 // TestLocalReadReplaced reads a file that is written again and again, each time whole.
