@@ -1,6 +1,8 @@
 package input
 
 import (
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -11,12 +13,13 @@ import (
 type links struct {
 	set       *Set
 	real      map[string]string // resolveLinks of folders
-	not, args []string          // the set's folders without links
-	outputs   []Output          // and Records
+	info      map[string]fs.FileInfo
+	not, args []string // the set's folders without links
+	outputs   []Output // and Records
 }
 
 func (s *Set) links() *links {
-	l := &links{set: s, real: map[string]string{}, outputs: slices.Concat(s.Outputs, s.Records)}
+	l := &links{set: s, real: map[string]string{}, info: map[string]fs.FileInfo{}, outputs: slices.Concat(s.Outputs, s.Records)}
 	for _, dir := range s.Not {
 		if dir := resolveLinks(string(dir)); dir != "" {
 			l.not = append(l.not, dir)
@@ -47,7 +50,7 @@ func (l *links) toNot(file File) bool {
 }
 
 // amongInputs is the first output of a file that would lie outside of the output
-// folder and in a folder of the inputs, or "".
+// folder and in a folder of the inputs, by a link or a mount below --output, or "".
 func (l *links) amongInputs(file File) string {
 	if len(l.outputs) == 0 || len(l.set.Not) == 0 || store.Remote(file.URI) {
 		return ""
@@ -63,11 +66,45 @@ func (l *links) amongInputs(file File) string {
 			dir = filepath.Dir(dir)
 		}
 		lies := l.of(dir)
-		if under(dir, output) && !under(lies, l.of(output)) && (anyHolds(l.args, lies) || lies == l.of(filepath.Dir(file.URI))) {
+		switch {
+		case !under(dir, output):
+		case !under(lies, l.of(output)) && (anyHolds(l.args, lies) || lies == l.of(filepath.Dir(file.URI))):
+			return path
+		case l.mounted(dir, output, filepath.Dir(file.URI)):
 			return path
 		}
 	}
 	return ""
+}
+
+// mounted reports whether dir, or a folder between it and output, is by another mount the
+// folder from, or one between that and the deepest that all inputs share.
+func (l *links) mounted(dir, output, from string) bool {
+	base := string(l.set.Base)
+	for at := dir; at != output && under(at, output); at = filepath.Dir(at) {
+		for in := from; under(in, base); in = filepath.Dir(in) {
+			if a, b := l.stat(at), l.stat(in); a != nil && b != nil && store.Same(a, b) {
+				return true
+			}
+			if in == filepath.Dir(in) {
+				break
+			}
+		}
+	}
+	return false
+}
+
+// stat is os.Stat of a folder, remembered for a while; nil where that fails.
+func (l *links) stat(dir string) fs.FileInfo {
+	info, ok := l.info[dir]
+	if !ok {
+		if len(l.info) == 1000 { // there may be a folder for each document
+			clear(l.info)
+		}
+		info, _ = os.Stat(dir)
+		l.info[dir] = info
+	}
+	return info
 }
 
 // anyHolds reports whether dir is one of the folders or lies below one.

@@ -67,7 +67,7 @@ func (n *names) take(ctx context.Context, file File) (bool, error) {
 		return false, nil // X.txt and X.ann
 	}
 	if path := n.links.amongInputs(file); path != "" {
-		return false, overInput(fmt.Sprintf("input: the output %s of %s would lie among the inputs, where a link below --output leads; remove the link", path, file.URI))
+		return false, overInput(fmt.Sprintf("input: the output %s of %s would lie among the inputs, where a link or a mount below --output leads; remove that", path, file.URI))
 	}
 	outputs := n.outputs
 	if file.Err != nil { // as of a folder in place of its documents
