@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"sort"
 	"strconv"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -72,7 +71,7 @@ func appendFragments(out []Line, text []byte, start, end int) []Line {
 				out = append(out, Line{first, last})
 				first = -1
 			}
-		case unicode.IsSpace(r) || r == 0x1f:
+		case isSpace(r):
 		default:
 			if first < 0 {
 				first = i
@@ -210,12 +209,11 @@ func (h *outermost) Pop() any {
 // cutInk takes the characters of prefix, but for white space and separators, off the
 // front of b, and reports whether they stand there.
 func cutInk(b, prefix []byte) (rest []byte, ok bool) {
-	space := func(r rune) bool { return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f }
 	for {
-		if prefix = bytes.TrimLeftFunc(prefix, space); len(prefix) == 0 {
+		if prefix = bytes.TrimLeftFunc(prefix, isSpace); len(prefix) == 0 {
 			return b, true
 		}
-		b = bytes.TrimLeftFunc(b, space)
+		b = bytes.TrimLeftFunc(b, isSpace)
 		_, n := utf8.DecodeRune(prefix)
 		if len(b) < n || !bytes.Equal(b[:n], prefix[:n]) {
 			return nil, false

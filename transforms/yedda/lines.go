@@ -64,6 +64,9 @@ var asciiSpace = [utf8.RuneSelf]bool{
 	0x1c: true, 0x1d: true, 0x1e: true, 0x1f: true,
 }
 
+// isSpace reports whether r is white space; asciiSpace is the part of it in ASCII.
+func isSpace(r rune) bool { return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f }
+
 // countInk counts the characters of b that are no white space. A byte that is
 // no UTF-8 counts as one.
 func countInk(b []byte) int {

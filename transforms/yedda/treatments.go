@@ -3,7 +3,6 @@ package yedda
 import (
 	"bytes"
 	"encoding/json"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -101,7 +100,7 @@ func WriteTreatments(t *Table, spans []Span) []byte {
 	}
 	for _, s := range spans {
 		text := t.Text[s.Start:s.End]
-		ink := bytes.TrimLeftFunc(text, func(r rune) bool { return r == '\ufeff' || unicode.IsSpace(r) })
+		ink := bytes.TrimLeftFunc(text, func(r rune) bool { return r == '\ufeff' || isSpace(r) })
 		if len(ink) == 0 { // a byte order mark ahead of a form feed
 			continue
 		}
@@ -130,7 +129,7 @@ func WriteTreatments(t *Table, spans []Span) []byte {
 			n++
 			name, _, _ := bytes.Cut(ink, newline)
 			now = &treatment{
-				URI: t.URI, Treatment: n, Name: string(bytes.TrimSpace(name)),
+				URI: t.URI, Treatment: n, Name: string(bytes.TrimFunc(name, isSpace)),
 				Line: numbers.of(s.End - len(ink)), Page: page, Start: s.Start,
 				Nomenclature: []passage{}, Descriptions: []passage{},
 			}

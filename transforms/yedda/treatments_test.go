@@ -225,7 +225,11 @@ func TestWriteTreatments(t *testing.T) {
 		t.Errorf("with a byte order mark: %+v", got)
 	}
 	// Nor is one that stands alone ahead of a form feed, or on a line, a name.
-	for src, want := range map[string]int{"\ufeff\fa b\n": 1, "\ufeff\na b\n": 2, "\ufeff\n\na b\n": 3} {
+	// Separators of ASCII are white space, as they are to Rows and to Python.
+	for src, want := range map[string]int{
+		"\ufeff\fa b\n": 1, "\ufeff\na b\n": 2, "\ufeff\n\na b\n": 3,
+		"\x1c a b\u3000\x1f\r\n": 1, "\ufeff\x1e\na b\n": 2,
+	} {
 		text := []byte(src)
 		rows := Rows(text)
 		got := readTreatments(t, tableOf("u", text, rows, []string{N, N}[:len(rows)]))
