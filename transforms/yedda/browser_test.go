@@ -308,6 +308,17 @@ func (b *browser) shoot(name string) {
 	}
 }
 
+// look is the picture of an element that is in view.
+func (b *browser) look(id string) string {
+	b.t.Helper()
+	var box struct{ X, Y, Width, Height float64 }
+	b.eval(fmt.Sprintf(`(() => { const r = document.getElementById(%q).getBoundingClientRect(); return {X: r.x, Y: r.y, Width: r.width, Height: r.height}; })()`, id), &box)
+	b.paint()
+	var picture struct{ Data string }
+	b.call("Page.captureScreenshot", map[string]any{"clip": map[string]any{"x": box.X, "y": box.Y, "width": box.Width, "height": box.Height, "scale": 1}}, &picture)
+	return picture.Data
+}
+
 // current is the number of the current line, from 0, or -1 where it is hidden or
 // out of view.
 const current = `(() => {
@@ -837,6 +848,57 @@ func shortTable() *Table {
 	}
 	table.Rows = Rows(table.Text)
 	return table
+}
+
+// With colours of the system's own, which leave out a page's backgrounds and shadows,
+// a marked line still looks other than one that is not, and the current one other than both.
+func TestHTMLForcedColorsInBrowser(t *testing.T) {
+	table := &Table{URI: "two.txt", Text: []byte("one\ntwo\n"), Classes: []string{"A"}, Labels: []string{"A", "A"}}
+	table.Rows = Rows(table.Text)
+	file := filepath.Join(t.TempDir(), "two.html")
+	writePage(t, file, table, table.Rows, table.Labels)
+	b := openBrowser(t, "", t.TempDir())
+	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "forced-colors", "value": "active"}}}, nil)
+	b.open(file)
+	b.press("j", "Shift+K")
+	var marked string
+	if b.eval(`[...document.querySelectorAll("[aria-selected=true]")].map((e) => e.id).join(" ")`, &marked); marked != "line0 line1" {
+		t.Fatalf("marked are %q", marked)
+	}
+	looks := map[string]string{}
+	for _, c := range [][2]string{{"", "marked"}, {"Escape", "plain"}, {"j", "current"}} {
+		if c[0] != "" {
+			b.press(c[0])
+		}
+		look := b.look("line1")
+		if as, ok := looks[look]; ok {
+			t.Errorf("a %s line looks like a %s one", c[1], as)
+		}
+		looks[look] = c[1]
+	}
+}
+
+// Where no line is left to show, who comes to the lines by the keyboard sees that the
+// keys go there.
+func TestHTMLFocusInBrowser(t *testing.T) {
+	table := &Table{URI: "sure.txt", Text: []byte("one\n"), Classes: []string{"A"}, Labels: []string{"A"}, Probs: []float32{1}}
+	table.Rows = Rows(table.Text)
+	file := filepath.Join(t.TempDir(), "sure.html")
+	writePage(t, file, table, table.Rows, table.Labels)
+	b := openBrowser(t, file, t.TempDir())
+	for _, keys := range []string{"a", "f"} { // with a line, and without
+		b.press(keys)
+		there := b.look("list")
+		b.press("Tab") // out of the page, or to its first control
+		var focus string
+		if b.eval(`document.activeElement.id`, &focus); focus == "list" {
+			t.Fatal("Tab leaves the keys with the lines")
+		}
+		if b.look("list") == there {
+			t.Errorf("%s: the lines look the same with the keys and without", keys)
+		}
+		b.press("Escape")
+	}
 }
 
 // A page that one comes back to begins anew, and so do its controls: browsers keep
