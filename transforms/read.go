@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -177,7 +176,7 @@ func (f *readFn) read(ctx context.Context, w *wanted) (*Document, *Rejection, er
 	}
 	d.SHA256 = sha256.Sum256(data)
 	if o.Output != "" && !o.Force {
-		was, err := o.isDone(ctx, string(d.Name), hex.EncodeToString(d.SHA256[:]))
+		was, err := o.isDone(ctx, d)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -1,6 +1,7 @@
 package transforms
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -145,17 +146,19 @@ func (o *Options) outputStore(ctx context.Context) (store.Store, error) {
 	return st, err
 }
 
-// isDone reports whether the document's record holds for these bytes, this model
-// and these settings, and its outputs are there. A record that cannot be
-// understood does not hold. An output may be edited since, but not empty where
-// it was not: a power cut leaves such files. What is done is rejected no more.
-func (o *Options) isDone(ctx context.Context, name, hash string) (bool, error) {
+// isDone reports whether the record of d, of which name and SHA-256 are known, holds
+// for these bytes, this model and these settings, and its outputs are there. A record
+// that cannot be understood does not hold, nor that of X.txt for X.txt.ann, whose bytes
+// mean another text, nor the other way. An output may be edited since, but not empty
+// where it was not: a power cut leaves such files. What is done is rejected no more.
+func (o *Options) isDone(ctx context.Context, d *Document) (bool, error) {
+	name, annotated := string(d.Name), bytes.HasSuffix(d.URI, []byte(".ann"))
 	st, err := o.outputStore(ctx)
 	if err != nil {
 		return false, err
 	}
 	r, err := o.doneRecord(ctx, st, name)
-	if r == nil || !o.holds(r, hash) {
+	if r == nil || !o.holds(r, hex.EncodeToString(d.SHA256[:])) || strings.HasSuffix(nameOf(r.Input, r.InputBytes), ".ann") != annotated {
 		return false, err
 	}
 	for i, out := range o.outputs(name) {
