@@ -202,6 +202,8 @@ func (o *Options) checkOverwrite(ctx context.Context, st store.Store, d *Documen
 		}
 		data, err := st.Read(ctx, store.Join(string(o.Output), out), 0)
 		switch {
+		case errors.Is(err, store.ErrFolder):
+			return r, d.reject("write", fmt.Errorf("%w; rename the document", err)), nil
 		case noRecord(err):
 		case err != nil:
 			return nil, nil, err

@@ -150,7 +150,7 @@ func (f *writeFn) writeOnce(ctx context.Context, l Labelled, again bool) (*outpu
 	if err := cmp.Or(o.misplaced(name), l.check()); err != nil {
 		return nil, l.reject("write", err), nil
 	}
-	w := &writing{o, st, &l, nil, map[string]uint32{}}
+	w := &writing{o, st, &l, nil, map[string]uint32{}, nil}
 	if again {
 		var r *Rejection
 		if w.before, r, err = o.checkOverwrite(ctx, st, &l.Document); r != nil || err != nil {
@@ -172,7 +172,7 @@ func (f *writeFn) writeOnce(ctx context.Context, l Labelled, again bool) (*outpu
 	if err != nil {
 		return nil, nil, err
 	}
-	if r, err := w.put(ctx, o.donePath(name), record, st.Write); r != nil || err != nil {
+	if r, err := w.put(ctx, o.donePath(name), record, w.write); r != nil || err != nil {
 		return nil, r, err
 	}
 	return &output{l.Name, l.Classes, counts}, nil, o.deleteRejection(ctx, st, name)
@@ -185,6 +185,7 @@ type writing struct {
 	l      *Labelled
 	before *Done             // the record of the outputs that are there, or nil
 	sums   map[string]uint32 // of the outputs written so far, by their paths below the output folder
+	added  []string          // the paths of those that were not there before
 }
 
 // putFormats writes the outputs of l. New formats come first: where they cannot be
@@ -193,7 +194,7 @@ type writing struct {
 func (w *writing) putFormats(ctx context.Context, formats []format, spans []yedda.Span) (*Rejection, error) {
 	add := w.st.Add
 	if w.Force {
-		add = w.st.Write
+		add = w.write
 	}
 	name := string(w.l.Name)
 	fresh, old := formats, []format(nil)
@@ -228,23 +229,34 @@ func (w *writing) putFormats(ctx context.Context, formats []format, spans []yedd
 	return nil, nil
 }
 
-// put writes one file by write, and rejects l where it cannot have that name.
-func (w *writing) put(ctx context.Context, path string, data []byte, write func(context.Context, string, []byte) error) (*Rejection, error) {
-	err := write(ctx, path, data)
+// put writes one file by write, and rejects l where it cannot have that name. Where it
+// is rejected, or something of somebody's stands there, what was added goes, as no record
+// will tell of it.
+func (w *writing) put(ctx context.Context, path string, data []byte, write func(context.Context, string, []byte) (bool, error)) (*Rejection, error) {
+	added, err := write(ctx, path, data)
 	if errors.Is(err, store.ErrTaken) && w.writtenByThisRun(ctx, w.st, path) {
-		err = w.st.Write(ctx, path, data)
+		added, err = w.write(ctx, path, data)
+	}
+	if err == nil && added {
+		w.added = append(w.added, path)
+	}
+	if !badName(err) && !errors.Is(err, store.ErrTaken) {
+		return nil, err
+	}
+	for _, path := range w.added {
+		if err := remove(ctx, w.st, path); err != nil {
+			return nil, err
+		}
 	}
 	if !badName(err) {
 		return nil, err
 	}
-	if w.before == nil { // no record has told of the outputs, and none will
-		for out := range w.sums {
-			if err := remove(ctx, w.st, store.Join(string(w.Output), out)); err != nil {
-				return nil, err
-			}
-		}
-	}
 	return w.l.reject("write", fmt.Errorf("%w; rename the document", err)), nil
+}
+
+// write is the store's Write, after which nothing of before is there.
+func (w *writing) write(ctx context.Context, path string, data []byte) (bool, error) {
+	return true, w.st.Write(ctx, path, data)
 }
 
 // record is the Done record of l, which has so many lines with ink, with its line

@@ -345,25 +345,25 @@ func (g *gs) Write(ctx context.Context, uri string, data []byte) error {
 	})
 }
 
-func (g *gs) Add(ctx context.Context, uri string, data []byte) error {
+func (g *gs) Add(ctx context.Context, uri string, data []byte) (bool, error) {
 	o, err := g.object(uri)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if _, err = g.put(ctx, o, data, 0); statusOf(err) != http.StatusPreconditionFailed {
-		return errGS(uri, err)
+		return true, errGS(uri, err)
 	}
 	content, err := g.Read(ctx, uri, int64(len(data))+1)
 	switch {
 	case errors.Is(err, ErrNotExist): // deleted in between
-		return g.Write(ctx, uri, data)
+		return true, g.Write(ctx, uri, data)
 	case err != nil && !errors.Is(err, ErrTooLarge):
-		return err
+		return false, err
 	}
 	if err := taken(uri, data, content, err); err != nil || len(content) == len(data) {
-		return err
+		return false, err
 	}
-	return g.Write(ctx, uri, data)
+	return true, g.Write(ctx, uri, data)
 }
 
 // Create sends the object in pieces of 16 MiB; it is there when the last one

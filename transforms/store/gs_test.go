@@ -540,12 +540,12 @@ func TestGSAdd(t *testing.T) {
 	fake, s := gsStore(t)
 	add := func(uri, text string) {
 		t.Helper()
-		if err := s.Add(t.Context(), uri, []byte(text)); err != nil {
+		if _, err := s.Add(t.Context(), uri, []byte(text)); err != nil {
 			t.Error(err)
 		}
 		wantContent(t, s, uri, text)
 	}
-	if err := s.Add(t.Context(), "gs://lab/x.txt", []byte("one")); err != nil || fake.count() != 1 {
+	if _, err := s.Add(t.Context(), "gs://lab/x.txt", []byte("one")); err != nil || fake.count() != 1 {
 		t.Errorf("%v, %d requests for a new object, want 1", err, fake.count())
 	}
 	// The answer is lost, not the request: the second try finds its own work.

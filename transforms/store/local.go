@@ -178,14 +178,14 @@ func (l local) Write(ctx context.Context, uri string, data []byte) error {
 	return l.create(ctx, uri, func(f *os.File) error { _, err := f.Write(data); return err })
 }
 
-func (l local) Add(ctx context.Context, uri string, data []byte) error {
+func (l local) Add(ctx context.Context, uri string, data []byte) (bool, error) {
 	if info, err := os.Stat(uri); err == nil && !info.IsDir() {
 		content, err := l.Read(ctx, uri, int64(len(data))+1)
 		if err := taken(uri, data, content, err); err != nil || len(content) == len(data) {
-			return cmp.Or(err, ctx.Err())
+			return false, cmp.Or(err, ctx.Err())
 		}
 	}
-	return l.Write(ctx, uri, data)
+	return true, l.Write(ctx, uri, data)
 }
 
 func (l local) Create(ctx context.Context, uri string, write func(io.Writer) error) error {

@@ -89,8 +89,9 @@ type Store interface {
 	Write(ctx context.Context, uri string, data []byte) error
 	// Add is Write where nothing stands at uri, and fails with ErrTaken where
 	// something does that is not data already or, as a power cut leaves it, its
-	// beginning. It costs no more than Write, but for a stat locally.
-	Add(ctx context.Context, uri string, data []byte) error
+	// beginning. Added is false where it is data already. It costs no more than
+	// Write, but for a stat locally.
+	Add(ctx context.Context, uri string, data []byte) (added bool, err error)
 	// Create is Write for what is too large to hold: uri gets what write writes,
 	// or stays as it was where write returns an error. After a first try that
 	// was in vain write is called again.
@@ -238,15 +239,15 @@ func (u unwritten) Delete(_ context.Context, uri string) error {
 	return nil
 }
 
-func (u unwritten) Add(ctx context.Context, uri string, data []byte) error {
+func (u unwritten) Add(ctx context.Context, uri string, data []byte) (bool, error) {
 	content, err := u.Read(ctx, uri, int64(len(data))+1)
 	switch {
 	case errors.Is(err, ErrNotExist), u.deleted[uri]:
-		return nil
+		return true, nil
 	case Remote(uri) && err != nil && !errors.Is(err, ErrTooLarge):
-		return err
+		return false, err
 	}
-	return taken(uri, data, content, err) // as a local one that cannot be read is
+	return len(content) < len(data), taken(uri, data, content, err) // as a local one that cannot be read is
 }
 
 // quote makes a URI fit for a line of an error: as it is, or quoted where it

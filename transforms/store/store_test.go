@@ -97,7 +97,7 @@ func testAdd(t *testing.T, s Store, uri string) {
 		{"two", "one", true}, {"one more", "one", true}, {"one", "", true},
 	} {
 		mustWrite(t, s, uri, c.there)
-		err := s.Add(t.Context(), uri, []byte(c.add))
+		_, err := s.Add(t.Context(), uri, []byte(c.add))
 		if c.taken {
 			wantError(t, err, ErrTaken, uri)
 			wantContent(t, s, uri, c.there)
@@ -111,7 +111,7 @@ func testAdd(t *testing.T, s Store, uri string) {
 	if err := s.Delete(t.Context(), uri); err != nil {
 		t.Error(err)
 	}
-	if err := s.Add(t.Context(), uri, []byte("new")); err != nil {
+	if _, err := s.Add(t.Context(), uri, []byte("new")); err != nil {
 		t.Error(err)
 	}
 	wantContent(t, s, uri, "new")
