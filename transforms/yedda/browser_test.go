@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -898,6 +899,36 @@ func TestHTMLFocusInBrowser(t *testing.T) {
 			t.Errorf("%s: the lines look the same with the keys and without", keys)
 		}
 		b.press("Escape")
+	}
+}
+
+// In a narrow window lines are higher than their chunk is believed to be until it is seen;
+// the line that a filter leaves the current one stays in view when that comes out.
+func TestHTMLFilterInNarrowBrowser(t *testing.T) {
+	table := &Table{URI: "long.txt", Classes: []string{"A"}}
+	r := rand.New(rand.NewPCG(0, 0)) // with which the last key left it below the lines
+	for i := range 1500 {
+		table.Text = fmt.Appendf(table.Text, "line %d%s\n", i, strings.Repeat(" and more", r.IntN(40)))
+		table.Labels = append(table.Labels, "A")
+		table.Probs = append(table.Probs, []float32{.3, .9}[min(1, r.IntN(40))])
+	}
+	table.Rows = Rows(table.Text)
+	file := filepath.Join(t.TempDir(), "long.html")
+	writePage(t, file, table, table.Rows, table.Labels)
+	b := openBrowser(t, "", t.TempDir())
+	b.size(320, 700)
+	b.open(file)
+	for i, key := range strings.Fields("n Enter f n Shift+G f f Shift+G Enter Shift+G Shift+G p f n f g f n n n f f n f Shift+G n n n f n f f n f g Enter f n f") {
+		b.press(key)
+		b.paint()
+		var off [2]float64 // above the lines, and below
+		b.eval(`(() => {
+			const row = document.querySelector(".row.current").getBoundingClientRect(), list = document.getElementById("list").getBoundingClientRect();
+			return [list.top - row.top, row.bottom - list.bottom];
+		})()`, &off)
+		if max(off[0], off[1]) > 1 {
+			t.Errorf("key %d, %s: the current line is %.0f pixels above the lines in view and %.0f below", i+1, key, off[0], off[1])
+		}
 	}
 }
 

@@ -273,6 +273,7 @@ function review(doc) {
     let to = from >= 0 && shown(from) ? from : step(from, 1, shown);
     if (to < 0) to = step(from, -1, shown);
     go(to, false, "center");
+    requestAnimationFrame(() => requestAnimationFrame(keep)); // when chunks have come into view, and have their own heights
     if (to !== from) home = from; // when it is shown again, back to it
     say(to >= 0 ? "" : only && hiddenLabels.size === 0 ? "No doubtful line; f shows all." : "No such line; a shows all.");
   }
@@ -326,6 +327,11 @@ function review(doc) {
     if (block && rows[to].offsetHeight > list.clientHeight) block = "start"; // where its label stands
     rows[to].scrollIntoView({block: block || "nearest"});
     offer();
+  }
+
+  // keep has the current line in view, where that is not so.
+  function keep() {
+    if (current >= 0) rows[current].scrollIntoView({block: "nearest"});
   }
 
   function move(direction, extend, times) {
@@ -528,7 +534,7 @@ function review(doc) {
     if (event.detail > 0 && !event.target.matches("select")) list.focus(); // the mouse's; a control would keep the keys
   });
   document.addEventListener("keydown", key);
-  addEventListener("resize", () => { if (current >= 0) rows[current].scrollIntoView({block: "nearest"}); });
+  addEventListener("resize", keep);
   addEventListener("beforeunload", (event) => { if (!saved) event.preventDefault(); });
 
   build();
