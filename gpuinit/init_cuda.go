@@ -248,7 +248,7 @@ func explain(err error, d *Device) error {
 		e.Remedy = fmt.Sprintf("use one with %d.%d or newer, or --device=cpu", minMajor, minMinor)
 	case 805, 806, 807, 808, 809, 810: // of MPS
 		e.Kind, e.What = ErrBusy, fmt.Sprintf("MPS does not take this process's work on %s (CUDA %d)", where, code(err))
-		e.Remedy = "it ends all processes on a card when one fails there, and takes one user's, so many of them: start again, or end it (echo quit | nvidia-cuda-mps-control)"
+		e.Remedy = "it takes processes of one user alone, and not without end, and ends all on a card when one fails there: start again, or end it (echo quit | nvidia-cuda-mps-control)"
 	case jitDisabled:
 		e.Kind, e.What = ErrBroken, fmt.Sprintf("the driver of %s may not compile the kernels: %v", where, err)
 		e.Remedy = "unset CUDA_DISABLE_PTX_JIT, or use --device=cpu"

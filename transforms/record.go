@@ -176,16 +176,16 @@ func (o *Options) isDone(ctx context.Context, d *Document) (bool, error) {
 }
 
 // checkOverwrite rejects d where its outputs must not be written over: somebody has
-// edited one of them, or they are another document's, which is still there;
-// Options.Force writes over them. It also returns the record of them, if any.
+// edited one of them, or they are another document's, which is still there, which
+// Options.Force writes over, or a folder stands there. It also returns the record of them, if any.
 func (o *Options) checkOverwrite(ctx context.Context, st store.Store, d *Document) (*Done, *Rejection, error) {
 	name := string(d.Name)
 	r, err := o.doneRecord(ctx, st, name)
-	if r == nil || o.Force {
+	if r == nil || err != nil {
 		return r, nil, err
 	}
 	input := nameOf(r.Input, r.InputBytes)
-	if strings.TrimSuffix(input, ".ann") != strings.TrimSuffix(string(d.URI), ".ann") && (d.SHA256 == [32]byte{} || r.InputSHA256 != hex.EncodeToString(d.SHA256[:])) && !sameFile(input, string(d.URI)) {
+	if !o.Force && strings.TrimSuffix(input, ".ann") != strings.TrimSuffix(string(d.URI), ".ann") && (d.SHA256 == [32]byte{} || r.InputSHA256 != hex.EncodeToString(d.SHA256[:])) && !sameFile(input, string(d.URI)) {
 		there, err := exists(ctx, input)
 		if err != nil { // it may be there
 			input += fmt.Sprintf(" (%v)", err)
@@ -200,11 +200,17 @@ func (o *Options) checkOverwrite(ctx context.Context, st store.Store, d *Documen
 		if !ok {
 			continue
 		}
-		data, err := st.Read(ctx, store.Join(string(o.Output), out), 0)
+		path := store.Join(string(o.Output), out)
+		var data []byte
+		if o.Force {
+			_, err = st.Stat(ctx, path)
+		} else {
+			data, err = st.Read(ctx, path, 0)
+		}
 		switch {
 		case errors.Is(err, store.ErrFolder):
 			return r, d.reject("write", fmt.Errorf("%w; rename the document", err)), nil
-		case noRecord(err):
+		case o.Force, noRecord(err):
 		case err != nil:
 			return nil, nil, err
 		case len(data) > 0 && crc32.Checksum(data, castagnoli) != sum:

@@ -93,7 +93,7 @@ const (
 )
 
 // trainTimeout is how long a call into the driver may take, which may wait for a whole
-// step: seconds on any GPU, and many times that where others share it.
+// step: milliseconds, or seconds where others share the GPU.
 const trainTimeout = 30 * time.Minute
 
 // Trainer takes training steps on one device: Begin, Add for each part of the

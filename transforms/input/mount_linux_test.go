@@ -49,15 +49,13 @@ func TestMountBelowOutput(t *testing.T) {
 		if err := syscall.Mount(at(c.from), at(c.to), "", syscall.MS_BIND, ""); err != nil {
 			t.Skip("needs the right to mount, as root has: ", err)
 		}
+		t.Cleanup(func() { syscall.Unmount(at(c.to), 0) })
 		set := newSet(t, []string{at("in")}, at("out"), false)
 		set.Outputs = []Output{{Suffix: ".ann"}, {Folder: "html", Suffix: ".html"}}
 		names, err := namesOf(t, set)
 		slices.Sort(names)
 		if !errors.Is(err, c.wantErr) || err == nil && !slices.Equal(names, []string{"a.txt", "s/b.txt", "s/d/c.txt"}) || err != nil && !strings.Contains(err.Error(), "would lie among the inputs") {
 			t.Errorf("%s: %q, %v; want %v", c.name, names, err, c.wantErr)
-		}
-		if err := syscall.Unmount(at(c.to), 0); err != nil {
-			t.Fatal(err)
 		}
 	}
 	dir := tree(t, "in/s/a.txt", "in/out/s/x")

@@ -360,7 +360,7 @@ func (g *gs) Add(ctx context.Context, uri string, data []byte) (bool, error) {
 	case err != nil && !errors.Is(err, ErrTooLarge):
 		return false, err
 	}
-	if err := taken(uri, data, content, err); err != nil || len(content) == len(data) {
+	if err := taken(uri, data, content, err); err != nil || len(content) == len(data) { // or it is there by a request whose answer was lost
 		return false, err
 	}
 	return true, g.Write(ctx, uri, data)

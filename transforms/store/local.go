@@ -211,7 +211,7 @@ func (l local) create(ctx context.Context, uri string, write func(*os.File) erro
 	if errors.Is(err, syscall.EXDEV) && dir != beside { // another disk
 		err = writeBy(ctx, beside, target, content)
 	}
-	if errors.Is(err, fs.ErrExist) { // what os.Rename says of a folder
+	if _, renamed := errors.AsType[*os.LinkError](err); renamed {
 		if info, e := os.Stat(target); e == nil && info.IsDir() {
 			return notRegular(target, info)
 		}

@@ -111,6 +111,18 @@ func TestLocalNameOfWindows(t *testing.T) {
 	}
 }
 
+// TestLocalMountedTwice has one folder at two places, without a link.
+func TestLocalMountedTwice(t *testing.T) {
+	dir := t.TempDir()
+	files(t, dir, "a/1.txt", "b/2.txt")
+	if err := syscall.Mount(dir+"/a", dir+"/b", "", syscall.MS_BIND, ""); err != nil {
+		t.Skip("needs the right to mount: ", err)
+	}
+	defer syscall.Unmount(dir+"/b", 0)
+	got, _ := list(t, local{}, dir)
+	wantPaths(t, "a folder that is mounted twice", got, in(dir, "a/1.txt"))
+}
+
 // TestLocalFullDisk writes to a disk of 64 KiB, and across disks.
 func TestLocalFullDisk(t *testing.T) {
 	dir := t.TempDir()

@@ -19,7 +19,7 @@ func (local) List(ctx context.Context, uri string, fn func(Object) error) error 
 		return errors.New("store: the path is empty; give a file, a folder or a pattern")
 	}
 	path := filepath.Clean(uri)
-	w := walker{ctx: ctx, base: path, fn: fn, entered: make(map[fileID]bool)}
+	w := walker{ctx: ctx, base: path, fn: fn, entered: make(map[folderID]bool)}
 	_, err := os.Lstat(path)
 	switch {
 	case err == nil:
@@ -73,16 +73,30 @@ type walker struct {
 	base     string // where it began
 	fn       func(Object) error
 	pattern  pattern // nil: everything
-	entered  map[fileID]bool
+	entered  map[folderID]bool
 	links    []folder // to folders, for the end
 	hidden   []folder // for the very end: what else leads to them is no less to be read
-	linked   bool     // what is listed was reached by one of these
 	reported bool
 }
 
 type folder struct {
 	path   string
 	states states // of the pattern, after path and a slash
+}
+
+// folderID tells folders apart as Same does.
+type folderID struct {
+	fileID
+	size, time int64
+}
+
+// enter reports whether a folder is entered for the first time: links lead to some again,
+// and so do mounts, and links that a server follows.
+func (w *walker) enter(path string, info fs.FileInfo) bool {
+	id := folderID{idOf(path, info), info.Size(), info.ModTime().UnixNano()}
+	again := w.entered[id]
+	w.entered[id] = true
+	return !again
 }
 
 // named lists the file or folder of that very name.
@@ -99,7 +113,7 @@ func (w *walker) named(path string) error {
 
 // root lists a folder, then those that links lead to, then hidden ones.
 func (w *walker) root(path string, info fs.FileInfo) error {
-	w.entered[idOf(path, info)] = true
+	w.enter(path, info)
 	f := folder{path: path}
 	if w.pattern != nil {
 		f.states = w.pattern.start()
@@ -121,11 +135,9 @@ func (w *walker) root(path string, info fs.FileInfo) error {
 			}
 			continue
 		}
-		if w.entered[idOf(f.path, info)] {
+		if !w.enter(f.path, info) {
 			continue
 		}
-		w.entered[idOf(f.path, info)] = true
-		w.linked = true
 		if err := w.folder(f); err != nil {
 			return err
 		}
@@ -192,10 +204,7 @@ func (w *walker) names(f folder, names []string) error {
 		case info.IsDir() && isLink:
 			w.links = append(w.links, below)
 		case info.IsDir():
-			// Without links none comes twice, but a disk that is made of several can give
-			// two of them one number.
-			if id := idOf(path, info); !w.entered[id] || !w.linked {
-				w.entered[id] = true
+			if w.enter(path, info) {
 				err = w.folder(below)
 			}
 		case matches:

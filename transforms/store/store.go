@@ -69,8 +69,8 @@ type Store interface {
 	// \ takes the special meaning of the next character. What exists by that
 	// very name wins over the pattern, and a uri that ends in a slash is a
 	// folder of that very name, never a pattern. Order is that of bytes, locally within a
-	// folder; links to folders come last, after them hidden folders, and no link
-	// has a folder listed twice. No more than one page of names of gs://, or of each folder on
+	// folder; links to folders come last, after them hidden folders, and no folder
+	// is listed twice. No more than one page of names of gs://, or of each folder on
 	// the way, is held at a time.
 	//
 	// List fails with fn's error, and with ErrNotExist where uri names nothing

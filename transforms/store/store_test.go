@@ -97,22 +97,22 @@ func testAdd(t *testing.T, s Store, uri string) {
 		{"two", "one", true}, {"one more", "one", true}, {"one", "", true},
 	} {
 		mustWrite(t, s, uri, c.there)
-		_, err := s.Add(t.Context(), uri, []byte(c.add))
+		added, err := s.Add(t.Context(), uri, []byte(c.add))
 		if c.taken {
 			wantError(t, err, ErrTaken, uri)
 			wantContent(t, s, uri, c.there)
 			continue
 		}
-		if err != nil {
-			t.Errorf("Add %q to %q: %v", c.add, c.there, err)
+		if err != nil || added != (c.there != c.add) {
+			t.Errorf("Add %q to %q: added %t, %v", c.add, c.there, added, err)
 		}
 		wantContent(t, s, uri, c.add)
 	}
 	if err := s.Delete(t.Context(), uri); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.Add(t.Context(), uri, []byte("new")); err != nil {
-		t.Error(err)
+	if added, err := s.Add(t.Context(), uri, []byte("new")); err != nil || !added {
+		t.Errorf("added %t, %v", added, err)
 	}
 	wantContent(t, s, uri, "new")
 	if err := s.Delete(t.Context(), uri); err != nil {
