@@ -52,10 +52,16 @@ func (c *Calibration) Merge(o *Calibration) {
 // CalibrationReport is what a Calibration says, ready for JSON.
 type CalibrationReport struct {
 	// Error is the expected calibration error: the distance of accuracy from
-	// mean probability in a bin, averaged over lines. Worst is the largest.
-	Error float64 `json:"expected_calibration_error"`
-	Worst float64 `json:"maximum_calibration_error"`
-	Lines int64   `json:"lines"`
+	// mean probability in a bin, averaged over lines. Chance is what it would be
+	// on average if each line were right with the mean probability of its bin,
+	// whatever the others are: few lines lie beside it by chance alone. Lines of
+	// one document are alike, so that chance does more than that.
+	Error  float64 `json:"expected_calibration_error"`
+	Chance float64 `json:"calibration_error_by_chance"`
+	// Worst is the largest distance, that of a bin of WorstLines.
+	Worst      float64 `json:"maximum_calibration_error"`
+	WorstLines int64   `json:"maximum_calibration_error_lines"`
+	Lines      int64   `json:"lines"`
 	// Probability is the mean over all lines, Accuracy the share that is right.
 	Probability float64          `json:"mean_probability"`
 	Accuracy    float64          `json:"accuracy"`
@@ -83,10 +89,25 @@ func (c *Calibration) Report() *CalibrationReport {
 			b.Accuracy = ratio(c.Correct[i], n)
 			gap := math.Abs(b.Accuracy - b.Probability)
 			r.Error += gap * float64(n) / float64(r.Lines)
-			r.Worst = max(r.Worst, gap)
+			r.Chance += deviation(n, b.Probability) / float64(r.Lines)
+			if gap >= r.Worst {
+				r.Worst, r.WorstLines = gap, n
+			}
 			r.Probability += total / float64(r.Lines)
 		}
 		r.Bins[i] = b
 	}
 	return r
+}
+
+// deviation is the mean distance of a binomial number of n with probability p from
+// its mean n·p, by de Moivre's formula 2(m+1)·C(n,m+1)·p^(m+1)·(1−p)^(n−m), where m
+// is n·p rounded down.
+func deviation(n int64, p float64) float64 {
+	if p <= 0 || p >= 1 {
+		return 0
+	}
+	of, m := float64(n), math.Floor(float64(n)*p)
+	lgamma := func(x float64) float64 { v, _ := math.Lgamma(x); return v }
+	return 2 * math.Exp(lgamma(of+1)-lgamma(m+1)-lgamma(of-m)+(m+1)*math.Log(p)+(of-m)*math.Log1p(-p))
 }

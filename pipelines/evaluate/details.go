@@ -23,7 +23,7 @@ type details struct {
 	Spans       *eval.SpanReport        `json:"spans"`
 	Characters  *eval.Report            `json:"characters"`
 	Calibration *eval.CalibrationReport `json:"calibration,omitempty"`
-	// Intervals hold 95 % of resamples of the documents; one document has none.
+	// Intervals are by resamples of the documents; one document has none.
 	Intervals *eval.Intervals `json:"intervals_95,omitempty"`
 	Worst     []document      `json:"worst_documents"` // by macro-F1
 	Wrong     []wrongLine     `json:"wrong_lines"`     // most confident first

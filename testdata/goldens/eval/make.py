@@ -6,7 +6,9 @@ predictions for testdata/annotated.
     venv/bin/python testdata/goldens/eval/make.py
 
 The files are read by the few lines below, which know nothing of Linnet's own.
-Spans are compared as sets, calibration and percentiles by NumPy.
+Spans are compared as sets, calibration and percentiles by NumPy; SciPy has the
+quantiles that intervals begin at, and sums a binomial distribution for the
+calibration error by chance.
 """
 import json
 import random
@@ -14,6 +16,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import scipy.stats
 import sklearn
 from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_fscore_support
 
@@ -179,6 +182,10 @@ def main():
     figures['calibration'] = calibration()
     values = np.random.default_rng(5).uniform(size=1000)
     figures['percentiles'] = {'values': values.tolist(), 'low': float(np.percentile(values, 2.5)), 'high': float(np.percentile(values, 97.5))}
+    figures['tails'] = [[n, float(100 * scipy.stats.norm.cdf(-scipy.stats.t.ppf(.975, n - 1) * np.sqrt(n / (n - 1))))]
+                        for n in (1.5, 2, 3, 4, 5.5, 7, 10, 14.98, 30, 135, 1e6)]
+    figures['deviations'] = [[n, p, float((abs(np.arange(n + 1) - n * p) * scipy.stats.binom.pmf(np.arange(n + 1), n, p)).sum())]
+                             for n in (1, 2, 26, 1000, 20306) for p in (1e-4, .349, .5, .9975)]
     (HERE / 'figures.json').write_text(json.dumps(figures, indent=1) + '\n')
 
 
