@@ -143,11 +143,11 @@ func (o *options) count(r *report, say func(string, ...any)) {
 	}
 	if o.cpuCost > 0 {
 		r.CPUPerMega = cpu.perMillion()
-		say("CPU: %s per million lines", decimal(r.CPUPerMega))
+		say("CPU: %s per million lines, scoring alone", decimal(r.CPUPerMega))
 	}
 	if o.gpuCost > 0 && gpu != nil {
 		r.GPUPerMega = gpu.perMillion()
-		say("GPU: %s per million lines", decimal(r.GPUPerMega))
+		say("GPU: %s per million lines, scoring alone", decimal(r.GPUPerMega))
 	}
 	if o.planLines == 0 {
 		return

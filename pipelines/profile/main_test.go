@@ -178,7 +178,7 @@ func TestAdvise(t *testing.T) {
 	if err := three.table(&table); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"CPU: fastest with batches of 2,000, 1,153,929 lines/s\n", "RAM: 29.3 KiB a sample (± 0 B, R² 1.0000), 2 batches at once\n", "CPU: 0.00004814 per million lines\n",
+	for _, want := range []string{"CPU: fastest with batches of 2,000, 1,153,929 lines/s\n", "RAM: 29.3 KiB a sample (± 0 B, R² 1.0000), 2 batches at once\n", "CPU: 0.00004814 per million lines, scoring alone\n",
 		"up to 150 % apart, too far to go by: give more documents than these 300 lines, or more --rounds\n", "  1,153,929  1,153,929  1,153,929  "} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("nothing like %q in:\n%s", want, &table)
