@@ -19,6 +19,7 @@ var pageText string
 // text; a policy in the page forbids scripts besides.
 var page = template.Must(template.New("report").Funcs(template.FuncMap{
 	"ratio":   func(v float64) string { return fmt.Sprintf("%.4f", v) },
+	"rough":   func(v float64) string { return fmt.Sprintf("%.3f", v) }, // other resamples end elsewhere by about 0.001
 	"percent": func(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) },
 	"count":   cli.Count,
 	"plural":  cli.Plural,

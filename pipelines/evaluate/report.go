@@ -84,7 +84,7 @@ func (d *details) print() {
 		if i.Caution != "" {
 			caution = "; " + i.Caution
 		}
-		fmt.Printf("95 %% intervals by document: accuracy %.4f to %.4f, macro-F1 %.4f to %.4f%s\n",
+		fmt.Printf("95 %% intervals by document: accuracy %.3f to %.3f, macro-F1 %.3f to %.3f%s\n",
 			i.Accuracy.Low, i.Accuracy.High, i.MacroF1.Low, i.MacroF1.High, caution)
 	}
 	fmt.Printf("F1 of spans %.4f exact, %.4f overlap; macro-F1 of characters %.4f\n",

@@ -133,7 +133,7 @@ func golden(ts *testscript.TestScript, neg bool, args []string) {
 	for _, line := range []string{
 		fmt.Sprintf("macro %.4f %.4f %.4f ", number(lines, "macro_precision"), number(lines, "macro_recall"), number(lines, "macro_f1")),
 		fmt.Sprintf("micro %.4f %.4f %.4f ", number(lines, "micro_precision"), number(lines, "micro_recall"), number(lines, "micro_f1")),
-		fmt.Sprintf("accuracy %.4f to %.4f, macro-F1 %.4f to %.4f", number(acc, "low"), number(acc, "high"), number(f1, "low"), number(f1, "high")),
+		fmt.Sprintf("accuracy %.3f to %.3f, macro-F1 %.3f to %.3f", number(acc, "low"), number(acc, "high"), number(f1, "low"), number(f1, "high")),
 		fmt.Sprintf("F1 of spans %.4f exact, %.4f overlap; macro-F1 of characters %.4f", number(exact, "micro_f1"), number(overlap, "micro_f1"), number(characters, "macro_f1")),
 	} {
 		if !strings.Contains(said, line) {
