@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: scripts/hpc/job.sh cpu|gpu|array PREDICT-FLAGS...
+# Usage: scripts/hpc/job.sh cpu|gpu|array [LINNET_NAME=VALUE...] PREDICT-FLAGS...
 #
 # The body of a job of Slurm or SGE; scripts/hpc/submit sends it. Without a
 # scheduler it runs as well. The scheduler's signals before the time limit reach
@@ -7,6 +7,7 @@
 # below --input into a folder of that name below --output.
 set -euo pipefail
 kind=${1:-}; shift || true
+while [[ ${1:-} == LINNET_*=* ]]; do export "${1?}"; shift; done # not every queue passes on the environment
 predict=${LINNET_PREDICT:-bin/predict}
 
 flags=("$@")
@@ -46,10 +47,14 @@ if [ -n "${LINNET_MEMORY:-}" ]; then flags=("--memory_limit=$((LINNET_MEMORY * 1
 "$predict" --rejected_exit_status=0 ${flags[@]+"${flags[@]}"} &
 child=$!
 trap 'kill -TERM $child 2>/dev/null || true' TERM USR1 USR2 INT
+# A signal ends a wait before predict has ended, or just as it has; another wait tells what it said.
+while kill -0 $child 2>/dev/null; do wait $child || true; done
 status=0
 wait $child || status=$?
-# A signal ends the first wait before predict has ended.
-while kill -0 $child 2>/dev/null; do wait $child && status=0 || status=$?; done
+addresses=$(ulimit -v)
+if [ $status -ge 2 ] && [ "$addresses" != unlimited ] && [ "$addresses" -lt $((4 << 20)) ]; then
+  echo "job.sh: predict may map no more than $((addresses / 1024)) MiB of addresses (ulimit -v), and takes up to 4096: ask for them, with LINNET_QUEUE='-l h_vmem=4G' of SGE" >&2
+fi
 # Beside others such a folder would be passed over.
 if [ "$kind-$status" = array-2 ] && [[ $("$predict" "${flags[@]}" --plan 2>&1) == *"input: no document in "* ]]; then
   echo "job.sh: task $task: no document in $folder: passed over" >&2
