@@ -35,7 +35,8 @@ type Options struct {
 	// InFlight bounds the bytes of documents and their features that Predict holds
 	// in a process; the other stages hold a fixed part of that. 0 stands for 24 MiB
 	// a core and at least 64 MiB: with half as much, cores wait for the oldest
-	// document a quarter of the time. With Deferred, Predict takes two thirds of this
+	// document a quarter of the time; under a limit of memory it is a sixteenth of
+	// that, if that is less. With Deferred, Predict takes two thirds of this
 	// default, since documents wait without features then.
 	InFlight int64
 	// Deferred leaves the features of all but the longest documents to Predict, which
@@ -44,8 +45,9 @@ type Options struct {
 	// compute. A worker whose Device auto falls back on the CPU works as with
 	// Deferred (Featurize, Predict).
 	Deferred bool
-	// MemoryLimit, where not 0, becomes Go's memory limit of every worker, in
-	// bytes (Read).
+	// MemoryLimit becomes Go's memory limit of every worker, in bytes (Read). 0
+	// stands for three quarters of what a worker's container may take and at least
+	// 128 MiB, which GOMEMLIMIT overrides; outside of one for no limit.
 	MemoryLimit int64
 
 	// Base is the folder that names of documents are relative to (Read).
@@ -143,7 +145,18 @@ func (o *Options) inFlight() int64 {
 	if o.InFlight > 0 {
 		return o.InFlight
 	}
-	return max(64, 24*int64(runtime.GOMAXPROCS(0))) << 20
+	held := max(64, 24*int64(runtime.GOMAXPROCS(0))) << 20
+	if limit := o.memoryLimit(); limit > 0 {
+		held = min(held, max(8<<20, limit/16))
+	}
+	return held
+}
+
+func (o *Options) memoryLimit() int64 {
+	if limit := containerMemory(); o.MemoryLimit <= 0 && limit > 0 {
+		return max(128<<20, limit/4*3)
+	}
+	return max(o.MemoryLimit, 0)
 }
 
 // inPredict is inFlight of Predict, by whether it makes the features: as much as the

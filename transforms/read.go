@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"net/url"
 	"os"
 	"path"
@@ -68,8 +69,8 @@ const (
 )
 
 func (f *readFn) Setup() {
-	if f.Options.MemoryLimit > 0 {
-		debug.SetMemoryLimit(f.Options.MemoryLimit)
+	if limit := f.Options.memoryLimit(); limit > 0 && (f.Options.MemoryLimit > 0 || debug.SetMemoryLimit(-1) == math.MaxInt64) {
+		debug.SetMemoryLimit(limit)
 	}
 	f.progress = ProgressOf(f.Options.Run)
 	f.named = map[string]bool{}

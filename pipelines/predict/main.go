@@ -71,7 +71,7 @@ func define(f *cli.Flags) *options {
 	f.IntVar(&o.rejectedStatus, "rejected_exit_status", 3, "exit `status` when some documents were rejected")
 	f.CancelOnExit(&o.cancelOnExit)
 	f.Var(&o.maxDocumentBytes, "max_document_bytes", "largest document that is read, in `bytes`")
-	f.Var(&o.memoryLimit, "memory_limit", "`bytes` of memory that the program aims to stay below (its own 70 MB come on top), 0 for no limit; documents in flight take a quarter of it at most, a larger one goes alone and takes 3 to 10 times its bytes, by --format")
+	f.Var(&o.memoryLimit, "memory_limit", "`bytes` of memory that the program aims to stay below (its own 70 MB come on top), 0 for three quarters of its container's limit, if it has one; documents in flight take a quarter of it at most, a larger one goes alone and takes 3 to 10 times its bytes, by --format")
 	f.IntVar(&o.verbosity, "verbosity", 1, "`level` of detail: 0 errors, 1 progress and summary, 2 devices and Beam's log, 3 batches")
 	return o
 }
