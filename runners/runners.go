@@ -18,9 +18,11 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -328,7 +330,7 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 		}
 	}
 	if !local {
-		if err := workerBinary(dir); err != nil {
+		if err := workerBinary(ctx, dir); err != nil {
 			return nil, err
 		}
 	}
@@ -491,30 +493,56 @@ func cancelAtEnd(ctx context.Context, watch *watcher, over chan struct{}) error 
 	return cancelJob(context.WithoutCancel(ctx), watch.jobID())
 }
 
-// workerBinary sets --worker_binary where the command line does not, for
-// without it Beam compiles the program anew for every job. Workers that run it
-// in its place need none: they get an empty file in dir. Containers get this
-// very program where it suits them: statically linked, for linux on amd64.
-func workerBinary(dir string) error {
+// workerBinary sets --worker_binary where the command line does not. Workers that run
+// the program in its place need none: they get an empty file in dir. Containers, and
+// Dataflow's machines, get this very program where it suits them: statically linked, for
+// linux on amd64. For others it is built once more in dir; Beam would compile the
+// package whose goroutine starts the job, which is no program's.
+func workerBinary(ctx context.Context, dir string) error {
+	file := filepath.Join(dir, "worker")
 	switch env := strings.ToLower(*jobopts.EnvironmentType); {
-	case *jobopts.WorkerBinary != "" || env == "loopback":
+	case *jobopts.WorkerBinary != "" || env == "loopback" || DryRun():
 		return nil
 	case env == "process" || env == "external":
-		empty := filepath.Join(dir, "worker")
-		*jobopts.WorkerBinary = empty
-		return os.WriteFile(empty, nil, 0o666)
+		*jobopts.WorkerBinary = file
+		return os.WriteFile(file, nil, 0o666)
 	}
-	self, err := os.Executable()
-	if err != nil || runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+	if self, err := os.Executable(); err == nil && suitsWorkers(self) {
+		*jobopts.WorkerBinary = self
 		return nil
 	}
-	program, err := elf.Open(self)
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return errors.New("runners: which package this program is built from is not known; name a build of it with --worker_binary")
+	}
+	*jobopts.WorkerBinary = file
+	return buildWorker(ctx, file, info.Path)
+}
+
+func suitsWorkers(file string) bool {
+	program, err := elf.Open(file)
 	if err != nil {
-		return nil
+		return false
 	}
 	defer program.Close()
-	if libraries, err := program.ImportedLibraries(); err == nil && len(libraries) == 0 {
-		*jobopts.WorkerBinary = self
+	libraries, err := program.ImportedLibraries()
+	return err == nil && len(libraries) == 0 && program.Machine == elf.EM_X86_64 && runtime.GOOS == "linux"
+}
+
+// buildWorker builds a package of the module in the current folder for workers.
+func buildWorker(ctx context.Context, file, pkg string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", file, pkg)
+	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err == nil && !suitsWorkers(file) {
+		err = errors.New("it is no program")
+	}
+	if err != nil {
+		why, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+		return fmt.Errorf("runners: workers need this program without libraries, for linux on amd64, and it cannot be built here (%s): build it where its sources are with CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -o worker %s, and add --worker_binary=worker", cmp.Or(why, err.Error()), pkg)
 	}
 	return nil
 }
