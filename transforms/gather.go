@@ -9,9 +9,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
-	"io/fs"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/linnet-ml/linnet/transforms/internal/pipe"
@@ -77,10 +75,7 @@ func clean(ctx context.Context, output string) error {
 		return store.Delete(ctx, o.Path)
 	})
 	if err == nil {
-		err = store.Delete(ctx, temp)
-	}
-	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.EBUSY) { // it holds something, or a disk is mounted there
-		return nil
+		store.Delete(ctx, temp) // which may hold something, or be a disk of its own; the next run tries again
 	}
 	return err
 }
