@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,9 +43,31 @@ func (s *Set) folds() bool {
 	if len(s.Outputs) == 0 || len(s.Not) == 0 {
 		return false
 	}
-	manifest, err := os.Stat(filepath.Join(string(s.Not[0]), "_manifest.jsonl"))
-	other, missing := os.Stat(filepath.Join(string(s.Not[0]), "_MANIFEST.JSONL"))
-	return err == nil && missing == nil && os.SameFile(manifest, other)
+	dir, other := string(s.Not[0]), "_MANIFEST.JSONL"
+	manifest, err := os.Stat(filepath.Join(dir, strings.ToLower(other)))
+	there, missing := os.Stat(filepath.Join(dir, other))
+	if err != nil || missing != nil {
+		return false
+	}
+	return os.SameFile(manifest, there) || !lists(dir, other) // by exfat-fuse each spelling has a number of its own
+}
+
+// lists reports whether a listing of a folder has that very name, as far as can be told.
+func lists(dir, name string) bool {
+	f, err := os.Open(dir)
+	if err != nil {
+		return true
+	}
+	defer f.Close()
+	for {
+		names, err := f.Readdirnames(1024)
+		if slices.Contains(names, name) {
+			return true
+		}
+		if err != nil {
+			return err != io.EOF
+		}
+	}
 }
 
 // take reports whether a file is the document of its name. Its error wraps ErrTwins.
