@@ -2,6 +2,7 @@ package store
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -20,16 +21,16 @@ type local struct{ tempDir string }
 
 // localError says uri and the cause, without the system call's name.
 func localError(uri string, err error) error {
-	call := ""
+	call, at := "", uri
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
-		call, err = path.Op, path.Err
+		call, at, err = path.Op, path.Path, path.Err
 	} else if link, ok := errors.AsType[*os.LinkError](err); ok {
-		call, err = link.Op, link.Err
+		call, at, err = link.Op, link.New, link.Err
 	}
 	if cutName(uri) && errors.Is(err, ErrNotExist) {
 		return fmt.Errorf("store: %s: %w: Windows takes no dot or blank at its end", quote(uri), ErrName)
 	}
-	if impossibleName(call, err) || strings.ContainsRune(uri, 0) { // as gs:// may have
+	if impossibleName(call, at, err) || strings.ContainsRune(uri, 0) { // as gs:// may have
 		return fmt.Errorf("store: %s: %w: %w", quote(uri), ErrName, err)
 	}
 	if err == syscall.EMFILE { // not that of another file, which says it
@@ -52,6 +53,8 @@ func WriteError(uri string, err error) error {
 	used := inUse(err)
 	err = localError(uri, err)
 	switch {
+	case errors.Is(err, ErrName): // in another folder, too
+		return err
 	case used:
 		return fmt.Errorf("%w; close it in other programs, allow writing to it, and run again", err)
 	case errors.Is(err, syscall.EFBIG): // a batch queue may set it
@@ -168,10 +171,18 @@ func (local) Read(ctx context.Context, uri string, limit int64) ([]byte, error) 
 	if err != nil {
 		return nil, readError(uri, err)
 	}
-	if int64(n) != before.Size() || after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime()) {
+	if int64(n) != before.Size() || after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime()) && !holds(f, data[:n]) {
 		return nil, fmt.Errorf("store: %s: %w", quote(uri), ErrChanged)
 	}
 	return data[:n:n], nil
+}
+
+// holds reports whether f, read once more, has those bytes. Its time alone changes where
+// a mount of a remote store has sent it off since, which knows whole seconds, say.
+func holds(f *os.File, data []byte) bool {
+	again := make([]byte, len(data)+1)
+	n, err := f.ReadAt(again, 0)
+	return err == io.EOF && bytes.Equal(again[:n], data)
 }
 
 func (l local) Write(ctx context.Context, uri string, data []byte) error {

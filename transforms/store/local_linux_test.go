@@ -96,18 +96,43 @@ func TestLocalManyFiles(t *testing.T) {
 	}
 }
 
-// TestLocalNameOfWindows has what a disk of vfat, exFAT or NTFS says to a name with a
-// colon, which only a mount could show, and the same number of a read, which is no word
-// about the name.
+// TestLocalNameOfWindows has what disks of Windows and mounted servers say to a name with a
+// colon or of more than 255 bytes, which only a mount could show, and the same numbers where
+// they are no word about the name.
 func TestLocalNameOfWindows(t *testing.T) {
+	long := strings.Repeat("a", 256)
 	for _, err := range []error{
 		&fs.PathError{Op: "open", Path: "a:b", Err: syscall.EINVAL}, &fs.PathError{Op: "mkdir", Path: "a:b", Err: syscall.EINVAL},
 		&os.LinkError{Op: "rename", Old: "x", New: "a:b", Err: syscall.EINVAL},
+		&os.LinkError{Op: "rename", Old: "x", New: "a:b", Err: syscall.ENOENT}, // exfat-fuse
+		&os.LinkError{Op: "rename", Old: "x", New: "dot.", Err: syscall.EPERM}, // fusefat, sshfs
+		&os.LinkError{Op: "rename", Old: "x", New: "a\nb", Err: syscall.ENOENT}, &os.LinkError{Op: "rename", Old: "x", New: "a\xff", Err: syscall.EPERM},
+		&fs.PathError{Op: "mkdir", Path: "a:b", Err: syscall.EPERM},          // fusefat
+		&fs.PathError{Op: "stat", Path: "x/" + long, Err: syscall.EBADMSG},   // sshfs
+		&fs.PathError{Op: "stat", Path: "x/" + long, Err: syscall.EIO},       // rclone
+		&fs.PathError{Op: "mkdir", Path: "x/" + long, Err: syscall.EIO},      // rclone
+		&os.LinkError{Op: "rename", Old: "x", New: long, Err: syscall.EXDEV}, // mergerfs
+		&os.LinkError{Op: "rename", Old: "x", New: long, Err: syscall.EPERM}, // sshfs
 	} {
-		wantError(t, WriteError("a:b", err), ErrName, "a:b: impossible name: invalid argument")
+		got := WriteError("the/place", err)
+		wantError(t, got, ErrName, "the/place: impossible name: ")
+		if strings.Contains(got.Error(), "choose") {
+			t.Errorf("%v: another folder would not take it either", got)
+		}
 	}
-	if err := localError("a", &fs.PathError{Op: "read", Path: "a", Err: syscall.EINVAL}); errors.Is(err, ErrName) {
-		t.Error(err)
+	for _, err := range []error{
+		&fs.PathError{Op: "read", Path: "a", Err: syscall.EINVAL},
+		&fs.PathError{Op: "open", Path: "a:b", Err: syscall.ENOENT},
+		&fs.PathError{Op: "stat", Path: long, Err: syscall.ENOENT},
+		&os.LinkError{Op: "rename", Old: "x:", New: "a", Err: syscall.EPERM},
+		&os.LinkError{Op: "rename", Old: "x", New: "a:b", Err: syscall.EIO},
+		&os.LinkError{Op: "rename", Old: "x", New: "a:b/x", Err: syscall.ENOENT},
+		&os.LinkError{Op: "rename", Old: "x", New: long, Err: syscall.ENOSPC},
+		&fs.PathError{Op: "mkdir", Path: long, Err: syscall.EACCES},
+	} {
+		if err := localError("a", err); errors.Is(err, ErrName) {
+			t.Error(err)
+		}
 	}
 }
 

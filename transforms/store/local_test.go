@@ -425,6 +425,33 @@ func TestLocalReadChanging(t *testing.T) {
 	wantError(t, err, ErrChanged, uri+": changed while it was read")
 }
 
+// TestLocalReadTouched has the time of a file change while it is read, and nothing else: a
+// mount of a remote store gives it another one when it has sent it off.
+func TestLocalReadTouched(t *testing.T) {
+	uri := t.TempDir() + "/x.txt"
+	s := localStore(t)
+	text := strings.Repeat("x", 1<<22)
+	mustWrite(t, s, uri, text)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		for n := int64(0); ctx.Err() == nil; n++ {
+			if err := os.Chtimes(uri, time.Time{}, time.Unix(n, 0)); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for range 100 {
+		if got, err := s.Read(ctx, uri, 0); err != nil || string(got) != text {
+			t.Errorf("%d bytes, %v", len(got), err)
+			break
+		}
+	}
+	cancel()
+	wait.Wait()
+}
+
 // TestLocalNoRename has the error that a disk which cannot rename gives.
 func TestLocalNoRename(t *testing.T) {
 	for _, cause := range []error{syscall.ENOSYS, syscall.EOPNOTSUPP} {

@@ -45,7 +45,7 @@ func patiently(longest time.Duration, try func() error, after ...error) error {
 
 // impossibleName says that the system cannot have a file of that name: it has
 // one of :*?"<>|, say, or is too long.
-func impossibleName(_ string, err error) bool {
+func impossibleName(_, _ string, err error) bool {
 	return errors.Is(err, windows.ERROR_INVALID_NAME) || errors.Is(err, windows.ERROR_FILENAME_EXCED_RANGE) || errors.Is(err, windows.ERROR_DIRECTORY)
 }
 
