@@ -67,10 +67,10 @@ func (o *options) label(ctx context.Context) (err error) {
 	defer func() {
 		_, status := errors.AsType[*cli.Status](err)
 		switch kept := unlock(); {
-		case kept == nil || !store.Remote(output) || err != nil && !status: // a local lock ends with the process
+		case kept == nil || err != nil && !status:
 		case errors.Is(kept, store.ErrLost):
 			err = kept
-		case o.verbosity > 0:
+		case o.verbosity > 0 && store.Remote(output): // a local lock ends with the process
 			fmt.Fprintf(os.Stderr, "linnet: %v; the lock stays, and is free in 5 minutes\n", kept)
 		}
 	}()

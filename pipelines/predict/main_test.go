@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -177,6 +178,28 @@ func manyDocuments(t *testing.T, n int) string {
 		}
 	}
 	return dir
+}
+
+// TestLockLost has somebody remove the output folder in mid-run: the end is an error, and
+// no count of documents that are no longer there.
+func TestLockLost(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs to remove a folder in use, and SIGINT")
+	}
+	in, out := manyDocuments(t, 2), filepath.Join(t.TempDir(), "out")
+	cmd := command("--input="+in, "--output="+out, "--watch", "--watch_interval=100ms", "--runner=prism", "--verbosity=0")
+	stderr, ended := start(t, cmd, func() bool {
+		done, err := filepath.Glob(filepath.Join(out, transforms.DoneFolder, "*.json"))
+		return err == nil && len(done) == 2
+	})
+	if err := os.RemoveAll(out); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Process.Signal(os.Interrupt)
+	<-ended
+	if status := cmd.ProcessState.ExitCode(); status != 1 || !strings.HasPrefix(stderr.String(), "linnet: store: "+out+"/_lock: the lock was lost") || strings.Count(stderr.String(), "\n") != 1 {
+		t.Errorf("exit status %d, %q; want 1 and a line about the lock", status, stderr)
+	}
 }
 
 // TestInterrupt sends SIGINT or SIGTERM in mid-run: one line, exit status 1, and

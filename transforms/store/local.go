@@ -219,6 +219,9 @@ func (l local) create(ctx context.Context, uri string, write func(*os.File) erro
 		return own
 	}
 	err := writeBy(ctx, dir, target, content)
+	if errors.Is(err, ErrNotExist) && own == nil { // somebody removed the file, or its folder, as it was written
+		err = writeBy(ctx, dir, target, content)
+	}
 	if errors.Is(err, syscall.EXDEV) && dir != beside { // another disk
 		err = writeBy(ctx, beside, target, content)
 	}

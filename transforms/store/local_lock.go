@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,8 @@ import (
 // Lock locks the file by flock(2), which ends with the process, and writes
 // into it who holds it. The file stays, unless its holder removes it: whoever finds
 // that the file it locked is no longer the one of that name begins again, or two runs
-// would hold a lock each.
+// would hold a lock each. A holder whose file went, or is another run's, is told when it
+// unlocks.
 func (local) Lock(_ context.Context, uri string) (func() error, error) {
 	// Who follows a link writes into a file that is no lock.
 	if info, err := os.Lstat(uri); err == nil && !info.Mode().IsRegular() {
@@ -44,7 +46,12 @@ func (local) Lock(_ context.Context, uri string) (func() error, error) {
 		case err != nil:
 			return nil, lockFailure(uri, err)
 		case !ok:
-			return nil, lockedError(uri, readHolder(uri))
+			holder := readHolder(uri)
+			if holder == "" && try < tries { // it is about to say so, or lets go
+				time.Sleep(10 * time.Millisecond)
+				continue
+			}
+			return nil, lockedError(uri, holder)
 		}
 		if try == tries || named() {
 			break
@@ -54,11 +61,15 @@ func (local) Lock(_ context.Context, uri string) (func() error, error) {
 		}
 	}
 	writeHolder(uri)
+	holder := readHolder(uri)
 	return sync.OnceValue(func() error {
+		var lost error
 		if named() {
 			os.Truncate(uri, 0)
+		} else if readHolder(uri) != holder { // a disk may know no file again
+			lost = lostError(uri)
 		}
-		return lock.Unlock()
+		return cmp.Or(lost, lock.Unlock())
 	}), nil
 }
 

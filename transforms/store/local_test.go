@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gofrs/flock"
 )
 
 func localStore(t *testing.T) Store {
@@ -396,6 +398,28 @@ func TestLocalWriteFails(t *testing.T) {
 	wantContent(t, s, dir+"/folder/x", "folder/x")
 }
 
+// TestLocalWriteSwept has somebody remove the folder of half-written files as one is written.
+func TestLocalWriteSwept(t *testing.T) {
+	dir := t.TempDir()
+	s, err := WithTemp(t.Context(), dir, dir+"/_tmp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tries := 0
+	err = s.Create(t.Context(), dir+"/a/n1.txt.ann", func(w io.Writer) error {
+		if tries++; tries == 1 {
+			if err := os.RemoveAll(dir + "/_tmp"); err != nil {
+				t.Skip("needs to remove what is open: ", err)
+			}
+		}
+		_, err := io.WriteString(w, "whole")
+		return err
+	})
+	if got, _ := os.ReadFile(dir + "/a/n1.txt.ann"); err != nil || string(got) != "whole" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 func TestLocalReadChanging(t *testing.T) {
 	dir := t.TempDir()
 	uri := dir + "/x.txt"
@@ -518,6 +542,41 @@ func TestLocalLock(t *testing.T) {
 		t.Fatalf("after the holder was killed: %v", err)
 	}
 	if err := unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A lock whose file went, or is another run's by now, is told of at the end: another may
+// have written there, too.
+func TestLocalLockLost(t *testing.T) {
+	s := localStore(t)
+	for name, content := range map[string]string{"removed": "", "another's": "\x00process 1 on elsewhere"} {
+		uri := t.TempDir() + "/_lock"
+		unlock := locked(t, s, uri)
+		if err := os.Remove(uri); err != nil {
+			t.Skip("needs to remove what is open: ", err)
+		}
+		if content != "" {
+			if err := os.WriteFile(uri, []byte(content), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wantError(t, unlock(), ErrLost, uri)
+		if got, _ := os.ReadFile(uri); string(got) != content {
+			t.Errorf("%s: after unlock the file has %q", name, got)
+		}
+	}
+}
+
+// A lock that nobody has told the holder of yet is about to be, or free in a moment.
+func TestLocalLockReleased(t *testing.T) {
+	uri := t.TempDir() + "/_lock"
+	ending := flock.New(uri)
+	if ok, err := ending.TryLock(); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	time.AfterFunc(100*time.Millisecond, func() { ending.Unlock() })
+	if err := locked(t, localStore(t), uri)(); err != nil {
 		t.Error(err)
 	}
 }
