@@ -63,7 +63,13 @@ func (o *Options) begun(ctx context.Context, set *input.Set) (bool, error) {
 	if o.Force {
 		return false, nil
 	}
-	return false, o.foreign(ctx, set)
+	foreign := o.foreign(ctx, set)
+	if errors.Is(foreign, ErrForeign) { // unless a run that began meanwhile wrote it
+		if begun, err := exists(ctx, store.Join(string(o.Output), ManifestFile)); begun || err != nil {
+			return begun, err
+		}
+	}
+	return false, foreign
 }
 
 // checkPlaces says which of the run's own folders in Options.Output is none, and
@@ -90,7 +96,7 @@ func (o *Options) checkPlaces(ctx context.Context) error {
 		path := store.Join(string(o.Output), name)
 		there, err := st.Look(ctx, path)
 		folder := errors.Is(there.Err, store.ErrFolder)
-		file := there.Err == nil || errors.Is(there.Err, store.ErrNotFile) || errors.Is(there.Err, store.ErrNotExist) // a link to nothing
+		file := there.Err == nil || errors.Is(there.Err, store.ErrNotFile) || there.Link && errors.Is(there.Err, store.ErrNotExist) // a link to nothing; a folder may go meanwhile
 		switch {
 		case err != nil: // it is not there
 		case i < len(folders) && file && !folder:

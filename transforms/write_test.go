@@ -1,6 +1,7 @@
 package transforms
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -219,6 +220,56 @@ func atOnce(t *testing.T, next http.Handler, slow func(*http.Request) bool) (two
 		next.ServeHTTP(w, r)
 	}))
 	return two
+}
+
+// TestCheckAsOthersBegin has another run begin in a new output folder, and write there,
+// between two questions about it: what it wrote is no stranger's.
+func TestCheckAsOthersBegin(t *testing.T) {
+	server := fakeGS(t)
+	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "out"})
+	begins := false
+	serveGS(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if begins && strings.Contains(r.URL.Query().Get("prefix"), RejectedFolder) { // asked for after the manifest
+			for _, name := range []string{"x/" + ManifestFile, "x/n1.txt.ann"} {
+				server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "out", Name: name}})
+			}
+		}
+		server.HTTPHandler().ServeHTTP(w, r)
+	}))
+	in := write(t, map[string]string{"n1.txt": "a"})
+	set := newSet(t, []string{in}, "gs://out/x")
+	opts := Options{Base: Path(in), Output: "gs://out/x"}
+	server.CreateObject(fakestorage.Object{ObjectAttrs: fakestorage.ObjectAttrs{BucketName: "out", Name: "x/n1.txt.ann"}})
+	if err := opts.Check(t.Context(), set); !errors.Is(err, ErrForeign) {
+		t.Errorf("with a file of somebody's: got %v, want %v", err, ErrForeign)
+	}
+	begins = true
+	if err := opts.Check(t.Context(), set); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCheckAsOthersEnd has other runs end, which remove their folder of temporary files
+// each, as the output folder is looked at.
+func TestCheckAsOthersEnd(t *testing.T) {
+	in, out := write(t, map[string]string{"n1.txt": "a"}), t.TempDir()
+	set := newSet(t, []string{in}, out)
+	opts := Options{Base: Path(in), Output: Path(out)}
+	ctx, stop := context.WithCancel(t.Context())
+	var others sync.WaitGroup
+	defer others.Wait()
+	defer stop()
+	others.Go(func() {
+		for temp := filepath.Join(out, TempFolder); ctx.Err() == nil; {
+			os.Mkdir(temp, 0o777)
+			os.Remove(temp)
+		}
+	})
+	for range 3000 {
+		if err := opts.Check(t.Context(), set); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // TestSettleAtOnce has rejected documents of gs://, where each question takes a
