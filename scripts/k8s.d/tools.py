@@ -21,7 +21,7 @@ TOOLS = {  # the version's command, the commands that are used, and how each is 
     "az": (["--version"], ["aks nodepool add"], ["--help"]),
     "kubectl": (
         ["version", "--client"],
-        ["apply", "delete", "describe", "get", "label", "logs", "patch", "rollout restart"],
+        ["apply", "delete", "describe", "events", "get", "label", "logs", "patch", "rollout restart"],
         ["--help"],
     ),
     "docker": (["--version"], ["build", "push", "run", "tag"], ["--help"]),
