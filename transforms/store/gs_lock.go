@@ -156,5 +156,5 @@ func (l *gsLock) release(ctx context.Context) error {
 }
 
 func lostError(uri string) error {
-	return fmt.Errorf("store: %s: %w: another run took or removed it; see that no other run writes there, and run again", quote(uri), ErrLost)
+	return fmt.Errorf("store: %s: %w: another run took or removed it; see that no other run writes there, and run again, with --force if its flags were others", quote(uri), ErrLost)
 }
