@@ -507,7 +507,7 @@ func workerBinary(ctx context.Context, dir string) error {
 		*jobopts.WorkerBinary = file
 		return os.WriteFile(file, nil, 0o666)
 	}
-	if self, err := os.Executable(); err == nil && suitsWorkers(self) {
+	if self, err := os.Executable(); err == nil && runtime.GOOS == "linux" && suitsWorkers(self) {
 		*jobopts.WorkerBinary = self
 		return nil
 	}
@@ -519,6 +519,8 @@ func workerBinary(ctx context.Context, dir string) error {
 	return buildWorker(ctx, file, info.Path)
 }
 
+// suitsWorkers reports whether a file is a program without libraries for amd64. For which
+// system is not to be seen in it.
 func suitsWorkers(file string) bool {
 	program, err := elf.Open(file)
 	if err != nil {
@@ -526,7 +528,7 @@ func suitsWorkers(file string) bool {
 	}
 	defer program.Close()
 	libraries, err := program.ImportedLibraries()
-	return err == nil && len(libraries) == 0 && program.Machine == elf.EM_X86_64 && runtime.GOOS == "linux"
+	return err == nil && len(libraries) == 0 && program.Machine == elf.EM_X86_64
 }
 
 // buildWorker builds a package of the module in the current folder for workers.
