@@ -56,16 +56,19 @@ func TestContainerMemory(t *testing.T) {
 	const none = math.MaxInt64
 	for _, c := range []struct {
 		container, option, environment int64
+		variable                       string
 		limit, inFlight                int64
 	}{
-		{0, 0, none, none, 768 << 20},
-		{600 << 20, 0, none, 450 << 20, 450 << 20 / 16},
-		{100 << 20, 0, none, 128 << 20, 8 << 20},
-		{600 << 20, 0, 500 << 20, 500 << 20, 450 << 20 / 16},
-		{64 << 30, 0, none, 48 << 30, 768 << 20},
-		{600 << 20, 300 << 20, 500 << 20, 300 << 20, 300 << 20 / 16},
+		{0, 0, none, "", none, 768 << 20},
+		{600 << 20, 0, none, "", 450 << 20, 450 << 20 / 16},
+		{100 << 20, 0, none, "", 128 << 20, 8 << 20},
+		{600 << 20, 0, 500 << 20, "500MiB", 500 << 20, 450 << 20 / 16},
+		{600 << 20, 0, none, "off", none, 450 << 20 / 16},
+		{64 << 30, 0, none, "", 48 << 30, 768 << 20},
+		{600 << 20, 300 << 20, 500 << 20, "500MiB", 300 << 20, 300 << 20 / 16},
 	} {
 		containerMemory = func() int64 { return c.container }
+		t.Setenv("GOMEMLIMIT", c.variable)
 		debug.SetMemoryLimit(c.environment)
 		f := &readFn{Options: Options{Run: t.Name(), MemoryLimit: c.option}}
 		f.Setup()

@@ -69,7 +69,8 @@ const (
 )
 
 func (f *readFn) Setup() {
-	if limit := f.Options.memoryLimit(); limit > 0 && (f.Options.MemoryLimit > 0 || debug.SetMemoryLimit(-1) == math.MaxInt64) {
+	environment := os.Getenv("GOMEMLIMIT") != "" || debug.SetMemoryLimit(-1) != math.MaxInt64 // it may be off
+	if limit := f.Options.memoryLimit(); limit > 0 && (f.Options.MemoryLimit > 0 || !environment) {
 		debug.SetMemoryLimit(limit)
 	}
 	f.progress = ProgressOf(f.Options.Run)
