@@ -14,7 +14,8 @@ type Cell struct {
 	N          int64
 }
 
-// Interval is where a figure of other documents of the same kind is expected to lie.
+// Interval is where the figure of all documents of the same kind is expected to lie, of
+// which those judged are a few.
 type Interval struct {
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`
