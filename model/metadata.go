@@ -10,29 +10,32 @@ import (
 // Metadata says where a model comes from: metadata.json in its folder.
 // Nothing in it changes what the model computes.
 type Metadata struct {
-	Data       string       `json:"data"`                  // what it was trained on, source and licence
-	Split      Split        `json:"split"`                 // which documents it was trained and judged on
-	Seed       int64        `json:"seed"`                  // of weights, order and dropout
-	CropShare  float64      `json:"crop_share"`            // of the lines that was learnt from once more in parts
-	Init       string       `json:"init_model,omitempty"`  // hash of the model it began with
-	Teachers   []string     `json:"teachers,omitempty"`    // hashes of the models it learnt from instead of the labels
-	Epochs     []EpochStats `json:"epochs"`                // what each epoch came to
-	BestEpoch  int          `json:"best_epoch,omitempty"`  // whose weights these are, from 1; 0: the last one's
-	Training   *Accuracy    `json:"training,omitempty"`    // on Split.Train, without dropout
-	Validation *Accuracy    `json:"validation,omitempty"`  // on Split.Validation
-	Test       *Accuracy    `json:"test,omitempty"`        // on Split.Test
-	BatchSize  int          `json:"batch_size"`            // windows a step, of all workers together
-	Precision  string       `json:"precision"`             // of the arithmetic
-	WorldSize  int          `json:"world_size"`            // workers or GPUs that trained at once
-	RoundSteps int          `json:"round_steps,omitempty"` // of its workers; 0 for an epoch
-	Skipped    int          `json:"skipped,omitempty"`     // steps whose gradient was not finite (float16)
-	GPUMemory  int64        `json:"gpu_memory,omitempty"`  // bytes in use at the end, of the GPU with most
-	GPUPeak    int64        `json:"gpu_peak,omitempty"`    // the most in use
-	Parameters int          `json:"parameters"`            // NumParameters of its Config
-	Commit     string       `json:"commit,omitempty"`      // of the program that trained it
-	Device     string       `json:"device"`                // CPU or GPU, instruction set, workers
-	Time       time.Time    `json:"time"`                  // when training ended, UTC
-	Seconds    float64      `json:"seconds"`               // training took
+	Data      string       `json:"data"`                 // what it was trained on, source and licence
+	Split     Split        `json:"split"`                // which documents it was trained and judged on
+	Seed      int64        `json:"seed"`                 // of weights, order and dropout
+	CropShare float64      `json:"crop_share"`           // of the lines that was learnt from once more in parts
+	Init      string       `json:"init_model,omitempty"` // hash of the model it began with
+	Teachers  []string     `json:"teachers,omitempty"`   // hashes of the models it learnt from instead of the labels
+	Epochs    []EpochStats `json:"epochs"`               // what each epoch came to
+	BestEpoch int          `json:"best_epoch,omitempty"` // whose weights these are, from 1; 0: the last one's
+	// Temperatures are what the logits of each head were divided by after that; none
+	// where they were left as trained.
+	Temperatures []float64 `json:"temperatures,omitempty"`
+	Training     *Accuracy `json:"training,omitempty"`    // on Split.Train, without dropout
+	Validation   *Accuracy `json:"validation,omitempty"`  // on Split.Validation
+	Test         *Accuracy `json:"test,omitempty"`        // on Split.Test
+	BatchSize    int       `json:"batch_size"`            // windows a step, of all workers together
+	Precision    string    `json:"precision"`             // of the arithmetic
+	WorldSize    int       `json:"world_size"`            // workers or GPUs that trained at once
+	RoundSteps   int       `json:"round_steps,omitempty"` // of its workers; 0 for an epoch
+	Skipped      int       `json:"skipped,omitempty"`     // steps whose gradient was not finite (float16)
+	GPUMemory    int64     `json:"gpu_memory,omitempty"`  // bytes in use at the end, of the GPU with most
+	GPUPeak      int64     `json:"gpu_peak,omitempty"`    // the most in use
+	Parameters   int       `json:"parameters"`            // NumParameters of its Config
+	Commit       string    `json:"commit,omitempty"`      // of the program that trained it
+	Device       string    `json:"device"`                // CPU or GPU, instruction set, workers
+	Time         time.Time `json:"time"`                  // when training ended, UTC
+	Seconds      float64   `json:"seconds"`               // training took
 }
 
 // Split names the documents of each part, and the lines they had.

@@ -36,22 +36,55 @@ func parallel(workers, n int, f func(i int)) {
 	wg.Wait()
 }
 
-// judge scores the documents of c with w on the CPU, in the windows that
-// prediction takes: the counts of the main head, and the mean cross-entropy of
-// its labelled lines.
+// judge scores the documents of c with w: the counts of the main head, and the mean
+// cross-entropy of its labelled lines.
 func judge(ctx context.Context, w *model.Weights, c *corpus, workers int) (*eval.Counts, float64, error) {
-	scorer, err := cpu.New(w)
-	if err != nil {
-		return nil, 0, fmt.Errorf("train: %s documents: training diverged, lower learning_rate: %w", c.what, err)
-	}
-	defer scorer.Close()
 	cfg := &w.Config
 	k, classes := cfg.NumOutputs(), len(cfg.Classes)
 	counts := make([]*eval.Counts, len(c.docs))
 	losses := make([]float64, len(c.docs))
+	err := score(ctx, w, c, workers, func(i int, probs []float32) error {
+		counts[i] = eval.NewCounts(cfg.Classes)
+		for r, y := range c.main[i] {
+			p := probs[r*k:][:classes]
+			if y >= 0 {
+				if p[y] != p[y] {
+					return fmt.Errorf("line %d: a probability is NaN, of weights too large to reckon with; lower learning_rate, or begin with another model", r+1)
+				}
+				counts[i].Add(y, slices.Index(p, slices.Max(p)), 1)
+				losses[i] -= logarithm(p[y])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	all := eval.NewCounts(cfg.Classes)
+	var loss float64
+	for i := range c.docs {
+		all.Merge(counts[i])
+		loss += losses[i]
+	}
+	return all, loss / float64(max(1, c.lines)), nil
+}
+
+// logarithm is that of a probability, and of 0 that of a very small one.
+func logarithm(p float32) float64 { return math.Log(max(1e-30, float64(p))) }
+
+// score computes the probabilities [rows, K] of each document of c with w on the
+// CPU, in the windows that prediction takes. It calls each with a document's index,
+// from several goroutines at once; its error is one about that document.
+func score(ctx context.Context, w *model.Weights, c *corpus, workers int, each func(i int, probs []float32) error) error {
+	scorer, err := cpu.New(w)
+	if err != nil {
+		return fmt.Errorf("train: %s documents: training diverged, lower learning_rate: %w", c.what, err)
+	}
+	defer scorer.Close()
+	cfg := &w.Config
+	k := cfg.NumOutputs()
 	errs := make([]error, len(c.docs))
 	parallel(workers, len(c.docs), func(i int) {
-		counts[i] = eval.NewCounts(cfg.Classes)
 		b := *c.docs[i].Features
 		b.Windows = model.Windows(b.NumLines(), cfg.WindowSize, cfg.PredictionStride)
 		probs := make([]float32, b.NumSteps()*k)
@@ -64,27 +97,12 @@ func judge(ctx context.Context, w *model.Weights, c *corpus, workers int) (*eval
 			parts[j] = probs[at : at+window.Len*k]
 			at += window.Len * k
 		}
-		probs = model.Average(b.NumLines(), b.Windows, parts, k)
-		for r, y := range c.main[i] {
-			p := probs[r*k:][:classes]
-			if y >= 0 {
-				if p[y] != p[y] {
-					errs[i] = fmt.Errorf("line %d: a probability is NaN, of weights too large to reckon with; lower learning_rate, or begin with another model", r+1)
-					return
-				}
-				counts[i].Add(y, slices.Index(p, slices.Max(p)), 1)
-				losses[i] -= math.Log(max(1e-30, float64(p[y])))
-			}
-		}
+		errs[i] = each(i, model.Average(b.NumLines(), b.Windows, parts, k))
 	})
-	all := eval.NewCounts(cfg.Classes)
-	var loss float64
-	for i := range c.docs {
-		if errs[i] != nil {
-			return nil, 0, fmt.Errorf("train: %s document %s: %w", c.what, c.docs[i].Name, errs[i])
+	for i, err := range errs {
+		if err != nil {
+			return fmt.Errorf("train: %s document %s: %w", c.what, c.docs[i].Name, err)
 		}
-		all.Merge(counts[i])
-		loss += losses[i]
 	}
-	return all, loss / float64(max(1, c.lines)), nil
+	return nil
 }

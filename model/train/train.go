@@ -54,6 +54,9 @@ type Options struct {
 	// Validation (of equal ones, the lowest loss), as EarlyStopping does, not
 	// those of the last one.
 	Best bool
+	// Temperatures are what the logits of each head are divided by in the end,
+	// 1 where one is left out. nil fits them to Validation, where there is one.
+	Temperatures []float64
 	// Init gives the weights to begin with, of the same sizes and classes.
 	Init *model.Weights
 	// Teachers, where there are any, are what is learnt: the mean of their
@@ -151,15 +154,16 @@ func Run(ctx context.Context, o Options) (*model.Weights, *model.Metadata, error
 		copy(t.net.flat, t.bestFlat)
 		copy(t.table, t.bestTable)
 	}
-	w := t.weights()
-	if err := w.Validate(); err != nil {
-		return nil, nil, fmt.Errorf("train: training diverged, lower learning_rate: %w", err)
+	w, temperatures, err := t.calibrated(ctx, &o, validation)
+	if err != nil {
+		return nil, nil, err
 	}
 	trained, err := newCorpus("training", o.Train, &t.config)
 	if err != nil {
 		return nil, nil, err
 	}
 	meta := t.metadata(&o)
+	meta.Temperatures = temperatures
 	meta.Split = model.Split{
 		Train: names(o.Train), Validation: names(o.Validation), Test: names(o.Test),
 		TrainLines: trained.lines, ValidationLines: validation.lines, TestLines: test.lines,

@@ -111,7 +111,7 @@ func TestRunIsRepeatable(t *testing.T) {
 			t.Errorf("%d workers give other weights than 1", workers)
 		}
 	}
-	o.Validation, o.Progress = annotated(2, cfg.InputSize, 2), func(Progress) {}
+	o.Validation, o.Temperatures, o.Progress = annotated(2, cfg.InputSize, 2), []float64{}, func(Progress) {}
 	if got, _ := run(t, o); fingerprint(got) != want {
 		t.Error("validation or progress changes the weights")
 	}
@@ -172,7 +172,7 @@ func TestRunLearns(t *testing.T) {
 	cfg.Epochs, cfg.WindowSize, cfg.LearningRate = 16, 10, .02
 	var seen []Progress
 	o := Options{Config: cfg, Train: annotated(40, cfg.InputSize, 1), Crops: annotated(2, cfg.InputSize, 4), Validation: annotated(6, cfg.InputSize, 2),
-		Test: annotated(5, cfg.InputSize, 3), Progress: func(p Progress) { seen = append(seen, p) }}
+		Test: annotated(5, cfg.InputSize, 3), Temperatures: []float64{}, Progress: func(p Progress) { seen = append(seen, p) }}
 	w, m := run(t, o)
 	if m.Validation.MacroF1 < .8 || m.Test.MacroF1 < .8 {
 		t.Errorf("macro-F1: %.3f on validation, %.3f on test; want .8", m.Validation.MacroF1, m.Test.MacroF1)
@@ -516,6 +516,9 @@ func TestRunErrors(t *testing.T) {
 		{"class_weights", func(o *Options) { o.Config.ClassWeights = "Nobody=2" }, "class_weights"},
 		{"focal_labels", func(o *Options) { o.Config.FocalLabels = "Nobody" }, "focal_labels"},
 		{"learning_rate", func(o *Options) { o.Config.LearningRate = -1 }, "learning_rate"},
+		{"a temperature of 0", func(o *Options) { o.Temperatures = []float64{0} }, "temperature 0: it must be"},
+		{"a temperature that is no number", func(o *Options) { o.Temperatures = []float64{1, math.NaN()} }, "temperature NaN"},
+		{"temperatures without a head", func(o *Options) { o.Temperatures = []float64{1, 1, 1} }, "3 temperatures: the model has 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := Options{Config: smallConfig(), Train: docs}

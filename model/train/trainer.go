@@ -59,6 +59,9 @@ func newTrainer(o *Options) (*trainer, error) {
 			return nil, err
 		}
 	}
+	if err := checkTemperatures(o.Temperatures, &cfg); err != nil {
+		return nil, err
+	}
 	docs := slices.Concat(o.Train, o.Crops)
 	t := &trainer{config: cfg, identity: identity{
 		Config: cfg, Train: digest(docs), Shards: min(cmp.Or(o.shards, defaultShards), cfg.BatchSize),

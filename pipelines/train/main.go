@@ -55,6 +55,7 @@ type options struct {
 	worldSize                         int
 	gpuMemory                         cli.Bytes
 	batchSize                         batchSize
+	temperatures                      temperatures
 
 	restNamed bool                 // by --label_map, as *
 	documents []averaging.Document // of --input, as read
@@ -66,6 +67,34 @@ type options struct {
 var configFlags = []string{"input_size", "embedding_size", "hidden_size", "num_layers", "num_classes", "dropout",
 	"window_size", "prediction_stride", "prediction_batch_size", "batch_size", "epochs", "learning_rate",
 	"weight_decay", "class_weights", "focal_labels", "seed"}
+
+// temperatures is --temperature: numbers, or auto, which is none.
+type temperatures []float64
+
+func (t *temperatures) String() string {
+	if len(*t) == 0 {
+		return "auto"
+	}
+	var numbers []string
+	for _, v := range *t {
+		numbers = append(numbers, strconv.FormatFloat(v, 'g', -1, 64))
+	}
+	return strings.Join(numbers, ",")
+}
+
+func (t *temperatures) Set(s string) error {
+	if *t = nil; s == "auto" {
+		return nil
+	}
+	for v := range strings.SplitSeq(s, ",") {
+		number, err := strconv.ParseFloat(v, 64)
+		if err != nil || !(number >= train.MinTemperature && number <= train.MaxTemperature) {
+			return fmt.Errorf("%q is no number from %g to %g, and not auto", v, train.MinTemperature, train.MaxTemperature)
+		}
+		*t = append(*t, number)
+	}
+	return nil
+}
 
 // flagValues are the values of configFlags that make c, one for each.
 func flagValues(c *model.Config) []string {
@@ -117,6 +146,7 @@ func define(f *cli.Flags) *options {
 	f.Float64Var(&o.cropShare, "crop_share", 0.45, "`share` of the lines that is learnt from once more in parts that are documents of their own, so that any class may stand first in one, and that are set anew: lines of another length, capitals, a scanner's mistakes, names without their citation; 0 for none")
 	f.IntVar(&o.earlyStopping, "early_stopping", 0, "stop after so many `epochs` without a better macro-F1 on --validation, or an equal one with a lower loss; 0 for never")
 	f.StringVar(&o.keep, "keep", "best", "`best` keeps the epoch with the highest macro-F1 on --validation, of equal ones that with the lowest loss; last the last one")
+	f.Var(&o.temperatures, "temperature", "what the logits are divided by in the end, so that probabilities are no surer than right: a `number`, two with a comma for a model with a second set of labels, or auto for what --validation says (1 without)")
 	f.BoolVar(&o.resume, "resume", false, "go on from the checkpoint in --model_out, where there is one; all other flags as before")
 	f.IntVar(&o.checkpointSteps, "checkpoint_steps", 200, "`steps` from one checkpoint to the next, beside that of each epoch; 0 for these alone")
 	f.IntVar(&o.workers, "workers", 0, "`workers` that share each batch as a Beam pipeline a round, their weights averaged after it; 0 trains in this process, or by one worker with a --runner given")
@@ -351,7 +381,7 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 		return err
 	}
 	options := train.Options{
-		Best: o.keep == "best", EarlyStopping: o.earlyStopping, CheckpointSteps: o.checkpointSteps,
+		Best: o.keep == "best", EarlyStopping: o.earlyStopping, Temperatures: o.temperatures, CheckpointSteps: o.checkpointSteps,
 		Machine: train.Machine{Memory: int64(o.gpuMemory)}, Precision: precisions[o.precision],
 	}
 	if options.Init, options.Teachers, err = o.loadModels(ctx, f); err != nil {

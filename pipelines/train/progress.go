@@ -22,8 +22,8 @@ func (o *options) say(c *model.Config) {
 			fmt.Fprintf(&b, " --%s=%s", configFlags[i], value)
 		}
 	}
-	fmt.Fprintf(&b, " --label_set=%s --crop_share=%g --keep=%s --early_stopping=%d --workers=%d --round_steps=%d --device=%s --mixed_precision=%s --world_size=%d",
-		c.LabelSet, o.cropShare, o.keep, o.earlyStopping, o.workers, o.roundSteps, o.device, o.precision, o.worldSize)
+	fmt.Fprintf(&b, " --label_set=%s --crop_share=%g --keep=%s --early_stopping=%d --temperature=%s --workers=%d --round_steps=%d --device=%s --mixed_precision=%s --world_size=%d",
+		c.LabelSet, o.cropShare, o.keep, o.earlyStopping, &o.temperatures, o.workers, o.roundSteps, o.device, o.precision, o.worldSize)
 	for _, list := range []struct {
 		flag   string
 		values []string
@@ -112,6 +112,13 @@ func (o *options) summary(w *model.Weights, meta *model.Metadata) {
 	fmt.Println()
 	if meta.BestEpoch > 0 {
 		fmt.Printf("epoch %d is kept, the best on --validation\n", meta.BestEpoch)
+	}
+	if t := temperatures(meta.Temperatures); t != nil {
+		found := ""
+		if o.temperatures == nil {
+			found = ", the temperatures that --validation asks for"
+		}
+		fmt.Printf("logits are divided by %s%s\n", &t, found)
 	}
 	for _, part := range []struct {
 		name string
