@@ -56,19 +56,58 @@ func Bootstrap(classes []string, documents [][]Cell, resamples int, seed uint64)
 		return r
 	}
 	macro, accuracy := resample(classes, documents, resamples, seed)
+	r.fill(len(documents), macro, accuracy)
+	return r
+}
+
+// Differences are how much more one labelling of some documents has right than
+// another, and the intervals in which that is expected to lie.
+type Differences struct {
+	Accuracy float64 `json:"accuracy"`
+	MacroF1  float64 `json:"macro_f1"`
+	// Intervals are those of the differences, both labellings being resampled
+	// together: what makes a document hard for both of them does not count.
+	Intervals *Intervals `json:"intervals_95"`
+}
+
+// Compare is Bootstrap of what documents have more than baseline, which has cells of
+// the same documents in the same order.
+func Compare(classes []string, documents, baseline [][]Cell, resamples int, seed uint64) *Differences {
+	if len(documents) != len(baseline) {
+		panic("eval: comparison of other documents")
+	}
+	a, b := report(classes, documents), report(classes, baseline)
+	d := &Differences{Accuracy: a.Accuracy - b.Accuracy, MacroF1: a.MacroF1 - b.MacroF1,
+		Intervals: &Intervals{Resamples: resamples, Seed: seed, Effective: effective(documents)}}
+	if len(documents) == 0 || resamples == 0 {
+		return d
+	}
+	macro, accuracy := resample(classes, documents, resamples, seed)
+	baseMacro, baseAccuracy := resample(classes, baseline, resamples, seed) // of the same documents
+	for i := range macro {
+		macro[i] -= baseMacro[i]
+		accuracy[i] -= baseAccuracy[i]
+	}
+	d.Intervals.fill(len(documents), macro, accuracy)
+	return d
+}
+
+// fill finds the intervals of n documents in the figures of resamples, which it sorts.
+func (r *Intervals) fill(n int, macro, accuracy []float64) {
+	slices.Sort(macro)
+	slices.Sort(accuracy)
 	p := tail(r.Effective)
 	r.MacroF1 = Interval{percentile(macro, p), percentile(macro, 100-p)}
 	r.Accuracy = Interval{percentile(accuracy, p), percentile(accuracy, 100-p)}
-	switch n := len(documents); {
+	switch last := len(macro) - 1; {
 	case n == 1:
-	case macro[0] == macro[resamples-1] && accuracy[0] == accuracy[resamples-1]:
+	case macro[0] == macro[last] && accuracy[0] == accuracy[last]:
 		r.Caution = "no resample differs, which tells nothing of other documents"
 	case n < enoughDocuments:
 		r.Caution = fmt.Sprintf("intervals of %d documents are too narrow; judge %d or more to go by them", n, enoughDocuments)
 	case r.Effective < enoughDocuments:
 		r.Caution = fmt.Sprintf("intervals of %d documents that weigh as %.1f of one size may be too narrow; judge more to go by them", n, r.Effective)
 	}
-	return r
 }
 
 // effective is Intervals.Effective of documents; 0 without a line.
@@ -109,22 +148,34 @@ func tail(n float64) float64 {
 	return 100 * math.Erfc(t*math.Sqrt(n/v/2)) / 2
 }
 
-// resample returns the figures of resamples of documents, each sorted.
+// report is that of all documents.
+func report(classes []string, documents [][]Cell) *Report {
+	counts := NewCounts(classes)
+	for _, cells := range documents {
+		counts.addCells(cells)
+	}
+	return counts.Report()
+}
+
+func (c *Counts) addCells(cells []Cell) {
+	for _, cell := range cells {
+		c.Add(int(cell.Gold), int(cell.Pred), cell.N)
+	}
+}
+
+// resample returns the figures of resamples of documents. Which documents are drawn
+// depends on their number and the seed alone.
 func resample(classes []string, documents [][]Cell, resamples int, seed uint64) (macro, accuracy []float64) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	macro, accuracy = make([]float64, resamples), make([]float64, resamples)
 	for i := range resamples {
 		counts := NewCounts(classes)
 		for range documents {
-			for _, c := range documents[rnd.IntN(len(documents))] {
-				counts.Add(int(c.Gold), int(c.Pred), c.N)
-			}
+			counts.addCells(documents[rnd.IntN(len(documents))])
 		}
 		report := counts.Report()
 		macro[i], accuracy[i] = report.MacroF1, report.Accuracy
 	}
-	slices.Sort(macro)
-	slices.Sort(accuracy)
 	return macro, accuracy
 }
 

@@ -313,6 +313,8 @@ func TestBootstrap(t *testing.T) {
 	for i, r := range accuracy {
 		near(t, "F1", macro[i], 2*r/(1+r))
 	}
+	slices.Sort(macro)
+	slices.Sort(accuracy)
 	r = Bootstrap([]string{"A"}, documents, 1000, 1)
 	near(t, "low F1", r.MacroF1.Low, percentile(macro, tail(r.Effective)))
 	near(t, "high F1", r.MacroF1.High, percentile(macro, 100-tail(r.Effective)))
@@ -387,6 +389,62 @@ func TestCoverage(t *testing.T) {
 		if held < c.least {
 			t.Errorf("%d documents: %d of 500 intervals hold the true accuracy, want %d or more", c.documents, held, c.least)
 		}
+	}
+}
+
+// TestCompare judges two made-up models of which one has 1 % more right in every
+// document, easy or hard: far less than what documents differ by.
+func TestCompare(t *testing.T) {
+	classes := []string{"A", "B"}
+	rnd, held, found, apart := rand.New(rand.NewPCG(13, 14)), 0, 0, 0
+	for trial := range 300 {
+		var better, worse [][]Cell
+		for range 20 {
+			p, lines, right := 1-.4*rnd.Float64(), int64(400), [2]int64{}
+			for range lines {
+				u := rnd.Float64() // of one line, for both
+				for m, q := range []float64{p, p - .01} {
+					if u < q {
+						right[m]++
+					}
+				}
+			}
+			better = append(better, []Cell{{0, 0, right[0]}, {0, 1, lines - right[0]}})
+			worse = append(worse, []Cell{{0, 0, right[1]}, {0, 1, lines - right[1]}})
+		}
+		d := Compare(classes, better, worse, 300, uint64(trial))
+		i := d.Intervals.Accuracy
+		if i.Low <= .01 && .01 <= i.High {
+			held++
+		}
+		if i.Low > 0 {
+			found++
+		}
+		if Bootstrap(classes, better, 300, 1).Accuracy.Low > Bootstrap(classes, worse, 300, 2).Accuracy.High {
+			apart++
+		}
+		if trial > 0 {
+			continue
+		}
+		a, b := report(classes, better), report(classes, worse)
+		near(t, "accuracy", d.Accuracy, a.Accuracy-b.Accuracy)
+		near(t, "macro-F1", d.MacroF1, a.MacroF1-b.MacroF1)
+		back := Compare(classes, worse, better, 300, uint64(trial))
+		near(t, "the other way round", back.MacroF1, -d.MacroF1)
+		near(t, "its interval", back.Intervals.MacroF1.Low, -d.Intervals.MacroF1.High)
+		if i := d.Intervals.MacroF1; !(i.Low <= d.MacroF1 && d.MacroF1 <= i.High) {
+			t.Errorf("macro-F1 %v outside %v", d.MacroF1, i)
+		}
+	}
+	if held < 273 || found < 290 || apart > 10 { // 91 % and 97 %
+		t.Errorf("of 300 intervals %d hold the difference and %d are above 0; %d pairs of single ones lie apart", held, found, apart)
+	}
+	same := [][]Cell{{{0, 0, 3}}, {{0, 1, 5}}}
+	if d := Compare(classes, same, same, 100, 1); d.Accuracy != 0 || d.Intervals.MacroF1 != (Interval{}) || d.Intervals.Caution != "no resample differs, which tells nothing of other documents" {
+		t.Errorf("of the same: got %+v", d)
+	}
+	if d := Compare(classes, nil, nil, 100, 1); d.MacroF1 != 0 || d.Intervals.MacroF1 != (Interval{}) {
+		t.Errorf("of no documents: got %+v", d)
 	}
 }
 

@@ -25,10 +25,10 @@ type details struct {
 	Calibration *eval.CalibrationReport `json:"calibration,omitempty"`
 	// Intervals are by resamples of the documents; one document has none.
 	Intervals *eval.Intervals `json:"intervals_95,omitempty"`
-	Worst     []document      `json:"worst_documents"` // by macro-F1
-	Wrong     []wrongLine     `json:"wrong_lines"`     // most confident first
-
-	accuracies []float64 // of all documents
+	Baseline  *comparison     `json:"baseline,omitempty"` // of --baseline
+	Worst     []document      `json:"worst_documents"`    // by macro-F1
+	Wrong     []wrongLine     `json:"wrong_lines"`        // most confident first
+	Each      []counted       `json:"each_document"`      // by name
 }
 
 // document is how one document was labelled.
@@ -45,17 +45,18 @@ type document struct {
 type merger struct {
 	classes    []string // head of them from the start, then others as they come
 	head       int
-	documents  []scored
+	documents  []counted
 	characters sums
 	spans      *eval.Spans
 	calibrated *eval.Calibration
 	wrong      []wrongLine
 }
 
-type scored struct {
+// counted is a document with its lines by label.
+type counted struct {
 	document
-	name  []byte // as it is: several may be one in UTF-8
-	cells []eval.Cell
+	Counts []pair `json:"counts"`
+	name   []byte // as it is: several may be one in UTF-8
 }
 
 func newMerger(classes []string) *merger {
@@ -75,11 +76,12 @@ func (m *merger) index(class string) int {
 }
 
 func (m *merger) add(p *part) {
-	d := scored{document: document{Name: text(p.Name)}, name: p.Name}
+	d := counted{document: document{Name: text(p.Name)}, Counts: p.Lines, name: p.Name}
 	own := sums{}
 	for _, l := range p.Lines {
 		own.add(l.Gold, l.Predicted, l.N)
-		d.cells = append(d.cells, eval.Cell{Gold: int32(m.index(l.Gold)), Pred: int32(m.index(l.Predicted)), N: l.N})
+		m.index(l.Gold)
+		m.index(l.Predicted)
 		if l.Gold != l.Predicted {
 			d.Wrong += l.N
 		}
@@ -126,7 +128,7 @@ func (m *merger) cutWrong() {
 func (m *merger) details() *details {
 	m.cutWrong()
 	// By name, so that one seed draws the same documents in every run.
-	slices.SortFunc(m.documents, func(a, b scored) int { return bytes.Compare(a.name, b.name) })
+	slices.SortFunc(m.documents, func(a, b counted) int { return bytes.Compare(a.name, b.name) })
 	classes := slices.Clone(m.classes)
 	slices.Sort(classes[m.head:]) // that came in any order
 	spans := eval.NewSpans(classes)
@@ -139,15 +141,11 @@ func (m *merger) details() *details {
 	if m.calibrated != nil {
 		d.Calibration = m.calibrated.Report()
 	}
-	cells := make([][]eval.Cell, len(m.documents))
-	for i, doc := range m.documents {
-		cells[i] = doc.cells
-		d.accuracies = append(d.accuracies, doc.Accuracy)
+	d.Each = append([]counted{}, m.documents...)
+	if len(d.Each) > 1 {
+		d.Intervals = eval.Bootstrap(classes, cells(&classes, d.Each), resamples, bootstrapSeed)
 	}
-	if len(cells) > 1 {
-		d.Intervals = eval.Bootstrap(m.classes, cells, resamples, bootstrapSeed)
-	}
-	slices.SortStableFunc(m.documents, func(a, b scored) int {
+	slices.SortStableFunc(m.documents, func(a, b counted) int {
 		return cmp.Or(cmp.Compare(a.MacroF1, b.MacroF1), cmp.Compare(b.Wrong, a.Wrong))
 	})
 	d.Worst = make([]document, 0, worstDocuments)
@@ -155,6 +153,17 @@ func (m *merger) details() *details {
 		d.Worst = append(d.Worst, doc.document)
 	}
 	return d
+}
+
+// cells are those of the documents over classes, which what else occurs joins.
+func cells(classes *[]string, documents []counted) [][]eval.Cell {
+	all := make([][]eval.Cell, len(documents))
+	for i, doc := range documents {
+		for _, l := range doc.Counts {
+			all[i] = append(all[i], eval.Cell{Gold: int32(index(classes, l.Gold)), Pred: int32(index(classes, l.Predicted)), N: l.N})
+		}
+	}
+	return all
 }
 
 // sums are numbers of lines or characters, by gold and predicted class; ""

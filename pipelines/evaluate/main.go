@@ -39,11 +39,13 @@ func main() { cli.Main(run) }
 
 // options are the flags of evaluate.
 type options struct {
-	input                                            cli.Strings
-	modelURI, predictions, report, labelSet, device  string
-	windowSize, stride, batchSize, verbosity, status int
-	maxDocumentBytes                                 cli.Bytes
-	cancelOnExit                                     bool
+	input                                                     cli.Strings
+	modelURI, predictions, report, baseline, labelSet, device string
+	windowSize, stride, batchSize, verbosity, status          int
+	maxDocumentBytes                                          cli.Bytes
+	cancelOnExit                                              bool
+
+	earlier *earlierReport // in the folder that --baseline names
 }
 
 func define(f *cli.Flags) *options {
@@ -52,6 +54,7 @@ func define(f *cli.Flags) *options {
 	f.StringVar(&o.modelURI, "model_uri", "", "`folder` or gs://bucket/prefix of the model to judge (default the bundled one)")
 	f.StringVar(&o.predictions, "predictions", "", "`folder` or gs://bucket/prefix of annotated files to judge instead, called as those of --input")
 	f.StringVar(&o.report, "report", "", "`folder` or gs://bucket/prefix to write report.json and report.html to, which show lines of the documents")
+	f.StringVar(&o.baseline, "baseline", "", "`folder` or gs://bucket/prefix of an earlier --report on the same documents: how much better this model, or these predictions, are, with the interval of 95 %")
 	f.StringVar(&o.labelSet, "label_set", "", "`collapsed` (Nomenclature, Description, Misc-exposition) or full (default the model's first)")
 	f.StringVar(&o.device, "device", "cpu", "`cpu`, auto or cuda")
 	f.IntVar(&o.windowSize, "window_size", -1, "`lines` of a context window; 0 for whole documents, -1 for the model's choice")
@@ -103,6 +106,8 @@ func (o *options) check(f *cli.Flags) error {
 		return cli.Usagef("--max_document_bytes: it must be above 0")
 	case o.batchSize < 0:
 		return cli.Usagef("--prediction_batch_size=%d: it must be 0 or more", o.batchSize)
+	case o.baseline != "" && o.report == "":
+		return cli.Usagef("--baseline compares the figures of each document; add --report")
 	case o.report != "" && *jobopts.Async:
 		return cli.Usagef("--report is written when the job is done; leave out --async")
 	}
@@ -116,7 +121,7 @@ func (o *options) check(f *cli.Flags) error {
 			return cli.Usagef("--predictions=%s is a file; name the folder it lies in", o.predictions)
 		}
 	}
-	for _, f := range [][2]string{{"model_uri", o.modelURI}, {"predictions", o.predictions}, {"report", o.report}} {
+	for _, f := range [][2]string{{"model_uri", o.modelURI}, {"predictions", o.predictions}, {"report", o.report}, {"baseline", o.baseline}} {
 		if err := cli.CheckURI(f[0], f[1]); err != nil {
 			return err
 		}
@@ -171,6 +176,11 @@ func (o *options) evaluate(ctx context.Context) error {
 	if o.report != "" && !runners.DryRun() {
 		if err := cli.CheckReport(ctx, "evaluate", o.report, reportFiles); err != nil {
 			return err
+		}
+		if o.baseline != "" {
+			if o.earlier, err = loadBaseline(ctx, o.baseline); err != nil {
+				return err
+			}
 		}
 		if err := beginParts(ctx, string(score.Parts)); err != nil {
 			return err

@@ -129,7 +129,7 @@ func calibrationPlot(r *report) (picture.Picture, error) {
 
 // documentsPlot shows how many documents are of some accuracy.
 func documentsPlot(r *report) (picture.Picture, error) {
-	if len(r.accuracies) < 2 {
+	if len(r.Each) < 2 {
 		return picture.Picture{}, nil
 	}
 	const bins = 20
@@ -137,8 +137,8 @@ func documentsPlot(r *report) (picture.Picture, error) {
 	for i := range bars.Bins {
 		bars.Bins[i].Min, bars.Bins[i].Max = float64(i)/bins, float64(i+1)/bins
 	}
-	for _, a := range r.accuracies {
-		bars.Bins[min(int(a*bins), bins-1)].Weight++
+	for _, doc := range r.Each {
+		bars.Bins[min(int(doc.Accuracy*bins), bins-1)].Weight++
 	}
 	p := picture.New("accuracy", "documents")
 	p.Add(bars)

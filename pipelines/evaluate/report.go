@@ -59,6 +59,10 @@ func (o *options) writeReport(ctx context.Context, parts string, r *report) erro
 			o.report, found, cli.Plural(r.Documents, "document"))
 	}
 	r.details = m.details()
+	var unlike error // of --baseline; the report is as good without it
+	if o.earlier != nil {
+		unlike = r.compare(o.baseline, o.earlier)
+	}
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
@@ -74,7 +78,10 @@ func (o *options) writeReport(ctx context.Context, parts string, r *report) erro
 	if err := st.Write(ctx, store.Join(o.report, "report.json"), append(data, '\n')); err != nil {
 		return err
 	}
-	return st.Write(ctx, store.Join(o.report, "report.html"), page)
+	if err := st.Write(ctx, store.Join(o.report, "report.html"), page); err != nil {
+		return err
+	}
+	return unlike
 }
 
 // print writes what the report adds to the table.
@@ -86,6 +93,9 @@ func (d *details) print() {
 		}
 		fmt.Printf("95 %% intervals by document: accuracy %.3f to %.3f, macro-F1 %.3f to %.3f%s\n",
 			i.Accuracy.Low, i.Accuracy.High, i.MacroF1.Low, i.MacroF1.High, caution)
+	}
+	if d.Baseline != nil {
+		fmt.Println(d.Baseline)
 	}
 	fmt.Printf("F1 of spans %.4f exact, %.4f overlap; macro-F1 of characters %.4f\n",
 		d.Spans.Exact.MicroF1, d.Spans.Overlap.MicroF1, d.Characters.MacroF1)

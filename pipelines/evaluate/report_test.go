@@ -271,6 +271,14 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
+// each are documents of some accuracies.
+func each(accuracies ...float64) (documents []counted) {
+	for _, a := range accuracies {
+		documents = append(documents, counted{document: document{Accuracy: a}})
+	}
+	return documents
+}
+
 // TestPlots reads the plots' figures back from what is drawn, by the lengths of the axes.
 func TestPlots(t *testing.T) {
 	r := &report{
@@ -278,7 +286,7 @@ func TestPlots(t *testing.T) {
 			{Class: "A", Gold: 1, Precision: .2, Recall: .4, F1: .8}, {Class: "none"}, {Class: "B", Predicted: 1, Precision: .6, Recall: .5, F1: .1},
 		}},
 		details: &details{
-			accuracies: []float64{0, .07, .5, 1, 1, 1},
+			Each: each(0, .07, .5, 1, 1, 1),
 			Calibration: &eval.CalibrationReport{Lines: 10, Bins: []eval.CalibrationBin{
 				{From: 0, To: .5}, {From: .5, To: .75, Lines: 2, Probability: .6, Accuracy: .5}, {From: .75, To: 1, Lines: 8, Probability: .9, Accuracy: 1},
 			}},
@@ -350,7 +358,7 @@ func TestPlots(t *testing.T) {
 			t.Errorf("%s: drawn\n%s\nwant\n%s", pics[i].Caption, got, c.want)
 		}
 	}
-	r.accuracies = r.accuracies[:1]
+	r.Each = r.Each[:1]
 	if pics, err = pictures(r); err != nil || len(pics) != 2 {
 		t.Errorf("of one document: %d plots, %v", len(pics), err)
 	}
@@ -487,8 +495,8 @@ func TestOrderOfParts(t *testing.T) {
 	if !strings.Contains(reports[0], `"class":"Xz"`) || !strings.Contains(reports[0], `"class":"Y"`) {
 		t.Errorf("classes are missing: %s", reports[0])
 	}
-	if n := strings.Count(reports[0], `"document":`); n != len(parts) { // of one line that is right and one without a label each: none is told as wrong
-		t.Errorf("%d documents, want %d: %s", n, len(parts), reports[0])
+	if n := strings.Count(reports[0], `"document":`); n != 2*len(parts) { // of one line that is right and one without a label each: none is told as wrong
+		t.Errorf("%d documents in both lists, want %d in each: %s", n, len(parts), reports[0])
 	}
 }
 

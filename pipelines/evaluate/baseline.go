@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/linnet-ml/linnet/model/eval"
+	"github.com/linnet-ml/linnet/pipelines/internal/cli"
+	"github.com/linnet-ml/linnet/transforms/store"
+)
+
+// comparison is how much better a run is than an earlier one, whose report is given,
+// over the documents that both judged by the same annotation.
+type comparison struct {
+	Report    string `json:"report"` // the folder
+	ModelHash string `json:"model_hash,omitempty"`
+	Documents int    `json:"documents"`
+	LeftOut   int    `json:"left_out"` // one of the two lacks them, or has other labels
+	*eval.Differences
+}
+
+// earlierReport is what is read of a report.json.
+type earlierReport struct {
+	ModelHash string    `json:"model_hash"`
+	Each      []counted `json:"each_document"`
+}
+
+// loadBaseline reads the report in a folder.
+func loadBaseline(ctx context.Context, folder string) (*earlierReport, error) {
+	file := store.Join(folder, "report.json")
+	data, err := store.Read(ctx, file, 0)
+	switch {
+	case errors.Is(err, store.ErrNotExist) || errors.Is(err, store.ErrNotFile):
+		return nil, cli.Usagef("--baseline: %w; name the folder of an earlier --report", err)
+	case err != nil:
+		return nil, fmt.Errorf("--baseline: %w", err)
+	}
+	r := new(earlierReport)
+	if err := json.Unmarshal(data, r); err != nil || len(r.Each) == 0 {
+		return nil, cli.Usagef("--baseline: %s is no report with the figures of each document; make it again with this version of evaluate", file)
+	}
+	return r, nil
+}
+
+// compare compares with the report of an earlier run.
+func (d *details) compare(folder string, earlier *earlierReport) error {
+	c := &comparison{Report: folder, ModelHash: earlier.ModelHash}
+	before := map[string]*counted{}
+	for i := range earlier.Each {
+		before[earlier.Each[i].Name] = &earlier.Each[i]
+	}
+	var now, then []counted
+	for _, doc := range d.Each {
+		old := before[doc.Name]
+		delete(before, doc.Name)
+		if old == nil || !slices.Equal(goldOf(doc.Counts), goldOf(old.Counts)) {
+			c.LeftOut++
+			continue
+		}
+		now, then = append(now, doc), append(then, *old)
+	}
+	c.Documents = len(now)
+	c.LeftOut += len(before)
+	if c.Documents == 0 {
+		return fmt.Errorf("--baseline: %s: none of its documents is judged here by the same labels; judge the same --input with the same --label_set", folder)
+	}
+	var classes []string
+	a, b := cells(&classes, now), cells(&classes, then)
+	c.Differences = eval.Compare(classes, a, b, resamples, bootstrapSeed)
+	d.Baseline = c
+	return nil
+}
+
+// goldOf are the lines of each label by annotation, whatever was predicted, sorted.
+func goldOf(counts []pair) []pair {
+	lines := sums{}
+	for _, c := range counts {
+		lines.add(c.Gold, "", c.N)
+	}
+	return lines.pairs()
+}
+
+// String is the comparison in a line.
+func (c *comparison) String() string {
+	i := c.Intervals
+	line := fmt.Sprintf("against %s: accuracy %+.4f (95 %%: %+.4f to %+.4f), macro-F1 %+.4f (95 %%: %+.4f to %+.4f), over %s",
+		cli.Printable(c.Report), c.Accuracy, i.Accuracy.Low, i.Accuracy.High, c.MacroF1, i.MacroF1.Low, i.MacroF1.High, cli.Plural(int64(c.Documents), "document"))
+	if c.LeftOut > 0 {
+		line += fmt.Sprintf("; %s left out, which one of the two lacks or has by other labels", cli.Plural(int64(c.LeftOut), "document"))
+	}
+	if i.Caution != "" {
+		line += "; " + i.Caution
+	}
+	return line
+}
