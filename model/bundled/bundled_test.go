@@ -41,6 +41,9 @@ func TestBundled(t *testing.T) {
 	if meta.Data == "" || meta.Commit == "" || len(meta.Split.Train) == 0 || len(meta.Split.Validation) == 0 {
 		t.Error("the metadata do not say what the model was trained on and by which program")
 	}
+	if len(meta.Temperatures) != 2 || meta.Validation == nil || meta.Validation.Loss > .11 {
+		t.Errorf("temperatures %v and the development scores %+v: want one for each head and a loss of 0.11", meta.Temperatures, meta.Validation)
+	}
 	if meta.Validation == nil || meta.Validation.MacroF1 < .92 {
 		t.Errorf("the recorded development score is %v, want a macro-F1 of at least 0.92", meta.Validation)
 	}
