@@ -505,10 +505,11 @@ func TestSummary(t *testing.T) {
 	full.FullClasses = []string{"Abstract", "Author", "Key", "Notes", "Section-header", "Table"}
 	for _, c := range []struct {
 		name, labelSet string
+		watch          bool
 		counters       map[string]int64
 		want           string
 	}{
-		{"all at once", "", map[string]int64{
+		{"all at once", "", false, map[string]int64{
 			"documents": 1, "lines": 2000, "skipped": 2, "warnings": 1, "rejected": 3, "label_Nomenclature": 1, "label_Description": 1999,
 			"lines_cuda": 1500, "lines_cpu": 500, "workers_fallen_back": 2, "workers_fallen_back: no driver": 1, "workers_fallen_back: lost\n": 1,
 			"foreign": 2, "foreign: %2Fin%2Fb%FF.txt": 1, "foreign: %2Fin%2Fa%2520b%0A.txt": 1, "foreign_script": 1, "foreign_script: %2Fin%2F0.txt": 1,
@@ -524,15 +525,19 @@ func TestSummary(t *testing.T) {
 2 workers fell back to the CPU: lost\x0a; no driver
 3 documents rejected; out/_rejected.jsonl says why
 `},
-		{"labels that occur", model.Full, map[string]int64{"documents": 1, "lines": 4, "label_Key": 1, "label_Section-header": 3},
+		{"labels that occur", model.Full, false, map[string]int64{"documents": 1, "lines": 4, "label_Key": 1, "label_Section-header": 3},
 			"out: 1 document, 4 lines labelled in 4s (1 lines/s)\n  Key                       1  25.0 %\n  Section-header            3  75.0 %\n"},
-		{"no line", "", map[string]int64{"documents": 1}, "out: 1 document, 0 lines labelled in 4s\n"},
-		{"nothing to do", "", map[string]int64{"skipped": 1}, "out: nothing to do, 1 document done before (--force labels them again)\n"},
-		{"rejections alone", "", map[string]int64{"skipped": 1, "rejected": 1},
+		{"no line", "", false, map[string]int64{"documents": 1}, "out: 1 document, 0 lines labelled in 4s\n"},
+		{"less than a line a second", "", false, map[string]int64{"documents": 1, "lines": 3, "skipped": 9, "label_Description": 3},
+			"out: 1 document, 3 lines labelled in 4s\n  Nomenclature               0   0.0 %\n  Description                3 100.0 %\n  Misc-exposition            0   0.0 %\n9 documents done before and skipped (--force labels them again)\n"},
+		{"a watch, which waits most of the time", model.Full, true, map[string]int64{"documents": 1, "lines": 40, "label_Key": 40},
+			"out: 1 document, 40 lines labelled in 4s\n  Key                      40 100.0 %\n"},
+		{"nothing to do", "", false, map[string]int64{"skipped": 1}, "out: nothing to do, 1 document done before (--force labels them again)\n"},
+		{"rejections alone", "", false, map[string]int64{"skipped": 1, "rejected": 1},
 			"out: 0 documents, 0 lines labelled in 4s\n1 document done before and skipped (--force labels them again)\n1 document rejected; out/_rejected.jsonl says why\n"},
 	} {
 		var b bytes.Buffer
-		o := options{output: "out", labelSet: c.labelSet}
+		o := options{output: "out", labelSet: c.labelSet, watch: c.watch}
 		o.summary(&b, &full, &runners.Result{Counters: c.counters}, transforms.ProgressOf(t.Name()), 4*time.Second)
 		if got := regexp.MustCompile(`(?m)^reading .*\n`).ReplaceAllString(b.String(), ""); got != c.want {
 			t.Errorf("%s: got\n%swant\n%s", c.name, got, c.want)

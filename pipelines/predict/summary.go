@@ -41,8 +41,8 @@ func (o *options) summary(w io.Writer, c *model.Config, result *runners.Result, 
 		return
 	}
 	rate := ""
-	if lines > 0 {
-		rate = fmt.Sprintf(" (%s lines/s)", cli.Rate(lines, took))
+	if speed := cli.Rate(lines, took); speed != "0" && !o.watch { // which waits most of the time
+		rate = fmt.Sprintf(" (%s lines/s)", speed)
 	}
 	fmt.Fprintf(w, "%s: %s, %s labelled in %s%s\n", output, cli.Plural(n["documents"], "document"), cli.Plural(lines, "line"), round(took), rate)
 	_, classes, _ := c.Head(o.labelSet)
