@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	_ "embed"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -36,7 +37,14 @@ thead th,tfoot th,tfoot td{background:var(--bar)}
 @media (max-width:40rem){body{padding:.5rem}th,td{padding:.2rem .35rem}th:first-child,td:first-child{min-width:6rem}}
 @media print{div{overflow:visible}th,td{padding:.2rem .25rem}thead th+th{writing-mode:vertical-rl}}
 a{color:var(--link)}
-a:focus-visible{outline:3px solid var(--link);outline-offset:2px}`
+button{padding:0;border:0;background:none;color:inherit;font:inherit;text-align:inherit;cursor:pointer}
+button:hover{text-decoration:underline}
+[aria-sort=ascending] button::after{content:" ↑"}
+[aria-sort=descending] button::after{content:" ↓"}
+:is(a,button):focus-visible{outline:3px solid var(--link);outline-offset:2px}`
+
+//go:embed index.js
+var indexScript string
 
 // index holds what IndexFile says: the documents with a review page, of which there
 // may be a million.
@@ -134,12 +142,11 @@ func (x *index) page(w io.Writer) error {
 	columns := slices.Sorted(maps.Keys(x.labels))
 
 	out := bufio.NewWriter(w)
-	sum := sha256.Sum256([]byte(indexStyle))
 	fmt.Fprintf(out, `<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'sha256-%s'; base-uri 'none'; form-action 'none'">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src %s; script-src %s; base-uri 'none'; form-action 'none'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 %s
 <style>%s</style>
@@ -148,9 +155,9 @@ func (x *index) page(w io.Writer) error {
 <h1>Documents to review: %d</h1>
 <div>
 <table>
-<thead><tr><th scope="col">Document</th><th scope="col">Lines</th><th scope="col">Doubtful</th>`, base64.StdEncoding.EncodeToString(sum[:]), indexTitle, indexStyle, len(docs))
-	for _, label := range columns {
-		fmt.Fprintf(out, `<th scope="col">%s</th>`, html.EscapeString(label))
+<thead><tr><th scope="col" aria-sort="ascending"><button>Document</button></th>`, hashSource(indexStyle), hashSource(indexScript), indexTitle, indexStyle, len(docs))
+	for _, head := range append([]string{"Lines", "Doubtful"}, columns...) {
+		fmt.Fprintf(out, `<th scope="col"><button>%s</button></th>`, html.EscapeString(head))
 	}
 	out.WriteString("</tr></thead>\n<tbody>\n")
 	for _, d := range docs {
@@ -170,8 +177,14 @@ func (x *index) page(w io.Writer) error {
 	for _, label := range columns {
 		fmt.Fprintf(out, "<td>%d</td>", totals[x.labels[label]])
 	}
-	out.WriteString("</tr></tfoot>\n</table>\n</div>\n</body>\n</html>\n")
+	fmt.Fprintf(out, "</tr></tfoot>\n</table>\n</div>\n<script>%s</script>\n</body>\n</html>\n", indexScript)
 	return out.Flush()
+}
+
+// hashSource allows a page's policy what has this very text.
+func hashSource(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
 // escapePath is a path as a URL below the page's own.

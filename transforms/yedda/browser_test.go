@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -429,6 +430,42 @@ func TestReviewEndToEnd(t *testing.T) {
 	if len(rows) != 5 {
 		t.Fatalf("the index has %d documents, want 5", len(rows))
 	}
+	// Its headings sort it, by the mouse and by keys.
+	column := func(i int) (c []string) {
+		b.eval(fmt.Sprintf(`[...document.querySelectorAll("tbody tr")].map((r) => r.children[%d].textContent)`, i), &c)
+		return c
+	}
+	byNumber := func(a, b string) int {
+		x, _ := strconv.Atoi(a)
+		y, _ := strconv.Atoi(b)
+		return x - y
+	}
+	b.eval(`[...document.querySelectorAll("thead button")].forEach((e, i) => { e.id = "head" + i; }) || 0`, new(int))
+	names, doubtful := column(0), slices.SortedStableFunc(slices.Values(column(2)), byNumber)
+	b.click("head2")
+	b.shoot("index-sorted")
+	most := slices.Clone(doubtful)
+	slices.Reverse(most)
+	if got := column(2); !slices.IsSorted(names) || !slices.Equal(got, most) || most[0] == most[4] {
+		t.Errorf("of %v by most doubtful lines %v", names, got)
+	}
+	b.press("Enter")
+	if got := column(2); !slices.Equal(got, doubtful) {
+		t.Errorf("by fewest doubtful lines %v", got)
+	}
+	for _, want := range []string{"ascending", "descending", "ascending"} {
+		b.click("head0")
+		order := slices.Clone(names)
+		if want == "descending" {
+			slices.Reverse(order)
+		}
+		var sorted []string
+		b.eval(`[...document.querySelectorAll("[aria-sort]")].map((e) => e.textContent + " " + e.getAttribute("aria-sort"))`, &sorted)
+		if got := column(0); !slices.Equal(got, order) || !slices.Equal(sorted, []string{"Document " + want}) {
+			t.Errorf("by name, %s: %v, told %v", want, got, sorted)
+		}
+	}
+
 	const name = "protologue.txt"
 	var doubts string
 	for _, r := range rows {
