@@ -19,7 +19,7 @@ type Metadata struct {
 	Epochs    []EpochStats `json:"epochs"`               // what each epoch came to
 	BestEpoch int          `json:"best_epoch,omitempty"` // whose weights these are, from 1; 0: the last one's
 	// Temperatures are what the logits of each head were divided by after that; none
-	// where they were left as trained.
+	// where all are 1.
 	Temperatures []float64 `json:"temperatures,omitempty"`
 	Training     *Accuracy `json:"training,omitempty"`    // on Split.Train, without dropout
 	Validation   *Accuracy `json:"validation,omitempty"`  // on Split.Validation

@@ -66,8 +66,9 @@ type Differences struct {
 	Accuracy float64 `json:"accuracy"`
 	MacroF1  float64 `json:"macro_f1"`
 	// Intervals are those of the differences, both labellings being resampled
-	// together: what makes a document hard for both of them does not count.
-	Intervals *Intervals `json:"intervals_95"`
+	// together: what makes a document hard for both of them does not count. One
+	// document has none.
+	Intervals *Intervals `json:"intervals_95,omitempty"`
 }
 
 // Compare is Bootstrap of what documents have more than baseline, which has cells of
@@ -77,11 +78,11 @@ func Compare(classes []string, documents, baseline [][]Cell, resamples int, seed
 		panic("eval: comparison of other documents")
 	}
 	a, b := report(classes, documents), report(classes, baseline)
-	d := &Differences{Accuracy: a.Accuracy - b.Accuracy, MacroF1: a.MacroF1 - b.MacroF1,
-		Intervals: &Intervals{Resamples: resamples, Seed: seed, Effective: effective(documents)}}
-	if len(documents) == 0 || resamples == 0 {
+	d := &Differences{Accuracy: a.Accuracy - b.Accuracy, MacroF1: a.MacroF1 - b.MacroF1}
+	if len(documents) < 2 || resamples == 0 {
 		return d
 	}
+	d.Intervals = &Intervals{Resamples: resamples, Seed: seed, Effective: effective(documents)}
 	macro, accuracy := resample(classes, documents, resamples, seed)
 	baseMacro, baseAccuracy := resample(classes, baseline, resamples, seed) // of the same documents
 	for i := range macro {

@@ -443,8 +443,11 @@ func TestCompare(t *testing.T) {
 	if d := Compare(classes, same, same, 100, 1); d.Accuracy != 0 || d.Intervals.MacroF1 != (Interval{}) || d.Intervals.Caution != "no resample differs, which tells nothing of other documents" {
 		t.Errorf("of the same: got %+v", d)
 	}
-	if d := Compare(classes, nil, nil, 100, 1); d.MacroF1 != 0 || d.Intervals.MacroF1 != (Interval{}) {
+	if d := Compare(classes, nil, nil, 100, 1); d.MacroF1 != 0 || d.Intervals != nil {
 		t.Errorf("of no documents: got %+v", d)
+	}
+	if d := Compare(classes, same[:1], same[1:], 100, 1); d.Accuracy != 1 || d.Intervals != nil {
+		t.Errorf("of one document: got %+v", d)
 	}
 }
 

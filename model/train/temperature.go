@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/dustin/go-humanize/english"
 
@@ -30,71 +31,86 @@ func checkTemperatures(temperatures []float64, cfg *model.Config) error {
 	return nil
 }
 
-// calibrated is the model with its temperatures, nil for those it was trained with.
+// calibrated is the model and the temperatures that its logits are divided by, nil where
+// all of them are 1.
 func (t *trainer) calibrated(ctx context.Context, o *Options, validation *corpus) (w *model.Weights, temperatures []float64, err error) {
 	w = t.weights()
 	if err := w.Validate(); err != nil {
 		return nil, nil, fmt.Errorf("train: training diverged, lower learning_rate: %w", err)
 	}
 	if temperatures = o.Temperatures; temperatures == nil && validation.lines > 0 {
-		if temperatures, err = t.temperatures(ctx, w, validation); err != nil {
+		if temperatures, err = t.fitTemperatures(ctx, w, validation); err != nil {
 			return nil, nil, err
 		}
 	}
-	if len(temperatures) == 0 {
+	if !slices.ContainsFunc(temperatures, func(v float64) bool { return v != 1 }) {
 		return w, nil, nil
 	}
-	t.cool(temperatures)
+	t.divideLogits(temperatures)
 	return t.weights(), temperatures, nil
 }
 
-// temperatures are those of each head by which the labelled lines of c are most
-// probable (Guo et al., "On Calibration of Modern Neural Networks", 2017): 1 for a head
-// of which c has no line, and never less, as few lines, all of them right, would ask
-// for 0.
-func (t *trainer) temperatures(ctx context.Context, w *model.Weights, c *corpus) ([]float64, error) {
+// enoughLines is the number of a head's labelled lines from which on they are asked for
+// a temperature: one line, labelled by mistake, would ask for the highest.
+const enoughLines = 100
+
+// fitTemperatures finds those of each head by which the labelled lines of c are most
+// probable (Guo et al., "On Calibration of Modern Neural Networks", 2017), but never
+// less than 1: few lines, all of them right, would ask for 0. It leaves targets out of
+// c (leaveOther).
+func (t *trainer) fitTemperatures(ctx context.Context, w *model.Weights, c *corpus) ([]float64, error) {
 	c.leaveOther(&t.config)
-	k, first, targets := t.config.NumOutputs(), 0, [][][]int{c.main, c.full}
-	var temperatures []float64
-	for h, size := range t.net.sizes.heads {
-		// The log-odds of each class against the line's own, of each document.
-		odds := make([][]float32, len(c.docs))
-		err := score(ctx, w, c, t.workers, func(i int, probs []float32) error {
-			for r, y := range targets[h][i] {
+	heads, k := t.net.sizes.heads, t.config.NumOutputs()
+	// The log-odds of each class against the line's own, of each head and document.
+	odds := make([][][]float32, len(heads))
+	for h := range odds {
+		odds[h] = make([][]float32, len(c.docs))
+	}
+	err := score(ctx, w, c, t.workers, func(i int, probs []float32) error {
+		first := 0
+		for h, targets := range [][]int{c.main[i], c.full[i]}[:len(heads)] {
+			for r, y := range targets {
 				if y < 0 {
 					continue
 				}
-				p := probs[r*k+first:][:size]
+				p := probs[r*k+first:][:heads[h]]
 				for _, q := range p {
-					odds[i] = append(odds[i], float32(logarithm(q)-logarithm(p[y])))
+					odds[h][i] = append(odds[h][i], float32(logarithm(q)-logarithm(p[y])))
 				}
 			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
+			first += heads[h]
 		}
-		temperatures = append(temperatures, temperature(size, odds, t.workers))
-		first += size
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var temperatures []float64
+	for h, size := range heads {
+		temperatures = append(temperatures, fitTemperature(size, odds[h], t.workers))
 	}
 	return temperatures, nil
 }
 
-// temperature is 1/β, in hundredths, for the β from 1/MaxTemperature to 1 that makes
+// fitTemperature finds 1/β, in hundredths, for the β from 1/MaxTemperature to 1 that makes
 // the sum of log Σ exp(β·odds) least, over rows of size odds each; it is convex in β.
-func temperature(size int, odds [][]float32, workers int) float64 {
+func fitTemperature(size int, odds [][]float32, workers int) float64 {
+	rows := 0
+	for _, x := range odds {
+		rows += len(x) / size
+	}
+	if rows < enoughLines {
+		return 1
+	}
 	slopes := make([]float64, len(odds))
 	slope := func(beta float64) (sum float64) {
 		parallel(workers, len(odds), func(i int) {
 			slopes[i] = 0
 			for x := odds[i]; len(x) > 0; x = x[size:] {
+				most := slices.Max(x[:size])
 				var top, exps float64
-				most := float64(x[0])
-				for _, v := range x[1:size] {
-					most = max(most, float64(v))
-				}
 				for _, v := range x[:size] {
-					e := math.Exp(beta * (float64(v) - most))
+					e := math.Exp(beta * float64(v-most))
 					top += e * float64(v)
 					exps += e
 				}
@@ -107,9 +123,6 @@ func temperature(size int, odds [][]float32, workers int) float64 {
 		return sum
 	}
 	low, high := 1/MaxTemperature, 1.
-	if slope(high) <= 0 {
-		return 1
-	}
 	for range 24 {
 		if middle := (low + high) / 2; slope(middle) > 0 {
 			high = middle
@@ -120,10 +133,10 @@ func temperature(size int, odds [][]float32, workers int) float64 {
 	return math.Round(100/high) / 100
 }
 
-// cool divides the logits of each head by its temperature.
-func (t *trainer) cool(temperatures []float64) {
+// divideLogits divides the logits of each head by its temperature.
+func (t *trainer) divideLogits(temperatures []float64) {
 	k, first := t.config.NumOutputs(), 0
-	for h, size := range t.net.sizes.heads[:min(len(temperatures), len(t.net.sizes.heads))] {
+	for h, size := range t.net.sizes.heads[:len(temperatures)] {
 		for _, x := range [][]float32{t.net.outStates.data, t.net.outLine.data, t.net.outputsBias} {
 			for ; len(x) > 0; x = x[k:] {
 				for i := range x[first:][:size] {

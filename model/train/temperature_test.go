@@ -54,13 +54,16 @@ func TestTemperature(t *testing.T) {
 				best, least = at, loss
 			}
 		}
-		got := temperature(c.classes, odds, 2)
+		got := fitTemperature(c.classes, odds, 2)
 		if math.Abs(got-best) > .0101 || got < c.least || got > c.most {
 			t.Errorf("case %d: %g, the search finds %g", seed, got, best)
 		}
 	}
-	if got := temperature(3, [][]float32{nil, nil}, 1); got != 1 {
-		t.Errorf("without a line %g", got)
+	// Of few lines, all of them labelled by mistake, nothing is learnt.
+	for lines, want := range map[int]float64{0: 1, enoughLines - 1: 1, enoughLines: MaxTemperature} {
+		if got := fitTemperature(3, [][]float32{nil, slices.Repeat([]float32{0, 9, -1}, lines)}, 1); got != want {
+			t.Errorf("%d lines labelled by mistake: %g, want %g", lines, got, want)
+		}
 	}
 }
 

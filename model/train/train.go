@@ -40,7 +40,7 @@ type Options struct {
 	// Crops are parts of Train as documents of their own, learnt from beside it:
 	// classes, Split and scores are those of Train alone.
 	Crops      []Document
-	Validation []Document // judged after each epoch; may be empty
+	Validation []Document // judged after each epoch, see Best and Temperatures; may be empty
 	Test       []Document // judged at the end; may be empty
 
 	Machine // takes the steps, unless Round does
@@ -55,7 +55,8 @@ type Options struct {
 	// those of the last one.
 	Best bool
 	// Temperatures are what the logits of each head are divided by in the end,
-	// 1 where one is left out. nil fits them to Validation, where there is one.
+	// 1 where one is left out. nil fits them to Validation, where that has lines
+	// enough.
 	Temperatures []float64
 	// Init gives the weights to begin with, of the same sizes and classes.
 	Init *model.Weights

@@ -13,23 +13,24 @@ import (
 )
 
 // comparison is how much better a run is than an earlier one, whose report is given,
-// over the documents that both judged by the same annotation.
+// over the documents of which both judged as many lines of each label.
 type comparison struct {
 	Report    string `json:"report"` // the folder
 	ModelHash string `json:"model_hash,omitempty"`
 	Documents int    `json:"documents"`
-	LeftOut   int    `json:"left_out"` // one of the two lacks them, or has other labels
+	LeftOut   int    `json:"left_out"` // of either report
 	*eval.Differences
 }
 
 // earlierReport is what is read of a report.json.
 type earlierReport struct {
 	ModelHash string    `json:"model_hash"`
+	LabelSet  string    `json:"label_set"`
 	Each      []counted `json:"each_document"`
 }
 
-// loadBaseline reads the report in a folder.
-func loadBaseline(ctx context.Context, folder string) (*earlierReport, error) {
+// loadBaseline reads the report in a folder, which must be of the label set.
+func loadBaseline(ctx context.Context, folder, labelSet string) (*earlierReport, error) {
 	file := store.Join(folder, "report.json")
 	data, err := store.Read(ctx, file, 0)
 	switch {
@@ -41,6 +42,9 @@ func loadBaseline(ctx context.Context, folder string) (*earlierReport, error) {
 	r := new(earlierReport)
 	if err := json.Unmarshal(data, r); err != nil || len(r.Each) == 0 {
 		return nil, cli.Usagef("--baseline: %s is no report with the figures of each document; make it again with this version of evaluate", file)
+	}
+	if r.LabelSet != labelSet {
+		return nil, cli.Usagef("--baseline: %s is of --label_set=%s, not %s; give both the same", file, r.LabelSet, labelSet)
 	}
 	return r, nil
 }
@@ -65,7 +69,7 @@ func (d *details) compare(folder string, earlier *earlierReport) error {
 	c.Documents = len(now)
 	c.LeftOut += len(before)
 	if c.Documents == 0 {
-		return fmt.Errorf("--baseline: %s: none of its documents is judged here by the same labels; judge the same --input with the same --label_set", folder)
+		return fmt.Errorf("--baseline: %s: none of its documents is judged here by the same labels; judge the same --input by the same classes", folder)
 	}
 	var classes []string
 	a, b := cells(&classes, now), cells(&classes, then)
@@ -85,14 +89,17 @@ func goldOf(counts []pair) []pair {
 
 // String is the comparison in a line.
 func (c *comparison) String() string {
-	i := c.Intervals
-	line := fmt.Sprintf("against %s: accuracy %+.4f (95 %%: %+.4f to %+.4f), macro-F1 %+.4f (95 %%: %+.4f to %+.4f), over %s",
-		cli.Printable(c.Report), c.Accuracy, i.Accuracy.Low, i.Accuracy.High, c.MacroF1, i.MacroF1.Low, i.MacroF1.High, cli.Plural(int64(c.Documents), "document"))
+	accuracy, macro, caution := "", "", ""
+	if i := c.Intervals; i != nil {
+		accuracy = fmt.Sprintf(" (95 %%: %+.4f to %+.4f)", i.Accuracy.Low, i.Accuracy.High)
+		macro = fmt.Sprintf(" (95 %%: %+.4f to %+.4f)", i.MacroF1.Low, i.MacroF1.High)
+		if i.Caution != "" {
+			caution = "; " + i.Caution
+		}
+	}
+	line := fmt.Sprintf("against %s: accuracy %+.4f%s, macro-F1 %+.4f%s, over %s", cli.Printable(c.Report), c.Accuracy, accuracy, c.MacroF1, macro, cli.Plural(int64(c.Documents), "document"))
 	if c.LeftOut > 0 {
 		line += fmt.Sprintf("; %s left out, which one of the two lacks or has by other labels", cli.Plural(int64(c.LeftOut), "document"))
 	}
-	if i.Caution != "" {
-		line += "; " + i.Caution
-	}
-	return line
+	return line + caution
 }

@@ -121,6 +121,9 @@ func (o *options) check(f *cli.Flags) error {
 			return cli.Usagef("--predictions=%s is a file; name the folder it lies in", o.predictions)
 		}
 	}
+	if info, err := os.Stat(o.baseline); err == nil && !info.IsDir() {
+		return cli.Usagef("--baseline=%s is a file; name the folder it lies in", o.baseline)
+	}
 	for _, f := range [][2]string{{"model_uri", o.modelURI}, {"predictions", o.predictions}, {"report", o.report}, {"baseline", o.baseline}} {
 		if err := cli.CheckURI(f[0], f[1]); err != nil {
 			return err
@@ -178,7 +181,7 @@ func (o *options) evaluate(ctx context.Context) error {
 			return err
 		}
 		if o.baseline != "" {
-			if o.earlier, err = loadBaseline(ctx, o.baseline); err != nil {
+			if o.earlier, err = loadBaseline(ctx, o.baseline, result.LabelSet); err != nil {
 				return err
 			}
 		}
@@ -306,8 +309,11 @@ func (o *options) tell(ctx context.Context, r *report, score *scoreFn, counters 
 	if r.details != nil && r.Documents > 0 {
 		r.details.print()
 	}
-	if rejected == nil || r.Documents == 0 {
-		return rejected
+	if r.unlike != nil && rejected != nil {
+		return fmt.Errorf("%w; %w", r.unlike, rejected)
+	}
+	if r.unlike != nil || rejected == nil || r.Documents == 0 {
+		return cmp.Or(r.unlike, rejected)
 	}
 	return &cli.Status{Code: o.status, Err: rejected}
 }

@@ -24,6 +24,7 @@ type report struct {
 	Seconds     float64      `json:"seconds"`
 	Report      *eval.Report `json:"report"` // of lines
 	*details
+	unlike error // to the report that --baseline names
 }
 
 // gather makes the report of the counters. Its classes are the model's, and
@@ -59,9 +60,8 @@ func (o *options) writeReport(ctx context.Context, parts string, r *report) erro
 			o.report, found, cli.Plural(r.Documents, "document"))
 	}
 	r.details = m.details()
-	var unlike error // of --baseline; the report is as good without it
 	if o.earlier != nil {
-		unlike = r.compare(o.baseline, o.earlier)
+		r.unlike = r.compare(o.baseline, o.earlier)
 	}
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -78,10 +78,7 @@ func (o *options) writeReport(ctx context.Context, parts string, r *report) erro
 	if err := st.Write(ctx, store.Join(o.report, "report.json"), append(data, '\n')); err != nil {
 		return err
 	}
-	if err := st.Write(ctx, store.Join(o.report, "report.html"), page); err != nil {
-		return err
-	}
-	return unlike
+	return st.Write(ctx, store.Join(o.report, "report.html"), page)
 }
 
 // print writes what the report adds to the table.

@@ -86,6 +86,9 @@ func (t *temperatures) Set(s string) error {
 	if *t = nil; s == "auto" {
 		return nil
 	}
+	if strings.Count(s, ",") > 1 {
+		return errors.New("a model has two sets of labels at most; give two numbers")
+	}
 	for v := range strings.SplitSeq(s, ",") {
 		number, err := strconv.ParseFloat(v, 64)
 		if err != nil || !(number >= train.MinTemperature && number <= train.MaxTemperature) {
@@ -117,7 +120,7 @@ func define(f *cli.Flags) *options {
 	o := &options{config: model.DefaultConfig()}
 	c := &o.config
 	f.Var(&o.input, "input", "annotated `files`, folders and patterns to train on, separated by commas (\\, is a comma) or repeated; what --validation and --test name is left out, with a warning")
-	f.Var(&o.validation, "validation", "annotated `files`, folders and patterns, judged after each epoch")
+	f.Var(&o.validation, "validation", "annotated `files`, folders and patterns, judged after each epoch, by which --keep and --temperature go")
 	f.Var(&o.test, "test", "annotated `files`, folders and patterns, judged once, at the end")
 	f.StringVar(&o.modelOut, "model_out", "", "`folder` or gs://bucket/prefix to write the model to")
 	f.StringVar(&o.initModel, "init_model", "", "`folder` or gs://bucket/prefix of a model to begin with, or bundled; flags not given are as it has them")
@@ -146,7 +149,7 @@ func define(f *cli.Flags) *options {
 	f.Float64Var(&o.cropShare, "crop_share", 0.45, "`share` of the lines that is learnt from once more in parts that are documents of their own, so that any class may stand first in one, and that are set anew: lines of another length, capitals, a scanner's mistakes, names without their citation; 0 for none")
 	f.IntVar(&o.earlyStopping, "early_stopping", 0, "stop after so many `epochs` without a better macro-F1 on --validation, or an equal one with a lower loss; 0 for never")
 	f.StringVar(&o.keep, "keep", "best", "`best` keeps the epoch with the highest macro-F1 on --validation, of equal ones that with the lowest loss; last the last one")
-	f.Var(&o.temperatures, "temperature", "what the logits are divided by in the end, so that probabilities are no surer than right: a `number`, two with a comma for a model with a second set of labels, or auto for what --validation says (1 without)")
+	f.Var(&o.temperatures, "temperature", "what the logits are divided by in the end, so that probabilities are no surer than right: a `number`, two with a comma where the full set is learnt beside another (1 where left out), or auto for what --validation asks for (1 without)")
 	f.BoolVar(&o.resume, "resume", false, "go on from the checkpoint in --model_out, where there is one; all other flags as before")
 	f.IntVar(&o.checkpointSteps, "checkpoint_steps", 200, "`steps` from one checkpoint to the next, beside that of each epoch; 0 for these alone")
 	f.IntVar(&o.workers, "workers", 0, "`workers` that share each batch as a Beam pipeline a round, their weights averaged after it; 0 trains in this process, or by one worker with a --runner given")
