@@ -135,6 +135,24 @@ func TestTemperatureOfSecondHead(t *testing.T) {
 	}
 }
 
+// A model with one head has one temperature, the highest where all of Validation is
+// labelled by mistake.
+func TestTemperatureOfOneHead(t *testing.T) {
+	cfg := smallConfig()
+	cfg.LabelSet, cfg.Dropout, cfg.LearningRate = model.Full, 0, .03
+	wrong := annotated(8, cfg.InputSize, 2)
+	other := map[string]string{"Misc-exposition": "Nomenclature", "Nomenclature": "Figure", "Figure": "Misc-exposition"}
+	for _, d := range wrong {
+		for r, l := range d.Labels {
+			d.Labels[r] = other[l]
+		}
+	}
+	w, meta := run(t, Options{Config: cfg, Train: annotated(20, cfg.InputSize, 1), Validation: wrong})
+	if len(w.Config.FullClasses) != 0 || len(meta.Temperatures) != 1 || meta.Temperatures[0] != MaxTemperature {
+		t.Errorf("temperatures %v with classes %v and %v", meta.Temperatures, w.Config.Classes, w.Config.FullClasses)
+	}
+}
+
 // headLoss is the mean cross-entropy of one head's labelled lines.
 func headLoss(t *testing.T, docs []Document, w *model.Weights, head int) float64 {
 	t.Helper()
