@@ -4,9 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/sha256"
 	_ "embed"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/linnet-ml/linnet/transforms/store"
+	"github.com/linnet-ml/linnet/transforms/yedda"
 )
 
 // IndexFile is the page that names every document with a review page, with the
@@ -146,7 +145,7 @@ func (x *index) page(w io.Writer) error {
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src %s; script-src %s; base-uri 'none'; form-action 'none'">
+<meta http-equiv="Content-Security-Policy" content="%s">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 %s
 <style>%s</style>
@@ -155,7 +154,7 @@ func (x *index) page(w io.Writer) error {
 <h1>Documents to review: %d</h1>
 <div>
 <table>
-<thead><tr><th scope="col" aria-sort="ascending"><button>Document</button></th>`, hashSource(indexStyle), hashSource(indexScript), indexTitle, indexStyle, len(docs))
+<thead><tr><th scope="col" aria-sort="ascending"><button>Document</button></th>`, yedda.PagePolicy(indexStyle, indexScript), indexTitle, indexStyle, len(docs))
 	for _, head := range append([]string{"Lines", "Doubtful"}, columns...) {
 		fmt.Fprintf(out, `<th scope="col"><button>%s</button></th>`, html.EscapeString(head))
 	}
@@ -179,12 +178,6 @@ func (x *index) page(w io.Writer) error {
 	}
 	fmt.Fprintf(out, "</tr></tfoot>\n</table>\n</div>\n<script>%s</script>\n</body>\n</html>\n", indexScript)
 	return out.Flush()
-}
-
-// hashSource allows a page's policy what has this very text.
-func hashSource(s string) string {
-	sum := sha256.Sum256([]byte(s))
-	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
 // escapePath is a path as a URL below the page's own.

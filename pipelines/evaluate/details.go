@@ -80,8 +80,6 @@ func (m *merger) add(p *part) {
 	own := sums{}
 	for _, l := range p.Lines {
 		own.add(l.Gold, l.Predicted, l.N)
-		m.index(l.Gold)
-		m.index(l.Predicted)
 		if l.Gold != l.Predicted {
 			d.Wrong += l.N
 		}
@@ -143,7 +141,8 @@ func (m *merger) details() *details {
 	}
 	d.Each = append([]counted{}, m.documents...)
 	if len(d.Each) > 1 {
-		d.Intervals = eval.Bootstrap(classes, cells(&classes, d.Each), resamples, bootstrapSeed)
+		all := cells(&classes, d.Each)
+		d.Intervals = eval.Bootstrap(classes, all, resamples, bootstrapSeed)
 	}
 	slices.SortStableFunc(m.documents, func(a, b counted) int {
 		return cmp.Or(cmp.Compare(a.MacroF1, b.MacroF1), cmp.Compare(b.Wrong, a.Wrong))

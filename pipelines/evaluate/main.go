@@ -6,7 +6,8 @@
 // It prints a table. With --report it writes report.json for programs and
 // report.html for people, too: figures by line, span and character, calibration,
 // intervals, the worst documents and the lines most confidently wrong. These
-// show text of the documents.
+// show text of the documents. With --baseline it says how much better it is than in an
+// earlier report.
 //
 // A line counts if it is not blank and most of it lies in spans of the annotation. Exit
 // statuses: 0 done; 1 failed; 2 wrong use; 3 done, but some documents could not

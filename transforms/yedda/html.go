@@ -21,15 +21,19 @@ var reviewCSS string
 //go:embed review.js
 var reviewJS string
 
-// reviewPolicy lets nothing run or load but the style and the script above,
-// which are known by their hashes: whatever a document holds, it is no script.
-var reviewPolicy = "default-src 'none'; style-src " + hashSource(reviewCSS) + "; script-src " + hashSource(reviewJS) +
-	"; base-uri 'none'; form-action 'none'"
+// PagePolicy is the Content-Security-Policy of a page that runs and loads nothing but
+// its own style and script, which are known by their hashes: whatever a document holds,
+// it is no script.
+func PagePolicy(style, script string) string {
+	return "default-src 'none'; style-src " + hashSource(style) + "; script-src " + hashSource(script) + "; base-uri 'none'; form-action 'none'"
+}
 
 func hashSource(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
+
+var reviewPolicy = PagePolicy(reviewCSS, reviewJS)
 
 // reviewDocument is what the page knows of a document beside its bytes.
 type reviewDocument struct {
