@@ -15,6 +15,7 @@ type Metadata struct {
 	Seed      int64        `json:"seed"`                 // of weights, order and dropout
 	CropShare float64      `json:"crop_share"`           // of the lines that was learnt from once more in parts
 	Init      string       `json:"init_model,omitempty"` // hash of the model it began with
+	InitShare float64      `json:"init_share,omitempty"` // of it in these weights, beside what it became
 	Teachers  []string     `json:"teachers,omitempty"`   // hashes of the models it learnt from instead of the labels
 	Epochs    []EpochStats `json:"epochs"`               // what each epoch came to
 	BestEpoch int          `json:"best_epoch,omitempty"` // whose weights these are, from 1; 0: the last one's

@@ -43,6 +43,7 @@ type identity struct {
 	// Validation is that of the documents that choose the epoch.
 	Validation    string
 	Init          string   // hash of the model to begin with
+	InitShare     float64  `json:",omitempty"`
 	Teachers      []string `json:",omitempty"` // hashes of theirs
 	Shards        int
 	Workers       int // of a distributed training, 0 where there is none
@@ -240,6 +241,8 @@ func (a *identity) difference(b *identity) string {
 	switch {
 	case a.Init != b.Init:
 		return "init_model is another"
+	case a.InitShare != b.InitShare:
+		return fmt.Sprintf("init_share was %g, not %g", a.InitShare, b.InitShare)
 	case !slices.Equal(a.Config.Classes, b.Config.Classes): // and so are crops
 		return "the classes are others, by num_classes or the training documents"
 	case a.Train != b.Train, !slices.Equal(a.Config.FullClasses, b.Config.FullClasses), a.Config.OtherClass != b.Config.OtherClass:

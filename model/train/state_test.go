@@ -82,6 +82,10 @@ func TestResume(t *testing.T) {
 			o.Init, _ = run(t, Options{Config: o.Config, Train: o.Train[:6]})
 			o.Config.FullClasses = o.Init.Config.FullClasses
 		}},
+		{"keeps a share of that", func(o *Options) {
+			o.Init, _ = run(t, Options{Config: o.Config, Train: o.Train[:6]})
+			o.Config.FullClasses, o.InitShare = o.Init.Config.FullClasses, .5
+		}},
 		{"early stopping", func(o *Options) { o.Best, o.EarlyStopping, o.Config.Epochs = false, 1, 30 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -212,6 +216,7 @@ func TestResumeRefuses(t *testing.T) {
 func TestDifference(t *testing.T) {
 	for want, change := range map[string]func(*identity){
 		"":                                      func(*identity) {},
+		"init_share was 0, not 0.5":             func(id *identity) { id.InitShare = .5 },
 		"workers were 0, not 2":                 func(id *identity) { id.Workers = 2 },
 		"round_steps was 0, not 4":              func(id *identity) { id.RoundSteps = 4 },
 		"mixed_precision was off, not bfloat16": func(id *identity) { id.Precision = "bfloat16" },

@@ -60,6 +60,10 @@ type Options struct {
 	Temperatures []float64
 	// Init gives the weights to begin with, of the same sizes and classes.
 	Init *model.Weights
+	// InitShare of Init and 1−InitShare of what it became in training are the
+	// weights that are judged and returned: it forgets less than trained ones do
+	// (WiSE-FT, Wortsman et al., "Robust fine-tuning of zero-shot models", 2022).
+	InitShare float64
 	// Teachers, where there are any, are what is learnt: the mean of their
 	// probabilities for the very lines that the step sees, words dropped and
 	// all, instead of the labels (distillation, Hinton et al. 2015; the same
@@ -155,6 +159,7 @@ func Run(ctx context.Context, o Options) (*model.Weights, *model.Metadata, error
 		copy(t.net.flat, t.bestFlat)
 		copy(t.table, t.bestTable)
 	}
+	t.towardsInit()
 	w, temperatures, err := t.calibrated(ctx, &o, validation)
 	if err != nil {
 		return nil, nil, err
@@ -216,6 +221,7 @@ func (t *trainer) metadata(o *Options) *model.Metadata {
 	meta := &model.Metadata{
 		Seed:       t.config.Seed,
 		Init:       t.identity.Init,
+		InitShare:  t.identity.InitShare,
 		Teachers:   t.identity.Teachers,
 		Epochs:     t.position.Epochs,
 		BestEpoch:  t.position.Best,
@@ -376,7 +382,7 @@ func (t *trainer) endEpoch(ctx context.Context, o *Options, validation *corpus) 
 		return err
 	}
 	if len(o.Validation) > 0 {
-		counts, loss, err := judge(ctx, t.weights(), validation, t.workers)
+		counts, loss, err := judge(ctx, t.result(), validation, t.workers)
 		if err != nil {
 			return err
 		}

@@ -320,6 +320,49 @@ func TestInit(t *testing.T) {
 	refused(t, o, "its classes have Nomenclature besides")
 }
 
+// Weights with a share of Init lie between it and those of the same training without
+// one, and are what the epochs are judged by.
+func TestInitShare(t *testing.T) {
+	o := resumable()
+	o.Init, _ = run(t, Options{Config: o.Config, Train: o.Train[:6]})
+	o.Config.FullClasses, o.Temperatures, o.Best = o.Init.Config.FullClasses, []float64{1}, false
+	alone, _ := run(t, o)
+	o.InitShare = .25
+	w, m := run(t, o)
+	biases := func(w *model.Weights) []float32 { // which are not rounded
+		return slices.Concat(w.LayoutBias, w.OutputBias, w.Layers[0].Forward.Bias, w.Layers[0].Backward.Bias)
+	}
+	for _, c := range []struct {
+		of       func(*model.Weights) []float32
+		rounding float64
+	}{{numbers, .02}, {biases, 1e-6}} {
+		a, b, got := c.of(o.Init), c.of(alone), c.of(w)
+		moved := 0
+		for i := range got {
+			if want := a[i]/4 + 3*b[i]/4; math.Abs(float64(got[i]-want)) > c.rounding {
+				t.Fatalf("number %d is %v, want %v of %v and %v", i, got[i], want, a[i], b[i])
+			}
+			if math.Abs(float64(a[i]-b[i])) > 10*c.rounding {
+				moved++
+			}
+		}
+		if moved < 50 {
+			t.Errorf("%d of %d numbers moved", moved, len(got))
+		}
+	}
+	o.Best = true
+	_, best := run(t, o)
+	for m, epoch := range map[*model.Metadata]int{m: len(m.Epochs), best: best.BestEpoch} {
+		if e := m.Epochs[epoch-1]; m.InitShare != .25 || m.Validation.MacroF1 != e.ValidationMacroF1 || m.Validation.Loss != e.ValidationLoss {
+			t.Errorf("init_share %v, macro-F1 %v and loss %v, epoch %d had %v and %v", m.InitShare, m.Validation.MacroF1, m.Validation.Loss, epoch, e.ValidationMacroF1, e.ValidationLoss)
+		}
+	}
+	for share, init := range map[float64]*model.Weights{-.1: w, 1: w, math.NaN(): w, .5: nil} {
+		o.InitShare, o.Init = share, init
+		refused(t, o, "init_share")
+	}
+}
+
 // A model of one head, or of the full set, goes on with documents that have
 // more labels, or fewer, of 20 lines.
 func TestInitKeepsClasses(t *testing.T) {

@@ -35,6 +35,7 @@ type trainer struct {
 	parts          [tableParts]tablePart
 
 	bestFlat, bestTable []float32 // weights of the best epoch, once there is one
+	initFlat, initTable []float32 // what training began with, where identity.InitShare is above 0
 
 	teachers []*cpu.Scorer // nil without any
 
@@ -59,6 +60,9 @@ func newTrainer(o *Options) (*trainer, error) {
 			return nil, err
 		}
 	}
+	if !(o.InitShare >= 0 && o.InitShare < 1) || o.InitShare > 0 && o.Init == nil {
+		return nil, fmt.Errorf("train: init_share %g: it must be at least 0, less than 1, and 0 without a model to begin with", o.InitShare)
+	}
 	if err := checkTemperatures(o.Temperatures, &cfg); err != nil {
 		return nil, err
 	}
@@ -82,7 +86,7 @@ func newTrainer(o *Options) (*trainer, error) {
 		machine.GPUs = nil // the workers take the steps
 	}
 	if o.Init != nil {
-		t.identity.Init = o.Init.Hash()
+		t.identity.Init, t.identity.InitShare = o.Init.Hash(), o.InitShare
 	}
 	if err := t.engage(o); err != nil {
 		return nil, err
@@ -92,6 +96,9 @@ func newTrainer(o *Options) (*trainer, error) {
 	}
 	if o.Init != nil {
 		t.setWeights(o.Init)
+	}
+	if o.InitShare > 0 {
+		t.initFlat, t.initTable = slices.Clone(t.net.flat), slices.Clone(t.table)
 	}
 	return t, nil
 }

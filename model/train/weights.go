@@ -141,6 +141,28 @@ func (t *trainer) weights() *model.Weights {
 	return w
 }
 
+// result is the model that training would end with now.
+func (t *trainer) result() *model.Weights {
+	if t.initFlat == nil {
+		return t.weights()
+	}
+	flat, table := slices.Clone(t.net.flat), slices.Clone(t.table)
+	t.towardsInit()
+	w := t.weights()
+	copy(t.net.flat, flat)
+	copy(t.table, table)
+	return w
+}
+
+// towardsInit moves the weights InitShare of the way back to Init.
+func (t *trainer) towardsInit() {
+	for _, part := range [][2][]float32{{t.net.flat, t.initFlat}, {t.table, t.initTable}} {
+		for i, v := range part[1] {
+			part[0][i] += float32(t.identity.InitShare) * (v - part[0][i])
+		}
+	}
+}
+
 // setWeights begins from w, and from the statistics of its training rows.
 func (t *trainer) setWeights(w *model.Weights) {
 	d := t.config.EmbeddingSize

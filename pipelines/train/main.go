@@ -49,7 +49,7 @@ type options struct {
 	earlyStopping, checkpointSteps    int
 	workers, roundSteps, cores, index int
 	resume                            bool
-	cropShare                         float64
+	cropShare, initShare              float64
 	verbosity                         int
 	precision                         string
 	worldSize                         int
@@ -61,6 +61,9 @@ type options struct {
 	documents []averaging.Document // of --input, as read
 	reader    averaging.Reader
 }
+
+// defaultInitShare was chosen on volumes of known and unknown journals (DECISIONS.md).
+const defaultInitShare = .5
 
 // configFlags are the fields of model.Config that are flags, by the same name: what is
 // printed, and taken from --init_model.
@@ -124,6 +127,7 @@ func define(f *cli.Flags) *options {
 	f.Var(&o.test, "test", "annotated `files`, folders and patterns, judged once, at the end")
 	f.StringVar(&o.modelOut, "model_out", "", "`folder` or gs://bucket/prefix to write the model to")
 	f.StringVar(&o.initModel, "init_model", "", "`folder` or gs://bucket/prefix of a model to begin with, or bundled; flags not given are as it has them")
+	f.Float64Var(&o.initShare, "init_share", defaultInitShare, "`share` of --init_model in the weights in the end, beside what training made of it, for a model that forgets less of what it knew; 0 where it need not know that any more")
 	f.Var(&o.teachers, "teachers", "`folders` or gs://bucket/prefixes of models, or bundled, separated by commas or repeated: what they say on average is learnt instead of the labels; they need the same classes and --input_size, and twice the --epochs are worth it")
 	f.StringVar(&o.comment, "description", "", "what the documents are, with source and licence, for the model's metadata")
 	f.StringVar(&c.LabelSet, "label_set", model.Collapsed, "`collapsed` (Nomenclature, Description, Misc-exposition) or full (every label with 20 lines)")
@@ -221,6 +225,10 @@ func (o *options) check(f *cli.Flags) error {
 		return cli.Usagef("no --model_out: name the folder that the model is written to")
 	case !(o.cropShare >= 0 && o.cropShare <= 1):
 		return cli.Usagef("--crop_share=%g: it must be from 0 to 1", o.cropShare)
+	case !(o.initShare >= 0 && o.initShare < 1):
+		return cli.Usagef("--init_share=%g: it must be from 0 to less than 1", o.initShare)
+	case f.Given("init_share") && o.initModel == "":
+		return cli.Usagef("--init_share is a share of --init_model; name that, or leave it out")
 	case o.earlyStopping < 0:
 		return cli.Usagef("--early_stopping=%d: it must be 0 or more", o.earlyStopping)
 	case o.earlyStopping > 0 && len(o.validation) == 0:
@@ -386,6 +394,9 @@ func (o *options) train(ctx context.Context, f *cli.Flags) error {
 	options := train.Options{
 		Best: o.keep == "best", EarlyStopping: o.earlyStopping, Temperatures: o.temperatures, CheckpointSteps: o.checkpointSteps,
 		Machine: train.Machine{Memory: int64(o.gpuMemory)}, Precision: precisions[o.precision],
+	}
+	if o.initModel != "" {
+		options.InitShare = o.initShare
 	}
 	if options.Init, options.Teachers, err = o.loadModels(ctx, f); err != nil {
 		return err

@@ -37,7 +37,7 @@ func (o *options) say(c *model.Config) {
 		}
 	}
 	if o.initModel != "" {
-		fmt.Fprintf(&b, " --init_model=%s", o.initModel)
+		fmt.Fprintf(&b, " --init_share=%g --init_model=%s", o.initShare, o.initModel)
 	}
 	fmt.Fprintf(os.Stderr, "configuration:%s\n", cli.Printable(b.String()))
 	fmt.Fprintf(os.Stderr, "classes: %s; %s parameters\n", strings.Join(c.Classes, ", "), cli.Count(int64(c.NumParameters())))
