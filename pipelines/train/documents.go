@@ -142,7 +142,11 @@ func (o *options) list(ctx context.Context, i int, args []string, taken map[stri
 	if len(left) > 0 && o.verbosity > 0 {
 		cli.Warnf("%s: left out as %s too: %s", partFlags[i], [3]string{"--validation or --test name them", "--test names them"}[i], cli.Some(left))
 	}
-	for _, warning := range append(set.Passed(), set.Predicted()) {
+	warnings := set.Passed()
+	if i > 0 || len(o.teachers) == 0 { // who are learnt from instead of the labels
+		warnings = append(warnings, set.Predicted())
+	}
+	for _, warning := range warnings {
 		if warning != "" && o.verbosity > 0 {
 			cli.Warnf("%s: %s", partFlags[i], warning)
 		}
