@@ -50,7 +50,8 @@ type Split struct {
 }
 
 // EpochStats is one epoch of training. Validation's numbers are 0 where there
-// were no documents for it.
+// were no documents for it, and those of the mean with Init where InitShare is
+// above 0.
 type EpochStats struct {
 	Loss              float64 `json:"loss"`     // mean of the steps
 	Accuracy          float64 `json:"accuracy"` // of the training lines as they came, under dropout; without classes of weight 0

@@ -382,7 +382,7 @@ func (t *trainer) endEpoch(ctx context.Context, o *Options, validation *corpus) 
 		return err
 	}
 	if len(o.Validation) > 0 {
-		counts, loss, err := judge(ctx, t.result(), validation, t.workers)
+		counts, loss, err := judge(ctx, t.averaged(), validation, t.workers)
 		if err != nil {
 			return err
 		}

@@ -350,7 +350,14 @@ func TestInitShare(t *testing.T) {
 			t.Errorf("%d of %d numbers moved", moved, len(got))
 		}
 	}
-	o.Best = true
+	o.Temperatures = []float64{2, 2}
+	w, _ = run(t, o) // the mean's logits are divided, not those of what is averaged
+	for i, got := range w.OutputBias {
+		if want := (o.Init.OutputBias[i]/4 + 3*alone.OutputBias[i]/4) / 2; math.Abs(float64(got-want)) > 1e-6 {
+			t.Errorf("divided by 2, bias %d is %v, want %v", i, got, want)
+		}
+	}
+	o.Best, o.Temperatures = true, []float64{1}
 	_, best := run(t, o)
 	for m, epoch := range map[*model.Metadata]int{m: len(m.Epochs), best: best.BestEpoch} {
 		if e := m.Epochs[epoch-1]; m.InitShare != .25 || m.Validation.MacroF1 != e.ValidationMacroF1 || m.Validation.Loss != e.ValidationLoss {

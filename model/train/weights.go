@@ -141,11 +141,12 @@ func (t *trainer) weights() *model.Weights {
 	return w
 }
 
-// result is the model that training would end with now.
-func (t *trainer) result() *model.Weights {
+// averaged is the model that training would end with now, by towardsInit.
+func (t *trainer) averaged() *model.Weights {
 	if t.initFlat == nil {
 		return t.weights()
 	}
+	// Nothing else reads the weights at the end of an epoch.
 	flat, table := slices.Clone(t.net.flat), slices.Clone(t.table)
 	t.towardsInit()
 	w := t.weights()
@@ -154,7 +155,7 @@ func (t *trainer) result() *model.Weights {
 	return w
 }
 
-// towardsInit moves the weights InitShare of the way back to Init.
+// towardsInit moves the weights, in place, InitShare of the way back to Init.
 func (t *trainer) towardsInit() {
 	for _, part := range [][2][]float32{{t.net.flat, t.initFlat}, {t.table, t.initTable}} {
 		for i, v := range part[1] {

@@ -62,7 +62,7 @@ type options struct {
 	reader    averaging.Reader
 }
 
-// defaultInitShare was chosen on volumes of known and unknown journals (DECISIONS.md).
+// defaultInitShare was chosen on volumes of known and of new journals (DECISIONS.md).
 const defaultInitShare = .5
 
 // configFlags are the fields of model.Config that are flags, by the same name: what is
@@ -127,7 +127,7 @@ func define(f *cli.Flags) *options {
 	f.Var(&o.test, "test", "annotated `files`, folders and patterns, judged once, at the end")
 	f.StringVar(&o.modelOut, "model_out", "", "`folder` or gs://bucket/prefix to write the model to")
 	f.StringVar(&o.initModel, "init_model", "", "`folder` or gs://bucket/prefix of a model to begin with, or bundled; flags not given are as it has them")
-	f.Float64Var(&o.initShare, "init_share", defaultInitShare, "`share` of --init_model in the weights in the end, beside what training made of it, for a model that forgets less of what it knew; 0 where it need not know that any more")
+	f.Float64Var(&o.initShare, "init_share", defaultInitShare, "`share` of --init_model in the weights in the end, the rest being what training made of it: the model forgets less; 0 for the trained weights alone, which is better where there is much to learn from, as whole volumes")
 	f.Var(&o.teachers, "teachers", "`folders` or gs://bucket/prefixes of models, or bundled, separated by commas or repeated: what they say on average is learnt instead of the labels; they need the same classes and --input_size, and twice the --epochs are worth it")
 	f.StringVar(&o.comment, "description", "", "what the documents are, with source and licence, for the model's metadata")
 	f.StringVar(&c.LabelSet, "label_set", model.Collapsed, "`collapsed` (Nomenclature, Description, Misc-exposition) or full (every label with 20 lines)")
@@ -225,10 +225,10 @@ func (o *options) check(f *cli.Flags) error {
 		return cli.Usagef("no --model_out: name the folder that the model is written to")
 	case !(o.cropShare >= 0 && o.cropShare <= 1):
 		return cli.Usagef("--crop_share=%g: it must be from 0 to 1", o.cropShare)
-	case !(o.initShare >= 0 && o.initShare < 1):
-		return cli.Usagef("--init_share=%g: it must be from 0 to less than 1", o.initShare)
 	case f.Given("init_share") && o.initModel == "":
 		return cli.Usagef("--init_share is a share of --init_model; name that, or leave it out")
+	case !(o.initShare >= 0 && o.initShare < 1):
+		return cli.Usagef("--init_share=%g: it must be from 0 to less than 1", o.initShare)
 	case o.earlyStopping < 0:
 		return cli.Usagef("--early_stopping=%d: it must be 0 or more", o.earlyStopping)
 	case o.earlyStopping > 0 && len(o.validation) == 0:
