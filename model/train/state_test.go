@@ -321,6 +321,7 @@ func TestOneWorker(t *testing.T) {
 	for _, steps := range []int{0, 5, 6} {
 		if steps == 6 {
 			o.Init, _ = run(t, Options{Config: o.Config, Train: o.Train[:6]})
+			o.InitShare = .5
 			w, m = run(t, o)
 		}
 		d := o
