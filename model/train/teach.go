@@ -66,6 +66,40 @@ func (s *shard) teach(t *trainer) error {
 	return nil
 }
 
+// readWhole has the teachers read the documents whole, as prediction does, and dismisses
+// them: t.taught is the mean of what they said.
+func (t *trainer) readWhole(ctx context.Context, teachers []*model.Weights) error {
+	t.taught = make([][]float32, len(t.corpus.docs))
+	share := 1 / float32(len(teachers))
+	for i, w := range teachers {
+		if err := fits("training", t.corpus.docs, &w.Config); err != nil {
+			return err
+		}
+		err := score(ctx, w, t.corpus, t.workers, func(d int, probs []float32) error {
+			if i == 0 {
+				t.taught[d] = make([]float32, len(probs))
+			}
+			for j, p := range probs {
+				t.taught[d][j] += share * p
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	t.dismiss()
+	return nil
+}
+
+// dismiss gives the teachers back.
+func (t *trainer) dismiss() {
+	for _, teacher := range t.teachers {
+		teacher.Close()
+	}
+	t.teachers = nil
+}
+
 // engage readies the teachers.
 func (t *trainer) engage(o *Options) error {
 	if len(o.Teachers) > 0 && (len(o.GPUs) > 0 || o.Round != nil) {

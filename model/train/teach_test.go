@@ -130,6 +130,85 @@ func TestLesson(t *testing.T) {
 	}
 }
 
+// Of documents read whole the teachers say what they say of each one, on average,
+// whatever is dropped from what the student sees.
+func TestReadWhole(t *testing.T) {
+	cfg := smallConfig()
+	docs := annotated(5, cfg.InputSize, 1)
+	ws := teachers(t, cfg, docs, 2)
+	cfg.WindowSize = 16 // is the student's
+	tr := trainerOf(t, Options{Config: cfg, Train: docs[:3], Crops: docs[3:], Teachers: ws})
+	if err := tr.readWhole(t.Context(), ws); err != nil {
+		t.Fatal(err)
+	}
+	k := tr.config.NumOutputs()
+	want := make([][]float64, len(docs))
+	for i, d := range docs {
+		want[i] = make([]float64, d.Features.NumLines()*k)
+		for _, weights := range ws {
+			scorer, err := cpu.New(weights)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := *d.Features
+			b.Windows = []model.ContextWindow{{Len: b.NumLines()}}
+			probs := make([]float32, b.NumLines()*k)
+			if err := scorer.Score(t.Context(), &b, probs); err != nil {
+				t.Fatal(err)
+			}
+			scorer.Close()
+			for j, p := range probs {
+				want[i][j] += float64(p) / float64(len(ws))
+			}
+		}
+	}
+	s := tr.shards[0]
+	seen := map[int]bool{}
+	for step := range 8 {
+		batch := tr.epoch(step)[0]
+		batch = batch[:min(s.windows, len(batch))]
+		s.fill(tr, batch, step, 0, [2]float64{1, 1})
+		for i, w := range batch {
+			seen[w.doc] = true
+			for row := range w.len {
+				for j := range k {
+					got, want := float64(s.taught[(row*s.windows+i)*k+j]), want[w.doc][(w.first+row)*k+j]
+					if math.Abs(got-want) > 1e-5 {
+						t.Fatalf("document %d, line %d, column %d: taught %g, the teachers say %g", w.doc, w.first+row, j, got, want)
+					}
+				}
+			}
+		}
+	}
+	if len(seen) < len(docs) {
+		t.Errorf("%d of %d documents were taught", len(seen), len(docs))
+	}
+}
+
+// A twin says what the model to begin with says, but is another one: alone it is asked
+// at each step, beside the model itself not.
+func TestOwnTeacher(t *testing.T) {
+	cfg := smallConfig()
+	docs := annotated(12, cfg.InputSize, 1)
+	own := teachers(t, cfg, docs, 1)[0]
+	twin := *own
+	twin.Config.Seed++
+	student := func(ws ...*model.Weights) string {
+		w, meta := run(t, Options{Config: cfg, Train: docs, Init: own, Teachers: ws})
+		if loss := meta.Epochs[0].Loss; loss < .1 { // what has nothing to say is learnt at once
+			t.Errorf("the loss is %g", loss)
+		}
+		return fingerprint(w)
+	}
+	want := student(own)
+	if student(own, &twin) != want {
+		t.Error("a twin besides changes what a model learns from itself")
+	}
+	if student(&twin) == want {
+		t.Error("a model reads documents whole for its twin as for itself")
+	}
+}
+
 // A student learns from its teachers alone: other labels on the same lines
 // give the same weights, another teacher gives others, and so do the labels
 // themselves.

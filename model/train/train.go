@@ -12,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,8 +68,10 @@ type Options struct {
 	// Teachers, where there are any, are what is learnt: the mean of their
 	// probabilities for the very lines that the step sees, words dropped and
 	// all, instead of the labels (distillation, Hinton et al. 2015; the same
-	// inputs and patience, Beyer et al. 2022). Class weights and focal labels
-	// are the teachers' affair. They need the same features and classes, and
+	// inputs and patience, Beyer et al. 2022). Where one of them is Init, which
+	// would have little to learn from itself so, it is what they say of the
+	// documents whole (noisy student, Xie et al. 2020). Class weights and focal
+	// labels are the teachers' affair. They need the same features and classes, and
 	// the CPU of one process, and predict as prediction does: the instruction
 	// set (kernel.ISA) changes the last bits of what they say.
 	Teachers []*model.Weights
@@ -132,8 +135,13 @@ func Run(ctx context.Context, o Options) (*model.Weights, *model.Metadata, error
 		return nil, nil, err
 	}
 	defer t.close()
-	if err := t.fits("training", o.Train); err != nil { // judged at the end
+	if err := fits("training", o.Train, &t.config); err != nil { // judged at the end
 		return nil, nil, err
+	}
+	if slices.Contains(t.identity.Teachers, t.identity.Init) {
+		if err := t.readWhole(ctx, o.Teachers); err != nil {
+			return nil, nil, err
+		}
 	}
 	validation, err := t.judged("validation", o.Validation)
 	if err != nil {
@@ -202,15 +210,15 @@ func (t *trainer) judged(what string, docs []Document) (*corpus, error) {
 	if len(docs) > 0 && c.lines == 0 {
 		return nil, fmt.Errorf("train: no line of the %s documents has a label that is a class; give annotated documents", what)
 	}
-	return c, t.fits(what, docs)
+	return c, fits(what, docs, &t.config)
 }
 
-// fits tells of documents whose windows take too much memory to judge them.
-func (t *trainer) fits(what string, docs []Document) error {
+// fits tells of documents whose windows take too much memory for a model to score them.
+func fits(what string, docs []Document, c *model.Config) error {
 	for _, d := range docs {
-		n := model.Covered(d.Features.NumLines(), t.config.WindowSize, t.config.PredictionStride)
-		if n > model.MaxCovered/t.config.NumOutputs() {
-			return fmt.Errorf("train: %s documents: one has %d lines in windows of %d, which take too much memory; choose a larger --prediction_stride", what, n, t.config.WindowSize)
+		n := model.Covered(d.Features.NumLines(), c.WindowSize, c.PredictionStride)
+		if n > model.MaxCovered/c.NumOutputs() {
+			return fmt.Errorf("train: %s documents: one has %d lines in windows of %d, which take too much memory; choose a larger --prediction_stride", what, n, c.WindowSize)
 		}
 	}
 	return nil

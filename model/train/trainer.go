@@ -37,7 +37,8 @@ type trainer struct {
 	bestFlat, bestTable []float32 // weights of the best epoch, once there is one
 	initFlat, initTable []float32 // what training began with, where identity.InitShare is above 0
 
-	teachers []*cpu.Scorer // nil without any
+	teachers []*cpu.Scorer // that each step asks; nil without any
+	taught   [][]float32   // by document, [rows, K], what teachers said of it whole; nil without any
 
 	gpus    *gpus    // take the steps; nil where the CPU does
 	shards  []*shard // of the CPU's steps
@@ -163,10 +164,7 @@ func (t *trainer) close() {
 		t.gpus.close()
 		t.gpus = nil
 	}
-	for _, teacher := range t.teachers {
-		teacher.Close()
-	}
-	t.teachers = nil
+	t.dismiss()
 }
 
 // take takes a step on a batch and counts it; next is the batch behind it, if there
