@@ -281,10 +281,13 @@ func TestTeachersThatDoNotFit(t *testing.T) {
 	o := resumable()
 	ws = teachers(t, o.Config, o.Train, 1)
 	o.Teachers = ws
-	checkpoint := killed(t, o, 5)
-	want, _ := run(t, o)
-	if got, _ := resume(t, o, checkpoint); fingerprint(got) != fingerprint(want) {
-		t.Error("a student that was interrupted has other weights")
+	var checkpoint []byte
+	for _, o.Init = range []*model.Weights{ws[0], nil} {
+		checkpoint = killed(t, o, 5)
+		want, _ := run(t, o)
+		if got, _ := resume(t, o, checkpoint); fingerprint(got) != fingerprint(want) {
+			t.Errorf("a student that was interrupted has other weights, its own teacher: %t", o.Init != nil)
+		}
 	}
 	o.Teachers = nil
 	o.Resume = decoded(t, checkpoint)
