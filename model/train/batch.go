@@ -211,11 +211,11 @@ func (s *shard) fill(t *trainer, ws []window, step, number int, rowWeight [2]flo
 					s.weights[r*heads+j] = float32(rowWeight[j] * t.columnWeights[column])
 				}
 			}
-			dropped := b.next() < dropLine
 			if t.taught != nil {
 				k := t.net.outputs()
 				copy(s.taught[r*k:(r+1)*k], t.taught[w.doc][line*k:])
 			}
+			dropped := b.next() < dropLine
 			if t.teachers != nil {
 				s.lesson.line(t, doc.Features, line, plain)
 				ids := *b // the same ones are dropped below

@@ -81,7 +81,11 @@ func score(ctx context.Context, w *model.Weights, c *corpus, workers int, each f
 		return fmt.Errorf("train: %s documents: training diverged, lower learning_rate: %w", c.what, err)
 	}
 	defer scorer.Close()
-	cfg := &w.Config
+	return scoreBy(ctx, scorer, &w.Config, c, workers, each)
+}
+
+// scoreBy is score by the scorer of a model with the given Config.
+func scoreBy(ctx context.Context, scorer *cpu.Scorer, cfg *model.Config, c *corpus, workers int, each func(i int, probs []float32) error) error {
 	k := cfg.NumOutputs()
 	errs := make([]error, len(c.docs))
 	parallel(workers, len(c.docs), func(i int) {

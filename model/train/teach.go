@@ -66,8 +66,8 @@ func (s *shard) teach(t *trainer) error {
 	return nil
 }
 
-// readWhole has the teachers read the documents whole, as prediction does, and dismisses
-// them: t.taught is the mean of what they said.
+// readWhole has the teachers that engage readied read the documents whole, as prediction
+// does, and dismisses them: t.taught is the mean of what they said.
 func (t *trainer) readWhole(ctx context.Context, teachers []*model.Weights) error {
 	t.taught = make([][]float32, len(t.corpus.docs))
 	share := 1 / float32(len(teachers))
@@ -75,7 +75,7 @@ func (t *trainer) readWhole(ctx context.Context, teachers []*model.Weights) erro
 		if err := fits("training", t.corpus.docs, &w.Config); err != nil {
 			return err
 		}
-		err := score(ctx, w, t.corpus, t.workers, func(d int, probs []float32) error {
+		err := scoreBy(ctx, t.teachers[i], &w.Config, t.corpus, t.workers, func(d int, probs []float32) error {
 			if i == 0 {
 				t.taught[d] = make([]float32, len(probs))
 			}

@@ -22,6 +22,30 @@ func teachers(t *testing.T, cfg model.Config, docs []Document, n int) (ws []*mod
 	return ws
 }
 
+// said is what models say of a window of a document on average, [window.Len, K].
+func said(t *testing.T, ws []*model.Weights, d Document, window model.ContextWindow) (mean []float64) {
+	b := *d.Features
+	b.Windows = []model.ContextWindow{window}
+	for _, weights := range ws {
+		scorer, err := cpu.New(weights)
+		if err != nil {
+			t.Fatal(err)
+		}
+		probs := make([]float32, window.Len*weights.Config.NumOutputs())
+		if err := scorer.Score(t.Context(), &b, probs); err != nil {
+			t.Fatal(err)
+		}
+		scorer.Close()
+		if mean == nil {
+			mean = make([]float64, len(probs))
+		}
+		for j, p := range probs {
+			mean[j] += float64(p) / float64(len(ws))
+		}
+	}
+	return mean
+}
+
 // Without dropout a step is taught what the teachers say of its windows as
 // they stand in the documents.
 func TestTaught(t *testing.T) {
@@ -38,23 +62,7 @@ func TestTaught(t *testing.T) {
 	}
 	k := tr.config.NumOutputs()
 	for i, w := range batch {
-		want := make([]float64, w.len*k)
-		for _, weights := range ws {
-			scorer, err := cpu.New(weights)
-			if err != nil {
-				t.Fatal(err)
-			}
-			b := *docs[w.doc].Features
-			b.Windows = []model.ContextWindow{{First: w.first, Len: w.len}}
-			probs := make([]float32, w.len*k)
-			if err := scorer.Score(context.Background(), &b, probs); err != nil {
-				t.Fatal(err)
-			}
-			for j, p := range probs {
-				want[j] += float64(p) / float64(len(ws))
-			}
-			scorer.Close()
-		}
+		want := said(t, ws, docs[w.doc], model.ContextWindow{First: w.first, Len: w.len})
 		for step := range w.len {
 			for j := range k {
 				got := float64(s.taught[(step*s.windows+i)*k+j])
@@ -144,23 +152,7 @@ func TestReadWhole(t *testing.T) {
 	k := tr.config.NumOutputs()
 	want := make([][]float64, len(docs))
 	for i, d := range docs {
-		want[i] = make([]float64, d.Features.NumLines()*k)
-		for _, weights := range ws {
-			scorer, err := cpu.New(weights)
-			if err != nil {
-				t.Fatal(err)
-			}
-			b := *d.Features
-			b.Windows = []model.ContextWindow{{Len: b.NumLines()}}
-			probs := make([]float32, b.NumLines()*k)
-			if err := scorer.Score(t.Context(), &b, probs); err != nil {
-				t.Fatal(err)
-			}
-			scorer.Close()
-			for j, p := range probs {
-				want[i][j] += float64(p) / float64(len(ws))
-			}
-		}
+		want[i] = said(t, ws, d, model.ContextWindow{Len: d.Features.NumLines()})
 	}
 	s := tr.shards[0]
 	seen := map[int]bool{}
