@@ -6,18 +6,63 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	jobpb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/jobmanagement_v1"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/jobopts"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/util/grpcx"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 )
 
 var flinkREST = flag.String("flink_rest", "localhost:8081", "`address` of Flink's web page, asked why a job failed, and to cancel it")
+
+// checkEndpoint finds out in seconds what Beam's client takes two minutes for and reports
+// without a name: that nothing listens at endpoint, or nothing that is a job server. It
+// returns whether that is Flink's.
+func checkEndpoint(ctx context.Context, endpoint string) (flink bool, err error) {
+	asked, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	conn, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(asked, "tcp", endpoint)
+	if err == nil {
+		conn.Close()
+		flink, err = checkJobService(asked, endpoint)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return false, context.Cause(ctx)
+	case err != nil:
+		return false, fmt.Errorf("runners: no job server at --endpoint=%s: %w", endpoint, err)
+	}
+	return flink, nil
+}
+
+// checkJobService asks for something that any job server is asked, and finds options of
+// Flink's among those of a job. An error from the server will do as an answer: only
+// silence, or no connection, is an error here.
+func checkJobService(ctx context.Context, endpoint string) (flink bool, err error) {
+	cc, err := grpc.NewClient("passthrough:///"+endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return false, err
+	}
+	defer cc.Close()
+	options, err := jobpb.NewJobServiceClient(cc).DescribePipelineOptions(ctx, &jobpb.DescribePipelineOptionsRequest{})
+	switch said, _ := status.FromError(err); said.Code() {
+	case codes.Unavailable:
+		return false, errors.New(said.Message())
+	case codes.DeadlineExceeded:
+		return false, errors.New("what listens there does not answer")
+	}
+	return slices.ContainsFunc(options.GetOptions(), func(o *jobpb.PipelineOptionDescriptor) bool { return o.GetName() == "flink_master" }), nil
+}
 
 // withJobService calls f with the job service that --endpoint names.
 func withJobService(ctx context.Context, f func(jobpb.JobServiceClient) error) error {
@@ -27,6 +72,22 @@ func withJobService(ctx context.Context, f func(jobpb.JobServiceClient) error) e
 	}
 	defer cc.Close()
 	return f(jobpb.NewJobServiceClient(cc))
+}
+
+// cancelAtEnd cancels the job whose number watch logged when ctx ends before the run
+// is over.
+func cancelAtEnd(ctx context.Context, watch *watcher, over chan struct{}) error {
+	select {
+	case <-over:
+		return nil
+	case <-ctx.Done():
+	}
+	select {
+	case <-over:
+		return nil
+	case <-watch.submitted:
+	}
+	return cancelJob(context.WithoutCancel(ctx), watch.jobID())
 }
 
 // cancelJob asks the runner to end a job, by the number in Result.JobID, and
