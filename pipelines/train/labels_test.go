@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -143,5 +144,15 @@ func TestOwnLabels(t *testing.T) {
 	}
 	if said := run("train", append(small, "--init_model="+at("rest"), "--label_map=Genus-head=Taxon,Species-head=Taxon,*=Rest")...); strings.Contains(said, "warning") {
 		t.Errorf("*: train with the map again says %s", said)
+	}
+}
+
+func TestLabelMapGS(t *testing.T) {
+	server := clitest.Storage(t)
+	t.Setenv("STORAGE_EMULATOR_HOST", clitest.Serve(t, server.HTTPHandler()))
+	clitest.Put(server, "in", "map.json", []byte(`{"Key": "Keys"}`))
+	got, err := parseLabelMap([]string{"gs://in/map.json", "Holotype=Types"})
+	if want := map[string]string{"Key": "Keys", "Holotype": "Types"}; err != nil || !maps.Equal(got, want) {
+		t.Errorf("got %v, %v; want %v", got, err, want)
 	}
 }

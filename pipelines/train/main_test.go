@@ -2,23 +2,17 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/linnet-ml/linnet/model"
-	"github.com/linnet-ml/linnet/model/modeltest"
 	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
-	"github.com/linnet-ml/linnet/transforms/store"
 	"github.com/linnet-ml/linnet/transforms/yedda"
 )
 
@@ -103,99 +97,5 @@ func TestBrat(t *testing.T) {
 		if got := trainedOn(t, filepath.Join(pairs, names[0]), filepath.Join(pairs, names[1])).Hash(); got != want {
 			t.Errorf("%q give another model than YEDDA", names)
 		}
-	}
-}
-
-// TestFlags checks that every flag of the config is in the model's config and
-// changes its hash, and that the same flags give the same model.
-func TestFlags(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short leaves out what takes seconds")
-	}
-	corpus := newCorpus(t)
-	base := trained(t, corpus)
-	if again := trained(t, corpus); again.Hash() != base.Hash() {
-		t.Error("the same flags give two models")
-	}
-	for flag, value := range map[string]string{
-		"input_size": "1024", "embedding_size": "9", "hidden_size": "7", "num_layers": "2", "num_classes": "2",
-		"dropout": "0.1", "window_size": "40", "prediction_batch_size": "3", "batch_size": "3", "epochs": "1",
-		"learning_rate": "0.001", "weight_decay": "0.5", "class_weights": "balanced", "focal_labels": "Nomenclature", "seed": "2",
-	} {
-		t.Run(flag, func(t *testing.T) {
-			w := trained(t, corpus, "--"+flag+"="+value)
-			if w.Hash() == base.Hash() {
-				t.Error("the model is the same")
-			}
-			text, err := json.Marshal(w.Config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var fields map[string]any
-			if err := json.Unmarshal(text, &fields); err != nil {
-				t.Fatal(err)
-			}
-			if got := fmt.Sprint(fields[flag]); got != value {
-				t.Errorf("the config has %s=%s, want %s", flag, got, value)
-			}
-		})
-	}
-	w := trained(t, corpus, "--window_size=40", "--prediction_stride=10")
-	if w.Config.PredictionStride != 10 {
-		t.Errorf("prediction_stride=%d, want 10", w.Config.PredictionStride)
-	}
-}
-
-// TestSaveRefused saves a second model to a bucket that refuses its weights: no
-// half of both is left that loads, and the next save makes it whole.
-func TestSaveRefused(t *testing.T) {
-	server := clitest.Storage(t, "out")
-	refuse := ""
-	t.Setenv("STORAGE_EMULATOR_HOST", clitest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if refuse != "" && strings.HasPrefix(r.URL.Path, "/upload/") && strings.HasSuffix(r.URL.Query().Get("name"), refuse) {
-			http.Error(w, "refused", http.StatusForbidden)
-			return
-		}
-		server.HTTPHandler().ServeHTTP(w, r)
-	})))
-
-	const to = "gs://out/model"
-	load := func() (*model.Weights, error) {
-		fsys, err := store.Sub(t.Context(), to)
-		if err != nil {
-			return nil, err
-		}
-		return model.Load(fsys)
-	}
-	meta := &model.Metadata{Epochs: make([]model.EpochStats, 2)}
-	cfg := modeltest.Config(64, 4, model.DefaultConfig().LayoutSize, 5, 1, 3, 0)
-	if err := save(t.Context(), to, modeltest.Weights(cfg, 1), meta); err != nil {
-		t.Fatal(err)
-	}
-	cfg.Classes = []string{cfg.Classes[1], cfg.Classes[0], cfg.Classes[2]}
-	second := modeltest.Weights(cfg, 2)
-	refuse = "weights.safetensors"
-	if err := save(t.Context(), to, second, meta); err == nil {
-		t.Fatal("saved, though the weights were refused")
-	}
-	if w, err := load(); err == nil {
-		t.Errorf("a model of classes %v loads, though its weights were refused", w.Config.Classes)
-	}
-	refuse = ""
-	if err := save(t.Context(), to, second, meta); err != nil {
-		t.Fatal(err)
-	}
-	if w, err := load(); err != nil || w.Hash() != second.Hash() {
-		t.Errorf("saved once more: %v; want the second model", err)
-	}
-}
-
-func TestLabelMapGS(t *testing.T) {
-	server := clitest.Storage(t)
-	t.Setenv("STORAGE_EMULATOR_HOST", clitest.Serve(t, server.HTTPHandler()))
-	clitest.Put(server, "in", "map.json", []byte(`{"Key": "Keys"}`))
-	got, err := parseLabelMap([]string{"gs://in/map.json", "Holotype=Types"})
-	if want := map[string]string{"Key": "Keys", "Holotype": "Types"}; err != nil || !maps.Equal(got, want) {
-		t.Errorf("got %v, %v; want %v", got, err, want)
 	}
 }

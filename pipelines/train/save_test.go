@@ -17,6 +17,7 @@ import (
 	"github.com/linnet-ml/linnet/model/modeltest"
 	"github.com/linnet-ml/linnet/pipelines/internal/cli"
 	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
+	"github.com/linnet-ml/linnet/transforms/store"
 )
 
 // An interrupt while the model is being written leaves it whole, plot and all, and
@@ -97,4 +98,48 @@ func TestLateWorker(t *testing.T) {
 		}
 	}
 	t.Errorf("it says %q, want %q", text, want)
+}
+
+// TestSaveRefused saves a second model to a bucket that refuses its weights: no
+// half of both is left that loads, and the next save makes it whole.
+func TestSaveRefused(t *testing.T) {
+	server := clitest.Storage(t, "out")
+	refuse := ""
+	t.Setenv("STORAGE_EMULATOR_HOST", clitest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if refuse != "" && strings.HasPrefix(r.URL.Path, "/upload/") && strings.HasSuffix(r.URL.Query().Get("name"), refuse) {
+			http.Error(w, "refused", http.StatusForbidden)
+			return
+		}
+		server.HTTPHandler().ServeHTTP(w, r)
+	})))
+
+	const to = "gs://out/model"
+	load := func() (*model.Weights, error) {
+		fsys, err := store.Sub(t.Context(), to)
+		if err != nil {
+			return nil, err
+		}
+		return model.Load(fsys)
+	}
+	meta := &model.Metadata{Epochs: make([]model.EpochStats, 2)}
+	cfg := modeltest.Config(64, 4, model.DefaultConfig().LayoutSize, 5, 1, 3, 0)
+	if err := save(t.Context(), to, modeltest.Weights(cfg, 1), meta); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Classes = []string{cfg.Classes[1], cfg.Classes[0], cfg.Classes[2]}
+	second := modeltest.Weights(cfg, 2)
+	refuse = "weights.safetensors"
+	if err := save(t.Context(), to, second, meta); err == nil {
+		t.Fatal("saved, though the weights were refused")
+	}
+	if w, err := load(); err == nil {
+		t.Errorf("a model of classes %v loads, though its weights were refused", w.Config.Classes)
+	}
+	refuse = ""
+	if err := save(t.Context(), to, second, meta); err != nil {
+		t.Fatal(err)
+	}
+	if w, err := load(); err != nil || w.Hash() != second.Hash() {
+		t.Errorf("saved once more: %v; want the second model", err)
+	}
 }
