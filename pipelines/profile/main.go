@@ -22,7 +22,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/linnet-ml/linnet/gpuinit"
 	"github.com/linnet-ml/linnet/model"
 	"github.com/linnet-ml/linnet/model/backend"
 	"github.com/linnet-ml/linnet/model/bundled"
@@ -127,37 +126,6 @@ func (o *options) check() error {
 		}
 	}
 	return cmp.Or(cli.CheckVerbosity(o.verbosity), cli.CheckDevice(o.device, false, o.windowSize, 0), cli.CheckPrecision(o.precision, o.device))
-}
-
-// report is profile.json.
-type report struct {
-	Time       time.Time  `json:"time"`
-	Machine    string     `json:"machine"`
-	GPU        string     `json:"gpu,omitempty"`
-	Precision  string     `json:"gpu_precision,omitempty"` // of the GPU's products
-	NoGPU      string     `json:"no_gpu,omitempty"`        // why --device=auto took none
-	Model      string     `json:"model"`
-	ModelHash  string     `json:"model_hash"`
-	Input      []string   `json:"input"`
-	Documents  int        `json:"documents"`
-	Lines      int64      `json:"lines"`
-	WindowSize int        `json:"window_size"`
-	Rounds     int        `json:"rounds"`
-	Rows       []measured `json:"rows"`
-	CPUFit     *fit       `json:"cpu_fit,omitempty"`
-	GPUFit     *fit       `json:"gpu_fit,omitempty"`
-	FastestCPU *measured  `json:"fastest_cpu,omitempty"`
-	FastestGPU *measured  `json:"fastest_gpu,omitempty"`
-	CPUStartup float64    `json:"cpu_startup_seconds"`
-	GPUStartup float64    `json:"gpu_startup_seconds,omitempty"`
-	CPUPerMega float64    `json:"cpu_cost_per_million_lines,omitempty"`
-	GPUPerMega float64    `json:"gpu_cost_per_million_lines,omitempty"`
-	Plan       *plan      `json:"plan,omitempty"`
-	Noise      float64    `json:"noise_share,omitempty"` // largest spread of a row's rounds, as a share of their median; one round has none
-	Advice     []string   `json:"advice"`                // all that is said below the table
-	ramWeights int64      // bytes that the weights take as they were read
-	reading    time.Duration
-	gpuUsage   []gpuinit.Usage
 }
 
 func (o *options) profile(ctx context.Context) error {
@@ -272,90 +240,4 @@ func (o *options) read(ctx context.Context, r *report, inputSize int) ([]*model.
 		cli.Warnf("%s passed over, such as %v", cli.Plural(unread, "document"), firstUnread)
 	}
 	return documents, nil
-}
-
-// measure measures all batch sizes on the CPU or on one GPU.
-func (o *options) measure(ctx context.Context, r *report, kind string, w *model.Weights, documents []*model.Batch) error {
-	d := &device{kind: kind, atOnce: runtime.GOMAXPROCS(0)}
-	if kind == backend.CUDA {
-		d.atOnce = backend.Lanes
-	}
-	settle()
-	begin, ram := time.Now(), cli.Memory()
-	gpu := gpuinit.Options{Devices: 1, Log: func(level int, format string, args ...any) {
-		if level <= o.verbosity {
-			fmt.Fprintf(os.Stderr, "linnet: "+format+"\n", args...)
-		}
-	}}
-	var starting time.Duration
-	if kind == backend.CUDA {
-		gpu.Wait = o.device == backend.CUDA
-		gpus, err := gpuinit.Init(ctx, gpu)
-		if err != nil {
-			return o.without(ctx, r, kind, fmt.Errorf("device cuda: %w", err))
-		}
-		defer gpus.Close()
-		starting = time.Since(begin)
-		d.gpus = gpus.Devices
-		r.GPU = gpus.Devices[0].String()
-		d.gpuBefore = gpuMemory(d.gpus)
-	}
-	head, err := w.Head("") // as predict has it
-	if err != nil {
-		return err
-	}
-	begin = time.Now()
-	s, _, err := backend.New(ctx, backend.Options{Device: kind, GPU: gpu, Precision: o.precision}, head)
-	if err != nil {
-		return o.without(ctx, r, kind, err)
-	}
-	defer s.Close()
-	loading := r.reading + starting + time.Since(begin)
-	settle()
-	d.scorer = s
-	takes := cli.Memory()
-	d.ramModel = r.ramWeights + max(0, takes-ram)
-	if kind == backend.CUDA {
-		if d.gpuModel = gpuMemory(d.gpus); d.gpuBefore < 0 || d.gpuModel < 0 {
-			d.gpuModel, takes = -1, 0
-		} else {
-			d.gpuModel = max(0, d.gpuModel-d.gpuBefore)
-			takes = d.gpuBefore + d.gpuModel
-		}
-		r.GPUStartup = loading.Seconds()
-		if on, ok := s.(interface{ Precision() string }); ok {
-			r.Precision = on.Precision()
-		}
-	} else {
-		r.CPUStartup = loading.Seconds()
-	}
-	if judged := kind == backend.CUDA || o.device == backend.CPU; judged && o.budget > 0 && int64(o.budget) < takes {
-		return fmt.Errorf("--memory_budget=%s is smaller than what is in use once the model is loaded, %s; take a larger budget or a smaller model", bytes(float64(o.budget)), bytes(float64(takes)))
-	}
-	for _, size := range o.batchSizes {
-		if o.verbosity > 0 {
-			fmt.Fprintf(os.Stderr, "profiling %s, batches of %s …\n", kind, cli.Plural(int64(size), "sample"))
-		}
-		m, err := d.measure(ctx, documents, head.Config.NumOutputs(), size, o.rounds)
-		if err != nil {
-			return o.without(ctx, r, kind, err)
-		}
-		r.Rows = append(r.Rows, m)
-		if m.Failed != "" {
-			break // larger ones have no room either
-		}
-		r.gpuUsage = m.usages // of the largest batch
-	}
-	return nil
-}
-
-// without goes on without the GPU where that is what failed and --device=auto
-// allows it.
-func (o *options) without(ctx context.Context, r *report, kind string, err error) error {
-	if kind != backend.CUDA || o.device != backend.Auto || ctx.Err() != nil {
-		return err
-	}
-	r.NoGPU = err.Error()
-	r.Rows, r.GPU, r.Precision, r.GPUStartup, r.gpuUsage = r.rows(backend.CPU), "", "", 0, nil
-	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/linnet-ml/linnet/gpuinit"
 	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/backend"
 	"github.com/linnet-ml/linnet/pipelines/internal/cli"
 )
 
@@ -262,4 +264,90 @@ func (d *device) round(ctx context.Context, batches []batch, outputs int) (time.
 	}
 	err := group.Wait() // the others' errors say the same
 	return time.Duration(took.Load()), err
+}
+
+// measure measures all batch sizes on the CPU or on one GPU.
+func (o *options) measure(ctx context.Context, r *report, kind string, w *model.Weights, documents []*model.Batch) error {
+	d := &device{kind: kind, atOnce: runtime.GOMAXPROCS(0)}
+	if kind == backend.CUDA {
+		d.atOnce = backend.Lanes
+	}
+	settle()
+	begin, ram := time.Now(), cli.Memory()
+	gpu := gpuinit.Options{Devices: 1, Log: func(level int, format string, args ...any) {
+		if level <= o.verbosity {
+			fmt.Fprintf(os.Stderr, "linnet: "+format+"\n", args...)
+		}
+	}}
+	var starting time.Duration
+	if kind == backend.CUDA {
+		gpu.Wait = o.device == backend.CUDA
+		gpus, err := gpuinit.Init(ctx, gpu)
+		if err != nil {
+			return o.without(ctx, r, kind, fmt.Errorf("device cuda: %w", err))
+		}
+		defer gpus.Close()
+		starting = time.Since(begin)
+		d.gpus = gpus.Devices
+		r.GPU = gpus.Devices[0].String()
+		d.gpuBefore = gpuMemory(d.gpus)
+	}
+	head, err := w.Head("") // as predict has it
+	if err != nil {
+		return err
+	}
+	begin = time.Now()
+	s, _, err := backend.New(ctx, backend.Options{Device: kind, GPU: gpu, Precision: o.precision}, head)
+	if err != nil {
+		return o.without(ctx, r, kind, err)
+	}
+	defer s.Close()
+	loading := r.reading + starting + time.Since(begin)
+	settle()
+	d.scorer = s
+	takes := cli.Memory()
+	d.ramModel = r.ramWeights + max(0, takes-ram)
+	if kind == backend.CUDA {
+		if d.gpuModel = gpuMemory(d.gpus); d.gpuBefore < 0 || d.gpuModel < 0 {
+			d.gpuModel, takes = -1, 0
+		} else {
+			d.gpuModel = max(0, d.gpuModel-d.gpuBefore)
+			takes = d.gpuBefore + d.gpuModel
+		}
+		r.GPUStartup = loading.Seconds()
+		if on, ok := s.(interface{ Precision() string }); ok {
+			r.Precision = on.Precision()
+		}
+	} else {
+		r.CPUStartup = loading.Seconds()
+	}
+	if judged := kind == backend.CUDA || o.device == backend.CPU; judged && o.budget > 0 && int64(o.budget) < takes {
+		return fmt.Errorf("--memory_budget=%s is smaller than what is in use once the model is loaded, %s; take a larger budget or a smaller model", bytes(float64(o.budget)), bytes(float64(takes)))
+	}
+	for _, size := range o.batchSizes {
+		if o.verbosity > 0 {
+			fmt.Fprintf(os.Stderr, "profiling %s, batches of %s …\n", kind, cli.Plural(int64(size), "sample"))
+		}
+		m, err := d.measure(ctx, documents, head.Config.NumOutputs(), size, o.rounds)
+		if err != nil {
+			return o.without(ctx, r, kind, err)
+		}
+		r.Rows = append(r.Rows, m)
+		if m.Failed != "" {
+			break // larger ones have no room either
+		}
+		r.gpuUsage = m.usages // of the largest batch
+	}
+	return nil
+}
+
+// without goes on without the GPU where that is what failed and --device=auto
+// allows it.
+func (o *options) without(ctx context.Context, r *report, kind string, err error) error {
+	if kind != backend.CUDA || o.device != backend.Auto || ctx.Err() != nil {
+		return err
+	}
+	r.NoGPU = err.Error()
+	r.Rows, r.GPU, r.Precision, r.GPUStartup, r.gpuUsage = r.rows(backend.CPU), "", "", 0, nil
+	return nil
 }

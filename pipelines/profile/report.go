@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg/draw"
@@ -23,6 +24,37 @@ import (
 	"github.com/linnet-ml/linnet/pipelines/internal/picture"
 	"github.com/linnet-ml/linnet/transforms/store"
 )
+
+// report is profile.json.
+type report struct {
+	Time       time.Time  `json:"time"`
+	Machine    string     `json:"machine"`
+	GPU        string     `json:"gpu,omitempty"`
+	Precision  string     `json:"gpu_precision,omitempty"` // of the GPU's products
+	NoGPU      string     `json:"no_gpu,omitempty"`        // why --device=auto took none
+	Model      string     `json:"model"`
+	ModelHash  string     `json:"model_hash"`
+	Input      []string   `json:"input"`
+	Documents  int        `json:"documents"`
+	Lines      int64      `json:"lines"`
+	WindowSize int        `json:"window_size"`
+	Rounds     int        `json:"rounds"`
+	Rows       []measured `json:"rows"`
+	CPUFit     *fit       `json:"cpu_fit,omitempty"`
+	GPUFit     *fit       `json:"gpu_fit,omitempty"`
+	FastestCPU *measured  `json:"fastest_cpu,omitempty"`
+	FastestGPU *measured  `json:"fastest_gpu,omitempty"`
+	CPUStartup float64    `json:"cpu_startup_seconds"`
+	GPUStartup float64    `json:"gpu_startup_seconds,omitempty"`
+	CPUPerMega float64    `json:"cpu_cost_per_million_lines,omitempty"`
+	GPUPerMega float64    `json:"gpu_cost_per_million_lines,omitempty"`
+	Plan       *plan      `json:"plan,omitempty"`
+	Noise      float64    `json:"noise_share,omitempty"` // largest spread of a row's rounds, as a share of their median; one round has none
+	Advice     []string   `json:"advice"`                // all that is said below the table
+	ramWeights int64      // bytes that the weights take as they were read
+	reading    time.Duration
+	gpuUsage   []gpuinit.Usage
+}
 
 // column is one of profile.tsv: its name there, for people, and its value, as
 // it stands in the file and for people.
