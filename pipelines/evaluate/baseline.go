@@ -52,22 +52,26 @@ func loadBaseline(ctx context.Context, folder, labelSet string) (*earlierReport,
 // compare compares with the report of an earlier run.
 func (d *details) compare(folder string, earlier *earlierReport) error {
 	c := &comparison{Report: folder, ModelHash: earlier.ModelHash}
-	before := map[string]*counted{}
-	for i := range earlier.Each {
-		before[earlier.Each[i].Name] = &earlier.Each[i]
+	before := map[string][]counted{} // in order: several may be one in UTF-8
+	for _, doc := range earlier.Each {
+		before[doc.Name] = append(before[doc.Name], doc)
 	}
 	var now, then []counted
 	for _, doc := range d.Each {
 		old := before[doc.Name]
-		delete(before, doc.Name)
-		if old == nil || !slices.Equal(goldOf(doc.Counts), goldOf(old.Counts)) {
+		if len(old) > 0 {
+			before[doc.Name] = old[1:]
+		}
+		if len(old) == 0 || !slices.Equal(goldOf(doc.Counts), goldOf(old[0].Counts)) {
 			c.LeftOut++
 			continue
 		}
-		now, then = append(now, doc), append(then, *old)
+		now, then = append(now, doc), append(then, old[0])
 	}
 	c.Documents = len(now)
-	c.LeftOut += len(before)
+	for _, old := range before {
+		c.LeftOut += len(old)
+	}
 	if c.Documents == 0 {
 		return fmt.Errorf("--baseline: %s: none of its documents is judged here by the same labels; judge the same --input by the same classes", folder)
 	}

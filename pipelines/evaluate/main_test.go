@@ -13,6 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/eval"
 	"github.com/linnet-ml/linnet/pipelines/internal/cli"
 	"github.com/linnet-ml/linnet/pipelines/internal/clitest"
 	"github.com/linnet-ml/linnet/runners"
@@ -140,6 +141,22 @@ func TestUnlabelled(t *testing.T) {
 		if _, told := firstOdd.Load([3]string{f.Run, oddPrefix, ""}); told != c.want {
 			t.Errorf("%s: told to be without a label: %t, want %t", c.name, told, c.want)
 		}
+	}
+}
+
+// TestCompareNames has documents whose names differ in what a report does not show: each
+// is compared with itself.
+func TestCompareNames(t *testing.T) {
+	m := newMerger([]string{"A", "B"})
+	for name, predicted := range map[string]string{"a\xff": "A", "a\xfe": "B", "a\t": "A", "a ": "B"} {
+		m.add(&part{Name: []byte(name), Lines: []pair{{"A", predicted, 10}}, Spans: eval.NewSpans(nil)})
+	}
+	d := m.details()
+	if err := d.compare("before", &earlierReport{Each: d.Each}); err != nil {
+		t.Fatal(err)
+	}
+	if c := d.Baseline; c.Documents != 4 || c.LeftOut != 0 || c.Intervals.Accuracy != (eval.Interval{}) {
+		t.Errorf("against itself: got %s", c)
 	}
 }
 
