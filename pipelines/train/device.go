@@ -69,14 +69,23 @@ func (o *options) checkDevice(f *cli.Flags) error {
 		return cli.Usagef("--world_size=%d with --workers: each worker takes one GPU; leave --world_size out", o.worldSize)
 	case o.workers > 0 && o.batchSize.auto:
 		return cli.Usagef("--batch_size=auto with --workers: this program sees none of their GPUs; name a number")
-	case o.workers > max(1, o.config.BatchSize):
-		return cli.Usagef("--workers=%d: each needs a window of every batch, and --batch_size is %d", o.workers, o.config.BatchSize)
 	case runners.WorkerGPUs() > 1:
 		return cli.Usagef("--worker_gpu=%d: each worker trains on one GPU; give each one, and more by --workers", runners.WorkerGPUs())
-	case !o.batchSize.auto && o.worldSize > max(1, o.config.BatchSize):
-		return cli.Usagef("--world_size=%d: each GPU needs a window of every batch, and --batch_size is %d", o.worldSize, o.config.BatchSize)
+	case o.initModel == "" && o.checkShares() != nil: // which may have another batch_size
+		return o.checkShares()
 	case o.device == backend.CUDA && !runners.OtherBuild() && gpuinit.Built() != nil:
 		return cli.Usagef("--device=cuda: %w", gpuinit.Built())
+	}
+	return nil
+}
+
+// checkShares finds more workers or GPUs than a batch has windows.
+func (o *options) checkShares() error {
+	switch n := o.config.BatchSize; {
+	case o.workers > max(1, n):
+		return cli.Usagef("--workers=%d: each needs a window of every batch, and --batch_size is %d", o.workers, n)
+	case !o.batchSize.auto && o.worldSize > max(1, n):
+		return cli.Usagef("--world_size=%d: each GPU needs a window of every batch, and --batch_size is %d", o.worldSize, n)
 	}
 	return nil
 }

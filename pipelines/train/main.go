@@ -260,5 +260,5 @@ func (o *options) loadInit(ctx context.Context, f *cli.Flags) (*model.Weights, e
 	if c.LabelSet != model.Full {
 		c.FullClasses = w.Config.FullClasses
 	}
-	return w, o.checkConfig()
+	return w, cmp.Or(o.checkConfig(), o.checkShares())
 }
