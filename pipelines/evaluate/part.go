@@ -104,8 +104,8 @@ func (j *judged) part(class, given func(string) string) *part {
 	return p
 }
 
-// spans counts the document's spans. A blank line ends one, as in what predict
-// writes.
+// spans counts the document's spans. A blank line ends one; a form feed, where predict
+// begins another, does not.
 func (j *judged) spans(p *part) {
 	p.Classes = []string{}
 	gold, predicted := make([]int, len(j.lines)), make([]int, len(j.lines))
