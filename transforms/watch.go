@@ -195,9 +195,9 @@ func (w *watched) again() {
 	w.unread.mu.Lock()
 	defer w.unread.mu.Unlock()
 	for _, uri := range w.unread.uris {
-		key := maphash.String(w.seed, uri)
-		if s, known := w.files[key]; known {
-			s.since, s.taken = time.Since(w.begin)+min(time.Second<<min(w.unread.tries[uri]-1, 20), maxPause), never
+		key, tries := maphash.String(w.seed, uri), w.unread.tries[uri] // none: it changed since
+		if s, known := w.files[key]; known && tries > 0 {
+			s.since, s.taken = time.Since(w.begin)+min(time.Second<<min(tries-1, 20), maxPause), never
 			w.files[key] = s
 		}
 	}

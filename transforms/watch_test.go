@@ -200,6 +200,31 @@ func TestWatchAgain(t *testing.T) {
 	})
 }
 
+// TestWatchAgainChanged has a look under way learn that a document could not be read, which
+// it then finds changed: the next look begins anew with it.
+func TestWatchAgainChanged(t *testing.T) {
+	dir := write(t, map[string]string{"a.txt": "one\n", "b.txt": "two\n"})
+	set := newSet(t, []string{dir}, "")
+	w := newWatched()
+	key := [2]any{t.Name(), int64(1)}
+	watches.Store(key, w)
+	defer watches.Delete(key)
+	var got []string
+	for number := range int64(4) {
+		failed, err := w.look(t.Context(), set, number, 0, func(f input.File) {
+			got = append(got, fmt.Sprint(number, " ", f.Name))
+			if f.Name == "a.txt" {
+				watchAgain(t.Name(), filepath.Join(dir, "b.txt"))
+				put(t, filepath.Join(dir, "b.txt"), "other\n")
+			}
+		})
+		if failed != nil || err != nil {
+			t.Fatal(failed, err)
+		}
+	}
+	equal(t, "taken", strings.Join(got, ", "), "1 a.txt, 2 b.txt")
+}
+
 // TestForgetWatches wants a run that is over to leave nothing of its watches, and nothing of
 // another's gone.
 func TestForgetWatches(t *testing.T) {
