@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
 
+	"github.com/linnet-ml/linnet/transforms/inference"
 	"github.com/linnet-ml/linnet/transforms/input"
 	"github.com/linnet-ml/linnet/transforms/store"
 	"github.com/linnet-ml/linnet/transforms/yedda"
@@ -41,7 +43,8 @@ func Plan(ctx context.Context, opts Options, set *input.Set, limit time.Duration
 	opts.unwritten = true
 	read := &readFn{Options: opts}
 	read.Setup()
-	try := &trial{predict: &predictFn{Options: opts, model: m, other: m.other()}, write: &writeFn{Options: opts}, limit: limit}
+	one := inference.NewEngine(scorerHandler{model: m}, inference.Options{MaxBatchSize: math.MaxInt, Concurrency: 1})
+	try := &trial{predict: &predictFn{Options: opts, model: m, other: m.other(), queue: inference.NewQueue[job[Document]](one)}, write: &writeFn{Options: opts}, limit: limit}
 	if err := try.write.Setup(); err != nil {
 		return nil, err
 	}
@@ -138,7 +141,7 @@ func (t *trial) run(ctx context.Context, d *Document) (*Rejection, error) {
 		begin := time.Now()
 		e := Example{Document: *d, InputSize: m.Config.InputSize}
 		e.featurize(m.deferred(opts), 1)
-		outs, err = scorerHandler{model: m}.Run(ctx, t.predict.items(&e))
+		outs, err = t.score(ctx, t.predict.items(&e))
 		t.took += time.Since(begin)
 		t.lines += int64(len(d.Rows))
 	}
@@ -151,6 +154,18 @@ func (t *trial) run(ctx context.Context, d *Document) (*Rejection, error) {
 	}
 	_, r, err := t.write.write(ctx, l)
 	return r, err
+}
+
+// score scores a document's windows at once, or in halves where the device has no room.
+func (t *trial) score(ctx context.Context, items []windowItem) (outs []scored, err error) {
+	take := func(_ job[Document], o []scored, err error) error {
+		outs = o
+		return err
+	}
+	if err = t.predict.queue.Push(ctx, job[Document]{}, items, 0, take); err == nil {
+		err = t.predict.queue.Drain(ctx, take)
+	}
+	return outs, err
 }
 
 // checkOutputs rejects d where its outputs cannot be written, as far as their places show;

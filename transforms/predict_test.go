@@ -413,6 +413,30 @@ func (f failing) ScoreAll(ctx context.Context, batches []*model.Batch, probs []f
 	return f.MultiScorer.ScoreAll(ctx, batches, probs)
 }
 
+// cramped is a Scorer of a device that has room for one window at a time.
+type cramped struct{ model.MultiScorer }
+
+func (c cramped) ScoreAll(ctx context.Context, batches []*model.Batch, probs []float32) error {
+	if len(batches) > 1 || len(batches[0].Windows) > 1 {
+		return model.ErrOutOfMemory
+	}
+	return c.MultiScorer.ScoreAll(ctx, batches, probs)
+}
+
+// TestPlanHalves has a document of several windows, for which the device has no room at
+// once: a run labels it all the same, and so the plan must not fail.
+func TestPlanHalves(t *testing.T) {
+	in := write(t, map[string]string{"a.txt": strings.Repeat("Agaricus\n", 3000)})
+	opts := Options{ModelURI: Path(testModel(t)), Base: Path(in), Run: t.Name()}
+	defer ForgetProgress(opts.Run)
+	m := loadModel(t, opts)
+	m.scorer = cramped{m.scorer}
+	plan, err := Plan(t.Context(), opts, newSet(t, []string{in}, ""), time.Minute)
+	if err != nil || plan.Lines != 3000 {
+		t.Errorf("got %+v, %v; want 3000 lines", plan, err)
+	}
+}
+
 // TestPredictFails has a batch that fails: so does the bundle, and no document comes
 // out without its labels.
 func TestPredictFails(t *testing.T) {
