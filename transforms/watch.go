@@ -258,6 +258,7 @@ func (w *watched) look(ctx context.Context, set *input.Set, number int64, interv
 	w.ended = time.Since(w.begin)
 	if failed != nil {
 		w.failed++
+		w.lastGood = min(w.lastGood, number-1) // the runner may have gone back
 		if ctx.Err() != nil || w.failed >= maxFailedLooks {
 			return nil, failed
 		}

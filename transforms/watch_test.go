@@ -331,6 +331,36 @@ func TestWatchLeavesOut(t *testing.T) {
 	}
 }
 
+// TestWatchLeavesOutWhenBack has the runner go back to an earlier look, which fails: what
+// came with it is another run's output, as no look that went well has told yet.
+func TestWatchLeavesOutWhenBack(t *testing.T) {
+	dir, away := t.TempDir(), t.TempDir()
+	encoded := newSet(t, []string{dir, away}, "")
+	w := newWatched()
+	for _, number := range []int64{9, 2, 3, 4, 5} {
+		switch number {
+		case 2:
+			for _, name := range []string{"old/_manifest.jsonl", "old/brat/a.txt"} {
+				path := filepath.Join(dir, name)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, nil, 0o666)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.Remove(away); err != nil {
+				t.Fatal(err)
+			}
+		case 3:
+			if err := os.Mkdir(away, 0o777); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set := *encoded // each look has it anew
+		if _, err := w.look(t.Context(), &set, number, 0, func(f input.File) { t.Errorf("look %d takes %s", number, f.Name) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestWatchGoesOn checks what a watch survives: no file, twins, and a listing
 // that fails now and then, but not always.
 func TestWatchGoesOn(t *testing.T) {
