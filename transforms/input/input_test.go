@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +29,41 @@ func TestSplit(t *testing.T) {
 		if got := Split(in); !slices.Equal(got, want) {
 			t.Errorf("Split(%q) = %q, want %q", in, got, want)
 		}
+	}
+}
+
+// A library may have a folder for each document.
+func TestWalkMemory(t *testing.T) {
+	const folders, most = 4000, 300 // bytes a document, the garbage collector's share left out
+	dir := t.TempDir()
+	for i := range folders {
+		in := filepath.Join(dir, "journal", fmt.Sprintf("article-%06d", i))
+		if err := errors.Join(os.MkdirAll(in, 0o777), os.WriteFile(filepath.Join(in, "text.txt"), nil, 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := New([]string{dir}, t.TempDir(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Outputs, s.Records = []Output{{Suffix: ".ann"}, {Folder: "html", Suffix: ".html"}}, []Output{{Folder: "_done", Suffix: ".json"}}
+	held := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before, n, each := held(), 0, int64(0)
+	if err := s.Walk(t.Context(), func(File) error {
+		if n++; n == folders {
+			each = (held() - before) / folders
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if n != folders || each > most {
+		t.Errorf("a listing of %d documents holds %d bytes each, want at most %d", n, each, most)
 	}
 }
 

@@ -9,10 +9,10 @@ import (
 	"github.com/linnet-ml/linnet/transforms/store"
 )
 
-// links tells where the links in local paths lead, as they are at one time.
+// links tells where the links in local paths lead.
 type links struct {
 	set       *Set
-	real      map[string]string // resolveLinks of folders
+	real      map[string]string // resolveLinks of folders, for a while
 	info      map[string]fs.FileInfo
 	not, args []string // the set's folders without links
 	outputs   []Output // and Records
@@ -33,14 +33,23 @@ func (s *Set) links() *links {
 	return l
 }
 
-// of is resolveLinks(dir), remembered.
+// of is resolveLinks(dir), remembered for a while.
 func (l *links) of(dir string) string {
 	r, ok := l.real[dir]
 	if !ok {
 		r = resolveLinks(dir)
-		l.real[dir] = r
+		remember(l.real, dir, r)
 	}
 	return r
+}
+
+// remember keeps something of a folder, of a thousand of them at most: there may be one for
+// each document.
+func remember[T any](m map[string]T, dir string, v T) {
+	if len(m) == 1000 {
+		clear(m)
+	}
+	m[dir] = v
 }
 
 // toNot reports whether a file, or what it is a link to, lies in a folder of Not.
@@ -98,11 +107,8 @@ func (l *links) mounted(dir, output, from string) bool {
 func (l *links) stat(dir string) fs.FileInfo {
 	info, ok := l.info[dir]
 	if !ok {
-		if len(l.info) == 1000 { // there may be a folder for each document
-			clear(l.info)
-		}
 		info, _ = os.Stat(dir)
-		l.info[dir] = info
+		remember(l.info, dir, info)
 	}
 	return info
 }

@@ -108,7 +108,7 @@ func (s *Set) noticeAbove(arg, head, file string, looked map[string]bool) {
 		return
 	}
 	for dir := filepath.Dir(file); under(dir, head) && !looked[dir]; dir = filepath.Dir(dir) {
-		looked[dir] = true
+		remember(looked, dir, true)
 		manifest := filepath.Join(dir, "_manifest.jsonl")
 		if _, err := os.Stat(manifest); err == nil {
 			s.notice(arg, manifest)
