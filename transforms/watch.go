@@ -126,8 +126,8 @@ var watchNumber atomic.Int64
 //
 // It may outlive the bundle that it served: a bundle fails, or a whole job goes
 // back to a checkpoint, and the process goes on. So it keeps which look took a
-// file: a restriction that begins with look n says that the runner has what the
-// looks before n emitted, and nothing of n and later ones.
+// file: where look n comes once more, the runner has what the looks before n
+// emitted, and nothing of n and later ones.
 type watched struct {
 	mu          sync.Mutex
 	begin       time.Time
@@ -137,7 +137,9 @@ type watched struct {
 	lastFailure string        // of the previous look: what was wrong
 	seed        maphash.Seed
 	files       map[uint64]sighting // by the hash of the address
-	lastGood    int64               // the last look that did not fail, -1 before
+	number      int64               // of the last look, -1 before
+	looks       int64               // of this process: it goes back with no job
+	lastGood    int64               // the last of these that did not fail
 	leaveOut    [][]byte            // folders of other runs' outputs that came since
 	unread      unread
 }
@@ -145,8 +147,8 @@ type watched struct {
 type sighting struct {
 	fingerprint uint64        // hash of size, time and access
 	since       time.Duration // when the file was first seen so
-	taken       int64         // the look that passed it on so, or never
-	look        int64         // the last that saw it
+	taken       int64         // the number of the look that passed it on so, or never
+	look        int64         // the last of the process's looks that saw it so
 }
 
 const never = math.MaxInt64
@@ -159,7 +161,7 @@ func (f *watchFn) watched() *watched {
 }
 
 func newWatched() *watched {
-	return &watched{begin: time.Now(), ended: -1, lastGood: -1, seed: maphash.MakeSeed(), files: map[uint64]sighting{}, unread: unread{tries: map[string]int{}}}
+	return &watched{begin: time.Now(), ended: -1, number: -1, seed: maphash.MakeSeed(), files: map[uint64]sighting{}, unread: unread{tries: map[string]int{}}}
 }
 
 // unread is what a watch is to pass on again.
@@ -204,6 +206,16 @@ func (w *watched) again() {
 	w.unread.uris = nil
 }
 
+// back takes note that the runner has nothing of what look number and later ones took.
+func (w *watched) back(number int64) {
+	for key, s := range w.files {
+		if s.taken >= number {
+			s.taken = never
+			w.files[key] = s
+		}
+	}
+}
+
 // forget begins anew with a file that changed.
 func (u *unread) forget(uri string) {
 	u.mu.Lock()
@@ -236,6 +248,11 @@ const maxFailedLooks = 10
 func (w *watched) look(ctx context.Context, set *input.Set, number int64, interval time.Duration, take func(input.File)) (failed, err error) {
 	begin := time.Since(w.begin)
 	var passedOver error
+	if number <= w.number {
+		w.back(number)
+	}
+	w.number = number
+	w.looks++
 	w.again()
 	set.Not = append(set.Not, w.leaveOut...)
 	failed = set.WalkOn(ctx, func(file input.File) error {
@@ -243,30 +260,29 @@ func (w *watched) look(ctx context.Context, set *input.Set, number int64, interv
 		fingerprint := maphash.Comparable(w.seed, [5]int64{file.Size, file.Modified.UnixNano(), int64(file.Access[0]), int64(file.Access[1]), int64(file.Access[2])})
 		s, known := w.files[key]
 		if !known || s.fingerprint != fingerprint {
-			s = sighting{fingerprint: fingerprint, since: time.Since(w.begin), taken: never, look: never}
+			s = sighting{fingerprint: fingerprint, since: time.Since(w.begin), taken: never}
 			w.unread.forget(file.URI)
 		}
 		// Only a look that did not fail is sure to have seen all that LeaveOut tells by.
-		if s.taken >= number && begin-s.since >= interval && s.look <= w.lastGood {
+		if s.taken == never && begin-s.since >= interval && s.look <= w.lastGood {
 			s.taken = number
 			take(file)
 		}
-		s.look = number
+		s.look = w.looks
 		w.files[key] = s
 		return nil
 	}, func(err error) { passedOver = err })
 	w.ended = time.Since(w.begin)
 	if failed != nil {
 		w.failed++
-		w.lastGood = min(w.lastGood, number-1) // the runner may have gone back
 		if ctx.Err() != nil || w.failed >= maxFailedLooks {
 			return nil, failed
 		}
 		return fmt.Errorf("%w; looking again in %v", failed, interval), nil
 	}
 	w.failed = 0
-	w.lastGood = number
-	maps.DeleteFunc(w.files, func(_ uint64, s sighting) bool { return s.look != number })
+	w.lastGood = w.looks
+	maps.DeleteFunc(w.files, func(_ uint64, s sighting) bool { return s.look != w.looks })
 	w.unread.mu.Lock()
 	maps.DeleteFunc(w.unread.tries, func(uri string, _ int) bool {
 		_, known := w.files[maphash.String(w.seed, uri)]

@@ -18,6 +18,7 @@ import (
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/fsouza/fake-gcs-server/fakestorage"
+	"pgregory.net/rapid"
 
 	"github.com/linnet-ml/linnet/transforms/input"
 )
@@ -223,6 +224,113 @@ func TestWatchAgainChanged(t *testing.T) {
 		}
 	}
 	equal(t, "taken", strings.Join(got, ", "), "1 a.txt, 2 b.txt")
+}
+
+// TestWatchAny has files come, change and go, documents fail, listings fail, other runs
+// write, and the runner go back, between looks and during one, as chance has it. Whatever
+// came, a document is taken once as it is, unless it failed since or the look that took it
+// was gone back on; and once all is quiet, everything has been taken.
+func TestWatchAny(t *testing.T) {
+	run := t.Name()
+	rapid.Check(t, func(t *rapid.T) {
+		root, err := os.MkdirTemp("", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(root)
+		dir, away := filepath.Join(root, "in"), filepath.Join(root, "away")
+		must := func(err error) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		must(errors.Join(os.Mkdir(dir, 0o777), os.Mkdir(away, 0o777)))
+		encoded, err := input.New([]string{dir, away}, "", false)
+		must(err)
+		w := newWatched()
+		key := [2]any{run, int64(1)}
+		watches.Store(key, w)
+		defer watches.Delete(key)
+
+		names := []string{"a.txt", "b.txt", "c.txt"}
+		there := map[string]int64{} // versions of the files
+		taken := map[string]int64{} // of those that were taken as they are, the look
+		version, others, number := int64(0), 0, int64(0)
+		change := func(what string) {
+			name := rapid.SampledFrom(names).Draw(t, "name")
+			path := filepath.Join(dir, name)
+			switch _, known := taken[name]; {
+			case what == "put":
+				version++
+				there[name] = version
+				delete(taken, name)
+				must(os.WriteFile(path, nil, 0o666))
+				must(os.Chtimes(path, time.Time{}, time.Unix(version, 0)))
+			case what == "remove" && there[name] > 0:
+				delete(there, name)
+				delete(taken, name)
+				must(os.Remove(path))
+			case what == "fail" && known:
+				delete(taken, name)
+				watchAgain(run, path)
+			case what == "other":
+				others++
+				old := filepath.Join(dir, fmt.Sprint("old", others))
+				must(os.Mkdir(old, 0o777))
+				must(os.WriteFile(filepath.Join(old, "_manifest.jsonl"), nil, 0o666)) // before its outputs
+				must(os.WriteFile(filepath.Join(old, name), nil, 0o666))
+			}
+		}
+		changes := rapid.SampledFrom([]string{"put", "put", "remove", "fail", "fail", "other", "none"})
+		look := func(during bool) {
+			set := *encoded
+			_, err := w.look(t.Context(), &set, number, 0, func(f input.File) {
+				name := strings.TrimPrefix(f.Name, "in/")
+				if !slices.Contains(names, name) || there[name] == 0 && !during {
+					t.Fatalf("look %d takes %s, which is no document", number, name)
+				}
+				if look, before := taken[name]; before {
+					t.Fatalf("look %d takes %s, as look %d did", number, name, look)
+				}
+				taken[name] = number
+				if during {
+					change(changes.Draw(t, "during"))
+				}
+			})
+			must(err)
+			number++
+		}
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			switch what := rapid.SampledFrom([]string{"look", "look", "change", "change", "failing look", "back", "wait"}).Draw(t, "step"); what {
+			case "look":
+				look(true)
+			case "failing look":
+				must(os.Remove(away))
+				look(true)
+				must(os.Mkdir(away, 0o777))
+			case "change":
+				change(changes.Draw(t, "change"))
+			case "back":
+				number = rapid.Int64Range(0, number).Draw(t, "to")
+				for name, look := range taken {
+					if look >= number {
+						delete(taken, name)
+					}
+				}
+			case "wait":
+				w.begin = w.begin.Add(-time.Minute)
+			}
+		}
+		for range 3 {
+			look(false)
+			w.begin = w.begin.Add(-2 * maxPause)
+		}
+		for name := range there {
+			if _, ok := taken[name]; !ok {
+				t.Fatalf("%s is never taken", name)
+			}
+		}
+	})
 }
 
 // TestForgetWatches wants a run that is over to leave nothing of its watches, and nothing of
