@@ -1,7 +1,8 @@
 """JSONL of predict to spaCy: python spacy_docbin.py out.spacy annotated/*.txt.jsonl
 
 Each document gets its spans in doc.spans["linnet"]. Offsets count code points,
-as Python does. A border inside a token goes to the token's end or begin.
+as Python does. A border inside a token goes to the token's end or begin, and a
+blank at a span's end is left out where it follows a token, as spaCy counts it.
 """
 import json
 import os
