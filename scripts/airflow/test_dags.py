@@ -153,14 +153,16 @@ def check_annotated(tasks):
             file.touch()
         assert not tasks.annotated_documents(issues, labelled)  # n1.txt was rejected
         (labelled / "1994" / "n1.txt.ann").touch()
+        assert not tasks.annotated_documents(issues, labelled)  # which has no label yet
+        (issues / "1994" / "n1.txt.ann").write_text("[@Agaricus#Nomenclature*]")
         assert tasks.annotated_documents(issues, labelled)
 
 
 class Bucket:
-    """A GCSHook of one bucket, which lists as GCS does: a delimiter cuts names behind it."""
+    """A GCSHook of one bucket, which lists as GCS does: a delimiter cuts names behind it. All objects hold one text."""
 
-    def __init__(self, *names):
-        self.names = set(names)
+    def __init__(self, *names, text=b"[@Agaricus#Nomenclature*]"):
+        self.names, self.text = set(names), text
 
     def list(self, bucket, prefix, delimiter=None, match_glob="*"):
         names = {n for n in self.names if n.startswith(prefix) and fnmatch.fnmatchcase(n, match_glob)}
@@ -169,6 +171,10 @@ class Bucket:
 
     def exists(self, bucket, name):
         return name in self.names
+
+    def download(self, bucket, name):
+        assert name in self.names, name
+        return self.text
 
     def rewrite(self, bucket, name, to, new):
         assert name in self.names, name
@@ -196,6 +202,8 @@ def check_next_tasks(dag):
     ):
         choose.__globals__["GCSHook"] = lambda: Bucket(*names)
         assert choose() == want, (names, choose())
+    choose.__globals__["GCSHook"] = lambda: Bucket("issues/n1.txt.ann", "labelled/n1.txt.ann", text=b"not annotated yet")
+    assert choose() == ["publish"], choose()
 
 
 def main():

@@ -20,7 +20,7 @@ from airflow.providers.google.cloud.sensors.gcs import GCSObjectsWithPrefixExist
 from airflow.providers.standard.operators.python import BranchPythonOperator, PythonOperator
 from airflow.sdk import DAG
 
-from linnet_tasks import BIN, DAY, DEFAULTS, RECORDS
+from linnet_tasks import BIN, DAY, DEFAULTS, LABEL, RECORDS
 
 BUCKET = os.environ.get("LINNET_BUCKET") or "linnet-issues"
 PROJECT = os.environ.get("LINNET_PROJECT") or "linnet"
@@ -43,7 +43,8 @@ def next_tasks():
     hook = GCSHook()
     annotated = [name.removeprefix("issues/") for name in hook.list(BUCKET, prefix="issues/", match_glob="**/*.txt.ann")]
     # Hidden ones evaluate leaves out, and of one that was rejected there is no prediction.
-    if any("/." not in "/" + name and hook.exists(BUCKET, "labelled/" + name) for name in annotated):
+    predicted = (name for name in annotated if "/." not in "/" + name and hook.exists(BUCKET, "labelled/" + name))
+    if any(LABEL.search(hook.download(BUCKET, "issues/" + name)) for name in predicted):
         tasks.append("evaluate")
     return tasks
 

@@ -16,6 +16,7 @@ The DAGs for Dataflow and Flink take the settings that each names at its top.
 import hashlib
 import json
 import os
+import re
 import shutil
 from contextlib import suppress
 from datetime import timedelta
@@ -33,6 +34,8 @@ WAIT = float(os.environ.get("LINNET_WAIT") or "3600")
 
 # What predict keeps in LINNET_LABELLED for itself; a document's name may begin with _ too.
 RECORDS = {"_done", "_rejected", "_tmp", "_lock", "_manifest.jsonl", "_rejected.jsonl"}
+
+LABEL = re.compile(rb"#[A-Za-z][A-Za-z0-9_-]{0,49}\*\]")  # without one evaluate has nothing to judge by
 
 DEFAULTS = {
     "retries": 2,
@@ -108,8 +111,10 @@ def wait_for_documents():
 
 
 def annotated_documents(issues=ISSUES, labelled=LABELLED):
-    """Says whether evaluate has anything to judge: of an annotated document that was rejected there is no prediction."""
-    return any(Path(labelled, path.relative_to(issues)).exists() for path in documents(".txt.ann", issues))
+    """Says whether evaluate has anything to judge: of an annotated document that was rejected there is no prediction,
+    and one that nobody has annotated yet has no label."""
+    predicted = (path for path in documents(".txt.ann", issues) if Path(labelled, path.relative_to(issues)).exists())
+    return any(path.is_file() and LABEL.search(path.read_bytes()) for path in predicted)
 
 
 def rejected_documents():
