@@ -1165,8 +1165,9 @@ func TestHTMLLabelListInBrowser(t *testing.T) {
 	}
 }
 
-// A keyboard of other letters than Latin ones has the commands at their places, and
-// letters that are Latin are what they say; a closed dialog gives the keys back.
+// A keyboard of other letters than Latin ones, or of their marks (Thai, Devanagari), has the
+// commands at their places, and letters that are Latin are what they say; a closed dialog
+// gives the keys back.
 func TestHTMLKeysInBrowser(t *testing.T) {
 	table, dir := shortTable(), t.TempDir()
 	file := filepath.Join(dir, "short.html")
@@ -1178,6 +1179,7 @@ func TestHTMLKeysInBrowser(t *testing.T) {
 		want int
 	}{
 		{"т/KeyN", 1}, {"Л/KeyK", 0}, {"ξ/KeyJ", 1}, {"ל/KeyK", 0}, {"ğ/KeyJ", 0}, {"j/KeyC", 1}, {"k/KeyV", 0},
+		{"\u0e48/KeyJ", 1}, {"\u0e32/KeyK", 0}, {"\u0e37/KeyN", 1}, {"\u0941/KeyG", 0},
 	} {
 		b.press(c.key)
 		if b.eval(current, &at); at != c.want {

@@ -476,7 +476,7 @@ function review(doc) {
     const target = event.target;
     let name = event.key;
     const letter = /^Key([A-Z])$/.exec(event.code);
-    if (letter && /^\p{L}$/u.test(name) && !/\p{Script=Latin}/u.test(name)) name = letter[1]; // by its place
+    if (letter && /^[\p{L}\p{M}]$/u.test(name) && !/\p{Script=Latin}/u.test(name)) name = letter[1]; // by its place
     if (name.length === 1) name = event.shiftKey ? name.toUpperCase() : name.toLowerCase(); // whatever Caps Lock says
     if (target.matches("select, input") && name !== "Escape") return;
     if (target.matches("button") && (name === " " || name === "Enter")) return;
