@@ -1190,6 +1190,10 @@ func TestHTMLKeysInBrowser(t *testing.T) {
 	b.wait(`document.getElementById("keys").open`)
 	b.click("close")
 	b.wait(`!document.getElementById("keys").open`)
+	b.eval(`document.body.dispatchEvent(new KeyboardEvent("keydown", {key: "Enter", bubbles: true, repeat: true})) && 0`, &at)
+	if b.eval(current, &at); at != 0 {
+		t.Errorf("Enter, held down, goes to line %d", at)
+	}
 	b.press("Enter")
 	var open bool
 	if b.eval(`document.getElementById("keys").open`, &open); open {

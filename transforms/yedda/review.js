@@ -490,6 +490,7 @@ function review(doc) {
     else if (name === "ArrowUp") act = () => move(-1, event.shiftKey);
     if (!act) return;
     event.preventDefault();
+    if (event.repeat && act === accept) return; // held down, it would call line after line right
     act();
   }
 
