@@ -71,9 +71,13 @@ func (o *options) checkDevice(f *cli.Flags) error {
 		return cli.Usagef("--batch_size=auto with --workers: this program sees none of their GPUs; name a number")
 	case runners.WorkerGPUs() > 1:
 		return cli.Usagef("--worker_gpu=%d: each worker trains on one GPU; give each one, and more by --workers", runners.WorkerGPUs())
-	case o.initModel == "" && o.checkShares() != nil: // which may have another batch_size
-		return o.checkShares()
-	case o.device == backend.CUDA && !runners.OtherBuild() && gpuinit.Built() != nil:
+	}
+	if o.initModel == "" { // which may have another batch_size
+		if err := o.checkShares(); err != nil {
+			return err
+		}
+	}
+	if o.device == backend.CUDA && !runners.OtherBuild() && gpuinit.Built() != nil {
 		return cli.Usagef("--device=cuda: %w", gpuinit.Built())
 	}
 	return nil
