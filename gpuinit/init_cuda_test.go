@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -351,6 +352,45 @@ func TestLeaseFolder(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %v", dir, info.Mode(), err, want)
 		}
 	}
+}
+
+// TestLeaseFiles: users with other umasks can take turns, and a lock that cannot be opened
+// leaves none of the others taken.
+func TestLeaseFiles(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0o077))
+	dir := filepath.Join(t.TempDir(), "locks")
+	devices, logf := []Device{{UUID: "GPU-1"}}, func(int, string, ...any) {}
+	_, release, err := lease(t.Context(), dir, devices, Options{WorkersPerGPU: 2}, logf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := release(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != 3 {
+		t.Fatalf("%v, %v, want three files", files, err)
+	}
+	for _, f := range files {
+		if info, err := f.Info(); err != nil || info.Mode() != 0o644 {
+			t.Errorf("%s: mode %v, %v, want 0644", f.Name(), info.Mode(), err)
+		}
+	}
+	second := filepath.Join(dir, "GPU-1.1.lock")
+	if err := os.Remove(second); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(t.TempDir(), second); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := lease(t.Context(), dir, devices, Options{WorkersPerGPU: 2}, logf); err == nil || errors.Is(err, ErrBusy) {
+		t.Fatalf("error %v, want that of the link", err)
+	}
+	_, release, err = lease(t.Context(), dir, devices, Options{}, logf)
+	if err != nil {
+		t.Fatalf("the first slot: %v", err)
+	}
+	release()
 }
 
 // TestNoDriver: without libraries Init fails in one line and the process lives.

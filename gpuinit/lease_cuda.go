@@ -107,6 +107,9 @@ func take(dir string, devices []Device, slots, most int) (taken []Device, locks 
 			lock := lockFile(filepath.Join(dir, fmt.Sprintf("%s.%d.lock", strings.ReplaceAll(d.UUID, "/", "-"), slot)))
 			ok, err := lock.TryLock()
 			if err != nil {
+				if f.lock != nil {
+					f.lock.Close()
+				}
 				return nil, nil, fmt.Errorf("gpuinit: %w", err)
 			}
 			switch {
@@ -139,6 +142,10 @@ func lockFile(path string) *flock.Flock {
 	mode := os.O_RDONLY | syscall.O_NOFOLLOW
 	if _, err := os.Lstat(path); err != nil {
 		mode |= os.O_CREATE
+		if f, err := os.OpenFile(path, mode|os.O_EXCL, 0o644); err == nil {
+			_ = f.Chmod(0o644) // for other users, whatever the umask
+			f.Close()
+		}
 	}
 	return flock.New(path, flock.SetFlag(mode), flock.SetPermissions(0o644))
 }
