@@ -124,8 +124,10 @@ func machine(ctx context.Context, o Options) (*Machine, error) {
 		return process.asked, process.asked.check()
 	case process.started == nil:
 		// Some machines have CUDA without NVML. Otherwise NVML's error says more.
-		if asked, why := askCUDA(ctx, o); why == nil || errors.Is(why, ErrHangs) || asked != nil {
-			process.asked = asked
+		if asked, why := askCUDA(ctx, o); why == nil || errors.Is(why, ErrHangs) || asked != nil || ctx.Err() != nil {
+			if asked != nil {
+				process.asked, process.started = asked, slices.Clone(asked.Devices)
+			}
 			return asked, why
 		}
 	}
@@ -191,7 +193,6 @@ func askCUDA(ctx context.Context, o Options) (*Machine, error) {
 			}
 			m.Devices = append(m.Devices, d)
 		}
-		process.started = slices.Clone(m.Devices)
 		return m, m.check()
 	})
 }

@@ -29,6 +29,7 @@ type (
 	task struct {
 		Options Options
 		Twice   bool   // Init, Close, Init
+		Late    bool   // Init, of which the context ends first, Init when CUDA came back
 		Meet    string // folder, where Close waits for as many processes
 		Number  int    // that have GPUs, were refused or wait
 	}
@@ -67,6 +68,14 @@ func (j task) do() (out outcome) {
 		if strings.HasPrefix(format, "waiting for a GPU") {
 			j.met()
 		}
+	}
+	if j.Late {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second/4)
+		defer cancel()
+		if _, err := Init(ctx, j.Options); !errors.Is(err, context.DeadlineExceeded) {
+			panic(err)
+		}
+		time.Sleep(2 * time.Second)
 	}
 	gpus, err := Init(context.Background(), j.Options)
 	if err == nil && j.Twice {
@@ -209,6 +218,8 @@ func TestInit(t *testing.T) {
 		"no fabric":       {env: []string{"STANDIN_FAIL=cuInit:802"}, kind: "broken", err: "nvidia-fabricmanager"},
 		"no room in MPS":  {env: []string{"STANDIN_FAIL=cuInit:808"}, kind: "busy", err: "MPS does not take this process (CUDA 808)"},
 		"no NVML, twice":  {job: task{Twice: true}, env: []string{"STANDIN_DEVICES=2", "STANDIN_FAIL=nvmlInit_v2:9"}, uuids: "00/0 01/1", log: "driver unknown (CUDA 12.4)"},
+		"no NVML, late":   {job: task{Late: true}, env: []string{"STANDIN_DEVICES=2", "STANDIN_FAIL=nvmlInit_v2:9", "STANDIN_HANG=cuInit:1"}, uuids: "00/0 01/1"},
+		"late":            {job: task{Late: true}, env: []string{"STANDIN_DEVICES=2", "STANDIN_HANG=cuInit:1"}, uuids: "00/0 01/1"},
 		"NVML hangs":      {job: task{Options: Options{Timeout: time.Second / 2}}, env: []string{"STANDIN_HANG=nvmlInit_v2"}, kind: "hangs", err: "does not answer (asking what GPUs there are, waited 500ms)"},
 		"CUDA hangs":      {job: task{Options: Options{Timeout: 3 * time.Second}}, env: []string{"STANDIN_HANG=cuInit"}, kind: "hangs", err: "starting CUDA"},
 		"impossible":      {env: []string{"STANDIN_FAIL=nvmlDeviceGetUUID:31337"}, kind: "broken", err: "NVML 31337"},
