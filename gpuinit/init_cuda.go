@@ -22,7 +22,8 @@ var process struct {
 	sync.Mutex
 	gpus    *GPUs // nil when nobody has them
 	users   int
-	started []Device // what CUDA was started with, which cannot be changed
+	started []Device // what CUDA starts with, which cannot be changed once it may have begun to
+	counted bool     // CUDA sees all of these
 	asked   *Machine // as CUDA told it; nil where NVML does
 }
 
@@ -101,7 +102,7 @@ func start(ctx context.Context, o Options) (*GPUs, error) {
 	if err != nil {
 		return nil, err
 	}
-	if process.started == nil {
+	if !process.counted {
 		if err := startOn(ctx, o, devices); err != nil {
 			unlock()
 			return nil, err
@@ -126,7 +127,7 @@ func machine(ctx context.Context, o Options) (*Machine, error) {
 		// Some machines have CUDA without NVML. Otherwise NVML's error says more.
 		if asked, why := askCUDA(ctx, o); why == nil || errors.Is(why, ErrHangs) || asked != nil || ctx.Err() != nil {
 			if asked != nil {
-				process.asked, process.started = asked, slices.Clone(asked.Devices)
+				process.asked, process.started, process.counted = asked, slices.Clone(asked.Devices), true
 			}
 			return asked, why
 		}
@@ -134,10 +135,14 @@ func machine(ctx context.Context, o Options) (*Machine, error) {
 	return m, err
 }
 
-// startOn starts CUDA with devices alone, so that it makes nothing on others.
+// startOn starts CUDA with devices alone, so that it makes nothing on others. Where an
+// earlier call was not told whether CUDA started, it goes on with what that one had.
 func startOn(ctx context.Context, o Options, devices []Device) error {
-	uuids := make([]string, len(devices))
-	for i, d := range devices {
+	if process.started == nil {
+		process.started = slices.Clone(devices)
+	}
+	uuids := make([]string, len(process.started))
+	for i, d := range process.started {
 		uuids[i] = d.UUID
 	}
 	before, set := visible()
@@ -152,16 +157,18 @@ func startOn(ctx context.Context, o Options, devices []Device) error {
 		return cu.NumDevices()
 	})
 	if err != nil {
-		if _, known := errors.AsType[*Error](err); !known && ctx.Err() == nil {
+		if _, known := errors.AsType[*Error](err); known {
+			process.started = nil // it did not start, or is never asked again
+		} else if ctx.Err() == nil {
 			err = explain(err, &devices[0])
 		}
 		return err
 	}
-	if n != len(devices) {
-		return &Error{Kind: ErrBroken, What: fmt.Sprintf("CUDA sees %d of %d GPUs (CUDA_VISIBLE_DEVICES=%s)", n, len(devices), strings.Join(uuids, ",")),
+	if n != len(uuids) {
+		return &Error{Kind: ErrBroken, What: fmt.Sprintf("CUDA sees %d of %d GPUs (CUDA_VISIBLE_DEVICES=%s)", n, len(uuids), strings.Join(uuids, ",")),
 			Remedy: "name one GPU by CUDA_VISIBLE_DEVICES; under MPS, start its daemon with all"}
 	}
-	process.started = slices.Clone(devices)
+	process.counted = true
 	return nil
 }
 

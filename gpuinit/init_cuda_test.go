@@ -30,6 +30,7 @@ type (
 		Options Options
 		Twice   bool   // Init, Close, Init
 		Late    bool   // Init, of which the context ends first, Init when CUDA came back
+		Steal   bool   // and between the two another takes card 0
 		Meet    string // folder, where Close waits for as many processes
 		Number  int    // that have GPUs, were refused or wait
 	}
@@ -76,6 +77,15 @@ func (j task) do() (out outcome) {
 			panic(err)
 		}
 		time.Sleep(2 * time.Second)
+	}
+	if j.Steal {
+		m, err := Probe(context.Background())
+		if err != nil {
+			panic(err)
+		}
+		if _, _, err := lease(context.Background(), leases, m.Devices[:1], j.Options, j.Options.Log); err != nil {
+			panic(err)
+		}
 	}
 	gpus, err := Init(context.Background(), j.Options)
 	if err == nil && j.Twice {
@@ -220,6 +230,7 @@ func TestInit(t *testing.T) {
 		"no NVML, twice":  {job: task{Twice: true}, env: []string{"STANDIN_DEVICES=2", "STANDIN_FAIL=nvmlInit_v2:9"}, uuids: "00/0 01/1", log: "driver unknown (CUDA 12.4)"},
 		"no NVML, late":   {job: task{Late: true}, env: []string{"STANDIN_DEVICES=2", "STANDIN_FAIL=nvmlInit_v2:9", "STANDIN_HANG=cuInit:1"}, uuids: "00/0 01/1"},
 		"late":            {job: task{Late: true}, env: []string{"STANDIN_DEVICES=2", "STANDIN_HANG=cuInit:1"}, uuids: "00/0 01/1"},
+		"late, stolen":    {job: task{Late: true, Steal: true, Options: Options{Devices: 1}}, env: []string{"STANDIN_DEVICES=2", "STANDIN_HANG=cuInit:1"}, kind: "busy", err: "other workers hold the GPU "},
 		"NVML hangs":      {job: task{Options: Options{Timeout: time.Second / 2}}, env: []string{"STANDIN_HANG=nvmlInit_v2"}, kind: "hangs", err: "does not answer (asking what GPUs there are, waited 500ms)"},
 		"CUDA hangs":      {job: task{Options: Options{Timeout: 3 * time.Second}}, env: []string{"STANDIN_HANG=cuInit"}, kind: "hangs", err: "starting CUDA"},
 		"impossible":      {env: []string{"STANDIN_FAIL=nvmlDeviceGetUUID:31337"}, kind: "broken", err: "NVML 31337"},
