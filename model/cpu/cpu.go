@@ -11,6 +11,7 @@ package cpu
 import (
 	"context"
 	"iter"
+	"slices"
 	"sync"
 
 	"github.com/linnet-ml/linnet/model"
@@ -114,13 +115,17 @@ func sumsAreFinite(w *model.Weights) bool {
 		}
 	}
 	for _, x := range all {
-		for _, v := range x {
-			if v > maxJoined || v < -maxJoined {
-				return false
-			}
+		if exceeds(x) {
+			return false
 		}
 	}
 	return true
+}
+
+// exceeds reports whether a number of x is too large for joined matrices, or for products
+// with their states.
+func exceeds(x []float32) bool {
+	return slices.ContainsFunc(x, func(v float32) bool { return v > maxJoined || v < -maxJoined })
 }
 
 func (s *Scorer) newHead(w *model.Weights, first, n int) head {
@@ -128,14 +133,21 @@ func (s *Scorer) newHead(w *model.Weights, first, n int) head {
 	o := head{first: first, classes: n, line: kernel.PackOutput(rows(2*s.h), s.d, n, s.k)}
 	o.bias = make([]float32, o.line.N)
 	copy(o.bias, w.OutputBias[first:][:n])
-	last := s.layers[len(s.layers)-1].forward.joined
+	last, packOutput := s.layers[len(s.layers)-1].forward.joined, kernel.PackOutput
+	for row := range 2 * s.h {
+		if last != nil && exceeds(rows(row)[:n]) {
+			// Not padded: the other head may have its logits from integers already, which
+			// padding would be written over.
+			last, packOutput = nil, kernel.Pack
+		}
+	}
 	for i := range o.output {
 		if last != nil {
 			o.output[i] = last.PackOutput(rows(i*s.h), n, s.k)
 		}
 		o.joined = o.output[i] != nil
 		if !o.joined {
-			o.output[i] = kernel.PackOutput(rows(i*s.h), s.h, n, s.k)
+			o.output[i] = packOutput(rows(i*s.h), s.h, n, s.k)
 		}
 		s.row = max(s.row, first+o.output[i].N)
 	}

@@ -245,17 +245,48 @@ func TestMaxJoined(t *testing.T) {
 		if got, want := s.layers[0].forward.joined != nil, strings.HasPrefix(kernel.Precision(), "int"); got != want {
 			t.Fatalf("joined matrices: got %v, want %v", got, want)
 		}
-		b := modeltest.Batch(c, 1, 12, []model.ContextWindow{{Len: 7}, {First: 7, Len: 5}})
-		probs := make([]float32, b.NumSteps()*c.NumOutputs())
-		if err := s.Score(context.Background(), b, probs); err != nil {
+		score(t, s)
+	})
+}
+
+// Outputs may have larger weights, as long as sums of them are finite, and those of the other
+// head go their own way.
+func TestLargeOutputs(t *testing.T) {
+	eachISA(t, func(t *testing.T) {
+		c := modeltest.Config(50, 200, 4, 96, 2, 5, 6)
+		w := modeltest.Weights(c, 1)
+		for row := range slices.Chunk(w.OutputWeights, 11) {
+			for i := range row[:5] {
+				row[i] *= 1e36
+			}
+		}
+		full, err := w.Head(model.Full)
+		if err != nil {
 			t.Fatal(err)
 		}
-		for i, p := range probs {
-			if !(p >= 0 && p <= 1) {
-				t.Fatalf("probability %d is %v", i, p)
+		both, alone := score(t, scorerOf(t, w)), score(t, scorerOf(t, full))
+		for i, p := range alone {
+			if got := both[i/6*11+5+i%6]; got != p {
+				t.Fatalf("full class %d of line %d is %v, alone %v", i%6, i/6, got, p)
 			}
 		}
 	})
+}
+
+// score holds what s makes of some lines to the range of probabilities.
+func score(t *testing.T, s *Scorer) []float32 {
+	t.Helper()
+	b := modeltest.Batch(modeltest.Config(50, 200, 4, 96, 2, 3, 6), 1, 12, []model.ContextWindow{{Len: 7}, {First: 7, Len: 5}})
+	probs := make([]float32, b.NumSteps()*s.k)
+	if err := s.Score(context.Background(), b, probs); err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range probs {
+		if !(p >= 0 && p <= 1) {
+			t.Fatalf("probability %d is %v", i, p)
+		}
+	}
+	return probs
 }
 
 // TestStateMemory holds groupSize to its bound on logits, on the states between layers, and
