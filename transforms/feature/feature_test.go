@@ -418,6 +418,15 @@ func TestLongLines(t *testing.T) {
 	}
 }
 
+// A line of tabs may have more columns than 32 bits can count.
+func TestTabStop(t *testing.T) {
+	for i, want := range map[int]int{0: 8, 7: 8, 8: 16, 1<<30 - 9: 1<<30 - 8, 1<<30 - 8: 1 << 30, 1 << 30: 1 << 30} {
+		if got := tabStop(i); got != want {
+			t.Errorf("column %d: got %d, want %d", i, got, want)
+		}
+	}
+}
+
 // Once memory has grown, a document costs a function value a stage, however many
 // lines it has.
 func TestAllocations(t *testing.T) {

@@ -372,7 +372,7 @@ func (l *line) margin(raw []byte) {
 			l.indent++
 			at++
 		case '\t':
-			l.indent = l.indent&^7 + 8
+			l.indent = tabStop(l.indent)
 			at++
 		case '\f':
 			l.indent, l.feed = 0, true
@@ -389,6 +389,10 @@ func (l *line) margin(raw []byte) {
 		}
 	}
 }
+
+// tabStop is the column behind a tab at column i. It is bounded, so that with the characters
+// of the line it fits 32 bits.
+func tabStop(i int) int { return min(i&^7+8, maxBytes) }
 
 // split finds the tokens between from and end.
 func (l *line) split() {
