@@ -160,7 +160,7 @@ func (e *Engine[I, O]) weigh(ws []waiting[I, O]) (sum int64, err error) {
 	err = pipe.Catch(func() error {
 		for i := range ws {
 			ws[i].weight = max(e.handler.Weight(ws[i].item), 0)
-			sum += ws[i].weight
+			sum = plus(sum, ws[i].weight)
 		}
 		return nil
 	})
@@ -183,11 +183,11 @@ func (e *Engine[I, O]) add(ws []waiting[I, O], form bool) {
 	weight := weightOf(ws)
 	n, _ := slices.BinarySearch(e.options.BucketWeights, ws[0].weight)
 	b := &e.buckets[n]
-	if form && len(b.items) > 0 && (len(b.items)+len(ws) > e.maxSize || e.maxWeight > 0 && b.weight+weight > e.maxWeight) {
+	if form && len(b.items) > 0 && (len(b.items)+len(ws) > e.maxSize || e.maxWeight > 0 && plus(b.weight, weight) > e.maxWeight) {
 		e.form(b)
 	}
 	b.items = append(b.items, ws...)
-	b.weight += weight
+	b.weight = plus(b.weight, weight)
 	if form && (len(b.items) >= e.maxSize || (e.maxWeight > 0 && b.weight >= e.maxWeight)) {
 		e.form(b)
 	}
@@ -214,12 +214,12 @@ func (e *Engine[I, O]) formAll() {
 	spread := e.spread(all)
 	var b bucket[I, O]
 	for _, w := range all {
-		full := len(b.items) >= e.maxSize || (e.maxWeight > 0 && b.weight+w.weight > e.maxWeight)
+		full := len(b.items) >= e.maxSize || (e.maxWeight > 0 && plus(b.weight, w.weight) > e.maxWeight)
 		if full && len(b.items) > 0 {
 			e.form(&b)
 		}
 		b.items = append(b.items, w)
-		b.weight += w.weight
+		b.weight = plus(b.weight, w.weight)
 		if b.weight >= spread {
 			e.form(&b)
 		}
@@ -235,15 +235,18 @@ func (e *Engine[I, O]) spread(all []waiting[I, O]) int64 {
 	if e.options.SpreadWeight <= 0 || e.options.Concurrency > 0 || cores <= 1 {
 		return math.MaxInt64
 	}
-	return max(e.options.SpreadWeight, (weightOf(all)+cores-1)/cores)
+	return max(e.options.SpreadWeight, plus(weightOf(all), cores-1)/cores)
 }
 
 func weightOf[I, O any](ws []waiting[I, O]) (sum int64) {
 	for _, w := range ws {
-		sum += w.weight
+		sum = plus(sum, w.weight)
 	}
 	return sum
 }
+
+// plus adds weights, to MaxInt64 at most: an item may have that to go alone.
+func plus(a, b int64) int64 { return min(a, math.MaxInt64-b) + b }
 
 // wait returns when g is done. It starts what waits where g needs that, or
 // where a core is free.
@@ -403,7 +406,7 @@ func (e *Engine[I, O]) shrink(batch []waiting[I, O]) {
 	defer e.mu.Unlock()
 	e.stats.halvings++
 	if e.maxWeight > 0 && weight > 1 { // memory goes with the weight
-		e.maxWeight = min(e.maxWeight, (weight+1)/2)
+		e.maxWeight = min(e.maxWeight, plus(weight, 1)/2)
 		e.options.WholeWeight = min(e.options.WholeWeight, e.maxWeight)
 	} else {
 		e.maxSize = min(e.maxSize, (len(batch)+1)/2)

@@ -210,6 +210,7 @@ func TestBatchesFill(t *testing.T) {
 		{"weight", Options{MaxBatchSize: 1000, MaxBatchWeight: 30}, func(int) int64 { return 1 }, []int{30, 30, 30, 10}},
 		{"heavy items", Options{MaxBatchSize: 1000, MaxBatchWeight: 100}, func(i int) int64 { return []int64{40, 150}[i/98] },
 			append(slices.Repeat([]int{2}, 49), 1, 1)},
+		{"items that go alone", Options{MaxBatchSize: 1000, MaxBatchWeight: 100}, func(i int) int64 { return []int64{1, math.MaxInt64}[i/98] }, []int{98, 1, 1}},
 		{"buckets", Options{MaxBatchSize: 32, BucketWeights: []int64{5}}, func(i int) int64 { return []int64{1, 9}[i%2] }, []int{32, 32, 32, 4}},
 	}
 	for _, test := range tests {
