@@ -39,7 +39,7 @@ func NewQueue[T, I, O any](e *Engine[I, O]) *Queue[T, I, O] {
 //
 // Push fails with the error of emit, or the context's; then Reset comes next.
 func (q *Queue[T, I, O]) Push(ctx context.Context, tag T, items []I, size int64, emit func(tag T, outs []O, err error) error) error {
-	size = max(size, 1)
+	size = min(max(size, 1), 1<<50) // the sum of several is a number, too
 	for !q.engine.reserve(size, len(q.queue) == 0) {
 		if err := q.emitOldest(ctx, emit); err != nil {
 			return err
