@@ -173,7 +173,6 @@ func (f *runFn[I, O, L]) StartBundle(ctx context.Context, emit func(beam.EventTi
 		if f.acquired = f.acquired || f.served.acquire(); f.acquired {
 			return nil
 		}
-		f.version = ""
 	}
 	return fmt.Errorf("inference: %T: its models come faster than bundles begin", f.Loader)
 }

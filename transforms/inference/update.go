@@ -123,7 +123,7 @@ func (f *runFn[I, O, L]) newest(ctx context.Context, u Updater[L]) (*served[I, O
 		return nil, "", fmt.Errorf("inference: the models at %s: %w", pattern, err)
 	}
 	version := fmt.Sprintf(" %s %s %d", best.Path, best.Modified.Format(time.RFC3339Nano), best.Size)
-	if f.served != nil && version == f.version {
+	if f.served != nil && version == f.version && !f.served.isRetired() {
 		return nil, version, nil
 	}
 	served, err := f.load(ctx, u.At(best.Path), version)
@@ -171,6 +171,12 @@ func (s *served[I, O]) retire() {
 	defer s.mu.Unlock()
 	s.retired = true
 	s.closeUnused()
+}
+
+func (s *served[I, O]) isRetired() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.retired
 }
 
 func (s *served[I, O]) closeUnused() {

@@ -295,6 +295,47 @@ func TestUpdateOvertaken(t *testing.T) {
 	}
 }
 
+// The newest model goes while a bundle holds the one before: who never left that one takes
+// the process back to it.
+func TestUpdateBack(t *testing.T) {
+	dir := t.TempDir()
+	closed := make(chan struct{})
+	fileCloses.Store(10., closed)
+	defer fileCloses.Delete(10.)
+	ctx := t.Context()
+	emit := func(beam.EventTime, int, float64) {}
+	fail := func(_ beam.EventTime, x int, cause string) { t.Errorf("%d failed: %s", x, cause) }
+	newFn := func() *fileFn {
+		t.Helper()
+		fn := &fileFn{Loader: fileLoader{Pattern: filepath.Join(dir, "*.json")}}
+		if err := fn.Setup(ctx); err != nil {
+			t.Fatal(err)
+		}
+		return fn
+	}
+	writeAt(t, dir, "a.json", "9", 1)
+	holding, idle := newFn(), newFn()
+	if err := holding.StartBundle(ctx, emit, fail); err != nil {
+		t.Fatal(err)
+	}
+	writeAt(t, dir, "b.json", "10", 2)
+	newFn()
+	if err := os.Remove(filepath.Join(dir, "b.json")); err != nil {
+		t.Fatal(err)
+	}
+	if err := idle.StartBundle(ctx, emit, fail); err != nil {
+		t.Fatal(err)
+	}
+	wantClosed(t, closed, "the model that is gone")
+	writeAt(t, dir, "c.json", "", 3)
+	if fn := newFn(); fn.served != idle.served {
+		t.Error("a model that does not load brings back the one that is gone")
+	}
+	if err := errors.Join(holding.FinishBundle(ctx, emit, fail), idle.FinishBundle(ctx, emit, fail)); err != nil {
+		t.Error(err)
+	}
+}
+
 // choosy fails odd items, and takes no answer for a long time from item 99.
 type choosy struct{ hang chan struct{} }
 
