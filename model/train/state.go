@@ -206,7 +206,11 @@ func (t *trainer) restore(s *State) error {
 			return fmt.Errorf("train: %w: array %d has %d numbers, not %d", ErrState, i, got, want)
 		}
 	}
-	t.position = s.Position.clone()
+	p, n := &s.Position, len(s.Position.Epochs)
+	if n >= len(t.ends) || p.Step < append([]int{0}, t.ends...)[n] || p.Step > t.ends[n] || p.Best < 0 || p.Best > n {
+		return fmt.Errorf("train: %w: its epochs have other steps", ErrOther)
+	}
+	t.position = p.clone()
 	copy(t.net.flat, s.flat)
 	copy(t.m, s.m)
 	copy(t.v, s.v)

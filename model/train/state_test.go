@@ -294,6 +294,27 @@ func TestDecodeState(t *testing.T) {
 	}
 }
 
+// A checkpoint that is whole, but of a place where this training never stands, as a version
+// with other windows would write it, is refused.
+func TestRestorePosition(t *testing.T) {
+	o := resumable()
+	b := killed(t, o, epochLengths(t, o)[0]+5)
+	for name, change := range map[string]func(*position){
+		"a step of the epoch before":   func(p *position) { p.Step = 3 },
+		"a step of the epoch behind":   func(p *position) { p.Step *= 3 },
+		"more epochs":                  func(p *position) { p.Epochs = append(p.Epochs, make([]model.EpochStats, 4)...) },
+		"a best epoch that is to come": func(p *position) { p.Best = 3 },
+		"a best epoch below 0":         func(p *position) { p.Best = -1 },
+	} {
+		s := decoded(t, b)
+		change(&s.Position)
+		o.Resume = decoded(t, s.Encode())
+		if _, _, err := Run(context.Background(), o); !errors.Is(err, ErrOther) {
+			t.Errorf("%s: got %v, want ErrOther", name, err)
+		}
+	}
+}
+
 // rounds shares each round out to workers, by way of bytes.
 func rounds(docs []Document) func(context.Context, Round) error {
 	return func(ctx context.Context, r Round) error {

@@ -45,6 +45,7 @@ type trainer struct {
 	longest int      // window, in lines
 	right   int      // lines of the last step whose main head was right
 	steps   int      // of the whole training
+	ends    []int    // steps up to the end of each epoch
 	norm    float64  // of the last step's gradient
 }
 
@@ -132,6 +133,7 @@ func (t *trainer) prepare(docs []Document, m *Machine) (err error) {
 			largest = max(largest, len(batch))
 		}
 		t.steps += len(all)
+		t.ends = append(t.ends, t.steps)
 	}
 	longest := 0
 	for _, main := range t.corpus.main {
