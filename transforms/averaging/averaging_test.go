@@ -84,9 +84,15 @@ func byHand(t *testing.T, docs []train.Document, workers int) string {
 	t.Helper()
 	o := options(docs)
 	o.Distributed, o.RoundSteps = workers, 4
+	return ofShares(t, docs, o)
+}
+
+// ofShares is byHand by any options.
+func ofShares(t *testing.T, docs []train.Document, o train.Options) string {
+	t.Helper()
 	o.Round = func(ctx context.Context, r train.Round) error {
-		for i := range workers {
-			s, err := train.Share(ctx, docs, r.State, i, workers, r.Steps, train.Machine{Cores: 1})
+		for i := range r.Workers {
+			s, err := train.Share(ctx, docs, r.State, i, r.Workers, r.Steps, train.Machine{Cores: 1})
 			if err := errors.Join(err, r.Merge(s)); err != nil {
 				return err
 			}
