@@ -192,6 +192,9 @@ func (l local) Write(ctx context.Context, uri string, data []byte) error {
 func (l local) Add(ctx context.Context, uri string, data []byte) (bool, error) {
 	if info, err := os.Stat(uri); err == nil && !info.IsDir() {
 		content, err := l.Read(ctx, uri, int64(len(data))+1)
+		if errors.Is(err, ErrNotExist) { // deleted in between
+			return true, l.Write(ctx, uri, data)
+		}
 		if err := taken(uri, data, content, err); err != nil || len(content) == len(data) {
 			return false, cmp.Or(err, ctx.Err())
 		}

@@ -91,6 +91,8 @@ func TestLocalManyFiles(t *testing.T) {
 	_, err := s.Read(t.Context(), dir+"/a.txt", 0)
 	wantError(t, err, syscall.EMFILE, dir+"/a.txt: too many open files; raise ulimit -n")
 	wantError(t, s.Write(t.Context(), dir+"/b.txt", nil), syscall.EMFILE, dir+"/b.txt: too many open files; raise ulimit -n")
+	_, added := s.Add(t.Context(), dir+"/a.txt", []byte("b")) // what stands there is unknown, and no stranger's
+	wantError(t, added, syscall.EMFILE, dir+"/a.txt: too many open files; raise ulimit -n")
 	if again := localError("list", err); strings.Count(again.Error(), "ulimit") != 1 {
 		t.Errorf("it is said twice what to do: %v", again)
 	}

@@ -19,6 +19,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -213,10 +214,14 @@ func schemeOf(uri string) string {
 }
 
 // taken is Add's error where something stands at uri, and read, which returned
-// content and err, does not find the beginning of data there.
+// content and err, does not find the beginning of data there. Where err is of the store,
+// and not of what stands there, it is that.
 func taken(uri string, data, content []byte, err error) error {
 	if err == nil && bytes.HasPrefix(data, content) {
 		return nil
+	}
+	if err != nil && !slices.ContainsFunc([]error{ErrTooLarge, ErrNotFile, ErrFolder, ErrChanged, fs.ErrPermission}, func(e error) bool { return errors.Is(err, e) }) {
+		return err
 	}
 	return fmt.Errorf("store: %s: %w", quote(uri), ErrTaken)
 }

@@ -108,6 +108,13 @@ func testAdd(t *testing.T, s Store, uri string) {
 		}
 		wantContent(t, s, uri, c.add)
 	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, text := range []string{"two", ""} {
+		if _, err := s.Add(over, uri, []byte(text)); !errors.Is(err, context.Canceled) {
+			t.Errorf("Add in a context that is over: %v", err)
+		}
+	}
 	if err := s.Delete(t.Context(), uri); err != nil {
 		t.Error(err)
 	}
