@@ -185,18 +185,23 @@ func (o *Options) checkOutputs(ctx context.Context, st store.Store, d *Document,
 	return nil, err
 }
 
-// unnameable rejects a document whose outputs, or whose record, the local disk cannot
-// call by their names, or has folders in the place of. Their own folders need not be
-// there yet, and Windows does not tell that from a file in their place.
+// unnameable rejects a document whose outputs, or whose record, gs:// or the local disk
+// cannot call by their names, or the disk has folders in the place of. Their own folders
+// need not be there yet, and Windows does not tell that from a file in their place.
 func (o *Options) unnameable(ctx context.Context, st store.Store, d *Document) (*Rejection, error) {
-	there := string(o.Output)
+	there, outs := string(o.Output), append(o.outputs(string(d.Name)), path.Join(DoneFolder, string(d.Name)+".json"))
 	if store.Remote(there) {
+		for _, out := range outs {
+			if _, err := store.For(ctx, store.Join(there, out)); errors.Is(err, store.ErrName) {
+				return d.reject("write", fmt.Errorf("%w; rename the document", err)), nil
+			}
+		}
 		return nil, nil
 	}
 	for _, err := os.Stat(there); err != nil && there != filepath.Dir(there); _, err = os.Stat(there) {
 		there = filepath.Dir(there)
 	}
-	for _, out := range append(o.outputs(string(d.Name)), path.Join(DoneFolder, string(d.Name)+".json")) {
+	for _, out := range outs {
 		for i, file := range []string{store.Join(string(o.Output), out), store.Join(there, path.Base(out))} {
 			if _, err := st.Stat(ctx, file); errors.Is(err, store.ErrName) || i == 0 && badName(err) && !errors.Is(err, store.ErrNotExist) {
 				return d.reject("write", fmt.Errorf("%w; rename the document", err)), ctx.Err()

@@ -376,6 +376,32 @@ func TestPlanOfLongNames(t *testing.T) {
 	}
 }
 
+// TestPlanOfNamesForGS has names that gs:// cannot hold: what the plan rejects the run does.
+func TestPlanOfNamesForGS(t *testing.T) {
+	server := fakeGS(t)
+	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "out"})
+	serveGS(t, server.HTTPHandler())
+	in := write(t, map[string]string{"a.txt": "x"})
+	if err := os.WriteFile(filepath.Join(in, "b\xff.txt"), []byte("x"), 0o666); err != nil {
+		t.Skipf("this disk holds no such name: %v", err)
+	}
+	set := newSet(t, []string{in}, "")
+	opts := Options{ModelURI: Path(testModel(t)), InputSize: 256, Base: Path(in), Output: "gs://out/x", Run: t.Name()}
+	defer ForgetProgress(opts.Run)
+	plan, err := Plan(t.Context(), opts, set, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uris := urisOf(t, set)
+	res := on(t, "direct")(func(s beam.Scope) { labelAll(s, opts, uris) })
+	got := counters(res, Namespace)
+	equal(t, "rejected", [2]int64{plan.Rejected, got["rejected"]}, [2]int64{1, 1})
+	equal(t, "documents", [2]int64{plan.Documents, got["documents"]}, [2]int64{1, 1})
+	if !strings.Contains(plan.Example.Reason, "without line ends; rename the document") {
+		t.Errorf("got %q", plan.Example.Reason)
+	}
+}
+
 // TestPlanOfStrangers has an output folder with files that no record tells of, one of
 // them what a run that was killed wrote, and a folder: what the plan rejects the run does.
 func TestPlanOfStrangers(t *testing.T) {
