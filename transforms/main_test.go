@@ -26,13 +26,16 @@ func TestMain(m *testing.M) { beamtest.Main(m) }
 // testModel writes a small model of made-up numbers and returns its folder. It
 // has both label sets, and enough in its recurrent weights that a window's
 // bounds show in the probabilities.
-func testModel(t testing.TB) string {
+func testModel(t testing.TB) string { return testModelOf(t, 7) }
+
+// testModelOf is testModel of other numbers for each seed.
+func testModelOf(t testing.TB, seed uint32) string {
 	t.Helper()
 	c := model.DefaultConfig()
 	c.InputSize, c.EmbeddingSize, c.HiddenSize = 256, 8, 5
 	c.FullClasses = []string{"Description", "Key", "Misc-exposition", "Nomenclature"}
 	dir := t.TempDir()
-	if err := model.Save(dir, modeltest.Weights(c, 7), &model.Metadata{}); err != nil {
+	if err := model.Save(dir, modeltest.Weights(c, seed), &model.Metadata{}); err != nil {
 		t.Fatal(err)
 	}
 	return dir
