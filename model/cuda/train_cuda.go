@@ -373,9 +373,7 @@ func (t *Trainer) Begin(ids []uint32) error {
 		grad := 4 * int64(t.net.Embedding)
 		err := cmp.Or(t.fitBuffer(&t.ids, bytes(&t.ids, 4)), t.fitBuffer(&t.rowGrad, bytes(&t.rowGrad, grad)))
 		if errors.Is(err, model.ErrOutOfMemory) { // the parts of the step before may have needed more than this one's will
-			for _, b := range []*buffer{&t.work, &t.upload, &t.ids, &t.rowGrad} {
-				t.free(b)
-			}
+			t.freeStep()
 			err = cmp.Or(t.fitBuffer(&t.ids, n*4), t.fitBuffer(&t.rowGrad, n*grad))
 		}
 		if err != nil {
@@ -448,12 +446,25 @@ func (t *Trainer) lay(steps, windows, uses, slots int) (l layout) {
 	return l
 }
 
-// Fit makes room for parts of so many windows of so many steps, with so many
-// uses of the table's rows. Its error is model.ErrOutOfMemory where there is
-// none.
-func (t *Trainer) Fit(steps, windows, uses int) error {
-	l := t.lay(steps, windows, uses, uses)
-	return t.do(func() error { return t.reserve(&l) })
+// Fit makes room for parts of so many windows of so many steps, with so many uses of
+// the table's rows, in batches that use so many of these. Its error is
+// model.ErrOutOfMemory where there is none. No step may have begun.
+func (t *Trainer) Fit(steps, windows, uses, rows int) error {
+	l := t.lay(steps, windows, uses, min(uses, rows))
+	n := int64(max(1, rows))
+	n += n / 4 // as Begin takes
+	return t.do(func() error {
+		t.freeStep()
+		err := cmp.Or(t.fitBuffer(&t.ids, 4*n), t.fitBuffer(&t.rowGrad, 4*n*int64(t.net.Embedding)))
+		return cmp.Or(t.reserve(&l), err)
+	})
+}
+
+// freeStep frees what a step takes.
+func (t *Trainer) freeStep() {
+	for _, b := range []*buffer{&t.work, &t.upload, &t.ids, &t.rowGrad} {
+		t.free(b)
+	}
 }
 
 func (t *Trainer) reserve(l *layout) error {

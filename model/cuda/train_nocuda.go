@@ -21,7 +21,7 @@ func NewTrainer(gpuinit.Device, Network, string, int64) (*Trainer, error) {
 
 func (*Trainer) Put(*Parameters) error               { panic("cuda: no trainer") }
 func (*Trainer) Get(*Parameters) error               { panic("cuda: no trainer") }
-func (*Trainer) Fit(_, _, _ int) error               { panic("cuda: no trainer") }
+func (*Trainer) Fit(_, _, _, _ int) error            { panic("cuda: no trainer") }
 func (*Trainer) Begin([]uint32) error                { panic("cuda: no trainer") }
 func (*Trainer) Add(*Windows, float32) error         { panic("cuda: no trainer") }
 func (*Trainer) Gradient() (_, _ []float32, _ error) { panic("cuda: no trainer") }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize/english"
@@ -257,27 +258,48 @@ func LargestBatch(o Options) (batch, epoch int, err error) {
 		return 0, 0, err
 	}
 	defer t.close()
-	rows, ids := 0, 0
-	for _, d := range t.corpus.docs {
-		rows += d.Features.NumLines()
-		ids += len(d.Features.IDs)
-	}
-	steps := t.gpus.steps
+	steps, all := t.gpus.steps, t.corpus.windows(t.windowSize(), t.config.Seed, 0)
 	fit := func(windows int) error {
-		uses := int(float64(windows*steps) * float64(ids) / float64(rows))
-		return t.gpus.each(func(_ int, one *cuda.Trainer) error { return one.Fit(steps, windows, uses) })
+		uses, rows := t.uses(all, windows*n, n)
+		return t.gpus.each(func(_ int, one *cuda.Trainer) error { return one.Fit(steps, windows, uses, rows) })
 	}
 	if err := fit(1); err != nil {
 		return 0, 0, fmt.Errorf("train: one window of %s does not fit: %w; lower --window_size, or --hidden_size", english.Plural(steps, "line", ""), err)
 	}
-	for _, batch := range t.epoch(0) {
-		epoch += len(batch)
-	}
-	windows, err := largest(max(1, epoch/n), fit)
+	windows, err := largest(max(1, len(all)/n), fit)
 	if err != nil {
 		return 0, 0, err
 	}
-	return windows * n, epoch, nil
+	return windows * n, len(all), nil
+}
+
+// uses is how often a part for one of so many GPUs uses rows of the table, and how many
+// rows a batch uses, at most, before dropout, where an epoch's windows are cut into
+// batches of so many.
+func (t *trainer) uses(all []window, batch, gpus int) (uses, rows int) {
+	last := make([]int, t.config.InputSize) // batch that used a row, from 1
+	number := 0
+	for batch := range slices.Chunk(all, batch) {
+		number++
+		used := 0
+		for i := range gpus {
+			n := 0
+			for _, w := range cut(batch, i, gpus) {
+				f := t.corpus.docs[w.doc].Features
+				ids := f.IDs[f.FirstID(w.first):f.FirstID(w.first+w.len)]
+				n += len(ids)
+				for _, id := range ids {
+					if last[id] != number {
+						last[id] = number
+						used++
+					}
+				}
+			}
+			uses = max(uses, n)
+		}
+		rows = max(rows, used)
+	}
+	return uses, rows
 }
 
 // largest is the largest number up to most, within a sixteenth, that fits; 1 does. The

@@ -280,12 +280,12 @@ func TestGPUParts(t *testing.T) {
 			}
 			return n
 		}
-		windows := most(func(one *cuda.Trainer, n int) error { return one.Fit(10, n, 1) })
-		uses := most(func(one *cuda.Trainer, n int) error { return one.Fit(1, 1, n) })
+		windows := most(func(one *cuda.Trainer, n int) error { return one.Fit(10, n, 1, 1) })
+		uses := most(func(one *cuda.Trainer, n int) error { return one.Fit(1, 1, n, 1) })
 		tr := onGPU(t, o, devices[:1])
 		defer tr.close()
 		one := tr.gpus.trainers[0]
-		if err := cmp.Or(one.Fit(10, windows, 1), one.Fit(1, 1, uses), one.Fit(10, windows, 1)); err != nil {
+		if err := cmp.Or(one.Fit(10, windows, 1, 1), one.Fit(1, 1, uses, 1), one.Fit(10, windows, 1, 1)); err != nil {
 			t.Errorf("%d windows, %d uses and %d windows: %v", windows, uses, windows, err)
 		}
 	})
@@ -307,10 +307,10 @@ func TestGPUParts(t *testing.T) {
 			t.Fatal(err)
 		}
 		windows := 1
-		for one.Fit(10, windows, 1) == nil {
+		for one.Fit(10, windows, 1, 1) == nil {
 			windows++
 		}
-		if err := cmp.Or(one.Fit(10, windows-1, 1), one.Begin(ids[:rows])); err != nil {
+		if err := cmp.Or(one.Fit(10, windows-1, 1, 1), one.Begin(ids[:rows])); err != nil {
 			t.Errorf("%d windows, then %d rows: %v", windows-1, rows, err)
 		}
 	})
@@ -330,7 +330,7 @@ func TestGPUParts(t *testing.T) {
 			steps, windows int
 			err            string
 		}{{5, 13107 * 64, "4194240"}, {1, 65535 * 16, "1048560"}} {
-			if err := one.Fit(part.steps, part.windows+1, 1); !errors.Is(err, model.ErrOutOfMemory) || !strings.HasSuffix(err.Error(), "a kernel has room for "+part.err) {
+			if err := one.Fit(part.steps, part.windows+1, 1, 1); !errors.Is(err, model.ErrOutOfMemory) || !strings.HasSuffix(err.Error(), "a kernel has room for "+part.err) {
 				t.Errorf("%d windows of %d lines: %v", part.windows+1, part.steps, err)
 			}
 		}
@@ -351,6 +351,21 @@ func TestGPUParts(t *testing.T) {
 		some, _, err := LargestBatch(o)
 		if err != nil || some < 1 || some >= all {
 			t.Errorf("%d windows fit in 100 KiB, %v; want fewer than %d", some, err, all)
+		}
+		for room := int64(60 << 10); room <= 240<<10; room += 20 << 10 { // it goes whole, with the table's rows beside it
+			o.Memory = least + room
+			some, _, err := LargestBatch(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := o
+			o.Config.BatchSize = some
+			tr := onGPU(t, o, devices[:1])
+			losses(t, tr, 4)
+			if part := tr.gpus.most; part < some {
+				t.Errorf("%d windows fit in %d bytes, but went in parts of %d", some, room, part)
+			}
+			tr.close()
 		}
 		for room := int64(0); room <= 40<<10; room += 1 << 10 {
 			o.Memory = least + room
