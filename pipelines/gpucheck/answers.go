@@ -36,21 +36,23 @@ type checkFn struct {
 	Device  string
 }
 
-// asked are the checks of this process, by folder: func() (string, error).
+// asked are the checks of this process, by folder: *func() (string, error).
 var asked sync.Map
 
 func (f *checkFn) ProcessElement(ctx context.Context, _ int) error {
-	once, _ := asked.LoadOrStore(f.Folder, sync.OnceValues(func() (string, error) { return f.answer(ctx) }))
-	id, err := once.(func() (string, error))()
+	ask := sync.OnceValues(func() (string, error) { return f.answer(ctx) })
+	once, _ := asked.LoadOrStore(f.Folder, &ask)
+	id, err := (*once.(*func() (string, error)))()
 	if err != nil {
+		asked.CompareAndDelete(f.Folder, once) // a retry asks again
 		return fmt.Errorf("linnet: gpucheck: %w", err)
 	}
 	beam.NewCounter(namespace, answered+id).Inc(ctx, 1)
 	return nil
 }
 
-// answer checks this process, writes what it found and waits for the others,
-// until Timeout. It returns the answer's ID.
+// answer checks this process, writes what it found and waits for the others. It
+// returns the answer's ID.
 func (f *checkFn) answer(ctx context.Context) (string, error) {
 	a := lookAround(ctx, f.Device, max(8, f.Workers))
 	data, err := json.Marshal(a)
@@ -61,11 +63,21 @@ func (f *checkFn) answer(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := store.FolderError(st.Write(ctx, store.Join(string(f.Folder), a.ID+".json"), data)); err != nil {
+	file := store.Join(string(f.Folder), a.ID+".json")
+	if err := store.FolderError(st.Write(ctx, file, data)); err != nil {
 		return "", err
 	}
+	if err := f.wait(ctx, st); err != nil {
+		_ = st.Delete(context.WithoutCancel(ctx), file) // or a retry would take it for another process's
+		return "", err
+	}
+	return a.ID, nil
+}
+
+// wait waits for the answers of the others, until Timeout.
+func (f *checkFn) wait(ctx context.Context, st store.Store) error {
 	if f.Workers <= 1 {
-		return a.ID, nil
+		return nil
 	}
 	for until := time.Now().Add(f.Timeout); ; {
 		there := 0
@@ -76,14 +88,14 @@ func (f *checkFn) answer(ctx context.Context) (string, error) {
 			return nil
 		})
 		if err != nil {
-			return "", err
+			return err
 		}
 		if there >= f.Workers || !time.Now().Before(until) {
-			return a.ID, nil
+			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return "", context.Cause(ctx)
+			return context.Cause(ctx)
 		case <-time.After(time.Second):
 		}
 	}

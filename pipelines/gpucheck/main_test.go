@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -165,6 +166,34 @@ func TestAnswer(t *testing.T) {
 				t.Errorf("judge() = %v", err)
 			}
 		})
+	}
+}
+
+// TestAskAgain has a process that could not write its answer, or stopped waiting for the
+// others, be asked again when the bundle is tried again; it counts once.
+func TestAskAgain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "output")
+	if err := os.WriteFile(dir, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(dir, "answers")
+	fn := &checkFn{Folder: transforms.Path(folder), Workers: 2, Timeout: time.Second, Device: "cpu"}
+	if err := fn.ProcessElement(t.Context(), 0); err == nil {
+		t.Fatal("an answer below a file was written")
+	}
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if err := fn.ProcessElement(stopped, 0); !errors.Is(err, context.Canceled) {
+		t.Fatalf("%v, want %v", err, context.Canceled)
+	}
+	if err := fn.ProcessElement(t.Context(), 0); err != nil {
+		t.Errorf("a retry: %v", err)
+	}
+	if answers, err := read(t.Context(), folder); err != nil || len(answers) != 1 {
+		t.Errorf("%d answers, %v; want 1", len(answers), err)
 	}
 }
 
