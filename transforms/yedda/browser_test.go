@@ -844,6 +844,7 @@ func TestHTMLFilterInBrowser(t *testing.T) {
 		{5, 80, "f Shift+1 a", 5, ""},
 		{5, 0, "f", -1, none},
 		{5, 0, "f f", 5, ""},
+		{5, 0, "f Space", -1, none},
 		{5, 0, "f 1 u j Shift+G Enter Escape f", 5, ""},
 		{5, 0, "Shift+1 f f", -1, "No such line; a shows all."},
 		{5, 0, "Shift+1 a", 5, ""},

@@ -377,6 +377,7 @@ function review(doc) {
 
   function toggle() {
     const lines = marked(), on = lines.some((i) => !checked[i]) ? 1 : 0;
+    if (lines.length === 0) return;
     change(lines, (i) => { checked[i] = on; });
     say(on ? "Checked." : "No longer checked.");
   }
