@@ -1017,12 +1017,15 @@ func TestHTMLSavedInBrowser(t *testing.T) {
 	b := openBrowser(t, file, dir)
 	const state = `(() => {
   const $ = (id) => document.getElementById(id);
-  return [$("counts").textContent, $("filter").innerText, $("label").innerText, ` + visible + `, $("keys").open].join("; ");
+  return [$("counts").textContent, $("filter").innerText, $("label").innerText, ` + visible + `, $("keys").open, $("limit").value, $("percent").value, $("only").checked].join("; ");
 })()`
 	var want, got, page string
 	b.eval(state, &want)
 	b.press("f", "2", "e")
+	b.click("limit") // its middle, 50 %
 	b.click("help")
+	// Some browsers write down what controls are set to as well.
+	b.eval(`["limit", "only"].forEach((id) => { const e = document.getElementById(id); e.defaultValue = e.value; e.defaultChecked = e.checked; }) || 0`, new(int))
 	b.eval(`"<!DOCTYPE html>" + document.documentElement.outerHTML`, &page)
 	if err := os.WriteFile(saved, []byte(page), 0o600); err != nil {
 		t.Fatal(err)

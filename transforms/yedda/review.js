@@ -495,10 +495,14 @@ function review(doc) {
     act();
   }
 
-  // A page that a browser saved has what an earlier run of this made.
+  // A page that a browser saved has what an earlier run of this made, and what its
+  // controls were set to.
   $("filter").replaceChildren();
   $("label").replaceChildren();
   $("keys").open = false;
+  $("limit").value = limit / 10;
+  $("percent").value = $("limit").value + " %";
+  $("only").checked = false;
   doc.names.forEach((_, k) => {
     const button = make("button", k > 0 ? "label" : "");
     button.type = "button";
