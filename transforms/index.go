@@ -58,6 +58,11 @@ type indexed struct {
 	labels          []int64 // lines of each; zeros at the end are left out
 }
 
+// name is the document's.
+func (d *indexed) name() string {
+	return strings.TrimSuffix(strings.TrimPrefix(d.path, reviewPage.Folder+"/"), reviewPage.Suffix)
+}
+
 // add takes a Done record in if its document has a review page.
 func (x *index) add(record []byte) {
 	if !bytes.Contains(record, []byte(`"html/`)) {
@@ -137,7 +142,7 @@ func (x *index) page(w io.Writer) error {
 			totals[i] += n
 		}
 	}
-	slices.SortFunc(docs, func(a, b indexed) int { return strings.Compare(a.path, b.path) })
+	slices.SortFunc(docs, func(a, b indexed) int { return strings.Compare(a.name(), b.name()) })
 	columns := slices.Sorted(maps.Keys(x.labels))
 
 	out := bufio.NewWriter(w)
@@ -160,8 +165,7 @@ func (x *index) page(w io.Writer) error {
 	}
 	out.WriteString("</tr></thead>\n<tbody>\n")
 	for _, d := range docs {
-		name := strings.TrimSuffix(strings.TrimPrefix(d.path, reviewPage.Folder+"/"), reviewPage.Suffix)
-		fmt.Fprintf(out, `<tr><td><a href="%s">%s</a></td><td>%d</td><td>%d</td>`, html.EscapeString(escapePath(d.path)), html.EscapeString(string([]rune(name))), d.lines, d.doubtful)
+		fmt.Fprintf(out, `<tr><td><a href="%s">%s</a></td><td>%d</td><td>%d</td>`, html.EscapeString(escapePath(d.path)), html.EscapeString(string([]rune(d.name()))), d.lines, d.doubtful)
 		for _, label := range columns {
 			n := int64(0)
 			if i := x.labels[label]; i < len(d.labels) {

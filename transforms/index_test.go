@@ -69,6 +69,26 @@ func TestIndex(t *testing.T) {
 	}
 }
 
+// Names stand in their own order, not in that of their pages.
+func TestIndexOrder(t *testing.T) {
+	x := new(index)
+	for _, name := range []string{"n1.txt.gz", "n1.txt", "n1.txt-old", "n1", "n1 (2)"} {
+		x.docs = append(x.docs, indexed{path: reviewPage.Of(name)})
+	}
+	var page strings.Builder
+	if err := x.page(&page); err != nil {
+		t.Fatal(err)
+	}
+	at := 0
+	for _, name := range []string{"n1", "n1 (2)", "n1.txt", "n1.txt-old", "n1.txt.gz"} {
+		i := strings.Index(page.String(), ">"+name+"</a>")
+		if i < at {
+			t.Errorf("%s stands at %d, behind one at %d", name, i, at)
+		}
+		at = max(at, i)
+	}
+}
+
 // A page of somebody's in the index's place stays, however large it is, and a run's own
 // goes, or is written anew.
 func TestIndexOfOthers(t *testing.T) {
