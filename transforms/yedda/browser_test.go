@@ -879,6 +879,27 @@ func TestHTMLFilterInBrowser(t *testing.T) {
 	}
 }
 
+// A label that is hidden has its button, or nobody could show it again, and blank lines,
+// which stand only among all, with it.
+func TestHTMLHiddenLabelInBrowser(t *testing.T) {
+	table := shortTable()
+	file := filepath.Join(t.TempDir(), "short.html")
+	writePage(t, file, table, table.Rows, table.Labels)
+	b := openBrowser(t, file, t.TempDir())
+	const buttons = `[...document.getElementById("filter").children].filter((e) => !e.hidden).map((e) => e.textContent + " " + e.getAttribute("aria-pressed")).join(", ")`
+	for _, c := range [][2]string{
+		{"g", "1 A (1) true, 2 B (1) true"},
+		{"o", "no label (0) false, 1 A (1) true, 2 B (1) false"},
+		{"a", "1 A (1) true, 2 B (1) true"},
+	} {
+		b.press(c[0])
+		var got string
+		if b.eval(buttons, &got); got != c[1] {
+			t.Errorf("%s: %s, want %s", c[0], got, c[1])
+		}
+	}
+}
+
 // shortTable has a line of each of two labels, of which the second is doubtful.
 func shortTable() *Table {
 	table := &Table{

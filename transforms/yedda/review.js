@@ -240,7 +240,7 @@ function review(doc) {
       const button = $("show" + k);
       button.textContent = (k > 0 && k < 10 ? k + " " : "") + title(k) + " (" + n[k] + ")";
       button.setAttribute("aria-pressed", String(!hiddenLabels.has(k)));
-      button.hidden = k === 0 && n[0] === 0;
+      button.hidden = k === 0 && n[0] === 0 && !hiddenLabels.has(0);
     });
   }
 
