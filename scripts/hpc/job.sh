@@ -29,7 +29,7 @@ case $kind in
     [[ $input != -* ]] || input=./$input # no option of find's
     # The output may lie there, made by another task meanwhile.
     folders=()
-    while IFS= read -r -d '' folder; do
+    while IFS= LC_ALL=C read -r -d '' folder; do
       [ -n "$folder" ] || { echo "job.sh: $input has what cannot be looked at, see above: allow reading it, or move it elsewhere" >&2; exit 1; }
       [ "$folder" -ef "$output" ] || folders+=("$folder")
     done < <(find "$input/" -mindepth 1 -maxdepth 1 ! -name '.*' -xtype d -print0 | LC_ALL=C sort -z || printf '\0') # in one order on every node
