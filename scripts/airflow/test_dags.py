@@ -126,6 +126,16 @@ def check_local_publish(tasks):
         for count in (2, 0):
             assert tasks.publish(Path(folder, "labelled"), published) == count
             assert sorted(p.relative_to(published).as_posix() for p in published.rglob("*") if p.is_file()) == done
+        # A folder may be a link to a larger disk, where a killed run may have left half a file. Other links stay unread.
+        bigger = Path(folder, "bigger")
+        bigger.mkdir()
+        for name in ("n1.txt.ann", ".K3Y.tmp"):
+            (bigger / name).touch()
+        for name in ("1994", "elsewhere"):
+            Path(folder, "labelled", name).symlink_to(bigger)
+        (Path(folder, "labelled", "_done", "1994")).mkdir()
+        assert tasks.publish(Path(folder, "labelled"), published) == 1
+        assert (published / "1994" / "n1.txt.ann").exists()
         # The clock of what is published may be ahead: what was written again after its copy was made is new.
         changing, copy = Path(folder, "labelled", done[0]), published / done[0]
         copy.unlink()

@@ -140,10 +140,14 @@ def tell_rejected():
 
 def unpublished(labelled=LABELLED, published=PUBLISHED):
     """The files that are new or changed since they were published, each with its place there."""
-    for folder, below, files in os.walk(labelled):
+    for folder, below, files in os.walk(labelled, followlinks=True):
         if Path(folder) == Path(labelled):
             below[:], files = set(below) - RECORDS, set(files) - RECORDS
-        below.sort()
+        # predict writes by a link to a folder as well, as to a larger disk, and has its records in a folder of that name.
+        records = Path(labelled, "_done", Path(folder).relative_to(labelled))
+        below[:] = sorted(n for n in below if not os.path.islink(Path(folder, n)) or (records / n).is_dir())
+        # On such a disk a killed run leaves half a file beside the others.
+        files = (n for n in files if not (n.startswith(".") and n.endswith(".tmp")))
         for source in (Path(folder, n) for n in sorted(files)):
             target = Path(published, source.relative_to(labelled))
             if not source.is_file():
