@@ -27,11 +27,11 @@ case $kind in
     [ -n "${input:-}" ] && [ -n "${output:-}" ] || { echo "job.sh: array needs --input=FOLDER and --output=FOLDER" >&2; exit 2; }
     input=${input//\\,/,} # a comma of --input divides; \, is one of a name
     [[ $input != -* ]] || input=./$input # no option of find's
-    # The output may lie there, made by another task meanwhile.
+    # The output may lie there, made by another task meanwhile, and earlier runs', which predict reads where they are named.
     folders=()
     while IFS= LC_ALL=C read -r -d '' folder; do
       [ -n "$folder" ] || { echo "job.sh: $input has what cannot be looked at, see above: allow reading it, or move it elsewhere" >&2; exit 1; }
-      [ "$folder" -ef "$output" ] || folders+=("$folder")
+      [ "$folder" -ef "$output" ] || [ -e "$folder/_manifest.jsonl" ] || folders+=("$folder")
     done < <(find "$input/" -mindepth 1 -maxdepth 1 ! -name '.*' -xtype d -print0 | LC_ALL=C sort -z || printf '\0') # in one order on every node
     [ "$task" -ge 1 ] && [ "$task" -le ${#folders[@]} ] || { echo "job.sh: task $task, but $input has ${#folders[@]} folders" >&2; exit 2; }
     sum=$(printf '%s\0' "${folders[@]##*/}" | cksum)
