@@ -9,12 +9,14 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from contextlib import redirect_stdout
 from pathlib import Path
+from unittest.mock import patch
 
 DAGS = Path(__file__).parent / "dags"
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
@@ -136,6 +138,27 @@ def check_local_publish(tasks):
         (Path(folder, "labelled", "_done", "1994")).mkdir()
         assert tasks.publish(Path(folder, "labelled"), published) == 1
         assert (published / "1994" / "n1.txt.ann").exists()
+        # What cannot be published, as by a name that the readers' disk does not hold, keeps nothing else back.
+        late = [Path(folder, "labelled", name, "n1.txt.ann") for name in ("1995", "zoology")]
+        for file in late:
+            file.parent.mkdir()
+            file.write_text("label")
+        (published / "1995").touch()
+        try:
+            tasks.publish(Path(folder, "labelled"), published)
+            raise AssertionError("a file that could not be published is no failure")
+        except FileExistsError:
+            pass
+        assert (published / "zoology" / "n1.txt.ann").read_text() == "label"
+        (published / "1995").unlink()
+        with patch.object(shutil, "copyfile", lambda _, part: part.write_text("la") and os.mkdir(part)):
+            try:
+                tasks.publish(Path(folder, "labelled"), published)
+                raise AssertionError("half a copy is no failure")
+            except FileExistsError:
+                pass
+        assert not list((published / "1995").iterdir())
+        assert tasks.publish(Path(folder, "labelled"), published) == 1
         # The clock of what is published may be ahead: what was written again after its copy was made is new.
         changing, copy = Path(folder, "labelled", done[0]), published / done[0]
         copy.unlink()

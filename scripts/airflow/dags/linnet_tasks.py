@@ -153,7 +153,7 @@ def unpublished(labelled=LABELLED, published=PUBLISHED):
             if not source.is_file():
                 continue
             made = source.stat()
-            copy = target.stat() if target.exists() else None
+            copy = target.stat() if os.path.exists(target) else None  # also where the disk takes no such name
             # A power cut may leave a copy empty that has its time.
             if not copy or older(copy.st_mtime_ns, made.st_mtime_ns) or made.st_size and not copy.st_size:
                 yield source, target
@@ -165,17 +165,26 @@ def older(copy, source):
 
 
 def publish(labelled=LABELLED, published=PUBLISHED):
-    """Copies what is new or changed, each file whole or not at all, and returns how many files that were."""
-    count = 0
+    """Copies what is new or changed, each file whole or not at all, and returns how many files that were. What cannot be
+    copied, as by a name that the disk does not hold, fails it once the others are there."""
+    count, failed = 0, None
     for source, target in unpublished(labelled, published):
-        target.parent.mkdir(parents=True, exist_ok=True)
         hashed = hashlib.sha256(os.fsencode(target.name)).hexdigest()  # a name may be as long as names can be
         part = target.with_name(f".{hashed}.part")
-        written = source.stat().st_mtime_ns
-        shutil.copyfile(source, part)
-        with suppress(OSError):  # or it has that of another disk's clock, to which a later change may be older
-            os.utime(part, ns=(written, written))
-        part.replace(target)
-        count += 1
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            written = source.stat().st_mtime_ns
+            shutil.copyfile(source, part)
+            with suppress(OSError):  # or it has that of another disk's clock, to which a later change may be older
+                os.utime(part, ns=(written, written))
+            part.replace(target)
+            count += 1
+        except OSError as err:
+            print("not published:", repr(str(source)), err)
+            failed = failed or err
+            with suppress(OSError):
+                part.unlink()
     print("published", count, "files")
+    if failed:
+        raise failed
     return count
