@@ -191,6 +191,17 @@ def check_annotated(tasks):
         assert tasks.annotated_documents(issues, labelled)
 
 
+def check_rejected(tasks):
+    out = io.StringIO()
+    with tempfile.TemporaryDirectory() as folder, patch.object(tasks, "LABELLED", folder), redirect_stdout(out):
+        assert tasks.rejected_documents() == []
+        line = '{"document":"a\x85b.txt"}'  # which ends a line for Python, and not for JSON Lines
+        Path(folder, "_rejected.jsonl").write_bytes(f"{line}\n".encode())
+        assert tasks.rejected_documents() == [line]
+        tasks.tell_rejected()
+    assert out.getvalue() == line + "\n", out.getvalue()
+
+
 class Bucket:
     """A GCSHook of one bucket, which lists as GCS does: a delimiter cuts names behind it. All objects hold one text."""
 
@@ -272,6 +283,7 @@ def main():
     check_new_documents(linnet_tasks)
     check_local_publish(linnet_tasks)
     check_annotated(linnet_tasks)
+    check_rejected(linnet_tasks)
     check_next_tasks(bag.dags["linnet_dataflow"])
     check_publish(bag.dags["linnet_dataflow"])
     print(f"{len(bag.dags)} DAGs, {checked} flags known to the programs")

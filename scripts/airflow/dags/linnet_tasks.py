@@ -120,7 +120,7 @@ def annotated_documents(issues=ISSUES, labelled=LABELLED):
 def rejected_documents():
     """The lines of _rejected.jsonl: one JSON object a document that could not be labelled."""
     file = Path(LABELLED, "_rejected.jsonl")
-    return file.read_text().splitlines() if file.exists() else []
+    return [line.decode() for line in file.read_bytes().splitlines()] if file.exists() else []
 
 
 def next_tasks(judged=True):
