@@ -19,7 +19,7 @@ func (local) List(ctx context.Context, uri string, fn func(Object) error) error 
 		return errors.New("store: the path is empty; give a file, a folder or a pattern")
 	}
 	path := filepath.Clean(uri)
-	w := walker{ctx: ctx, base: path, fn: fn, entered: make(map[folderID]bool)}
+	w := walker{ctx: ctx, base: path, fn: fn, entered: make(map[folderID]*states)}
 	_, err := os.Lstat(path)
 	switch {
 	case err == nil:
@@ -72,10 +72,11 @@ type walker struct {
 	ctx      context.Context
 	base     string // where it began
 	fn       func(Object) error
-	pattern  pattern // nil: everything
-	entered  map[folderID]bool
-	links    []folder // to folders, for the end
-	hidden   []folder // for the very end: what else leads to them is no less to be read
+	pattern  pattern              // nil: everything
+	entered  map[folderID]*states // those of the pattern; nil without one
+	common   *states              // those of the last folder that had none yet
+	links    []folder             // to folders, for the end
+	hidden   []folder             // for the very end: what else leads to them is no less to be read
 	reported bool
 }
 
@@ -91,12 +92,33 @@ type folderID struct {
 }
 
 // enter reports whether a folder is entered for the first time: links lead to some again,
-// and so do mounts, and links that a server follows.
-func (w *walker) enter(path string, info fs.FileInfo) bool {
-	id := folderID{idOf(path, info), info.Size(), info.ModTime().UnixNano()}
-	again := w.entered[id]
-	w.entered[id] = true
-	return !again
+// and so do mounts, and links that a server follows. What a pattern matches below it may
+// differ by the way there: then it is entered again, in the states that are new.
+func (w *walker) enter(f *folder, info fs.FileInfo) bool {
+	id := folderID{idOf(f.path, info), info.Size(), info.ModTime().UnixNano()}
+	before, again := w.entered[id]
+	switch {
+	case w.pattern == nil:
+		w.entered[id] = nil
+		return !again
+	case !again:
+		if w.common == nil || !slices.Equal(*w.common, f.states) {
+			all := f.states
+			w.common = &all
+		}
+		w.entered[id] = w.common
+		return true
+	}
+	fresh, all := make(states, len(f.states)), slices.Clone(*before)
+	for i, on := range f.states {
+		fresh[i] = on && !all[i]
+		all[i] = on || all[i]
+	}
+	if !slices.Contains(fresh, true) {
+		return false
+	}
+	f.states, w.entered[id] = fresh, &all
+	return true
 }
 
 // named lists the file or folder of that very name.
@@ -113,11 +135,11 @@ func (w *walker) named(path string) error {
 
 // root lists a folder, then those that links lead to, then hidden ones.
 func (w *walker) root(path string, info fs.FileInfo) error {
-	w.enter(path, info)
 	f := folder{path: path}
 	if w.pattern != nil {
 		f.states = w.pattern.start()
 	}
+	w.enter(&f, info)
 	if err := w.folder(f); err != nil {
 		return err
 	}
@@ -135,7 +157,7 @@ func (w *walker) root(path string, info fs.FileInfo) error {
 			}
 			continue
 		}
-		if !w.enter(f.path, info) {
+		if !w.enter(&f, info) {
 			continue
 		}
 		if err := w.folder(f); err != nil {
@@ -204,7 +226,7 @@ func (w *walker) names(f folder, names []string) error {
 		case info.IsDir() && isLink:
 			w.links = append(w.links, below)
 		case info.IsDir():
-			if w.enter(path, info) {
+			if w.enter(&below, info) {
 				err = w.folder(below)
 			}
 		case matches:

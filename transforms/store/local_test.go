@@ -251,6 +251,20 @@ func TestLocalLinks(t *testing.T) {
 		wantError(t, err, ErrNotExist, path)
 	}
 
+	// A pattern may match by a link alone what it came by before.
+	files(t, dir, "years/text1994/4.txt", "years/1994/5.txt")
+	link(t, "../text1994", dir+"/years/1994/text")
+	link(t, "..", dir+"/years/1994/up")
+	for uri, want := range map[string][]string{
+		"/years/*/text/*.txt":  {"1994/text/4.txt"},
+		"/years/**/text/*.txt": {"1994/text/4.txt"},
+		"/years/**/*.txt":      {"1994/5.txt", "text1994/4.txt"},
+		"/years/**/up/**/5*":   {"1994/up/1994/5.txt"},
+	} {
+		got, _ = list(t, s, dir+uri)
+		wantPaths(t, uri, got, in(dir+"/years", want...))
+	}
+
 	// What is hidden and reached by another name too is listed by that.
 	files(t, dir, "cache/.store/v/1.txt", "cache/.x/.y/3.txt", "far/2.txt")
 	link(t, ".store/v", dir+"/cache/v")
@@ -283,13 +297,13 @@ func TestLocalSameNumber(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	w := walker{ctx: t.Context(), base: dir, entered: map[folderID]bool{}, fn: func(o Object) error { got = append(got, o.Path); return o.Err }}
+	w := walker{ctx: t.Context(), base: dir, entered: map[folderID]*states{}, fn: func(o Object) error { got = append(got, o.Path); return o.Err }}
 	for _, folder := range []string{"/a", "/b", "/b/c"} {
 		info, err := os.Stat(dir + folder)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.entered[folderID{idOf(dir+folder, info), info.Size(), info.ModTime().UnixNano() - 1}] = true
+		w.entered[folderID{idOf(dir+folder, info), info.Size(), info.ModTime().UnixNano() - 1}] = nil
 	}
 	if err := w.root(dir, root); err != nil {
 		t.Fatal(err)
