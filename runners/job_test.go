@@ -15,6 +15,7 @@ import (
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	jobpb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/jobmanagement_v1"
+	pipepb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/pipeline_v1"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/util/grpcx"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -25,15 +26,28 @@ import (
 // jobs is a job service whose jobs ended so.
 type jobs struct {
 	jobpb.UnimplementedJobServiceServer
+	jobpb.UnimplementedArtifactStagingServiceServer
 	state     jobpb.JobState_Enum
 	cancelled []string
 	options   []string // of its jobs
 	prepared  *structpb.Struct
+	address   string
+	run       func() // while a job is submitted
 }
 
 func (j *jobs) Prepare(_ context.Context, req *jobpb.PrepareJobRequest) (*jobpb.PrepareJobResponse, error) {
 	j.prepared = req.PipelineOptions
-	return &jobpb.PrepareJobResponse{}, nil
+	return &jobpb.PrepareJobResponse{ArtifactStagingEndpoint: &pipepb.ApiServiceDescriptor{Url: j.address}}, nil
+}
+
+func (j *jobs) ReverseArtifactRetrievalService(s jobpb.ArtifactStagingService_ReverseArtifactRetrievalServiceServer) error {
+	_, err := s.Recv() // it has all artifacts
+	return err
+}
+
+func (j *jobs) Run(context.Context, *jobpb.RunJobRequest) (*jobpb.RunJobResponse, error) {
+	j.run()
+	return &jobpb.RunJobResponse{JobId: "my_job_1-2-3"}, nil
 }
 
 func (j *jobs) DescribePipelineOptions(context.Context, *jobpb.DescribePipelineOptionsRequest) (*jobpb.DescribePipelineOptionsResponse, error) {
@@ -62,7 +76,9 @@ func serveJobs(t *testing.T, j *jobs, page http.Handler) {
 		t.Fatal(err)
 	}
 	srv := grpc.NewServer()
+	j.address = lis.Addr().String()
 	jobpb.RegisterJobServiceServer(srv, j)
+	jobpb.RegisterArtifactStagingServiceServer(srv, j)
 	go srv.Serve(lis)
 	t.Cleanup(srv.Stop)
 	web := httptest.NewServer(page)
@@ -269,6 +285,35 @@ func TestCancel(t *testing.T) {
 	}
 	if err := cancelJob(context.Background(), "none_1"); err == nil || !strings.Contains(err.Error(), "may still run") || !strings.Contains(err.Error(), "--flink_rest") {
 		t.Errorf("got %v, want that Flink knows no such job", err)
+	}
+}
+
+// TestCancelAsync interrupts a launcher of --async, while it submits and not at all.
+func TestCancelAsync(t *testing.T) {
+	for _, interrupted := range []bool{false, true} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		var patched []string
+		j := &jobs{run: func() {
+			if Submitted() {
+				t.Error("submitted before it is")
+			}
+			if interrupted {
+				cancel(errors.New("interrupted"))
+			}
+		}}
+		serveJobs(t, j, flinkPage(&patched))
+		set(t, map[string]string{"async": "true", "environment_type": "process", "environment_config": `{"command":"/x"}`, "worker_binary": ""})
+		p, s := beam.NewPipelineWithRoot()
+		beam.ParDo0(s, countFn, beam.Create(s, 1))
+		result, err := Run(ctx, p, "runners_test", 0)
+		switch {
+		case !Submitted():
+			t.Error("it is submitted, and not told")
+		case interrupted && (err == nil || err.Error() != "interrupted: job my_job_1-2-3 is cancelled; run again to go on" || len(patched) != 1 || len(j.cancelled) != 1):
+			t.Errorf("interrupted: %+v, %v; cancelled %q, in Flink %q", result, err, j.cancelled, patched)
+		case !interrupted && (err != nil || !result.Running || result.JobID != "my_job_1-2-3" || len(patched)+len(j.cancelled) > 0):
+			t.Errorf("submitted: %+v, %v; cancelled %q, in Flink %q", result, err, j.cancelled, patched)
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/metrics"
@@ -109,6 +110,11 @@ func sameFile(a, b string) bool {
 	return err == nil && failed == nil && os.SameFile(here, there)
 }
 
+var submitted atomic.Bool // the job of the last Run
+
+// Submitted reports whether the last Run has submitted its job.
+func Submitted() bool { return submitted.Load() }
+
 // ErrNotCancelled says that a job may still run after an interrupt.
 var ErrNotCancelled = errors.New("cannot be cancelled")
 
@@ -162,6 +168,7 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 	}
 	local := Local() // before prism fills in its own address
 	watch := &watcher{quiet: verbosity < 2, announce: !local && verbosity >= 1, submitted: make(chan struct{})}
+	submitted.Store(false)
 	log.SetLogger(watch)
 	dir := ""
 	done := func() {}
@@ -225,6 +232,9 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 	cancelled.Wait()
 	log.SetLogger(watch) // an in-process worker put its own there
 	out := &Result{JobID: watch.jobID()}
+	if service && *jobopts.Async && out.JobID != "" && interrupted.Err() != nil { // before it was submitted
+		notCancelled = cancelJob(ctx, out.JobID)
+	}
 	if notCancelled != nil {
 		return nil, fmt.Errorf("%w: %w", context.Cause(interrupted), notCancelled)
 	}
@@ -320,6 +330,7 @@ func (w *watcher) Log(ctx context.Context, sev log.Severity, depth int, msg stri
 		}
 		w.job = id
 		w.mu.Unlock()
+		submitted.Store(true)
 		if w.announce {
 			fmt.Fprintln(os.Stderr, msg)
 			return
