@@ -240,7 +240,7 @@ func (o *options) run(ctx context.Context, opts transforms.Options, m *transform
 	if o.watch {
 		defer o.gather(opts)()
 	}
-	return cli.RunJob(ctx, runners.Survives() && !o.cancelOnExit, func(ctx context.Context) (*runners.Result, error) {
+	return cli.RunJob(ctx, runners.Survives() && !o.cancelOnExit, runners.Submitted, func(ctx context.Context) (*runners.Result, error) {
 		return runners.Run(ctx, p, transforms.Namespace, o.verbosity)
 	})
 }

@@ -63,8 +63,9 @@ var ErrLeft = fmt.Errorf("%w: the job goes on without this program (--cancel_on_
 
 // RunJob is run(ctx). With leave, which is for a job elsewhere, it returns ErrLeft
 // at SIGTERM and leaves the job alone, for who sends it may want the launcher's
-// machine and not the job's end; any other end of ctx ends the context of run.
-func RunJob[T any](ctx context.Context, leave bool, run func(context.Context) (T, error)) (T, error) {
+// machine and not the job's end; any other end of ctx, and one before the job is
+// submitted, ends the context of run.
+func RunJob[T any](ctx context.Context, leave bool, submitted func() bool, run func(context.Context) (T, error)) (T, error) {
 	if !leave {
 		return run(ctx)
 	}
@@ -72,7 +73,7 @@ func RunJob[T any](ctx context.Context, leave bool, run func(context.Context) (T
 	defer cancel(nil)
 	left := make(chan struct{})
 	defer context.AfterFunc(ctx, func() {
-		if errors.Is(context.Cause(ctx), ErrTerminated) {
+		if errors.Is(context.Cause(ctx), ErrTerminated) && submitted() {
 			close(left)
 		} else {
 			cancel(context.Cause(ctx))
