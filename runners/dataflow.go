@@ -2,6 +2,7 @@ package runners
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -17,6 +18,8 @@ import (
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/gcpopts"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/jobopts"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/runners/dataflow/dataflowlib"
+	"google.golang.org/api/dataflow/v1b3"
 )
 
 // workerGPU are the flags that put a GPU into each worker.
@@ -164,6 +167,18 @@ func builtWithCUDA() bool {
 	return ok && slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool {
 		return s.Key == "-tags" && slices.Contains(strings.Split(s.Value, ","), "cuda")
 	})
+}
+
+// cancelDataflow asks Dataflow to end a job; Beam's client only waits for its end, up to
+// half a minute more.
+func cancelDataflow(ctx context.Context, job string) error {
+	client, err := dataflowlib.NewClient(ctx, value("dataflow_endpoint"))
+	if err != nil {
+		return err
+	}
+	cancelled := &dataflow.Job{RequestedState: "JOB_STATE_CANCELLED"}
+	_, err = client.Projects.Locations.Jobs.Update(*gcpopts.Project, *gcpopts.Region, job, cancelled).Context(ctx).Do()
+	return err
 }
 
 func value(name string) string { return flag.Lookup(name).Value.String() }

@@ -1,9 +1,19 @@
 package runners
 
 import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"io"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,5 +98,62 @@ func TestWorkerBeside(t *testing.T) {
 		"worker_machine_type": "", "dataflow_service_options": "", "sdk_container_image": "", "worker_binary": ""})
 	if err := Check(); err != nil || *jobopts.WorkerBinary != beside {
 		t.Errorf("the worker is %q, error %v, want %s", *jobopts.WorkerBinary, err, filepath.Base(beside))
+	}
+}
+
+// TestCancelDataflow has a service that is asked to cancel a job.
+func TestCancelDataflow(t *testing.T) {
+	var asked []string
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /token", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Write([]byte(`{"access_token":"x","token_type":"Bearer","expires_in":3600}`))
+	})
+	mux.HandleFunc("PUT /v1b3/projects/p/locations/r/jobs/{job}", func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		asked = append(asked, r.PathValue("job")+" "+strings.TrimSpace(string(body)))
+		w.Write([]byte(`{}`))
+	})
+	service := httptest.NewServer(mux)
+	defer service.Close()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	account, err := json.Marshal(map[string]string{"type": "service_account", "client_email": "a@example.org", "token_uri": service.URL + "/token",
+		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "account.json")
+	if err := os.WriteFile(file, account, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", file)
+	set(t, map[string]string{"runner": "dataflow", "project": "p", "region": "r", "dataflow_endpoint": service.URL + "/"})
+	if err := cancelJob(t.Context(), "2026-11-30_1"); err != nil || !slices.Equal(asked, []string{`2026-11-30_1 {"requestedState":"JOB_STATE_CANCELLED"}`}) {
+		t.Errorf("got %v, asked %q", err, asked)
+	}
+	set(t, map[string]string{"region": "elsewhere"})
+	if err := cancelJob(t.Context(), "2026-11-30_1"); !errors.Is(err, ErrNotCancelled) || !strings.Contains(err.Error(), "404") {
+		t.Errorf("of a job that is not there: %v", err)
+	}
+}
+
+// TestDataflowEnd has what Beam's client says at the end of jobs, of which it has an
+// error for none of these.
+func TestDataflowEnd(t *testing.T) {
+	for _, want := range []string{"succeeded!", "cancelled", "drained"} {
+		w := &watcher{quiet: true}
+		for _, msg := range []string{"Job state: JOB_STATE_PENDING ...", "Submitted job: 2026-11-30_1", "Job still running ...", "Job 2026-11-30_1 " + want} {
+			w.Log(t.Context(), 0, 0, msg)
+		}
+		if got := w.end(); got != want {
+			t.Errorf("it ended %q, want %q", got, want)
+		}
 	}
 }

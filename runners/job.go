@@ -94,11 +94,17 @@ func cancelAtEnd(ctx context.Context, watch *watcher, over chan struct{}) error 
 // returns once it said that it will. Beam's job server for Flink only forgets a
 // batch job, so Flink is asked as well.
 func cancelJob(ctx context.Context, job string) error {
-	err := withJobService(ctx, func(c jobpb.JobServiceClient) error {
-		_, err := c.Cancel(ctx, &jobpb.CancelJobRequest{JobId: job})
-		return err
-	})
-	if name, _ := Name(); err == nil && name == Flink {
+	var err error
+	name, _ := Name()
+	if name == Dataflow {
+		err = cancelDataflow(ctx, job)
+	} else {
+		err = withJobService(ctx, func(c jobpb.JobServiceClient) error {
+			_, err := c.Cancel(ctx, &jobpb.CancelJobRequest{JobId: job})
+			return err
+		})
+	}
+	if err == nil && name == Flink {
 		var j flinkState
 		j, err = flinkJob(ctx, job)
 		for end := time.Now().Add(3 * time.Second); errors.Is(err, errNoJob) && time.Now().Before(end); j, err = flinkJob(ctx, job) {

@@ -158,7 +158,7 @@ type Result struct {
 
 // Run runs p to its end, or only submits it with --async, and counts the
 // metrics of namespace. Its error is one line; with verbosity 2 all of Beam's
-// is logged before. When ctx ends a job of a job service is cancelled; what
+// is logged before. When ctx ends a job elsewhere is cancelled; what
 // runs in this process is the caller's to stop. One Run goes on at a time, for
 // Beam's flags are those of the process.
 func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int) (*Result, error) {
@@ -207,12 +207,13 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 			return nil, err
 		}
 	}
+	elsewhere := service || name == Dataflow
 	interrupted := ctx
 	ctx = context.WithoutCancel(ctx)
 	over := make(chan struct{})
 	var cancelled sync.WaitGroup
 	var notCancelled error
-	if service && !*jobopts.Async {
+	if elsewhere && !*jobopts.Async {
 		cancelled.Go(func() { notCancelled = cancelAtEnd(interrupted, watch, over) })
 	}
 	if name == Flink && watch.announce && !*jobopts.Async {
@@ -232,13 +233,13 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 	cancelled.Wait()
 	log.SetLogger(watch) // an in-process worker put its own there
 	out := &Result{JobID: watch.jobID()}
-	if service && *jobopts.Async && out.JobID != "" && interrupted.Err() != nil { // before it was submitted
+	if *jobopts.Async && out.JobID != "" && interrupted.Err() != nil { // before it was submitted
 		notCancelled = cancelJob(ctx, out.JobID)
 	}
 	if notCancelled != nil {
 		return nil, fmt.Errorf("%w: %w", context.Cause(interrupted), notCancelled)
 	}
-	if service && out.JobID != "" && interrupted.Err() != nil {
+	if elsewhere && out.JobID != "" && interrupted.Err() != nil {
 		return nil, fmt.Errorf("%w: job %s is cancelled; run again to go on", context.Cause(interrupted), out.JobID)
 	}
 	if err != nil {
@@ -254,7 +255,10 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 		out.Running = true
 		return out, nil
 	}
-	if name != Direct && name != Dataflow {
+	switch end := watch.end(); {
+	case name == Dataflow && end != "" && end != "succeeded!":
+		return nil, fmt.Errorf("runners: job %s was %s, and not by this program", out.JobID, end)
+	case name != Direct && name != Dataflow:
 		if err := judge(ctx, name, out.JobID); err != nil {
 			return nil, err
 		}
@@ -318,6 +322,7 @@ type watcher struct {
 	submitted       chan struct{} // closed when job is known; may be nil
 	mu              sync.Mutex
 	job             string
+	last            string // what Beam's client for Dataflow said last of job
 }
 
 const submittedJob = "Submitted job: "
@@ -336,6 +341,11 @@ func (w *watcher) Log(ctx context.Context, sev log.Severity, depth int, msg stri
 			return
 		}
 	}
+	if said, ok := strings.CutPrefix(msg, "Job "+w.jobID()+" "); ok {
+		w.mu.Lock()
+		w.last = said
+		w.mu.Unlock()
+	}
 	if DryRun() && strings.HasPrefix(msg, "{") { // the job that Dataflow would be sent
 		fmt.Println(msg)
 		return
@@ -352,4 +362,12 @@ func (w *watcher) jobID() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.job
+}
+
+// end is how a job of Dataflow's ended: "succeeded!", or "cancelled", "drained" or
+// "updated", which Beam's client has no error for.
+func (w *watcher) end() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.last
 }
