@@ -607,6 +607,17 @@ func TestLeaveOut(t *testing.T) {
 		t.Errorf("told again: %q", got)
 	}
 
+	// A folder of that name above the input is none of a run's.
+	dir = tree(t, "_done/in/a.txt", "_done/in/about.json", "_done/in/s/_done/b.txt.json", "_done/in/s/b.txt.ann")
+	for arg, want := range map[string][]string{"_done/in": {"a.txt"}, "_done/in/**/*.txt": {"a.txt"}, "_done/in/s/": {"b.txt"}, "_done": {"in/a.txt"}} {
+		set = newSet(t, []string{filepath.Join(dir, arg)}, "", false)
+		walk()
+		said := set.LeaveOut()
+		if got := walk(); !slices.Equal(got, want) || strings.HasPrefix(said, fmt.Sprintf("%q", dir)) {
+			t.Errorf("%s: got %q, %q, want %q", arg, got, said, want)
+		}
+	}
+
 	// ** passes over an earlier output as a folder does, and reads what it is put behind.
 	dir = tree(t, "in/a.txt", "in/s/old/_manifest.jsonl", "in/s/old/_done/b.txt.json", "in/s/old/b.txt.ann", "in/s/old/brat/b.txt")
 	for pattern, want := range map[string][]string{

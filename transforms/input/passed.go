@@ -103,7 +103,7 @@ func counterpart(uri string) string {
 // for a local run's manifest in the folders above that, which the pattern need not match
 // and which may have come since their names were read: it comes before all outputs.
 func (s *Set) noticeAbove(arg, head, file string, looked map[string]bool) {
-	s.notice(arg, file)
+	s.notice(arg, head, file)
 	if store.Remote(arg) {
 		return
 	}
@@ -111,21 +111,23 @@ func (s *Set) noticeAbove(arg, head, file string, looked map[string]bool) {
 		remember(looked, dir, true)
 		manifest := filepath.Join(dir, "_manifest.jsonl")
 		if _, err := os.Stat(manifest); err == nil {
-			s.notice(arg, manifest)
+			s.notice(arg, head, manifest)
 		}
 	}
 }
 
-// notice keeps in mind that a file shows its folder, arg or one below it, to be the
-// output of a run.
-func (s *Set) notice(arg, file string) {
-	file = filepath.ToSlash(file)
+// notice keeps in mind that a file below head shows its folder, arg or one below it, to be
+// the output of a run.
+func (s *Set) notice(arg, head, file string) {
+	head = strings.TrimRight(filepath.ToSlash(head), "/") // which may lie in a folder that is called _done
+	file = strings.TrimPrefix(filepath.ToSlash(file), head)
 	dir, record, ok := strings.Cut(file, "/_done/")
 	if !ok || !strings.HasSuffix(record, ".json") {
 		if dir, ok = strings.CutSuffix(file, "/_manifest.jsonl"); !ok {
 			return
 		}
 	}
+	dir = head + dir
 	if !store.Remote(arg) {
 		dir = filepath.FromSlash(dir)
 	}
