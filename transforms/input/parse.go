@@ -27,7 +27,7 @@ import (
 // first bytes, files that are known to be no text.
 func Parse(ctx context.Context, uri string, data []byte, annotated bool, limit int64) (d *yedda.Document, at string, err error) {
 	for _, b := range binaries {
-		if bytes.HasPrefix(data, []byte(b.begin)) {
+		if begins(data, b.begin) {
 			return nil, uri, errors.New(b.reason)
 		}
 	}
@@ -81,11 +81,24 @@ func Parse(ctx context.Context, uri string, data []byte, annotated bool, limit i
 
 const picture = "a picture, which is not read; name text files alone, or make text of it by OCR"
 
+const bzip2 = "bzip2, which is not read; let its name end in .bz2, then unpack it with: bunzip2"
+
+// begins reports whether data begins with begin, in which a ? is any byte.
+func begins(data []byte, begin string) bool {
+	for i := range len(begin) {
+		if i == len(data) || begin[i] != data[i] && begin[i] != '?' {
+			return false
+		}
+	}
+	return true
+}
+
 // binaries are what people have beside their texts, and now and then call .txt.
 var binaries = []struct{ begin, reason string }{
 	{"%PDF-", "PDF, which is not read; make text of it with: pdftotext -layout (of pages in columns: pdftotext)"},
 	{"\x1f\x8b", "gzip, which is not read; let its name end in .gz, then unpack it with: gunzip"},
-	{"BZh91AY&SY", "bzip2, which is not read; let its name end in .bz2, then unpack it with: bunzip2"},
+	{"BZh?1AY&SY", bzip2}, // ? is the level, which bzip2 --fast has as 1
+	{"BZh?\x17rE8P\x90", bzip2},
 	{"\xfd7zXZ\x00", "xz, which is not read; let its name end in .xz, then unpack it with: unxz"},
 	{"\x28\xb5\x2f\xfd", "zstd, which is not read; let its name end in .zst, then unpack it with: unzstd"},
 	{"PK\x03\x04", "a zip archive or a document such as .docx, which is not read; unpack it, or save it as plain text"},

@@ -47,8 +47,11 @@ func TestParse(t *testing.T) {
 		"zip.txt":         "PK\x03\x04\x14\x00",
 		"doc.txt":         "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\x00",
 		"bz2.txt":         "BZh91AY&SYwK\xb0\x14\x00\x00\x00\x00\x80\x00@ \x00!\x18F\x82\xeeH\xa7\x0a\x12\x0e\xe9v\x02\x80", // of python3's bz2
-		"xz.txt":          "\xfd7zXZ\x00\x00\x04\xe6\xd6\xb4F\x02\x00!\x01\x16\x00\x00\x00t/\xe5\xa3",                       // of its lzma
-		"zst.txt":         "(\xb5/\xfd\x04X\x09\x00\x00x",                                                                   // RFC 8878, 3.1.1
+		"bz2fast.txt":     "BZh11AY&SYwK\xb0\x14\x00\x00\x00\x00\x80\x00@ \x00!\x18F\x82\xeeH\xa7\x0a\x12\x0e\xe9v\x02\x80", // with compresslevel=1
+		"bz2none.txt":     "BZh9\x17rE8P\x90\x00\x00\x00\x00",                                                               // of nothing
+		"bz2.not.txt":     "BZh is a name\n",
+		"xz.txt":          "\xfd7zXZ\x00\x00\x04\xe6\xd6\xb4F\x02\x00!\x01\x16\x00\x00\x00t/\xe5\xa3", // of its lzma
+		"zst.txt":         "(\xb5/\xfd\x04X\x09\x00\x00x",                                             // RFC 8878, 3.1.1
 		"rtf.txt":         "{\\rtf1\\ansi Agaricus\\par\n}\n",
 		"djvu.txt":        "AT&TFORM\x00\x00\x01\x00DJVM",
 		"ps.txt":          "%!PS-Adobe-3.0\n",
@@ -108,6 +111,9 @@ func TestParse(t *testing.T) {
 		{"crlfs.txt", "crlfs.txt []", ""},
 		{"line.txt", "line.txt []", ""},
 		{"bz2.txt", "bzip2, which is not read; let its name end in .bz2, then unpack it with: bunzip2", ""},
+		{"bz2fast.txt", "bzip2, which is not read", ""},
+		{"bz2none.txt", "bzip2, which is not read", ""},
+		{"bz2.not.txt", "bz2.not.txt []", ""},
 		{"xz.txt", "xz, which is not read; let its name end in .xz, then unpack it with: unxz", ""},
 		{"zst.txt", "zstd, which is not read; let its name end in .zst, then unpack it with: unzstd", ""},
 		{"rtf.txt", "RTF, which is not read; save it as plain text", ""},
