@@ -256,7 +256,7 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 		return out, nil
 	}
 	switch end := watch.end(); {
-	case name == Dataflow && end != "" && end != "succeeded!":
+	case name == Dataflow && end != "" && end != "succeeded!" && end != "drained": // as a watch ends that took no more
 		return nil, fmt.Errorf("runners: job %s was %s, and not by this program", out.JobID, end)
 	case name != Direct && name != Dataflow:
 		if err := judge(ctx, name, out.JobID); err != nil {

@@ -194,7 +194,8 @@ func (o *options) evaluate(ctx context.Context) error {
 	defer context.AfterFunc(ctx, progress.Stop)()
 	p, s := beam.NewPipelineWithRoot()
 	pipeline(s, opts, set, score)
-	run, err := cli.RunJob(ctx, runners.Survives() && !o.cancelOnExit, runners.Submitted, func(ctx context.Context) (*runners.Result, error) {
+	leave := runners.Survives() && !o.cancelOnExit && o.report == "" // which the launcher makes
+	run, err := cli.RunJob(ctx, leave, runners.Submitted, func(ctx context.Context) (*runners.Result, error) {
 		return runners.Run(ctx, p, transforms.Namespace, o.verbosity)
 	})
 	switch {
