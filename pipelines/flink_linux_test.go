@@ -754,6 +754,7 @@ func TestTerminate(t *testing.T) {
 	}{
 		{"evaluate leaves the job", "linnet: interrupted by SIGTERM: the job goes on without this program", syscall.SIGTERM, nil, true},
 		{"evaluate cancels it", "linnet: interrupted by SIGTERM: job ", syscall.SIGTERM, []string{"--cancel_on_exit"}, false},
+		{"evaluate cancels it with a report", "linnet: interrupted by SIGTERM: job ", syscall.SIGTERM, []string{"--report=" + filepath.Join(t.TempDir(), "report")}, false},
 		{"evaluate cancels it at ctrl-C", "linnet: interrupted: job ", os.Interrupt, nil, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
