@@ -2,9 +2,10 @@
 // and judges its end.
 //
 // It promises that options are checked before anything starts, with the
-// missing flag named; that anything but DONE is an error, also where Beam's
-// client calls it a success; that an error is one line, the DoFn's own where it
-// was one; and that Beam's dumps and logs stay hidden below verbosity 2.
+// missing flag named; that anything but DONE (of Dataflow also a drained job) is an
+// error, also where Beam's client calls it a success; that an error is one line, the
+// DoFn's own where it was one; and that Beam's dumps and logs stay hidden below
+// verbosity 2.
 package runners
 
 import (

@@ -68,7 +68,7 @@ func anyOptions(t *rapid.T) Options {
 	if some != "nothing" {
 		w, _, err := Run(t.Context(), before)
 		if err != nil {
-			t.Skip(err)
+			t.Skipf("there is no model to begin with: %v", err)
 		}
 		if some != "teacher" {
 			o.Init, o.InitShare = w, rapid.SampledFrom([]float64{0, .5}).Draw(t, "init share")

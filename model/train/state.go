@@ -207,7 +207,7 @@ func (t *trainer) restore(s *State) error {
 		}
 	}
 	p, n := &s.Position, len(s.Position.Epochs)
-	if n >= len(t.ends) || p.Step < append([]int{0}, t.ends...)[n] || p.Step > t.ends[n] || p.Best < 0 || p.Best > n {
+	if n+1 >= len(t.bounds) || p.Step < t.bounds[n] || p.Step > t.bounds[n+1] || p.Best < 0 || p.Best > n {
 		return fmt.Errorf("train: %w: its epochs have other steps", ErrOther)
 	}
 	t.position = p.clone()

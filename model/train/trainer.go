@@ -45,7 +45,7 @@ type trainer struct {
 	longest int      // window, in lines
 	right   int      // lines of the last step whose main head was right
 	steps   int      // of the whole training
-	ends    []int    // steps up to the end of each epoch
+	bounds  []int    // steps where epochs begin and end
 	norm    float64  // of the last step's gradient
 }
 
@@ -127,13 +127,14 @@ func (t *trainer) prepare(docs []Document, m *Machine) (err error) {
 		t.corpus.leaveOther(cfg)
 	}
 	largest := 0 // batch
+	t.bounds = []int{0}
 	for i := range cfg.Epochs {
 		all := t.epoch(i)
 		for _, batch := range all {
 			largest = max(largest, len(batch))
 		}
 		t.steps += len(all)
-		t.ends = append(t.ends, t.steps)
+		t.bounds = append(t.bounds, t.steps)
 	}
 	longest := 0
 	for _, main := range t.corpus.main {

@@ -210,6 +210,16 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
+// setUp is a DoFn instance that has the newest model of dir.
+func setUp(t *testing.T, ctx context.Context, dir string) *fileFn {
+	t.Helper()
+	fn := &fileFn{Loader: fileLoader{Pattern: filepath.Join(dir, "*.json")}}
+	if err := fn.Setup(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return fn
+}
+
 // DoFn instances come and go, with their pipelines too, and some get no bundle for
 // long: the model at work is the process's.
 func TestUpdateAcrossInstances(t *testing.T) {
@@ -221,14 +231,6 @@ func TestUpdateAcrossInstances(t *testing.T) {
 	var got float64
 	emit := func(_ beam.EventTime, _ int, y float64) { got = y }
 	fail := func(_ beam.EventTime, x int, cause string) { t.Errorf("%d failed: %s", x, cause) }
-	newFn := func() *fileFn {
-		t.Helper()
-		fn := &fileFn{Loader: fileLoader{Pattern: filepath.Join(dir, "*.json")}}
-		if err := fn.Setup(ctx); err != nil {
-			t.Fatal(err)
-		}
-		return fn
-	}
 	run := func(fn *fileFn, want float64) {
 		t.Helper()
 		err := fn.StartBundle(ctx, emit, fail)
@@ -240,14 +242,14 @@ func TestUpdateAcrossInstances(t *testing.T) {
 		}
 	}
 	writeAt(t, dir, "a.json", "5", 1)
-	first, idle := newFn(), newFn()
+	first, idle := setUp(t, ctx, dir), setUp(t, ctx, dir)
 	run(first, 50)
 	writeAt(t, dir, "b.json", "6", 2)
-	run(newFn(), 60)
+	run(setUp(t, ctx, dir), 60)
 	wantClosed(t, closed, "the model of before another instance took the new one")
 	writeAt(t, dir, "c.json", "", 3)
 	run(idle, 60) // and not 50, which is closed
-	run(newFn(), 60)
+	run(setUp(t, ctx, dir), 60)
 	run(first, 60)
 	updates := int64(-1)
 	err := metrics.Extractor{SumInt64: func(l metrics.Labels, n int64) {
@@ -305,21 +307,13 @@ func TestUpdateBack(t *testing.T) {
 	ctx := t.Context()
 	emit := func(beam.EventTime, int, float64) {}
 	fail := func(_ beam.EventTime, x int, cause string) { t.Errorf("%d failed: %s", x, cause) }
-	newFn := func() *fileFn {
-		t.Helper()
-		fn := &fileFn{Loader: fileLoader{Pattern: filepath.Join(dir, "*.json")}}
-		if err := fn.Setup(ctx); err != nil {
-			t.Fatal(err)
-		}
-		return fn
-	}
 	writeAt(t, dir, "a.json", "9", 1)
-	holding, idle := newFn(), newFn()
+	holding, idle := setUp(t, ctx, dir), setUp(t, ctx, dir)
 	if err := holding.StartBundle(ctx, emit, fail); err != nil {
 		t.Fatal(err)
 	}
 	writeAt(t, dir, "b.json", "10", 2)
-	newFn()
+	setUp(t, ctx, dir)
 	if err := os.Remove(filepath.Join(dir, "b.json")); err != nil {
 		t.Fatal(err)
 	}
@@ -328,7 +322,7 @@ func TestUpdateBack(t *testing.T) {
 	}
 	wantClosed(t, closed, "the model that is gone")
 	writeAt(t, dir, "c.json", "", 3)
-	if fn := newFn(); fn.served != idle.served {
+	if fn := setUp(t, ctx, dir); fn.served != idle.served {
 		t.Error("a model that does not load brings back the one that is gone")
 	}
 	if err := errors.Join(holding.FinishBundle(ctx, emit, fail), idle.FinishBundle(ctx, emit, fail)); err != nil {

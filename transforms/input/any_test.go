@@ -17,7 +17,7 @@ import (
 // says of folders and patterns, read off every path there is.
 func TestAny(t *testing.T) {
 	if filepath.Separator != '/' {
-		t.Skip("a backslash escapes nothing here")
+		t.Skip("patterns have no escape where a backslash divides folders")
 	}
 	top, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
