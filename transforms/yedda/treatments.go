@@ -84,6 +84,7 @@ func WriteTreatments(t *Table, spans []Span) []byte {
 		n       int // treatments so far
 		last    string
 		row     int // the first that does not end before the span
+		counted int // the first that no passage touches so far
 		page    = 1
 		pageAt  int
 	)
@@ -111,19 +112,6 @@ func WriteTreatments(t *Table, spans []Span) []byte {
 		}
 		page += bytes.Count(t.Text[pageAt:s.Start], []byte("\f"))
 		pageAt = s.Start
-		var p meanProbability
-		for row < len(t.Rows) && t.Rows[row].End <= s.Start {
-			row++
-		}
-		for i := row; i < len(t.Rows) && t.Rows[i].Start < s.End; i++ {
-			if q, ok := t.confidence(i); ok && q == q {
-				p.add(meanProbability{float64(q), 1})
-			}
-		}
-		part := passage{Start: s.Start, End: s.End, Page: page, Confidence: p.value(), Text: string(text)}
-		if !utf8.Valid(text) {
-			part.Base64 = text
-		}
 		if s.Label == nomenclature && before != nomenclature {
 			flush()
 			n++
@@ -134,13 +122,30 @@ func WriteTreatments(t *Table, spans []Span) []byte {
 				Nomenclature: []passage{}, Descriptions: []passage{},
 			}
 		}
+		var p meanProbability
+		for row < len(t.Rows) && t.Rows[row].End <= s.Start {
+			row++
+		}
+		for i := row; i < len(t.Rows) && t.Rows[i].Start < s.End; i++ {
+			if q, ok := t.confidence(i); ok && q == q {
+				one := meanProbability{float64(q), 1}
+				p.add(one)
+				if i >= counted { // a form feed cuts a row into passages, and it counts once
+					now.of.add(one)
+				}
+			}
+			counted = max(counted, i+1)
+		}
+		part := passage{Start: s.Start, End: s.End, Page: page, Confidence: p.value(), Text: string(text)}
+		if !utf8.Valid(text) {
+			part.Base64 = text
+		}
 		if s.Label == nomenclature {
 			now.Nomenclature = append(now.Nomenclature, part)
 		} else {
 			now.Descriptions = append(now.Descriptions, part)
 		}
 		now.End = s.End
-		now.of.add(p)
 	}
 	flush()
 	return out.Bytes()

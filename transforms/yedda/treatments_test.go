@@ -219,6 +219,12 @@ func TestWriteTreatments(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
 	}
+	// A row that form feeds cut is one row, in however many passages it is.
+	cut := &Table{Text: []byte("a\fb\fc\nd\ne\ff\ng\n"), Labels: []string{N, N, D, D}, Classes: []string{N, D}, Probs: []float32{.5, .5, .75, .25, .5, .5, 0, 1}}
+	cut.Rows = Rows(cut.Text)
+	if got := readTreatments(t, cut); len(got) != 1 || len(got[0].Nomenclature) != 3 || *got[0].Nomenclature[2].Confidence != .625 || *got[0].Confidence != (.5+.75+.5+1)/4 {
+		t.Errorf("rows that form feeds cut: %+v", got)
+	}
 	// A byte order mark is no part of the name.
 	text := []byte("\ufeffa b\n")
 	if got := readTreatments(t, tableOf("u", text, Rows(text), []string{N})); len(got) != 1 || got[0].Name != "a b" || got[0].Start != 0 {
