@@ -699,7 +699,7 @@ func TestHTMLInBrowser(t *testing.T) {
 	b.wait(`!document.getElementById("keys").open && document.activeElement === document.getElementById("list")`)
 
 	b.press("e")
-	saved := filepath.Join(dir, "journals_long.txt.ann")
+	saved := filepath.Join(dir, "journals__long.txt.ann")
 	want := Format(c.table.Text, SpansOf(c.table.Text, c.lines, labels))
 	exported(t, saved, want)
 	said := command(t, "train")(append([]string{"--input=" + saved, "--model_out=" + filepath.Join(dir, "model")}, small...)...)
@@ -809,6 +809,26 @@ func TestHTMLInBrowser(t *testing.T) {
 	}
 	if len(b.events) > 0 {
 		t.Errorf("the page complains: %s", b.events)
+	}
+}
+
+// Documents whose paths differ in a slash alone do not export over each other.
+func TestHTMLNamesInBrowser(t *testing.T) {
+	dir := t.TempDir()
+	b := openBrowser(t, "", dir)
+	page := filepath.Join(dir, "page.html")
+	want := map[string][]byte{}
+	for name, file := range map[string]string{"a/b.txt": "a__b.txt.ann", "a_b.txt": "a_b.txt.ann"} {
+		text := []byte("of " + name)
+		rows, labels := Rows(text), []string{description}
+		writePage(t, page, tableOf(name, text, rows, labels), rows, labels)
+		b.open(page)
+		b.press("e")
+		b.wait(fmt.Sprintf(`document.getElementById("status").textContent === "Exported %s."`, file))
+		want[filepath.Join(dir, file)] = Format(text, SpansOf(text, rows, labels))
+	}
+	for file, want := range want {
+		exported(t, file, want)
 	}
 }
 

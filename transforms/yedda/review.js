@@ -433,7 +433,7 @@ function review(doc) {
       say("Not exported: YEDDA cannot hold the label \"" + doc.names[wrong] + "\"; give its lines another.");
       return;
     }
-    const file = doc.name.replaceAll("/", "_") + ".ann"; // one a document, whatever its folder
+    const file = doc.name.replaceAll("/", "__") + ".ann"; // another than that of a_b.txt, for a/b.txt
     const url = URL.createObjectURL(new Blob([linnet.yedda(doc)], {type: "application/octet-stream"}));
     const link = make("a");
     link.href = url;

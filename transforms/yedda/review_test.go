@@ -229,7 +229,7 @@ func (m *reviewModel) export() {
 		}
 	}
 	m.out = Format(text, SpansOf(text, lines, labels))
-	m.unsaved, m.status = false, "Exported a_b.txt.ann."
+	m.unsaved, m.status = false, "Exported a__b.txt.ann."
 }
 
 // do takes one step.
@@ -344,7 +344,7 @@ func (m *reviewModel) view() string {
 	}
 	fmt.Fprintf(&b, "%d %s, %d doubtful, %d changed\nat %d, %d, %t, %d %%, %t\n%s\n", labelled, lines, doubts, changed, m.at, offer, m.only, m.limit, m.unsaved, m.status)
 	if m.out != nil {
-		fmt.Fprintf(&b, "a_b.txt.ann %d", m.out)
+		fmt.Fprintf(&b, "a__b.txt.ann %d", m.out)
 	}
 	return b.String()
 }
