@@ -3,6 +3,7 @@ package main
 import (
 	"flag"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path"
 	"slices"
@@ -140,6 +141,53 @@ func TestUnlabelled(t *testing.T) {
 		}
 		if _, told := firstOdd.Load([3]string{f.Run, oddPrefix, ""}); told != c.want {
 			t.Errorf("%s: told to be without a label: %t, want %t", c.name, told, c.want)
+		}
+	}
+}
+
+// TestSpansOfOutputs has texts with blank lines and form feeds anywhere: the spans that
+// are counted are those that predict writes of the same labels.
+func TestSpansOfOutputs(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	pieces, classes := []string{"a", "b c", "\f", "\n", "\n", "\r\n", " ", "\xff", "\u2028"}, []string{"", "A", "B"}
+	for range 2000 {
+		var text []byte
+		for range rnd.IntN(16) {
+			text = append(text, pieces[rnd.IntN(len(pieces))]...)
+		}
+		j := judged{doc: &transforms.Document{Text: text}, lines: yedda.Inked(text, yedda.Rows(text))}
+		var judged []string // the predicted ones of lines with gold
+		for i := range j.lines {
+			j.gold, j.predicted = append(j.gold, classes[rnd.IntN(3)]), append(j.predicted, classes[rnd.IntN(3)])
+			judged = append(judged, j.predicted[i])
+			if j.gold[i] == "" {
+				judged[i] = ""
+			}
+		}
+		gold, predicted := yedda.SpansOf(text, j.lines, j.gold), yedda.SpansOf(text, j.lines, judged)
+		want, got := map[string][3]int64{}, map[string][3]int64{} // by label, spans of gold, predicted and both
+		for _, s := range gold {
+			n := want[s.Label]
+			n[0]++
+			if slices.Contains(predicted, s) {
+				n[2]++
+			}
+			want[s.Label] = n
+		}
+		for _, s := range predicted {
+			n := want[s.Label]
+			n[1]++
+			want[s.Label] = n
+		}
+		var p part
+		j.spans(&p)
+		for i, class := range p.Classes {
+			if n := [3]int64{p.Spans.Gold[i], p.Spans.Predicted[i], p.Spans.Exact[i]}; n != [3]int64{} {
+				got[class] = n
+			}
+		}
+		if !maps.Equal(got, want) {
+			t.Fatalf("%q, gold %q, predicted %q: got %v, want %v", text, j.gold, j.predicted, got, want)
 		}
 	}
 }

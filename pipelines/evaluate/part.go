@@ -104,15 +104,28 @@ func (j *judged) part(class, given func(string) string) *part {
 	return p
 }
 
-// spans counts the document's spans. A blank line ends one; a form feed, where predict
-// begins another, does not.
+// spans counts the document's spans, which end where those of predict's outputs do:
+// at blank lines and form feeds (yedda.SpansOf). A line that form feeds cut is as many
+// lines here.
 func (j *judged) spans(p *part) {
 	p.Classes = []string{}
-	gold, predicted := make([]int, len(j.lines)), make([]int, len(j.lines))
-	starts := make([]bool, len(j.lines))
-	for i, line := range j.lines {
-		gold[i], predicted[i] = index(&p.Classes, j.gold[i]), index(&p.Classes, j.predicted[i])
-		starts[i] = i == 0 || line.Start != j.lines[i-1].End+1
+	turns := make([]string, len(j.lines)) // so that no line makes a span with the next
+	for i := range turns {
+		turns[i] = []string{"even", "odd"}[i%2]
+	}
+	pieces := yedda.SpansOf(j.doc.Text, j.lines, turns)
+	gold, predicted := make([]int, len(pieces)), make([]int, len(pieces))
+	starts := make([]bool, len(pieces))
+	i := 0
+	for k, piece := range pieces {
+		for j.lines[i].End < piece.End {
+			i++
+		}
+		gold[k], predicted[k] = index(&p.Classes, j.gold[i]), index(&p.Classes, j.predicted[i])
+		if k > 0 {
+			between := bytes.TrimPrefix(j.doc.Text[pieces[k-1].End:piece.Start], []byte("\r"))
+			starts[k] = string(between) != "\n"
+		}
 	}
 	p.Spans = eval.NewSpans(p.Classes)
 	p.Spans.Add(gold, predicted, starts)

@@ -57,6 +57,17 @@ def lines(text, labels):
     return out
 
 
+def places(text):
+    """Of each line with ink where its parts between form feeds stand. Neighbours differ by 1."""
+    out, at = [], 0
+    for line in text.split('\n'):
+        parts = [at + 2 * i for i, part in enumerate(line.split('\f')) if part.strip()]
+        at += 2 * line.count('\f') + 1
+        if parts:
+            out.append(parts)
+    return out
+
+
 def predict(path, rnd):
     """A YEDDA file with the text of path, labelled badly."""
     text, labels = read(path)
@@ -105,15 +116,15 @@ def scores(gold, pred):
 
 
 def runs(document, side):
-    """{(first line, last line, label)} of one side of a document."""
+    """{(first place, last place, label)} of one side of a document."""
     out, last = set(), None
-    for number, *labels in document:
+    for place, *labels in document:
         label = labels[side] if labels[0] else ''  # without gold nothing is judged
-        if last and (label != last[2] or number != last[1] + 1):
+        if last and (label != last[2] or place != last[1] + 1):
             out.add(last)
             last = None
         if label:
-            last = (last[0] if last else number, number, label)
+            last = (last[0] if last else place, place, label)
         elif last:
             out.add(last)
             last = None
@@ -160,21 +171,23 @@ def calibration():
 def main():
     rnd = random.Random(4)
     (HERE / 'predicted').mkdir(exist_ok=True)
-    documents = {}
+    documents, stands = {}, {}
     for path in sorted(ANNOTATED.glob('*.ann')):
         made = HERE / 'predicted' / path.name
         made.write_bytes(predict(path, rnd))
         gold, pred = lines(*read(path)), lines(*read(made))
         assert [(n, len(c)) for n, c, _ in gold] == [(n, len(c)) for n, c, _ in pred], path
+        stands[path.name] = places(read(path)[0])
         documents[path.name] = [(n, g, p, gc, pc) for (n, gc, g), (_, pc, p) in zip(gold, pred)]
     figures = {'scikit_learn': sklearn.__version__, 'numpy': np.__version__}
     for name, to in ('collapsed', collapse), ('full', lambda label: label):
         docs = [[(n, to(g), to(p)) for n, g, p, _, _ in doc] for doc in documents.values()]
+        parts = [[(place, g, p) for at, (_, g, p) in zip(stands[name], doc) for place in at] for name, doc in zip(documents, docs)]
         figures[name] = {
             'lines': scores([g for doc in docs for _, g, _ in doc], [p for doc in docs for _, _, p in doc]),
             'characters': scores([to(c) for doc in documents.values() for line in doc for c in line[3]],
                                  [to(c) for doc in documents.values() for line in doc for c in line[4]]),
-            'spans': span_scores(docs),
+            'spans': span_scores(parts),
             'documents': {doc: {k: v for k, v in scores([to(l[1]) for l in rows], [to(l[2]) for l in rows]).items()
                                 if k in ('lines', 'accuracy', 'macro_f1')}
                           for doc, rows in documents.items()},
