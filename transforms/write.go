@@ -224,6 +224,9 @@ func (w *writing) putFormats(ctx context.Context, formats []format, spans []yedd
 		}
 	}
 	if bad != nil {
+		if len(w.sums) > 0 {
+			bad = fmt.Errorf("%w; its other formats are written and no record tells of them, so that other labels take --force", bad)
+		}
 		return w.l.reject("write", bad), nil
 	}
 	return nil, nil

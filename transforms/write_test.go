@@ -485,9 +485,26 @@ func TestWriteRejects(t *testing.T) {
 			t.Errorf("%.10s is rejected with %q, want %q and what to rename", name, reasons[name], want)
 		}
 	}
+	if want := "its other formats are written and no record tells of them, so that other labels take --force"; !strings.HasSuffix(reasons["bad.txt"], want) {
+		t.Errorf("bad.txt is rejected with %q, want %q behind it", reasons["bad.txt"], want)
+	}
 	equal(t, "manifest", strings.Count(read(t, out, ManifestFile), "\n"), 1)
 	if _, err := os.Stat(filepath.Join(out, TempFolder)); err == nil {
 		t.Errorf("%s is still there", TempFolder)
+	}
+	// With the class renamed, and with YEDDA alone, which has no other formats.
+	for _, force := range []bool{false, true} {
+		opts.Force = force
+		res = writeAll(t, opts, labelledOf("bad.txt", "x #Key*]\n", "no-label"))
+		equal(t, "rejected with the class renamed", counters(res, Namespace)["rejected"] == 0, force)
+	}
+	alone := t.TempDir()
+	writeAll(t, Options{Output: Path(alone)}, labelledOf("bad.txt", "x\n", "no label"))
+	if err := Merge(t.Context(), alone); err != nil {
+		t.Fatal(err)
+	}
+	if record := read(t, alone, RejectedFile); !strings.Contains(record, `choose another --format"`) {
+		t.Errorf("alone it is rejected with %s", record)
 	}
 }
 
