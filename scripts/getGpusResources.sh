@@ -45,7 +45,7 @@ fi
 # One line a card that is taken: its index and the process that has it, which
 # may be another user's and take no signal from here.
 [ ! -L "$file" ] || fail "$file is a link, which another user may have put there; remove it, or name the file that it leads to"
-exec 9>>"$file"
+{ exec 9>>"$file"; } 2>/dev/null || fail "$file cannot be written to; let all who start processes here write to it, or name another by --coordination-file"
 flock -w 8 9 || fail "$file stays locked"
 taken=$(while read -r card owner; do if kill -0 "$owner" 2>/dev/null || [ -e "/proc/$owner" ]; then echo "$card $owner"; fi; done <"$file")
 mine=()
