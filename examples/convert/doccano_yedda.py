@@ -56,7 +56,7 @@ for number, line in enumerate(lines(sys.argv[2]), 1):
         document = json.loads(line)
         name = document.get("uri") or f"{document['id']}.txt"
         where = repr(name)
-        path = os.path.join(sys.argv[1], name + ".ann")
+        path = os.path.join(sys.argv[1], os.path.normpath(name + ".ann"))
         if os.path.isabs(name) or os.path.splitdrive(name)[0] or ".." in name.replace(os.sep, "/").split("/"):
             raise ValueError(f"leads out of {sys.argv[1]}; rename it")
         if path in written:
