@@ -261,34 +261,53 @@ func gsObject(bucket string, attrs *storage.ObjectAttrs, inFolder bool) Object {
 }
 
 func (g *gs) Read(ctx context.Context, uri string, limit int64) ([]byte, error) {
+	content, _, err := g.read(ctx, uri, limit)
+	return content, err
+}
+
+// read is Read, and tells of which generation the content is.
+func (g *gs) read(ctx context.Context, uri string, limit int64) (content []byte, generation int64, err error) {
+	for try := 1; ; try++ {
+		content, generation, err = g.readOnce(ctx, uri, limit)
+		if !errors.Is(err, ErrChanged) || try == g.attempts {
+			return content, generation, err
+		}
+	}
+}
+
+func (g *gs) readOnce(ctx context.Context, uri string, limit int64) (content []byte, generation int64, err error) {
 	o, err := g.object(uri)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	r, err := g.open(ctx, o)
 	if err != nil {
-		return nil, errGS(uri, err)
+		return nil, 0, errGS(uri, err)
 	}
 	defer r.Close()
 	size := r.Attrs.Size // -1 where a gzip object is unpacked on the way
 	if limit > 0 && size > limit {
-		return nil, &TooLarge{uri, size, limit}
+		return nil, 0, &TooLarge{uri, size, limit}
 	}
-	var content io.Reader = r
+	var from io.Reader = r
 	if limit > 0 {
-		content = io.LimitReader(r, limit+1)
+		from = io.LimitReader(r, limit+1)
 	}
 	var b bytes.Buffer
 	if size > 0 {
 		b.Grow(int(size) + bytes.MinRead)
 	}
-	if _, err := b.ReadFrom(content); err != nil { // at the end the client compares checksums
-		return nil, errGS(uri, err)
+	_, err = b.ReadFrom(from) // at the end the client compares checksums
+	switch {
+	case errors.Is(err, storage.ErrObjectNotExist): // the rest of an answer that broke off, of a generation that went meanwhile
+		return nil, 0, fmt.Errorf("store: %s: %w", quote(uri), ErrChanged)
+	case err != nil:
+		return nil, 0, errGS(uri, err)
 	}
 	if limit > 0 && int64(b.Len()) > limit {
-		return nil, &TooLarge{uri, -1, limit}
+		return nil, 0, &TooLarge{uri, -1, limit}
 	}
-	return b.Bytes(), nil
+	return b.Bytes(), r.Attrs.Generation, nil
 }
 
 // reader is the client's, which asks for the rest of an answer that breaks off
@@ -350,20 +369,25 @@ func (g *gs) Add(ctx context.Context, uri string, data []byte) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if _, err = g.put(ctx, o, data, 0); statusOf(err) != http.StatusPreconditionFailed {
-		return true, errGS(uri, err)
+	var generation int64 // to replace
+	for range g.attempts {
+		if _, err = g.put(ctx, o, data, generation); statusOf(err) != http.StatusPreconditionFailed {
+			return true, errGS(uri, err)
+		}
+		content, there, e := g.read(ctx, uri, int64(len(data))+1)
+		switch {
+		case errors.Is(e, ErrNotExist): // deleted in between
+			generation = 0
+			continue
+		case e != nil && !errors.Is(e, ErrTooLarge):
+			return false, e
+		}
+		if e := taken(uri, data, content, e); e != nil || len(content) == len(data) { // or it is there by a request whose answer was lost
+			return false, e
+		}
+		generation = there
 	}
-	content, err := g.Read(ctx, uri, int64(len(data))+1)
-	switch {
-	case errors.Is(err, ErrNotExist): // deleted in between
-		return true, g.Write(ctx, uri, data)
-	case err != nil && !errors.Is(err, ErrTooLarge):
-		return false, err
-	}
-	if err := taken(uri, data, content, err); err != nil || len(content) == len(data) { // or it is there by a request whose answer was lost
-		return false, err
-	}
-	return true, g.Write(ctx, uri, data)
+	return false, errGS(uri, err)
 }
 
 // Create sends the object in pieces of 16 MiB; it is there when the last one

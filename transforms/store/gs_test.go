@@ -565,6 +565,27 @@ func TestGSAdd(t *testing.T) {
 		return 0
 	}, nil)
 	add("gs://lab/x.txt", "one")
+	// So it does, or the beginning was there, and a third one comes before the next write.
+	for _, there := range []string{"two", "o"} {
+		mustWrite(t, s, "gs://lab/x.txt", there)
+		uploads := 0
+		fake.set(func(r *http.Request) int {
+			switch {
+			case upload(r):
+				if uploads++; uploads == 2 {
+					fake.add("x.txt", "", []byte("theirs"))
+				}
+			case there == "two" && uploads == 1 && r.Method == http.MethodGet:
+				if err := s.Delete(t.Context(), "gs://lab/x.txt"); err != nil {
+					t.Error(err)
+				}
+			}
+			return 0
+		}, nil)
+		_, err := s.Add(t.Context(), "gs://lab/x.txt", []byte("one"))
+		wantError(t, err, ErrTaken, "gs://lab/x.txt")
+		wantContent(t, s, "gs://lab/x.txt", "theirs")
+	}
 }
 
 // TestGSWriteUnanswered has uploads that come and are never answered: the first,
@@ -796,6 +817,15 @@ func TestGSBroken(t *testing.T) {
 	}
 	brings.Store(1)
 	wantContent(t, other, "gs://lab/x", "content")
+	// Another takes its place before the rest is asked for.
+	var once sync.Once
+	fake.set(func(r *http.Request) int {
+		if r.URL.Query().Has("generation") {
+			once.Do(func() { fake.add("x", "", []byte("theirs")) })
+		}
+		return 0
+	}, nil)
+	wantContent(t, other, "gs://lab/x", "theirs")
 }
 
 func TestGSErrors(t *testing.T) {
