@@ -190,14 +190,18 @@ func (l local) Write(ctx context.Context, uri string, data []byte) error {
 }
 
 func (l local) Add(ctx context.Context, uri string, data []byte) (bool, error) {
-	if info, err := os.Stat(uri); err == nil && !info.IsDir() {
+	info, err := os.Lstat(uri) // renaming takes the place of a link, wherever that leads
+	switch {
+	case err == nil && !info.IsDir():
 		content, err := l.Read(ctx, uri, int64(len(data))+1)
-		if errors.Is(err, ErrNotExist) { // deleted in between
+		if errors.Is(err, ErrNotExist) { // deleted in between, or a link to nowhere
 			return true, l.Write(ctx, uri, data)
 		}
 		if err := taken(uri, data, content, err); err != nil || len(content) == len(data) {
 			return false, cmp.Or(err, ctx.Err())
 		}
+	case err != nil && !errors.Is(err, ErrNotExist): // what stands there is unknown
+		return false, WriteError(uri, err)
 	}
 	return true, l.Write(ctx, uri, data)
 }

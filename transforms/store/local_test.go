@@ -60,6 +60,25 @@ func TestLocalReadWrite(t *testing.T) {
 	testReadWrite(t, local{dir + "/_tmp"}, dir)
 }
 
+// TestLocalAddLink has a link where a file is to be added: it stays.
+func TestLocalAddLink(t *testing.T) {
+	dir := t.TempDir()
+	files(t, dir, "folder/", "file")
+	s := localStore(t)
+	for target, want := range map[string]error{"file": ErrTaken, "folder": ErrTaken, "loop": nil} {
+		uri := dir + "/loop"
+		link(t, target, uri)
+		_, err := s.Add(t.Context(), uri, []byte("text"))
+		wantError(t, err, want, uri)
+		if got, err := os.Readlink(uri); got != target {
+			t.Errorf("link to %s: got %q, %v", target, got, err)
+		}
+		if err := os.Remove(uri); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestLocalSub(t *testing.T) {
 	dir := t.TempDir()
 	testSub(t, localStore(t), dir)
