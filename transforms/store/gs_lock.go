@@ -150,7 +150,9 @@ func (l *gsLock) release(ctx context.Context) error {
 		case !bytes.Equal(holder, l.content):
 			return lostError(l.uri)
 		}
-		err = l.object.If(storage.Conditions{GenerationMatch: attrs.Generation}).Delete(ctx)
+		if err = l.object.If(storage.Conditions{GenerationMatch: attrs.Generation}).Delete(ctx); errors.Is(err, storage.ErrObjectNotExist) {
+			return nil
+		}
 	}
 	return errGS(l.uri, err)
 }

@@ -1022,6 +1022,7 @@ func TestGSLockRenewedUnheard(t *testing.T) {
 		t.Fatal(err)
 	}
 	lockOf(fake, strings.TrimSuffix(string(content), "\n"), 0)
+	fake.set(nil, times(1, 503, func(r *http.Request) bool { return r.Method == http.MethodDelete })) // and that answer is lost, too
 	if err := unlock(); err != nil {
 		t.Error(err)
 	}
