@@ -102,8 +102,8 @@ func (o *options) label(ctx context.Context) (err error) {
 		o.summary(os.Stdout, m.Config, result, progress, took)
 	}
 	example := progress.Noted()
-	if example == "" && result.Counters["rejected"] > 0 { // workers elsewhere noted it
-		example = firstRejected(ctx, output)
+	if (example == "" || o.watch) && result.Counters["rejected"] > 0 { // workers elsewhere noted it, or it is over by now
+		example = firstRejected(context.WithoutCancel(ctx), output, opts.Run)
 	}
 	return o.judge(result.Counters, files, example)
 }

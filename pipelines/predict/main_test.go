@@ -545,16 +545,18 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// TestFirstRejected has the records that workers elsewhere left.
+// TestFirstRejected has the records that workers elsewhere left, and earlier runs.
 func TestFirstRejected(t *testing.T) {
 	output := t.TempDir()
 	for _, c := range []struct{ records, want string }{
-		{`{"input":"in/a.txt","stage":"read","reason":"no"}` + "\n" + `{"input":"in/b.txt"}` + "\n", "in/a.txt: read: no"}, {"", ""},
+		{`{"input":"before.txt"}` + "\n" + `{"input":"in/a.txt","stage":"read","reason":"no","run":"this"}` + "\n" + `{"input":"in/b.txt","run":"this"}` + "\n", "in/a.txt: read: no"},
+		{`{"input":"before.txt","run":"before"}` + "\n", ""},
+		{"", ""},
 	} {
 		if err := os.WriteFile(filepath.Join(output, transforms.RejectedFile), []byte(c.records), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		if got := firstRejected(t.Context(), output); got != c.want {
+		if got := firstRejected(t.Context(), output, "this"); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
 		}
 	}

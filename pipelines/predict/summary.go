@@ -187,18 +187,19 @@ func (o *options) judge(n map[string]int64, files int64, example string) error {
 	return &cli.Status{Code: o.rejectedStatus, Err: say}
 }
 
-// firstRejected is the first of the merged records of rejections, or "".
-func firstRejected(ctx context.Context, output string) string {
+// firstRejected is the first of the merged records of the run's rejections, or "".
+func firstRejected(ctx context.Context, output, run string) string {
 	data, err := store.Read(ctx, store.Join(output, transforms.RejectedFile), 0)
 	if err != nil {
 		return ""
 	}
-	line, _, _ := bytes.Cut(data, []byte("\n"))
-	var r transforms.Reject
-	if json.Unmarshal(line, &r) != nil {
-		return ""
+	for line := range bytes.Lines(data) {
+		var r transforms.Reject
+		if json.Unmarshal(line, &r) == nil && r.Run == run {
+			return fmt.Sprintf("%s: %s: %s", r.Input, r.Stage, r.Reason)
+		}
 	}
-	return fmt.Sprintf("%s: %s: %s", r.Input, r.Stage, r.Reason)
+	return ""
 }
 
 func round(d time.Duration) time.Duration {
