@@ -164,7 +164,7 @@ func (o *Options) isDone(ctx context.Context, d *Document) (bool, error) {
 	for i, out := range o.outputs(name) {
 		obj, err := st.Stat(ctx, store.Join(string(o.Output), out))
 		switch {
-		case errors.Is(err, store.ErrNotExist), badName(err):
+		case errors.Is(err, store.ErrNotExist), errors.Is(err, store.ErrNotFile), badName(err):
 			return false, nil
 		case err != nil:
 			return false, err
@@ -176,8 +176,9 @@ func (o *Options) isDone(ctx context.Context, d *Document) (bool, error) {
 }
 
 // checkOverwrite rejects d where its outputs must not be written over: somebody has
-// edited one of them, or they are another document's, which is still there, which
-// Options.Force writes over, or a folder stands there. It also returns the record of them, if any.
+// edited one of them or put a pipe there, or they are another document's, which is still
+// there, which Options.Force writes over, or a folder stands there. It also returns the
+// record of them, if any.
 func (o *Options) checkOverwrite(ctx context.Context, st store.Store, d *Document) (*Done, *Rejection, error) {
 	name := string(d.Name)
 	r, err := o.doneRecord(ctx, st, name)
@@ -210,7 +211,10 @@ func (o *Options) checkOverwrite(ctx context.Context, st store.Store, d *Documen
 		switch {
 		case errors.Is(err, store.ErrFolder):
 			return r, d.reject("write", fmt.Errorf("%w; rename the document", err)), nil
-		case o.Force, noRecord(err):
+		case o.Force:
+		case errors.Is(err, store.ErrNotFile):
+			return r, d.reject("write", fmt.Errorf("%w; move it away, or take --force to write over it", err)), nil
+		case noRecord(err):
 		case err != nil:
 			return nil, nil, err
 		case len(data) > 0 && crc32.Checksum(data, castagnoli) != sum:

@@ -17,6 +17,40 @@ import (
 // pipeAt makes a pipe.
 func pipeAt(path string) error { return syscall.Mkfifo(path, 0o666) }
 
+// TestPipeForOutput has somebody's pipe in the place of an output: its document is
+// rejected, whatever its record says, and no other.
+func TestPipeForOutput(t *testing.T) {
+	in, out := manyDocuments(t, 3), filepath.Join(t.TempDir(), "out")
+	run := func(status int, says string, flags ...string) {
+		t.Helper()
+		stdout, stderr, got := predict(t, append(flags, "--input="+in, "--output="+out)...)
+		if got != status || !strings.Contains(stdout, says) {
+			t.Fatalf("%v: status %d, want %d, %q in %s%s", flags, got, status, says, stdout, stderr)
+		}
+	}
+	run(0, "3 documents")
+	path := filepath.Join(out, "0001.txt.ann")
+	if err := errors.Join(os.Remove(path), pipeAt(path)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		plan, run string
+		flags     []string
+	}{
+		{"2 documents done before", "2 documents done before", nil},
+		{"2 documents to label", "2 documents, ", []string{"--label_set=full"}},
+	} {
+		run(0, c.plan, append(c.flags, "--plan")...)
+		run(0, "0001.txt.ann: is a pipe, not a file; move it away", append(c.flags, "--plan")...)
+		run(3, c.run, c.flags...)
+		run(3, "1 document rejected", c.flags...)
+		if info, err := os.Stat(path); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
+			t.Fatalf("%v: the pipe is gone: %v", c.flags, err)
+		}
+	}
+	run(0, "3 documents", "--force")
+}
+
 // smallDisk mounts a disk of so many KiB.
 func smallDisk(t *testing.T, kib int) (dir string) {
 	t.Helper()
