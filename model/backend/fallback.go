@@ -45,6 +45,7 @@ func (s *withFallback) ScoreAll(ctx context.Context, batches []*model.Batch, pro
 
 // ScoreOn is ScoreAll, and says whether the batches were scored on a GPU.
 func (s *withFallback) ScoreOn(ctx context.Context, batches []*model.Batch, probs []float32) (onGPU bool, err error) {
+	toCPU := func() {} // where the GPUs had the batches
 	if !s.lost.Load() {
 		onGPU = true
 		if s.split != nil {
@@ -53,7 +54,12 @@ func (s *withFallback) ScoreOn(ctx context.Context, batches []*model.Batch, prob
 				lines += b.NumSteps()
 			}
 			onGPU = !s.split.onCPU(lines)
-			defer s.split.done(lines, !onGPU, s.split.now())
+			begin := s.split.now()
+			defer func() { s.split.done(lines, !onGPU, begin, err != nil) }()
+			toCPU = func() {
+				s.split.toCPU(lines)
+				begin = s.split.now()
+			}
 		}
 		if onGPU {
 			err := s.MultiScorer.ScoreAll(ctx, batches, probs)
@@ -68,6 +74,7 @@ func (s *withFallback) ScoreOn(ctx context.Context, batches []*model.Batch, prob
 			default:
 				return true, err
 			}
+			toCPU()
 		}
 	}
 	onCPU, err := s.fallback()

@@ -78,19 +78,31 @@ func (s *split) cpuWins(lines int) bool {
 	return onCPU < max(onGPU, s.busy/delayDivisor)
 }
 
-// done counts a batch out that began at begin.
-func (s *split) done(lines int, onCPU bool, begin time.Time) {
+// toCPU has the CPU take a batch that the GPUs could not.
+func (s *split) toCPU(lines int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.batches, s.lines = s.batches-1, s.lines-lines
+	s.running++
+}
+
+// done counts a batch out that began at begin. One that failed tells nothing of speed.
+func (s *split) done(lines int, onCPU bool, begin time.Time, failed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
 	if onCPU {
 		s.running--
-		s.cpu.add(lines, now.Sub(begin))
+		if !failed {
+			s.cpu.add(lines, now.Sub(begin))
+		}
 		return
 	}
-	took := now.Sub(s.last)
-	s.gpu.add(lines, took)
-	s.busy += took
-	s.last = now
 	s.batches, s.lines = s.batches-1, s.lines-lines
+	if !failed {
+		took := now.Sub(s.last)
+		s.gpu.add(lines, took)
+		s.busy += took
+		s.last = now
+	}
 }

@@ -1,8 +1,13 @@
 package backend
 
 import (
+	"errors"
 	"testing"
 	"time"
+
+	"github.com/linnet-ml/linnet/model"
+	"github.com/linnet-ml/linnet/model/cpu"
+	"github.com/linnet-ml/linnet/model/modeltest"
 )
 
 // simulate runs batches of lines each through GPUs that take one batch after
@@ -42,7 +47,7 @@ func simulate(s *split, batches, lines, lanes int, gpu, cpu float64) (took time.
 		j := running[first]
 		running = append(running[:first], running[first+1:]...)
 		clock = j.end
-		s.done(lines, j.cpu, j.begin)
+		s.done(lines, j.cpu, j.begin, false)
 	}
 	return clock.Sub(time.Unix(0, 0)), onCPU
 }
@@ -78,6 +83,39 @@ func TestSplit(t *testing.T) {
 		}
 		if tc.batches == 1 && onCPU > 0 || s.batches != 0 || s.lines != 0 || s.running != 0 {
 			t.Errorf("%s: %d batches on the CPU; left %+v", name, onCPU, s)
+		}
+	}
+}
+
+// TestSplitOfFailures counts what the GPUs could not do as the CPU's, and a batch that
+// failed as nobody's.
+func TestSplitOfFailures(t *testing.T) {
+	w := modeltest.Weights(modeltest.Config(20, 4, 3, 5, 1, 3, 0), 1)
+	one := modeltest.Batch(w.Config, 1, 9, []model.ContextWindow{{Len: 9}})
+	two := modeltest.Batch(w.Config, 1, 9, []model.ContextWindow{{Len: 4}, {First: 4, Len: 5}})
+	for name, tc := range map[string]struct {
+		batch    *model.Batch
+		err      error
+		gpu, cpu float64 // lines whose time was taken
+	}{
+		"works":               {one, nil, 9, 0},
+		"lost":                {two, model.ErrDeviceLost, 0, 9},
+		"one window too many": {one, model.ErrOutOfMemory, 0, 9},
+		"halves may fit":      {two, model.ErrOutOfMemory, 0, 0},
+		"another error":       {one, errors.New("a bug"), 0, 0},
+	} {
+		onCPU, err := cpu.New(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newWithFallback(&failing{MultiScorer: onCPU, err: tc.err}, w, nil)
+		s.split = &split{cores: 1, full: 1, now: time.Now}
+		onGPU, err := s.ScoreOn(t.Context(), []*model.Batch{tc.batch}, make([]float32, 27))
+		if (err == nil) != (tc.gpu+tc.cpu > 0) || err == nil && onGPU != (tc.gpu > 0) {
+			t.Errorf("%s: on a GPU: %t, %v", name, onGPU, err)
+		}
+		if p := s.split; p.gpu.lines != tc.gpu || p.cpu.lines != tc.cpu || p.batches != 0 || p.lines != 0 || p.running != 0 {
+			t.Errorf("%s: %+v, want the time of %v lines of the GPU's and %v of the CPU's, and nothing left", name, p, tc.gpu, tc.cpu)
 		}
 	}
 }
