@@ -253,22 +253,44 @@ func TestMaxJoined(t *testing.T) {
 // head go their own way.
 func TestLargeOutputs(t *testing.T) {
 	eachISA(t, func(t *testing.T) {
-		c := modeltest.Config(50, 200, 4, 96, 2, 5, 6)
-		w := modeltest.Weights(c, 1)
-		for row := range slices.Chunk(w.OutputWeights, 11) {
-			for i := range row[:5] {
-				row[i] *= 1e36
+		for _, classes := range []int{5, 70} {
+			c := modeltest.Config(50, 200, 4, 96, 2, classes, 6)
+			w := modeltest.Weights(c, 1)
+			all := classes + 6
+			for row := range slices.Chunk(w.OutputWeights, all) {
+				for i := range row[:classes] {
+					row[i] *= 1e36
+				}
+			}
+			full, err := w.Head(model.Full)
+			if err != nil {
+				t.Fatal(err)
+			}
+			both, alone := score(t, scorerOf(t, w)), score(t, scorerOf(t, full))
+			for i, p := range alone {
+				if got := both[i/6*all+classes+i%6]; got != p {
+					t.Fatalf("full class %d of line %d is %v, alone %v", i%6, i/6, got, p)
+				}
 			}
 		}
-		full, err := w.Head(model.Full)
-		if err != nil {
-			t.Fatal(err)
-		}
-		both, alone := score(t, scorerOf(t, w)), score(t, scorerOf(t, full))
-		for i, p := range alone {
-			if got := both[i/6*11+5+i%6]; got != p {
-				t.Fatalf("full class %d of line %d is %v, alone %v", i%6, i/6, got, p)
+	})
+}
+
+// So may the matrices of a layer, one or both.
+func TestLargeLayers(t *testing.T) {
+	eachISA(t, func(t *testing.T) {
+		for _, both := range []bool{false, true} {
+			w := modeltest.Weights(modeltest.Config(50, 200, 4, 96, 2, 3, 6), 1)
+			large := [][]float32{w.Layers[1].Forward.RecurrentWeights}
+			if both {
+				large = append(large, w.Layers[1].Forward.InputWeights)
 			}
+			for _, x := range large {
+				for i := range x {
+					x[i] *= 1e36
+				}
+			}
+			score(t, scorerOf(t, w))
 		}
 	})
 }

@@ -34,8 +34,9 @@
 // tanh and σ are approximated: with vnni and vnni8, where the hidden size is a
 // multiple of 16, by the piecewise cubics below, and with madd and avxvnni, where it
 // is a multiple of 8, by rational functions that are off by 8.5e-6 at most.
-// Matrices of fewer than 64 columns, and those that change, as in training, stay in
-// float32, but for the outputs of five and more columns that take Joined's states.
+// Matrices of fewer than 64 columns, of numbers beyond ±1e32, whose sums might overflow,
+// and those that change, as in training, stay in float32, but for the outputs of five and
+// more columns that take Joined's states.
 //
 // Parts: a bfloat16 has 8 significant bits, a float32 24. amx24 splits each
 // number into three bfloat16s, which hold all its bits, and adds the six

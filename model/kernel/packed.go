@@ -35,6 +35,10 @@ const maxNarrow = 4
 // than quantising the rows costs.
 const leastIntColumns = 64
 
+// maxInteger is the largest magnitude in matrices of integers: a sum of 192 products with
+// rows of up to 8,191 stays finite before their unit comes to it.
+const maxInteger = 1e32
+
 // newPacked is a matrix that i multiplies by, of zeros or, in parts and in integers,
 // without memory yet. narrow keeps few columns in float32, transposed where AVX2 or better
 // sums them along K.
@@ -90,14 +94,31 @@ func (p *Packed) InSteps() bool {
 func Pack(b []float32, k, n, ldb int) *Packed {
 	i := active
 	switch {
-	case i.integer() && n < leastIntColumns:
+	case i.integer() && (n < leastIntColumns || exceedsIntegers(b, k, n, ldb)):
 		i = i.float()
 	case i == isaVNNI8: // 8 bits are for Joined alone
 		i = isaVNNI
 	}
+	return packFor(i, b, k, n, ldb)
+}
+
+func packFor(i isa, b []float32, k, n, ldb int) *Packed {
 	p := newPacked(k, n, i, true)
 	p.Repack(b, ldb)
 	return p
+}
+
+// exceedsIntegers reports whether a number of b is too large for products of integers.
+func exceedsIntegers(b []float32, k, n, ldb int) bool {
+	checkMatrix(b, k, n, ldb)
+	for row := range k {
+		for _, v := range b[row*ldb:][:n] {
+			if v > maxInteger || v < -maxInteger {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // PackOutput is Pack of a matrix that may get more columns, of zeros, where products are
@@ -130,9 +151,12 @@ func packPadded(b []float32, k, n, ldb int, i isa) *Packed {
 // with rows ldb apart.
 func PackTwo(b1 []float32, k1 int, b2 []float32, k2, n, ldb int) (p1, p2 *Packed) {
 	p1, p2 = Pack(b1, k1, n, ldb), Pack(b2, k2, n, ldb)
-	if p1.parts < p2.parts {
+	switch {
+	case p1.isa != p2.isa: // one of them is too large for integers
+		p1, p2 = packFor(active.float(), b1, k1, n, ldb), packFor(active.float(), b2, k2, n, ldb)
+	case p1.parts < p2.parts:
 		repackParts(p1, b1, ldb, p2.parts)
-	} else if p2.parts < p1.parts {
+	case p2.parts < p1.parts:
 		repackParts(p2, b2, ldb, p1.parts)
 	}
 	return p1, p2
