@@ -80,6 +80,8 @@ func Check() error {
 			return errors.New("runners: --runner=dataflow needs --region")
 		case !strings.HasPrefix(staging, "gs://"):
 			return errors.New("runners: --runner=dataflow needs --staging_location=gs://bucket/folder")
+		case value("template_location") != "": // of which Beam returns a result that panics
+			return errors.New("runners: --template_location: a job of a template has no launcher to gather what it did; leave it out, or look at the job with --dry_run")
 		}
 		return fillGPU()
 	}

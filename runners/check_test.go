@@ -57,6 +57,7 @@ func TestCheck(t *testing.T) {
 		"dataflow alone":             {flags{"runner": "dataflow"}, "--project"},
 		"dataflow, no region":        {flags{"runner": "dataflow", "project": "p"}, "--region"},
 		"dataflow, no staging":       {flags{"runner": "dataflow", "project": "p", "region": "r"}, "--staging_location"},
+		"dataflow, template":         {flags{"runner": "dataflow", "project": "p", "region": "r", "staging_location": "gs://b/s", "template_location": "gs://b/t"}, "--template_location"},
 		"dataflow, local folder":     {flags{"runner": "dataflow", "project": "p", "region": "r", "staging_location": "/tmp"}, "--staging_location"},
 		"dataflow":                   {flags{"runner": "DataflowRunner", "project": "p", "region": "r", "staging_location": "gs://b/x"}, ""},
 		"dry run, dataflow":          {flags{"runner": "dataflow", "project": "p", "region": "r", "staging_location": "gs://b/x", "dry_run": "true"}, ""},
