@@ -32,7 +32,9 @@ type jobs struct {
 	options   []string // of its jobs
 	prepared  *structpb.Struct
 	address   string
-	run       func() // while a job is submitted
+	run       func()        // while a job is submitted
+	says      []string      // its messages, before it is done
+	last      time.Duration // from these to its end
 }
 
 func (j *jobs) Prepare(_ context.Context, req *jobpb.PrepareJobRequest) (*jobpb.PrepareJobResponse, error) {
@@ -48,6 +50,21 @@ func (j *jobs) ReverseArtifactRetrievalService(s jobpb.ArtifactStagingService_Re
 func (j *jobs) Run(context.Context, *jobpb.RunJobRequest) (*jobpb.RunJobResponse, error) {
 	j.run()
 	return &jobpb.RunJobResponse{JobId: "my_job_1-2-3"}, nil
+}
+
+func (j *jobs) GetMessageStream(_ *jobpb.JobMessagesRequest, s jobpb.JobService_GetMessageStreamServer) error {
+	for _, text := range j.says {
+		message := &jobpb.JobMessage{MessageText: text, Importance: jobpb.JobMessage_JOB_MESSAGE_BASIC}
+		if err := s.Send(&jobpb.JobMessagesResponse{Response: &jobpb.JobMessagesResponse_MessageResponse{MessageResponse: message}}); err != nil {
+			return err
+		}
+	}
+	time.Sleep(j.last)
+	return s.Send(&jobpb.JobMessagesResponse{Response: &jobpb.JobMessagesResponse_StateResponse{StateResponse: &jobpb.JobStateEvent{State: j.state}}})
+}
+
+func (j *jobs) GetJobMetrics(context.Context, *jobpb.GetJobMetricsRequest) (*jobpb.GetJobMetricsResponse, error) {
+	return &jobpb.GetJobMetricsResponse{Metrics: &jobpb.MetricResults{}}, nil
 }
 
 func (j *jobs) DescribePipelineOptions(context.Context, *jobpb.DescribePipelineOptionsRequest) (*jobpb.DescribePipelineOptionsResponse, error) {
@@ -314,6 +331,31 @@ func TestCancelAsync(t *testing.T) {
 		case !interrupted && (err != nil || !result.Running || result.JobID != "my_job_1-2-3" || len(patched)+len(j.cancelled) > 0):
 			t.Errorf("submitted: %+v, %v; cancelled %q, in Flink %q", result, err, j.cancelled, patched)
 		}
+	}
+}
+
+// TestSilentPage ends a run while Flink's web page is asked, and does not answer; and has
+// the job server's messages be no other job's number.
+func TestSilentPage(t *testing.T) {
+	defer func(before time.Duration) { slotsPoll = before }(slotsPoll)
+	slotsPoll = time.Millisecond
+	page := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	j := &jobs{state: jobpb.JobState_DONE, run: func() {}, says: []string{"Submitted job: other_9"}, last: 200 * time.Millisecond}
+	serveJobs(t, j, page)
+	set(t, map[string]string{"environment_type": "process", "environment_config": `{"command":"/x"}`, "worker_binary": ""})
+	p, s := beam.NewPipelineWithRoot()
+	beam.ParDo0(s, countFn, beam.Create(s, 1))
+	begin := time.Now()
+	said := capture(t, func() {
+		if result, err := Run(t.Context(), p, "runners_test", 1); err != nil || result.JobID != "my_job_1-2-3" {
+			t.Errorf("got %+v, %v", result, err)
+		}
+	})
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("it ends after %v", took)
+	}
+	if said != "Submitted job: my_job_1-2-3\n" {
+		t.Errorf("it says %q", said)
 	}
 }
 

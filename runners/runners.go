@@ -217,8 +217,10 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 	if elsewhere && !*jobopts.Async {
 		cancelled.Go(func() { notCancelled = cancelAtEnd(interrupted, watch, over) })
 	}
+	asking, stopAsking := context.WithCancel(ctx)
+	defer stopAsking()
 	if name == Flink && watch.announce && !*jobopts.Async {
-		cancelled.Go(func() { warnOfWaiting(ctx, watch, over) })
+		cancelled.Go(func() { warnOfWaiting(asking, watch, over) })
 	}
 	if service {
 		cancelled.Go(func() {
@@ -231,6 +233,7 @@ func Run(ctx context.Context, p *beam.Pipeline, namespace string, verbosity int)
 	}
 	res, err := beam.Run(ctx, name, p)
 	close(over)
+	stopAsking() // of Flink's web page, which may not answer
 	cancelled.Wait()
 	log.SetLogger(watch) // an in-process worker put its own there
 	out := &Result{JobID: watch.jobID()}
@@ -329,13 +332,7 @@ type watcher struct {
 const submittedJob = "Submitted job: "
 
 func (w *watcher) Log(ctx context.Context, sev log.Severity, depth int, msg string) {
-	if id, ok := strings.CutPrefix(msg, submittedJob); ok {
-		w.mu.Lock()
-		if w.job == "" && w.submitted != nil {
-			close(w.submitted)
-		}
-		w.job = id
-		w.mu.Unlock()
+	if id, ok := strings.CutPrefix(msg, submittedJob); ok && w.submit(id) {
 		submitted.Store(true)
 		if w.announce {
 			fmt.Fprintln(os.Stderr, msg)
@@ -357,6 +354,21 @@ func (w *watcher) Log(ctx context.Context, sev log.Severity, depth int, msg stri
 	case sev == log.SevWarn && strings.HasPrefix(msg, "linnet: "): // why nothing moves
 		fmt.Fprintln(os.Stderr, msg)
 	}
+}
+
+// submit takes the job's number where there is none yet: what a job server says later,
+// which comes here too, may begin with the same words.
+func (w *watcher) submit(id string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.job != "" || id == "" {
+		return false
+	}
+	w.job = id
+	if w.submitted != nil {
+		close(w.submitted)
+	}
+	return true
 }
 
 func (w *watcher) jobID() string {
