@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/linnet-ml/linnet/model"
 )
@@ -202,31 +204,36 @@ func (s *Scorer) ScoreAll(ctx context.Context, batches []*model.Batch, probs []f
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	var full []*card
 	for {
-		again, err := s.try(ctx, batches, probs)
+		again, err := s.try(ctx, &full, batches, probs)
 		if !again {
 			return err
 		}
 	}
 }
 
-// try scores by one device, and says whether another should.
-func (s *Scorer) try(ctx context.Context, batches []*model.Batch, probs []float32) (again bool, err error) {
+// try scores by one device, and says whether another should. In full are those that had
+// no room for the one window there is, of which no half can be tried.
+func (s *Scorer) try(ctx context.Context, full *[]*card, batches []*model.Batch, probs []float32) (again bool, err error) {
 	var p *plan
-	select {
-	case p = <-s.plans:
-	case <-ctx.Done():
-		return false, ctx.Err()
-	case <-s.dead:
-		return false, s.why
-	case <-s.closed:
-		return false, errors.New("cuda: the Scorer is closed")
+	for {
+		select {
+		case p = <-s.plans:
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-s.dead:
+			return false, s.why
+		case <-s.closed:
+			return false, errors.New("cuda: the Scorer is closed")
+		}
+		if !slices.Contains(*full, p.card) || !s.others(*full) {
+			break
+		}
+		s.giveBack(p)
+		time.Sleep(time.Millisecond) // others may be busy for long
 	}
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.put(p)
-	}()
+	defer func() { s.giveBack(p) }()
 	if err := p.lay(&s.sizes, s.rows, batches, probs); err != nil || p.steps == 0 {
 		return false, err
 	}
@@ -241,5 +248,23 @@ func (s *Scorer) try(ctx context.Context, batches []*model.Batch, probs []float3
 	} else if j.left { // nobody else may have the plan
 		s.lose(c, err)
 	}
+	if errors.Is(err, model.ErrOutOfMemory) && len(p.windows) == 1 {
+		*full = append(*full, c)
+		return s.others(*full), err
+	}
 	return errors.Is(err, model.ErrDeviceLost), err
+}
+
+// giveBack makes p free again.
+func (s *Scorer) giveBack(p *plan) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.put(p)
+}
+
+// others reports whether there are devices beside these.
+func (s *Scorer) others(these []*card) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.cards, func(c *card) bool { return c.plans[0] != nil && !c.retired && !slices.Contains(these, c) })
 }

@@ -640,3 +640,37 @@ func TestTwoCards(t *testing.T) {
 		})
 	}
 }
+
+// TestFullCard has a window that finds no room on one card scored by the other, which has
+// more to do meanwhile; and fail where neither has room, or the other is lost.
+func TestFullCard(t *testing.T) {
+	for name, lose := range map[string]string{"one": "1000000:1", "one, and one lost": "60:1", "both": "1000000:1"} {
+		t.Run(name, func(t *testing.T) {
+			if !standIn(t, "STANDIN_DEVICES=2", "STANDIN_LOSE="+lose) {
+				return
+			}
+			w, b := small()
+			b.Windows = b.Windows[:1]
+			want := make([]float32, b.NumSteps()*3)
+			first := open(t, w, Options{})
+			if err := first.Score(t.Context(), b, want); err != nil {
+				t.Fatal(err)
+			}
+			s := open(t, w, Options{})
+			for i, c := range s.cards {
+				if i == 0 || name == "both" {
+					c.limit = 1
+				}
+			}
+			errs := score(t, s, b, want, 80)
+			for _, err := range errs {
+				if err != nil && (name == "one" || !errors.Is(err, model.ErrOutOfMemory)) {
+					t.Error(err)
+				}
+			}
+			if failed := slices.ContainsFunc(errs, func(err error) bool { return err != nil }); failed != (name != "one") {
+				t.Errorf("calls failed: %t", failed)
+			}
+		})
+	}
+}
