@@ -294,7 +294,7 @@ func (t *trainer) run(ctx context.Context, o *Options, validation *corpus) error
 			first += len(all)
 			continue
 		}
-		if o.EarlyStopping > 0 && p.Best > 0 && epoch >= p.Best+o.EarlyStopping {
+		if o.EarlyStopping > 0 && p.Best > 0 && epoch-p.Best >= o.EarlyStopping {
 			break
 		}
 		for p.Step-first < len(all) {

@@ -280,8 +280,11 @@ func TestEarlyStopping(t *testing.T) {
 	if m.Validation.MacroF1 != f1 {
 		t.Errorf("weights with macro-F1 %v, the best epoch had %v", m.Validation.MacroF1, f1)
 	}
+	o.EarlyStopping, o.Config.Epochs = math.MaxInt, 4
+	if _, m := run(t, o); len(m.Epochs) != 4 {
+		t.Errorf("%d epochs, though it never is so many without a better one", len(m.Epochs))
+	}
 	o.EarlyStopping = 0
-	o.Config.Epochs = 4
 	if _, m := run(t, o); m.Validation.MacroF1 != m.Epochs[3].ValidationMacroF1 {
 		t.Errorf("weights with macro-F1 %v, the last epoch had %v", m.Validation.MacroF1, m.Epochs[3].ValidationMacroF1)
 	}
