@@ -247,6 +247,8 @@ func (a *identity) difference(b *identity) string {
 		return "init_model is another"
 	case a.InitShare != b.InitShare:
 		return fmt.Sprintf("init_share was %g, not %g", a.InitShare, b.InitShare)
+	case a.Config.OtherClass != b.Config.OtherClass && a.Config.OtherClass != "" && b.Config.OtherClass != "": // without one, documents leave no label to it
+		return fmt.Sprintf("what label_map does not name became %s, not %s", a.Config.OtherClass, b.Config.OtherClass)
 	case !slices.Equal(a.Config.Classes, b.Config.Classes): // and so are crops
 		return "the classes are others, by num_classes or the training documents"
 	case a.Train != b.Train, !slices.Equal(a.Config.FullClasses, b.Config.FullClasses), a.Config.OtherClass != b.Config.OtherClass:

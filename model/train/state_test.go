@@ -220,8 +220,15 @@ func TestDifference(t *testing.T) {
 		"workers were 0, not 2":                 func(id *identity) { id.Workers = 2 },
 		"round_steps was 0, not 4":              func(id *identity) { id.RoundSteps = 4 },
 		"mixed_precision was off, not bfloat16": func(id *identity) { id.Precision = "bfloat16" },
+		"what label_map does not name became Rest, not Misc-exposition": func(id *identity) {
+			id.Config.OtherClass, id.Config.Classes, id.Train = "Misc-exposition", []string{"Key", "Misc-exposition"}, "other crops"
+		},
+		"the classes are others, by num_classes or the training documents": func(id *identity) { // which leave no label to it
+			id.Config.OtherClass, id.Config.Classes = "", []string{"Key"}
+		},
 	} {
-		var was, is identity
+		was := identity{Config: model.Config{OtherClass: "Rest", Classes: []string{"Key", "Rest"}}}
+		is := was
 		change(&is)
 		if got := was.difference(&is); got != want {
 			t.Errorf("got %q, want %q", got, want)
