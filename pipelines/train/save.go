@@ -20,7 +20,11 @@ func notOurs(ctx context.Context, to string) error {
 	if there, err := store.Exists(ctx, store.Join(to, "weights.safetensors")); there || err != nil {
 		return nil
 	}
-	for _, name := range []string{"config.json", "metadata.json"} {
+	names := []string{"config.json", "metadata.json"}
+	if !store.Remote(to) { // where a save that was killed may have left it alone
+		names = append(names, plotFile)
+	}
+	for _, name := range names {
 		file := store.Join(to, name)
 		if there, _ := store.Exists(ctx, file); there {
 			return cli.Usagef("%s is there already, and no model's weights are beside it; choose another --model_out, or remove it", file)
