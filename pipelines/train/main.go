@@ -252,7 +252,7 @@ func (o *options) loadInit(ctx context.Context, f *cli.Flags) (*model.Weights, e
 		}
 	}
 	c := &o.config
-	if !f.Given("label_set") && !f.Given("label_map") {
+	if !f.Given("label_map") && (!f.Given("label_set") || c.LabelSet == w.Config.LabelSet) {
 		c.LabelSet, c.Classes, c.LabelMap, c.OtherClass = w.Config.LabelSet, w.Config.Classes, maps.Clone(w.Config.LabelMap), w.Config.OtherClass
 		o.restNamed = c.LabelMap["*"] != ""
 		delete(c.LabelMap, "*")
