@@ -239,6 +239,9 @@ func (a *identity) difference(b *identity) string {
 	maps.Copy(all, is)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if was, is := string(was[name]), string(is[name]); was != is {
+			if name == "label_map" && a.Config.NumClasses != b.Config.NumClasses && len(a.Config.LabelMap) == len(b.Config.LabelMap) {
+				name = "label_map, or what num_classes leaves of it,"
+			}
 			return fmt.Sprintf("%s was %s, not %s", name, cmp.Or(was, "none"), cmp.Or(is, "none"))
 		}
 	}

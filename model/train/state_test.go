@@ -223,11 +223,14 @@ func TestDifference(t *testing.T) {
 		"what label_map does not name became Rest, not Misc-exposition": func(id *identity) {
 			id.Config.OtherClass, id.Config.Classes, id.Train = "Misc-exposition", []string{"Key", "Misc-exposition"}, "other crops"
 		},
+		`label_map, or what num_classes leaves of it, was {"Key":"Key"}, not {"Key":"Rest"}`: func(id *identity) {
+			id.Config.LabelMap, id.Config.Classes, id.Config.NumClasses = map[string]string{"Key": "Rest"}, []string{"Rest"}, 1
+		},
 		"the classes are others, by num_classes or the training documents": func(id *identity) { // which leave no label to it
 			id.Config.OtherClass, id.Config.Classes = "", []string{"Key"}
 		},
 	} {
-		was := identity{Config: model.Config{OtherClass: "Rest", Classes: []string{"Key", "Rest"}}}
+		was := identity{Config: model.Config{OtherClass: "Rest", Classes: []string{"Key", "Rest"}, NumClasses: 2, LabelMap: map[string]string{"Key": "Key"}}}
 		is := was
 		change(&is)
 		if got := was.difference(&is); got != want {
