@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"reflect"
 	"runtime"
 
@@ -133,7 +132,8 @@ func init() {
 	beam.RegisterCoder(reflect.TypeFor[Rejection](), encodeRejection, decodeRejection)
 }
 
-// The coders are flat: unsigned varints, and bytes with their number in front.
+// The coders are flat: unsigned varints, as which negative numbers are large ones, and
+// bytes with their number in front.
 // Rows and features are not carried; both follow from the text.
 
 func encodeDocument(d Document) []byte {
@@ -249,7 +249,7 @@ func (r *reader) fail() { r.b, r.err = nil, errShort }
 
 func (r *reader) int() int {
 	v, n := binary.Uvarint(r.b)
-	if n <= 0 || v > math.MaxInt {
+	if n <= 0 {
 		r.fail()
 		return 0
 	}
@@ -260,7 +260,7 @@ func (r *reader) int() int {
 // count is an int of things that take at least size bytes each.
 func (r *reader) count(size int) int {
 	n := r.int()
-	if n > len(r.b)/size {
+	if n < 0 || n > len(r.b)/size {
 		r.fail()
 		return 0
 	}

@@ -1,6 +1,7 @@
 package transforms
 
 import (
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -74,6 +75,21 @@ func TestDecodeExampleOfAnotherVersion(t *testing.T) {
 	b[len(b)-1]++ // the version is the last varint
 	if _, err := decodeExample(b); err == nil || !strings.Contains(err.Error(), "version") {
 		t.Errorf("got %v, want an error about the version", err)
+	}
+}
+
+// Numbers that a program made wrong, such as the -1 of an index, come back as they were:
+// where nobody asks for them they fail no run, and otherwise it is told of them.
+func TestCodeNegative(t *testing.T) {
+	d := testDocument(twoRows)
+	d.Spans, d.Warnings = []yedda.Span{{Start: -1, End: 4, Label: "X"}, {Start: 2, End: math.MinInt}}, -1
+	got, err := decodeDocument(encodeDocument(d))
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "decoded", got, d)
+	if _, err := decodeExample(encodeExample(Example{Document: d, InputSize: -3})); err == nil || !strings.Contains(err.Error(), "table of -3 rows") {
+		t.Errorf("got %v, want an error about the table", err)
 	}
 }
 
