@@ -74,8 +74,8 @@ func (d *Document) reject(stage string, err error) *Rejection {
 }
 
 // check makes the rows of a document that came without, and returns an error where
-// rows are not whole, non-blank lines of its text in order: the formats would leave
-// out the labels of others.
+// rows are not all lines of its text that are not blank, in order: the formats would
+// leave out the labels of others, and call a line without a row unreadable.
 func (d *Document) check() error {
 	if len(d.Rows) == 0 {
 		d.Rows = yedda.Rows(d.Text)
@@ -83,11 +83,19 @@ func (d *Document) check() error {
 	if err := d.checkBounds(); err != nil {
 		return err
 	}
+	at := 0
 	for i, r := range d.Rows {
 		line := d.Text[r.Start:r.End]
 		if r.Start > 0 && d.Text[r.Start-1] != '\n' || r.End < len(d.Text) && d.Text[r.End] != '\n' || bytes.IndexByte(line, '\n') >= 0 || yedda.Blank(line) {
 			return fmt.Errorf("row %d, from byte %d to %d, is no line that can be read; take yedda.Rows of its text", i+1, r.Start, r.End)
 		}
+		if !yedda.Blank(d.Text[at:r.Start]) {
+			return fmt.Errorf("a line ahead of row %d, behind byte %d, has no row; take yedda.Rows of its text", i+1, at)
+		}
+		at = r.End
+	}
+	if !yedda.Blank(d.Text[at:]) {
+		return fmt.Errorf("a line behind the last row, behind byte %d, has no row; take yedda.Rows of its text", at)
 	}
 	return nil
 }

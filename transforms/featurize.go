@@ -21,7 +21,8 @@ import (
 // every row, for a model with Options.InputSize rows in its table; with
 // Options.Deferred, Predict makes them. A long document is only surveyed. With Device
 // auto it loads the model to see whether there is a GPU; without one it defers, too.
-// It rejects a document whose Rows are not lines of its text, in order and not blank.
+// It rejects a document whose Rows are not all lines of its text that are not blank, in
+// order.
 func Featurize(s beam.Scope, opts Options, docs beam.PCollection) (examples, rejected beam.PCollection) {
 	s = s.Scope("linnet.Featurize")
 	global("Featurize", docs)

@@ -538,6 +538,8 @@ var byHand = []struct {
 	{"two lines", []yedda.Line{{Start: 0, End: 37}}, "row 1, from byte 0 to 37, is no line that can be read"},
 	{"blank", []yedda.Line{{Start: 0, End: 17}, {Start: 18, End: 18}}, "row 2, from byte 18 to 18, is no line that can be read"},
 	{"turned", []yedda.Line{{Start: 19, End: 37}, {Start: 0, End: 15}}, "row 2 is from byte 0 to 15"},
+	{"first left out", []yedda.Line{{Start: 19, End: 37}}, "a line ahead of row 1, behind byte 0, has no row"},
+	{"last left out", []yedda.Line{{Start: 0, End: 17}}, "a line behind the last row, behind byte 17, has no row"},
 }
 
 // handed are elements that no coder has seen, which would make the rows again.
