@@ -38,14 +38,16 @@ type Document struct {
 //
 // A long document has no Features but a Survey, from which Predict makes those
 // of a few windows at a time: all of them would take several times the text. Of an
-// Example with neither, Predict makes them from the document.
+// Example with neither, or with a Survey of another's making, Predict makes them from
+// the document.
 type Example struct {
 	Document
 	InputSize int             // rows of the embedding table that the features are for
 	Features  *model.Batch    // a line a row, without windows; or nil
 	Survey    *feature.Survey // in their place
 
-	made *model.Batch // Features that need no check
+	made     *model.Batch    // Features that need no check
+	surveyed *feature.Survey // a Survey of this document, for this InputSize
 }
 
 // Labelled is a Document with a label on each of its rows.

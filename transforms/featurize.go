@@ -103,6 +103,7 @@ func (e *Example) featurize(deferred bool, workers int) {
 	case deferred && rows <= deferredLines:
 	case deferred || rows >= surveyRows:
 		e.Survey = feature.NewSurvey(e.Text, e.Rows, e.InputSize, workers)
+		e.surveyed = e.Survey
 	default:
 		e.Features = feature.Extract(e.Text, e.Rows, e.InputSize, workers)
 		e.made = e.Features
@@ -111,10 +112,14 @@ func (e *Example) featurize(deferred bool, workers int) {
 
 // checkFeatures returns an error where the features are not one line for each row, or,
 // of another's making, none that a model takes: they would fail a batch of many documents.
-// Where an Example has none, it makes missing rows, checks that features can be made
-// of them, and surveys a long document.
+// Where an Example has none, or a Survey that may be another document's or for another
+// table, it makes missing rows, checks that features can be made of them, and surveys a
+// long document.
 func (e *Example) checkFeatures() error {
 	lines := len(e.Rows)
+	if e.Survey != e.surveyed {
+		e.Survey = nil
+	}
 	switch {
 	case e.Features != nil:
 		lines = e.Features.NumLines()

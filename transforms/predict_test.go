@@ -570,8 +570,10 @@ func TestPredictRefuses(t *testing.T) {
 func TestPredictByHand(t *testing.T) {
 	f := newPredictFn(t, Options{ModelURI: Path(testModel(t)), Run: t.Name()})
 	defer ForgetProgress(t.Name())
-	labelled, rejected := map[string]bool{}, map[string]string{}
-	emit := func(_ beam.EventTime, l Labelled) { labelled[string(l.Name)] = l.check() == nil }
+	labelled, probs, rejected := map[string]bool{}, map[string][]float32{}, map[string]string{}
+	emit := func(_ beam.EventTime, l Labelled) {
+		labelled[string(l.Name)], probs[string(l.Name)] = l.check() == nil, l.Probs
+	}
 	reject := func(_ beam.EventTime, r Rejection) { rejected[string(r.Name)] = r.Reason }
 	f.StartBundle(emit, reject)
 	more, fewer, none, right := exampleOf("more", "a\nb\n", 256), exampleOf("fewer", "a\nb\n", 256), exampleOf("none", "a\n", 256), exampleOf("right", "a\nb\n", 256)
@@ -594,7 +596,15 @@ func TestPredictByHand(t *testing.T) {
 	layout := altered("layout", func(b *model.Batch) { b.Layout = b.Layout[1:] })
 	nan := altered("nan", func(b *model.Batch) { b.Layout[0] = float32(math.NaN()) })
 	windows := altered("windows", func(b *model.Batch) { b.Windows = []model.ContextWindow{{First: 1, Len: 9}} })
-	for _, e := range []Example{more, fewer, none, wild, bare, right, id, ends, layout, nan, windows} {
+	surveyed := func(name, text string, inputSize int) Example { // by a Survey of another text or table
+		e := exampleOf(name, "a\nb\n", 256)
+		e.Features, e.Survey = nil, feature.NewSurvey([]byte(text), yedda.Rows([]byte(text)), inputSize, 1)
+		return e
+	}
+	table, other := surveyed("table", "a\nb\n", 1<<20), surveyed("other", "c\n", 256)
+	both := exampleOf("both", "a\nb\n", 256)
+	both.Survey = other.Survey
+	for _, e := range []Example{more, fewer, none, wild, bare, right, id, ends, layout, nan, windows, table, other, both} {
 		if err := f.ProcessElement(t.Context(), 0, e, emit, reject); err != nil {
 			t.Fatal(err)
 		}
@@ -602,7 +612,10 @@ func TestPredictByHand(t *testing.T) {
 	if err := f.FinishBundle(t.Context(), emit, reject); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "labelled", labelled, map[string]bool{"none": true, "bare": true, "right": true, "windows": true})
+	equal(t, "labelled", labelled, map[string]bool{"none": true, "bare": true, "right": true, "windows": true, "table": true, "other": true, "both": true})
+	for _, name := range []string{"table", "other", "both"} {
+		equal(t, name+": probabilities", probs[name], probs["right"])
+	}
 	for name, want := range map[string]string{
 		"more": "not one line of features a row", "fewer": "not one line of features a row", "wild": "row 1 is from byte 0 to 9, of 2 bytes",
 		"id": "id 256, but input_size is 256", "ends": "line 1: a group of ids ends at 1048576", "layout": "101 layout numbers for 2 lines", "nan": "layout number 1 is NaN",
