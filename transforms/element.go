@@ -53,7 +53,7 @@ type Example struct {
 // Labelled is a Document with a label on each of its rows.
 type Labelled struct {
 	Document
-	Classes []string
+	Classes []string  // several have one name only where there are no Probs
 	Labels  []uint16  // index in Classes of each row's label: the most probable one
 	Probs   []float32 // [rows, len(Classes)], row-major
 	// Other is the label of lines that hold ink which nobody can read
@@ -131,6 +131,14 @@ func (l *Labelled) check() error {
 	}
 	if n := len(l.Probs); n > 0 && n != rows*classes {
 		return fmt.Errorf("%d probabilities for %d rows of %d classes; give all or none", n, rows, classes)
+	} else if n > 0 {
+		names := make(map[string]bool, classes)
+		for _, c := range l.Classes {
+			if names[c] {
+				return fmt.Errorf("class %q stands there twice, with probabilities; add them up in one class, or give none", c)
+			}
+			names[c] = true
+		}
 	}
 	return nil
 }

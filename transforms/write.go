@@ -277,7 +277,7 @@ func (f *writeFn) record(l *Labelled, lines int, counts []int64, sums map[string
 		record.CRC32C = append(record.CRC32C, sums[out])
 	}
 	for i, n := range counts {
-		record.Labels[l.Classes[i]] = n
+		record.Labels[l.Classes[i]] += n // of one's own making several may have one name
 	}
 	if before != nil {
 		record.Earlier = before.sums()

@@ -652,6 +652,22 @@ func TestByHand(t *testing.T) {
 	equal(t, "none.ann", read(t, out, "none.ann"), "[@Agaricus \xff\xfe nov.#Key*]\r\n\n\f[@habitat in pratis#Key*]")
 }
 
+// TestClassesOfOneName has labels that another program maps to fewer.
+func TestClassesOfOneName(t *testing.T) {
+	out := t.TempDir()
+	l := labelledOf("a.txt", "x\ny\nz\n", "Key", "Notes", "Key")
+	l.Probs = nil
+	writeAll(t, Options{Output: Path(out)}, l)
+	var r Done
+	if err := json.Unmarshal([]byte(read(t, out, DoneFolder+"/a.txt.json")), &r); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "labels", r.Labels, map[string]int64{"Key": 2, "Notes": 1})
+	l.Probs = []float32{.6, .2, .2, .1, .8, .1, .2, .3, .5}
+	res := writeAll(t, Options{Output: Path(t.TempDir())}, l)
+	equal(t, "rejected", counters(res, Namespace)["rejected"], int64(1))
+}
+
 func TestCountDone(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	if n, newest, err := CountDone(t.Context(), out, time.Time{}); n != 0 || !newest.IsZero() || err != nil {
