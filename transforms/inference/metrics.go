@@ -35,7 +35,8 @@ func newBatchStat[I, O any](batch []waiting[I, O], took time.Duration) batchStat
 // Report counts what happened since the last Report as Beam metrics of ctx,
 // which is that of a DoFn's method; elsewhere it is lost. Queue calls it.
 // Batches serve many bundles, so who reports a batch is not who pushed it; the
-// sums over a pipeline are right, where its runner keeps them (see RunInference).
+// sums over a pipeline are right, where its runner keeps them (see RunInference) and no
+// other pipeline of the process has the model at work.
 //
 //	num_inferences                      items that a model ran
 //	failed_batches_counter              batches of which no item was run

@@ -44,7 +44,9 @@ type Loader[I, O any] interface {
 //
 // A pipeline may have several. Of those with the same types and Namespace, Beam's direct
 // runner keeps the metrics of one alone, for it knows a DoFn by its type: there give each
-// a Namespace of its own, which loads a model for each. Prism and Flink keep them apart.
+// a Namespace of its own, which loads a model for each. Prism and Flink keep them apart,
+// where they have a model each: those with equal loaders and Options count each other's
+// batches (Report).
 //
 // Where MaxInFlight is 0 it is 64 MiB, in which an item counts for 512 bytes more than
 // its Size or, where the Handler has none, its Weight: items that are large, and weigh 1
