@@ -25,6 +25,9 @@ func WriteRejected(s beam.Scope, opts Options, rejected ...beam.PCollection) {
 	for _, r := range rejected {
 		global("WriteRejected", r)
 	}
+	if len(rejected) == 0 {
+		panic("transforms: WriteRejected: there is no PCollection; give it what the other transforms reject")
+	}
 	if opts.Output == "" {
 		panic("transforms: WriteRejected: Options.Output is empty; name the folder to write to")
 	}

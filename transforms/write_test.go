@@ -915,6 +915,14 @@ func TestWindowsAreGlobal(t *testing.T) {
 	}
 }
 
+// Without a PCollection Beam says "no input pcollections", and not where.
+func TestWriteRejectedOfNothing(t *testing.T) {
+	got := beamtest.PanicOf(func(s beam.Scope) { WriteRejected(s, Options{Output: "out"}) })
+	if !strings.HasPrefix(got, "transforms: WriteRejected: there is no PCollection; ") {
+		t.Errorf("got the panic %q, want one that names WriteRejected", got)
+	}
+}
+
 // An InputSize that no table has is refused when the pipeline is built.
 func TestFeaturizeRefuses(t *testing.T) {
 	got := beamtest.PanicOf(func(s beam.Scope) { Featurize(s, Options{InputSize: -1}, beam.CreateList(s, []Document{{}})) })
