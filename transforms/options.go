@@ -54,8 +54,8 @@ type Options struct {
 	Base Path
 	// Annotated takes the spans of brat's pairs, X.txt with X.ann (Read).
 	Annotated bool
-	// Output is the folder of outputs and records (Read, Write). Read without
-	// it skips nothing.
+	// Output is the folder of outputs and records (Read, Write, WriteRejected). Read
+	// without it skips nothing.
 	Output Path
 	// MaxDocumentBytes is the largest document that Read reads, 0 for
 	// DefaultMaxDocumentBytes.
@@ -113,8 +113,8 @@ type Options struct {
 	// one is collapsed (Predict).
 	LabelSet string
 	// WindowSize and PredictionStride of the context windows, in lines. Where
-	// WindowSize is negative both are the model's; 0 stands for whole
-	// documents (Predict).
+	// WindowSize is negative both are the model's; a WindowSize of 0 stands for whole
+	// documents, a PredictionStride of 0 for WindowSize (Predict).
 	WindowSize, PredictionStride int
 	// PredictionBatchSize is the number of windows in a batch, 0 for the
 	// model's choice (Predict). It changes no result.
@@ -130,7 +130,7 @@ type Options struct {
 	// input; a document done under other settings is done again (Read, Write).
 	Settings string
 	// Versions tells of the device, precision, instruction set and program in
-	// records. They make nothing stale.
+	// records (Write). They make nothing stale.
 	Versions string
 	// MaxRejected is the share of rejected documents above which a Run fails,
 	// judged in each process once 100 documents were tried, of those that Read

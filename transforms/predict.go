@@ -17,8 +17,9 @@ import (
 // One model a process, device and label set is loaded, by whoever comes first,
 // however many instances of the DoFn there are, and batches fill across documents. What a
 // document gets depends on it alone, not on what shares its batches. A model
-// that cannot be loaded fails the run. An Example with Features of your own is rejected
-// where the model cannot take them.
+// that cannot be loaded fails the run, and so does an Example for another InputSize than
+// the model's. An Example with Features of your own is rejected where the model cannot
+// take them.
 func Predict(s beam.Scope, opts Options, examples beam.PCollection) (labelled, rejected beam.PCollection) {
 	s = s.Scope("linnet.Predict")
 	global("Predict", examples)

@@ -162,7 +162,7 @@ func (s *Scorer) Close() error { return nil }
 // returns its error, in which case probs is half written. Its memory is
 // 4·(D+K) bytes for each line that a window holds, 2·D+4·K or D+4·K where products are
 // of 16- or 8-bit integers, 128 more where outputs are padded, 24 bytes for each window, at
-// most maxStateBytes, or what one window takes, for the logits of a group and between
+// most 32 MiB, or what one window takes, for the logits of a group and between
 // layers, and some hundred kB. An id outside the table panics.
 func (s *Scorer) Score(ctx context.Context, b *model.Batch, probs []float32) error {
 	return s.ScoreAll(ctx, []*model.Batch{b}, probs)

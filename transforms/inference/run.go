@@ -20,7 +20,7 @@ import (
 // Loader is what RunInference needs of a model: a struct whose exported fields
 // say which one (a folder, a device), since they travel to the workers as JSON.
 // It may have a method Validate() error, called when the pipeline is built, and
-// the methods of Updater.
+// the methods of Updater: itself, since those of a pointer to it are not seen.
 type Loader[I, O any] interface {
 	// Load makes the model ready. It is called once a process for loaders with
 	// equal fields and Options; an error fails the run, and so does no Handler. The
