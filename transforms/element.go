@@ -91,7 +91,7 @@ func (d *Document) check() error {
 		if r.Start > 0 && d.Text[r.Start-1] != '\n' || r.End < len(d.Text) && d.Text[r.End] != '\n' || bytes.IndexByte(line, '\n') >= 0 || yedda.Blank(line) {
 			return fmt.Errorf("row %d, from byte %d to %d, is no line that can be read; take yedda.Rows of its text", i+1, r.Start, r.End)
 		}
-		if !yedda.Blank(d.Text[at:r.Start]) {
+		if r.Start > at+1 && !yedda.Blank(d.Text[at:r.Start]) { // by one byte it is the line break
 			return fmt.Errorf("a line ahead of row %d, behind byte %d, has no row; take yedda.Rows of its text", i+1, at)
 		}
 		at = r.End
