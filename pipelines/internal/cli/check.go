@@ -25,13 +25,13 @@ func CheckURI(name, uri string) error {
 }
 
 // CheckReport refuses a folder where program would write over files that are none of a
-// report of its own, which have that text in them. Where they cannot be read, the write
-// that follows says so.
+// report of its own, which have that text in them, or a folder or a pipe lies in their
+// place. Where they cannot be read, the write that follows says so.
 func CheckReport(ctx context.Context, program, folder string, files [][2]string) error {
 	for _, f := range files {
 		file := store.Join(folder, f[0])
 		data, err := store.Read(ctx, file, 0)
-		if err == nil && len(data) > 0 && !bytes.Contains(data, []byte(f[1])) {
+		if errors.Is(err, store.ErrNotFile) || err == nil && len(data) > 0 && !bytes.Contains(data, []byte(f[1])) {
 			return Usagef("%s is there already, and no run of %s wrote it; choose another --report, or move it away", file, program)
 		}
 	}
