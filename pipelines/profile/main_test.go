@@ -194,6 +194,26 @@ func TestAdvise(t *testing.T) {
 	}
 }
 
+// TestColumns wants four figures of a batch that takes little, as on a GPU, and nothing
+// of one that did not fit but what it began with.
+func TestColumns(t *testing.T) {
+	r := &report{GPU: "GPU 0", Rows: []measured{
+		{Device: "cpu", BatchSize: 2, BatchSeconds: 13.2699e-6, PerSecond: 5},
+		{Device: "cuda", BatchSize: 4, AtOnce: 3, GPUBefore: 0, GPUModel: 8, RAMBefore: 9, RAMModel: 10, GPUBusy: -1, Failed: "out of memory"},
+	}}
+	var table strings.Builder
+	if err := r.table(&table); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(table.String(), " 0.01327 ms ") {
+		t.Errorf("no 0.01327 ms in:\n%s", &table)
+	}
+	rows := strings.Split(string(r.tsv()), "\n")
+	if want := "cuda 4 3 0 8 N/A N/A 9 10" + strings.Repeat(" N/A", 13); strings.Join(strings.Split(rows[2], "\t"), " ") != want {
+		t.Errorf("a batch that did not fit: %q, want %q", rows[2], want)
+	}
+}
+
 // TestCut has every window once, full batches, and the beginning again at the
 // end.
 func TestCut(t *testing.T) {

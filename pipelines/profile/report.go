@@ -112,7 +112,7 @@ var columns = []column{
 	{"samples", "samples", false, countColumn(func(m *measured) int64 { return m.Samples })},
 	{"lines", "lines", false, countColumn(func(m *measured) int64 { return m.Lines })},
 	{"seconds", "time", false, numberColumn("%.2f s", func(m *measured) float64 { return m.Seconds })},
-	{"mean_batch_seconds", "a batch", false, numberColumn("%.4f s", func(m *measured) float64 { return m.BatchSeconds })},
+	{"mean_batch_seconds", "a batch", false, func(m *measured) (string, string) { return raw(m.BatchSeconds), decimal(1e3*m.BatchSeconds) + " ms" }},
 	{"lines_per_second", "lines/s", false, rateColumn(func(m *measured) float64 { return m.PerSecond })},
 	{"lines_per_second_slowest", "slowest", false, rateColumn(func(m *measured) float64 { return m.Slowest })},
 	{"lines_per_second_fastest", "fastest", false, rateColumn(func(m *measured) float64 { return m.Fastest })},
@@ -121,12 +121,15 @@ var columns = []column{
 	{"gpu_utilisation_percent", "GPU", true, percentColumn(func(m *measured) float64 { return m.GPUBusy })},
 }
 
-// of is the column's value in a row; a CPU has none of the GPU's.
+// of is the column's value in a row; a CPU has none of the GPU's, and a batch that did
+// not fit has none of what was to be measured.
 func (c *column) of(m *measured) (raw, text string) {
-	if c.gpu && m.Device == backend.CPU {
+	raw, text = c.value(m)
+	unmeasured := m.Failed != "" && raw == "0" && c.name != "gpu_before_bytes" // a card may have nothing in use
+	if c.gpu && m.Device == backend.CPU || unmeasured {
 		return "N/A", "N/A"
 	}
-	return c.value(m)
+	return raw, text
 }
 
 // columns are those that the rows have.
