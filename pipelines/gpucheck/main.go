@@ -108,37 +108,13 @@ func (o *options) check() error {
 	return cmp.Or(cli.CheckVerbosity(o.verbosity), cli.CheckDevice(o.device, runners.OtherBuild(), -1, 0))
 }
 
-// ask runs the pipeline, shows what the workers answered and judges it.
+// ask runs the pipeline, shows what the workers answered and judges it. The answers are
+// gone by then: a pipe that is closed, as by head, ends the program there.
 func (o *options) ask(ctx context.Context) error {
-	folder := o.output
-	if folder == "" {
-		dir, err := os.MkdirTemp("", "linnet-gpucheck-")
-		if err != nil {
-			return fmt.Errorf("gpucheck: no folder for answers: %w; name one by --output, or set TMPDIR to a folder that can be written to", err)
-		}
-		defer os.RemoveAll(dir)
-		folder = dir
-	}
-	folder, err := input.Absolute(folder)
-	if err != nil {
+	answers, err := o.answers(ctx)
+	if err != nil || runners.DryRun() {
 		return err
 	}
-	folder = store.Join(folder, fmt.Sprintf("_gpucheck-%d-%d", os.Getpid(), time.Now().UnixNano()))
-	p, s := beam.NewPipelineWithRoot()
-	pipeline(s, &checkFn{Folder: transforms.Path(folder), Workers: o.workers, Timeout: o.timeout, Device: o.device})
-	result, err := runners.Run(ctx, p, namespace, o.verbosity)
-	if runners.DryRun() {
-		return err
-	}
-	defer remove(context.WithoutCancel(ctx), folder) // of a job that failed or was cancelled, too
-	if err != nil {
-		return err
-	}
-	answers, err := read(ctx, folder)
-	if err != nil {
-		return err
-	}
-	answers = current(answers, result.Counters)
 	failure := o.judge(answers)
 	if o.json {
 		err = writeJSON(os.Stdout, o.workers, answers, failure)
@@ -146,6 +122,39 @@ func (o *options) ask(ctx context.Context) error {
 		err = writeTable(os.Stdout, answers)
 	}
 	return errors.Join(err, failure)
+}
+
+// answers runs the pipeline and takes what the workers answered out of their folder.
+func (o *options) answers(ctx context.Context) ([]answer, error) {
+	folder := o.output
+	if folder == "" {
+		dir, err := os.MkdirTemp("", "linnet-gpucheck-")
+		if err != nil {
+			return nil, fmt.Errorf("gpucheck: no folder for answers: %w; name one by --output, or set TMPDIR to a folder that can be written to", err)
+		}
+		defer os.RemoveAll(dir)
+		folder = dir
+	}
+	folder, err := input.Absolute(folder)
+	if err != nil {
+		return nil, err
+	}
+	folder = store.Join(folder, fmt.Sprintf("_gpucheck-%d-%d", os.Getpid(), time.Now().UnixNano()))
+	p, s := beam.NewPipelineWithRoot()
+	pipeline(s, &checkFn{Folder: transforms.Path(folder), Workers: o.workers, Timeout: o.timeout, Device: o.device})
+	result, err := runners.Run(ctx, p, namespace, o.verbosity)
+	if runners.DryRun() {
+		return nil, err
+	}
+	defer remove(context.WithoutCancel(ctx), folder) // of a job that failed or was cancelled, too
+	if err != nil {
+		return nil, err
+	}
+	answers, err := read(ctx, folder)
+	if err != nil {
+		return nil, err
+	}
+	return current(answers, result.Counters), nil
 }
 
 // namespace is that of the counters that answered begins, an ID behind it: how
