@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/linnet-ml/linnet/gpuinit"
 	"github.com/linnet-ml/linnet/model"
@@ -45,21 +46,17 @@ func (s *withFallback) ScoreAll(ctx context.Context, batches []*model.Batch, pro
 
 // ScoreOn is ScoreAll, and says whether the batches were scored on a GPU.
 func (s *withFallback) ScoreOn(ctx context.Context, batches []*model.Batch, probs []float32) (onGPU bool, err error) {
-	toCPU := func() {} // where the GPUs had the batches
+	var lines int // for the split
+	var begin time.Time
 	if !s.lost.Load() {
 		onGPU = true
 		if s.split != nil {
-			lines := 0
 			for _, b := range batches {
 				lines += b.NumSteps()
 			}
 			onGPU = !s.split.onCPU(lines)
-			begin := s.split.now()
+			begin = s.split.now()
 			defer func() { s.split.done(lines, !onGPU, begin, err != nil) }()
-			toCPU = func() {
-				s.split.toCPU(lines)
-				begin = s.split.now()
-			}
 		}
 		if onGPU {
 			err := s.MultiScorer.ScoreAll(ctx, batches, probs)
@@ -74,7 +71,10 @@ func (s *withFallback) ScoreOn(ctx context.Context, batches []*model.Batch, prob
 			default:
 				return true, err
 			}
-			toCPU()
+			if s.split != nil {
+				s.split.toCPU(lines)
+				begin = s.split.now()
+			}
 		}
 	}
 	onCPU, err := s.fallback()
