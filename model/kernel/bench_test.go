@@ -172,6 +172,13 @@ func BenchmarkTanh(b *testing.B) {
 	benchISA(b, func(b *testing.B) { nanoseconds(b, len(x), "ns/element", func() { Tanh(x) }) })
 }
 
+func BenchmarkAdamW(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 2))
+	a, n := AdamW{Clip: 1, Step: 1e-3, Correction: 1, Epsilon: 1e-8}, 6400
+	w, g, m, v := random(r, n), random(r, n), make([]float32, n), make([]float32, n)
+	benchISA(b, func(b *testing.B) { nanoseconds(b, n, "ns/weight", func() { a.Update(w, g, m, v) }) })
+}
+
 // BenchmarkLSTM is one direction of a layer over 64 windows of 50 lines, in
 // some ways: the input's share of a few steps in one product, or both products
 // and perhaps the gates in one call a step.

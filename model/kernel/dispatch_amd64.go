@@ -166,6 +166,17 @@ func addScaled(dst, x []float32, scale float32) {
 	}
 }
 
+func (a *AdamW) update(w, g, m, v []float32) {
+	switch active.float() {
+	case isaAVX512:
+		adamWAVX512(&a.Clip, &w[0], &g[0], &m[0], &v[0], uintptr(len(w)))
+	case isaAVX2:
+		adamWAVX2(&a.Clip, &w[0], &g[0], &m[0], &v[0], uintptr(len(w)))
+	default:
+		a.updateGeneric(w, g, m, v)
+	}
+}
+
 func sum(dst, x, y, z []float32) {
 	switch n := len(dst); {
 	case active >= isaAVX512 && n >= 16:

@@ -24,6 +24,8 @@ func sumRowsF32(dst, table []float32, rows int, ids []uint32, scale float32) boo
 
 func addScaled(dst, x []float32, scale float32) { addScaledGeneric(dst, x, scale) }
 
+func (a *AdamW) update(w, g, m, v []float32) { a.updateGeneric(w, g, m, v) }
+
 func sum(dst, x, y, z []float32) { sumGeneric(dst, x, y, z) }
 
 func standardise(rows int, dst, x, mean, invStd []float32, limit float32) {

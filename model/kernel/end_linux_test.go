@@ -48,6 +48,7 @@ func TestAtEnd(t *testing.T) {
 			GatesBackward(rnd(4*n), rnd(4*n), rnd(n), rnd(n), rnd(n), rnd(n), n)
 			Tanh(rnd(n))
 			AddScaled(rnd(n), rnd(n), .7)
+			(&AdamW{Epsilon: 1}).Update(rnd(n), rnd(n), rnd(n), rnd(n))
 			Sum(rnd(n), rnd(n), rnd(n), rnd(n))
 			l := randomLines(r, n, 3, 9)
 			for _, table := range []*Table{l.table, l.whole} {

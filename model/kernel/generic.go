@@ -272,6 +272,18 @@ func addScaledGeneric(dst, x []float32, scale float32) {
 	}
 }
 
+// Conversions keep a product from being rounded together with the sum after it.
+func (a *AdamW) updateGeneric(w, g, m, v []float32) {
+	g, m, v = g[:len(w)], m[:len(w)], v[:len(w)]
+	for i, x := range g {
+		x *= a.Clip
+		m[i] = float32(Beta1*m[i]) + float32((1-Beta1)*x)
+		v[i] = float32(Beta2*v[i]) + float32((1-Beta2)*x*x)
+		root := float32(math.Sqrt(float64(v[i] * a.Correction)))
+		w[i] -= a.Step*m[i]/(root+a.Epsilon) + float32(a.Decay*w[i])
+	}
+}
+
 func sumGeneric(dst, x, y, z []float32) {
 	x, y, z = x[:len(dst)], y[:len(dst)], z[:len(dst)]
 	for j, v := range x {

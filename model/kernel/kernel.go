@@ -220,6 +220,34 @@ func AddScaled(dst, x []float32, scale float32) {
 	}
 }
 
+// The shares of the moments that a step of AdamW leaves.
+const (
+	Beta1 = 0.9
+	Beta2 = 0.999
+)
+
+// AdamW is step t of Adam with decoupled weight decay (Loshchilov and Hutter 2019,
+// Decoupled Weight Decay Regularization, algorithm 2).
+type AdamW struct {
+	Clip       float32 // factor of the gradient
+	Step       float32 // learning rate / (1 − Beta1^t)
+	Correction float32 // 1 / (1 − Beta2^t)
+	Decay      float32 // learning rate · weight decay
+	Epsilon    float32
+}
+
+// Update moves weights w by their gradient g, and the moments m and v; these three are as
+// long as w or longer. All instruction sets give the same bits.
+func (a *AdamW) Update(w, g, m, v []float32) {
+	n := len(w)
+	if len(g) < n || len(m) < n || len(v) < n {
+		panic("kernel: short Update slice")
+	}
+	if n > 0 {
+		a.update(w, g, m, v)
+	}
+}
+
 // Sum computes dst = (x + y) + z, each as long as dst or longer; dst shares no memory with
 // them.
 func Sum(dst, x, y, z []float32) {

@@ -4409,6 +4409,106 @@ end:
 	VZEROUPPER
 	RET
 
+// func adamWAVX2(a *float32, w *float32, grad *float32, m *float32, v *float32, n uintptr)
+// Requires: AVX
+TEXT ·adamWAVX2(SB), NOSPLIT, $0-48
+	MOVQ         a+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         grad+16(FP), DX
+	MOVQ         m+24(FP), BX
+	MOVQ         v+32(FP), SI
+	VBROADCASTSS (AX), Y0
+	VBROADCASTSS 4(AX), Y1
+	VBROADCASTSS 8(AX), Y2
+	VBROADCASTSS 12(AX), Y3
+	VBROADCASTSS 16(AX), Y4
+	VBROADCASTSS beta1<>+0(SB), Y5
+	VBROADCASTSS rest1<>+0(SB), Y6
+	VBROADCASTSS beta2<>+0(SB), Y7
+	VBROADCASTSS rest2<>+0(SB), Y8
+	MOVQ         n+40(FP), AX
+	MOVQ         AX, DI
+	SHRQ         $0x03, DI
+	JZ           rest
+
+full:
+	VMOVUPS (DX), Y9
+	VMULPS  Y0, Y9, Y9
+	VMULPS  Y8, Y9, Y10
+	VMULPS  Y9, Y10, Y10
+	VMULPS  Y6, Y9, Y9
+	VMOVUPS (BX), Y11
+	VMULPS  Y5, Y11, Y11
+	VADDPS  Y9, Y11, Y11
+	VMOVUPS Y11, (BX)
+	VMULPS  Y1, Y11, Y11
+	VMOVUPS (SI), Y9
+	VMULPS  Y7, Y9, Y9
+	VADDPS  Y10, Y9, Y9
+	VMOVUPS Y9, (SI)
+	VMULPS  Y2, Y9, Y9
+	VSQRTPS Y9, Y9
+	VADDPS  Y4, Y9, Y9
+	VDIVPS  Y9, Y11, Y11
+	VMOVUPS (CX), Y10
+	VMULPS  Y3, Y10, Y9
+	VADDPS  Y9, Y11, Y11
+	VSUBPS  Y11, Y10, Y10
+	VMOVUPS Y10, (CX)
+	ADDQ    $0x00000020, CX
+	ADDQ    $0x00000020, DX
+	ADDQ    $0x00000020, BX
+	ADDQ    $0x00000020, SI
+	DECQ    DI
+	JNZ     full
+
+rest:
+	ANDQ       $0x07, AX
+	JZ         end
+	LEAQ       tailmask<>+32(SB), DI
+	SHLQ       $0x02, AX
+	SUBQ       AX, DI
+	VMOVUPS    (DI), Y9
+	VMASKMOVPS (DX), Y9, Y10
+	VMULPS     Y0, Y10, Y10
+	VMULPS     Y8, Y10, Y0
+	VMULPS     Y10, Y0, Y0
+	VMULPS     Y6, Y10, Y10
+	VMASKMOVPS (BX), Y9, Y6
+	VMULPS     Y5, Y6, Y6
+	VADDPS     Y10, Y6, Y6
+	VMASKMOVPS Y6, Y9, (BX)
+	VMULPS     Y1, Y6, Y6
+	VMASKMOVPS (SI), Y9, Y1
+	VMULPS     Y7, Y1, Y1
+	VADDPS     Y0, Y1, Y1
+	VMASKMOVPS Y1, Y9, (SI)
+	VMULPS     Y2, Y1, Y1
+	VSQRTPS    Y1, Y1
+	VADDPS     Y4, Y1, Y1
+	VDIVPS     Y1, Y6, Y6
+	VMASKMOVPS (CX), Y9, Y0
+	VMULPS     Y3, Y0, Y10
+	VADDPS     Y10, Y6, Y6
+	VSUBPS     Y6, Y0, Y0
+	VMASKMOVPS Y0, Y9, (CX)
+
+end:
+	VZEROUPPER
+	RET
+
+DATA beta1<>+0(SB)/4, $0x3f666666
+GLOBL beta1<>(SB), RODATA|NOPTR, $4
+
+DATA rest1<>+0(SB)/4, $0x3dcccccd
+GLOBL rest1<>(SB), RODATA|NOPTR, $4
+
+DATA beta2<>+0(SB)/4, $0x3f7fbe77
+GLOBL beta2<>(SB), RODATA|NOPTR, $4
+
+DATA rest2<>+0(SB)/4, $0x3a83126f
+GLOBL rest2<>(SB), RODATA|NOPTR, $4
+
 // func sumAVX2(dst *float32, x *float32, y *float32, z *float32, n uintptr)
 // Requires: AVX, CMOV
 TEXT ·sumAVX2(SB), NOSPLIT, $0-40
@@ -15973,6 +16073,94 @@ rest:
 	VMOVUPS.Z   (CX), K1, Z2
 	VFMADD231PS Z2, Z0, Z1
 	VMOVUPS     Z1, K1, (AX)
+
+end:
+	VZEROUPPER
+	RET
+
+// func adamWAVX512(a *float32, w *float32, grad *float32, m *float32, v *float32, n uintptr)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·adamWAVX512(SB), NOSPLIT, $0-48
+	MOVQ         a+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         grad+16(FP), DX
+	MOVQ         m+24(FP), BX
+	MOVQ         v+32(FP), SI
+	VBROADCASTSS (AX), Z0
+	VBROADCASTSS 4(AX), Z1
+	VBROADCASTSS 8(AX), Z2
+	VBROADCASTSS 12(AX), Z3
+	VBROADCASTSS 16(AX), Z4
+	VBROADCASTSS beta1<>+0(SB), Z5
+	VBROADCASTSS rest1<>+0(SB), Z6
+	VBROADCASTSS beta2<>+0(SB), Z7
+	VBROADCASTSS rest2<>+0(SB), Z8
+	MOVQ         n+40(FP), AX
+	MOVQ         AX, DI
+	SHRQ         $0x04, DI
+	JZ           rest
+
+full:
+	VMOVUPS (DX), Z9
+	VMULPS  Z0, Z9, Z9
+	VMULPS  Z8, Z9, Z10
+	VMULPS  Z9, Z10, Z10
+	VMULPS  Z6, Z9, Z9
+	VMOVUPS (BX), Z11
+	VMULPS  Z5, Z11, Z11
+	VADDPS  Z9, Z11, Z11
+	VMOVUPS Z11, (BX)
+	VMULPS  Z1, Z11, Z11
+	VMOVUPS (SI), Z9
+	VMULPS  Z7, Z9, Z9
+	VADDPS  Z10, Z9, Z9
+	VMOVUPS Z9, (SI)
+	VMULPS  Z2, Z9, Z9
+	VSQRTPS Z9, Z9
+	VADDPS  Z4, Z9, Z9
+	VDIVPS  Z9, Z11, Z11
+	VMOVUPS (CX), Z10
+	VMULPS  Z3, Z10, Z9
+	VADDPS  Z9, Z11, Z11
+	VSUBPS  Z11, Z10, Z10
+	VMOVUPS Z10, (CX)
+	ADDQ    $0x00000040, CX
+	ADDQ    $0x00000040, DX
+	ADDQ    $0x00000040, BX
+	ADDQ    $0x00000040, SI
+	DECQ    DI
+	JNZ     full
+
+rest:
+	ANDQ      $0x0f, AX
+	JZ        end
+	MOVL      $0x00000001, DI
+	SHLXL     AX, DI, DI
+	DECL      DI
+	KMOVW     DI, K1
+	VMOVUPS.Z (DX), K1, Z9
+	VMULPS    Z0, Z9, Z9
+	VMULPS    Z8, Z9, Z0
+	VMULPS    Z9, Z0, Z0
+	VMULPS    Z6, Z9, Z9
+	VMOVUPS.Z (BX), K1, Z6
+	VMULPS    Z5, Z6, Z6
+	VADDPS    Z9, Z6, Z6
+	VMOVUPS   Z6, K1, (BX)
+	VMULPS    Z1, Z6, Z6
+	VMOVUPS.Z (SI), K1, Z1
+	VMULPS    Z7, Z1, Z1
+	VADDPS    Z0, Z1, Z1
+	VMOVUPS   Z1, K1, (SI)
+	VMULPS    Z2, Z1, Z1
+	VSQRTPS   Z1, Z1
+	VADDPS    Z4, Z1, Z1
+	VDIVPS    Z1, Z6, Z6
+	VMOVUPS.Z (CX), K1, Z0
+	VMULPS    Z3, Z0, Z9
+	VADDPS    Z9, Z6, Z6
+	VSUBPS    Z6, Z0, Z0
+	VMOVUPS   Z0, K1, (CX)
 
 end:
 	VZEROUPPER

@@ -731,6 +731,30 @@ func TestAddScaled(t *testing.T) {
 	})
 }
 
+func TestAdamW(t *testing.T) {
+	a := AdamW{Clip: .3, Step: .02, Correction: 1.7, Decay: .01, Epsilon: 1e-4}
+	sweep(t, func(t *testing.T, r *rand.Rand, n, off int, spoil bool) {
+		w, g, m, v := random(r, n), random(r, n), random(r, n), random(r, n)
+		for i := range v {
+			v[i] *= v[i]
+		}
+		if spoil {
+			spoilSome(r, g, nan, inf, -inf)
+		}
+		want := [][]float32{slices.Clone(w), slices.Clone(m), slices.Clone(v)}
+		a.updateGeneric(want[0], g, want[1], want[2])
+		var got []guarded
+		for i, x := range [][]float32{w, m, v} {
+			got = append(got, guard(x, (off+i)%8))
+		}
+		a.Update(got[0].x, guard(g, (off+3)%8).x, got[1].x, got[2].x)
+		for i, what := range []string{"w", "m", "v"} {
+			got[i].check(t, "Update "+what)
+			near(t, fmt.Sprintf("Update %s of %d", what, n), got[i].x, want[i], func(int) float64 { return 0 })
+		}
+	})
+}
+
 func TestStandardiseRows(t *testing.T) {
 	sweep(t, func(t *testing.T, r *rand.Rand, n, off int, spoil bool) {
 		rows := 1 + r.IntN(4)
@@ -890,6 +914,7 @@ func TestPanics(t *testing.T) {
 			"GatesTrain":      func() { GatesTrain(x, x, x, x[:3], x, 4) },
 			"GatesBackward":   func() { GatesBackward(x, x, x, x, x[:3], x, 4) },
 			"AddScaled":       func() { AddScaled(x, x[:3], 1) },
+			"Update":          func() { new(AdamW).Update(x, x, x[:3], x) },
 			"Sum":             func() { Sum(x, x, x, x[:3]) },
 			"StandardiseRows": func() { StandardiseRows(16, x, x[:63], x[:4], x, 1) },
 			"invStd":          func() { StandardiseRows(1, x, x, x[:4], x[:3], 1) },

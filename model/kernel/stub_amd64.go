@@ -695,6 +695,11 @@ func tanhAVX2(x *float32, n uintptr)
 //go:noescape
 func addScaledAVX2(dst *float32, x *float32, n uintptr, scale float32)
 
+// adamWAVX2 is AdamW.Update.
+//
+//go:noescape
+func adamWAVX2(a *float32, w *float32, grad *float32, m *float32, v *float32, n uintptr)
+
 // sumAVX2 is Sum
 //
 // for n ≥ 8.
@@ -1903,6 +1908,11 @@ func tanhAVX512(x *float32, n uintptr)
 //
 //go:noescape
 func addScaledAVX512(dst *float32, x *float32, n uintptr, scale float32)
+
+// adamWAVX512 is AdamW.Update.
+//
+//go:noescape
+func adamWAVX512(a *float32, w *float32, grad *float32, m *float32, v *float32, n uintptr)
 
 // sumAVX512 is Sum
 //

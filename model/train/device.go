@@ -207,8 +207,8 @@ func (p *position) rescale(skipped bool) {
 // moments.
 func updateOf(t *trainer, scale float64) cuda.Update {
 	p := &t.position
-	r := newRate(t.learningRate(p.Step), t.config.WeightDecay, 0, p.Step-p.Skipped)
-	return cuda.Update{Step: r.step, Correction: r.correction, Decay: r.decay, Epsilon: epsilon, TableEpsilon: tableEpsilon, Clip: clipNorm, Scale: float32(scale)}
+	a := newStep(t.learningRate(p.Step), t.config.WeightDecay, 0, p.Step-p.Skipped)
+	return cuda.Update{Step: a.Step, Correction: a.Correction, Decay: a.Decay, Epsilon: a.Epsilon, TableEpsilon: tableEpsilon, Clip: clipNorm, Scale: float32(scale)}
 }
 
 // reduce sums the gradients of several GPUs, in their order, and gives the sum

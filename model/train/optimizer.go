@@ -10,8 +10,7 @@ import (
 // Rows of the table are updated lazily: their moments and weights move in the steps that
 // use them only. cuda/train.cu has update, with both β, once more, testdata/steps.py all.
 const (
-	beta1, beta2 = 0.9, 0.999
-	epsilon      = 1e-8
+	epsilon = 1e-8
 	// tableEpsilon is that of the rows of the table. Adam steps each weight by
 	// about the learning rate, however small its gradient, so that a word of
 	// one document is learned by heart as fast as one of all. A number near
@@ -34,37 +33,20 @@ func schedule(step, steps int) float64 {
 	return lastRate + (1-lastRate)*(1+math.Cos(math.Pi*x))/2
 }
 
-// rate is what the update of a step needs beside the moments.
-type rate struct {
-	clip       float32 // factor of the gradient
-	step       float32 // learning rate / (1 − β1^t)
-	correction float32 // 1 / (1 − β2^t)
-	decay      float32 // learning rate · weight decay
-}
-
-func newRate(learningRate, weightDecay, norm float64, step int) rate {
+// newStep is AdamW's step after so many others, of a gradient of that norm.
+func newStep(learningRate, weightDecay, norm float64, step int) kernel.AdamW {
 	t := float64(step + 1)
-	r := rate{clip: 1,
-		step:       float32(learningRate / (1 - math.Pow(beta1, t))),
-		correction: float32(1 / (1 - math.Pow(beta2, t))),
-		decay:      float32(learningRate * weightDecay),
+	a := kernel.AdamW{
+		Clip:       1,
+		Step:       float32(learningRate / (1 - math.Pow(kernel.Beta1, t))),
+		Correction: float32(1 / (1 - math.Pow(kernel.Beta2, t))),
+		Decay:      float32(learningRate * weightDecay),
+		Epsilon:    epsilon,
 	}
 	if norm > clipNorm {
-		r.clip = float32(clipNorm / norm)
+		a.Clip = float32(clipNorm / norm)
 	}
-	return r
-}
-
-// update moves weights w by gradient g; m and v are the moments.
-func (r *rate) update(w, g, m, v []float32, decay, epsilon float32) {
-	m, v, g = m[:len(w)], v[:len(w)], g[:len(w)]
-	for i := range w {
-		x := g[i] * r.clip
-		m[i] = beta1*m[i] + (1-beta1)*x
-		v[i] = beta2*v[i] + (1-beta2)*x*x
-		root := float32(math.Sqrt(float64(v[i] * r.correction)))
-		w[i] -= r.step*m[i]/(root+epsilon) + decay*w[i]
-	}
+	return a
 }
 
 // squares is Σ x².
@@ -110,9 +92,10 @@ func (t *tablePart) collect(p, d int, shards []*shard, slot []int32) {
 	}
 }
 
-func (t *tablePart) update(r *rate, d int, table, m, v []float32) {
+func (t *tablePart) update(a kernel.AdamW, d int, table, m, v []float32) {
+	a.Decay, a.Epsilon = 0, tableEpsilon
 	for i, id := range t.ids {
 		at := int(id) * d
-		r.update(table[at:at+d], t.grad[i*d:(i+1)*d], m[at:], v[at:], 0, tableEpsilon)
+		a.Update(table[at:at+d], t.grad[i*d:(i+1)*d], m[at:], v[at:])
 	}
 }

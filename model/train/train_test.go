@@ -988,14 +988,14 @@ func TestSchedule(t *testing.T) {
 
 // Weights whose gradient is 0 move by the decay alone, those of the table not at all.
 func TestDecay(t *testing.T) {
-	r := newRate(.5, .25, 0, 0)
+	a := newStep(.5, .25, 0, 0)
 	w, zero := []float32{1, -2}, make([]float32, 2)
-	r.update(w, zero, make([]float32, 2), make([]float32, 2), r.decay, epsilon)
+	a.Update(w, zero, make([]float32, 2), make([]float32, 2))
 	if w[0] != 1-.125 || w[1] != -2+.25 {
 		t.Errorf("weights 1 and -2 become %v at a decay of 1/8", w)
 	}
 	table := []float32{5, 6, 1, -2}
-	(&tablePart{ids: []uint32{1}, grad: zero}).update(&r, 2, table, make([]float32, 4), make([]float32, 4))
+	(&tablePart{ids: []uint32{1}, grad: zero}).update(a, 2, table, make([]float32, 4), make([]float32, 4))
 	if !slices.Equal(table, []float32{5, 6, 1, -2}) {
 		t.Errorf("the table becomes %v", table)
 	}

@@ -278,18 +278,18 @@ func (t *trainer) update() {
 		sum += s
 	}
 	t.norm = math.Sqrt(sum)
-	rate := newRate(t.learningRate(t.position.Step), t.config.WeightDecay, t.norm, t.position.Step)
+	adamW := newStep(t.learningRate(t.position.Step), t.config.WeightDecay, t.norm, t.position.Step)
 	t.parallel(len(norms), func(i int) {
 		if i < tableParts {
-			t.parts[i].update(&rate, d, t.table, t.tableM, t.tableV)
+			t.parts[i].update(adamW, d, t.table, t.tableM, t.tableV)
 			return
 		}
 		p := &params[i-tableParts]
-		decay := rate.decay
+		a := adamW
 		if len(p.shape) < 2 {
-			decay = 0
+			a.Decay = 0
 		}
-		rate.update(p.data, t.grad[p.at:], t.m[p.at:], t.v[p.at:], decay, epsilon)
+		a.Update(p.data, t.grad[p.at:], t.m[p.at:], t.v[p.at:])
 	})
 }
 

@@ -23,6 +23,7 @@ func main() {
 		gatesBackward(v)
 		tanh(v)
 		addScaled(v)
+		adamW(v)
 		sum(v)
 		standardise(v)
 		sumLines(v, true)
