@@ -137,7 +137,8 @@ class Bench:
         self.text_source = 'the annotated corpus' if corpus else 'testdata'
         self.texts = {name: self.linnet('texts', self.temp / name, lines, *files)
                       for name, lines in (('some', 20 * LINES), ('few', self.args.lines // 10), ('many', self.args.lines))}
-        self.models = {h: self.temp / 'models' / str(h) for h in (96, 256)}
+        self.models = {int(h): self.temp / 'models' / h for h in sorted(self.made, key=int)}
+        self.bundled = next(int(h) for h, what in self.made.items() if what == 'the bundled model')
         self.loaded = {h: Model(folder) for h, folder in self.models.items()}
 
     def environment(self):
@@ -167,7 +168,7 @@ class Bench:
         self.say('load before the run: %.1f' % os.getloadavg()[0])
         if self.args.avx2:
             self.say('AVX2 alone: by the environment; ONNX Runtime by a copy whose look at XCR0 finds no AVX-512')
-        self.say('texts: %s; H=96: %s; H=256: %s' % (self.text_source, self.made['96'], self.made['256']))
+        self.say('texts: %s; %s' % (self.text_source, '; '.join('H=%d: %s' % (h, self.made[str(h)]) for h in self.models)))
 
     def start(self):
         """The processes of parts model and table; each peer once a core."""
@@ -309,7 +310,7 @@ class Bench:
         if what == 'table':
             if h == 96:
                 self.must('table in front, ' + title, self.times(part, peer, 1), 2.5)
-        elif precision == 'float32' or self.amx:
+        elif h in (96, 256) and (precision == 'float32' or self.amx):
             self.must('model only, ' + title, self.times(part, peer, 1), {('float32', 96): 1.7, ('float32', 256): 1.35, ('bfloat16', 96): 1.5, ('bfloat16', 256): 2.0}[precision, h])
             share = self.share(part, self.fma, 1, flop) if precision == 'float32' else None
             if share is not None:
@@ -325,7 +326,7 @@ class Bench:
 
     def end(self):
         cores, temp = self.cores, self.temp
-        model = self.models[96]
+        model = self.models[self.bundled]
 
         def predict(texts, out, threads, **env):
             begin = time.perf_counter()
@@ -366,7 +367,7 @@ class Bench:
                     found.setdefault(('end', name, threads), []).append(count['many'] / seconds['many'])
                     found.setdefault(('end without start-up', name, threads), []).append((count['many'] - count['few']) / (seconds['many'] - seconds['few']))
                     if name in names and self.servers:  # the network alone, right behind
-                        server = self.servers[96, name if name in self.others else 'float32']
+                        server = self.servers[self.bundled, name if name in self.others else 'float32']
                         rate, _ = together([server], 'time', 'x', threads, SHORT * self.args.seconds)
                         found.setdefault((ALONE, name, threads), []).append(rate)
             for (part, name, threads), rates in found.items():
@@ -376,8 +377,8 @@ class Bench:
                 if equal[0] < 0.9 * equal[1]:  # a label may differ where two are equally probable
                     sys.exit('bench: only %d of %d labelled files of Beam Python are those of Linnet' % equal)
         t = self.texts['many']
-        self.say('\nEnd to end, %s lines in %s files (%.0f MB)%s to YEDDA, H=96, float32; %d of %d outputs are equal' % (
-            f'{t["lines"]:,}', f'{t["documents"]:,}', t['bytes'] / 1e6, ' in memory' if in_memory else '', *equal))
+        self.say('\nEnd to end, %s lines in %s files (%.0f MB)%s to YEDDA, H=%d, float32; %d of %d outputs are equal' % (
+            f'{t["lines"]:,}', f'{t["documents"]:,}', t['bytes'] / 1e6, ' in memory' if in_memory else '', self.bundled, *equal))
         self.say('  %-18s %8s %12s %18s %10s %16s' % ('', 'threads', 'lines/s', 'without start-up', 'Linnet is', 'network alone'))
         for _, name, threads in sorted((k for k in self.rates if k[0] == 'end'), key=lambda k: (k[2], not k[1].startswith('Linnet'), k[1])):
             times = '' if name.startswith('Linnet') else '%.1f ×' % self.times('end without start-up', name, threads)

@@ -1,7 +1,8 @@
 // Command linnet is Linnet's side of scripts/bench: it makes the models and
 // texts that every contender gets, and times a model without Beam.
 //
-//	linnet models DIR          writes DIR/96 and DIR/256, models of these H
+//	linnet models DIR          writes DIR/H, models of H hidden units: the bundled
+//	                           one, and 96 and 256
 //	linnet texts DIR LINES FILE…
 //	                           copies the files, without markup, over and over
 //	                           until they have LINES lines that are not blank
@@ -70,19 +71,27 @@ func run(args []string) error {
 // answer prints v as a line of JSON.
 func answer(v any) error { return json.NewEncoder(os.Stdout).Encode(v) }
 
-// models writes the bundled model, where it has the sizes to be compared, and
-// made-up weights with the bundled model's classes where it has not.
+// models writes the bundled model, and made-up weights with its classes, rounded
+// as trained ones are, for each other H that is compared.
 func models(dir string) error {
 	w, err := bundled.Weights()
 	if err != nil {
 		return err
 	}
 	made := map[string]string{}
-	for _, hidden := range []int{96, 256} {
+	for _, hidden := range slices.Compact([]int{w.Config.HiddenSize, 96, 256}) {
 		use, what := w, "the bundled model"
-		if c := w.Config; c.EmbeddingSize != d || c.HiddenSize != hidden || c.NumLayers != 1 || c.InputSize != 1<<16 {
-			c.EmbeddingSize, c.HiddenSize, c.NumLayers, c.InputSize = d, hidden, 1, 1<<16
+		if c := w.Config; hidden != c.HiddenSize {
+			c.HiddenSize = hidden
 			use, what = modeltest.Weights(c, 1), "made-up weights"
+			use.LayoutWeights = model.RoundBFloat16(use.LayoutWeights) // as training ends
+			use.OutputWeights = model.RoundBFloat16(use.OutputWeights)
+			for _, l := range use.Layers {
+				for _, dir := range []*model.Direction{&l.Forward, &l.Backward} {
+					dir.InputWeights = model.RoundBFloat16(dir.InputWeights)
+					dir.RecurrentWeights = model.RoundBFloat16(dir.RecurrentWeights)
+				}
+			}
 		}
 		name := strconv.Itoa(hidden)
 		if err := model.Save(filepath.Join(dir, name), use, nil); err != nil {
