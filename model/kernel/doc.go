@@ -1,6 +1,6 @@
-// Package kernel has the loops in which labelling spends its time: products
-// with packed matrices, LSTM gates, sums of table rows, tanh and softmax, all
-// over row-major float32 slices.
+// Package kernel has the loops in which labelling and training spend their time:
+// products with packed matrices, LSTM gates, sums of table rows, tanh and softmax,
+// and AdamW's update, all over row-major float32 slices.
 //
 // Each has a portable form in generic.go, which is the specification; that of
 // Joined's steps and outputs is Step's and Gemm's, within what rounding changes. Other forms are for

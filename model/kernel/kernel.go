@@ -236,8 +236,15 @@ type AdamW struct {
 	Epsilon    float32
 }
 
-// Update moves weights w by their gradient g, and the moments m and v; these three are as
-// long as w or longer. All instruction sets give the same bits.
+// Update takes the step of weights w with gradient g and moments m and v, these three as
+// long as w or longer:
+//
+//	x = Clip·g
+//	m = Beta1·m + (1−Beta1)·x
+//	v = Beta2·v + (1−Beta2)·x²
+//	w −= Step·m/(√(Correction·v) + Epsilon) + Decay·w
+//
+// All instruction sets give the same bits.
 func (a *AdamW) Update(w, g, m, v []float32) {
 	n := len(w)
 	if len(g) < n || len(m) < n || len(v) < n {
