@@ -227,7 +227,8 @@ const (
 )
 
 // AdamW is step t of Adam with decoupled weight decay (Loshchilov and Hutter 2019,
-// Decoupled Weight Decay Regularization, algorithm 2).
+// Decoupled Weight Decay Regularization, algorithm 2). The assembly reads the fields in
+// this order.
 type AdamW struct {
 	Clip       float32 // factor of the gradient
 	Step       float32 // learning rate / (1 − Beta1^t)
