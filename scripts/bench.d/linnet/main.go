@@ -71,8 +71,8 @@ func run(args []string) error {
 // answer prints v as a line of JSON.
 func answer(v any) error { return json.NewEncoder(os.Stdout).Encode(v) }
 
-// models writes the bundled model, and made-up weights with its classes, rounded
-// as trained ones are, for each other H that is compared.
+// models writes the bundled model, and made-up weights with its classes for each
+// other H that is compared.
 func models(dir string) error {
 	w, err := bundled.Weights()
 	if err != nil {
@@ -84,14 +84,6 @@ func models(dir string) error {
 		if c := w.Config; hidden != c.HiddenSize {
 			c.HiddenSize = hidden
 			use, what = modeltest.Weights(c, 1), "made-up weights"
-			use.LayoutWeights = model.RoundBFloat16(use.LayoutWeights) // as training ends
-			use.OutputWeights = model.RoundBFloat16(use.OutputWeights)
-			for _, l := range use.Layers {
-				for _, dir := range []*model.Direction{&l.Forward, &l.Backward} {
-					dir.InputWeights = model.RoundBFloat16(dir.InputWeights)
-					dir.RecurrentWeights = model.RoundBFloat16(dir.RecurrentWeights)
-				}
-			}
 		}
 		name := strconv.Itoa(hidden)
 		if err := model.Save(filepath.Join(dir, name), use, nil); err != nil {
