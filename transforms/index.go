@@ -34,7 +34,7 @@ th,td{padding:.2rem .75rem;border-bottom:1px solid var(--line);text-align:right;
 th:first-child,td:first-child{text-align:left;overflow-wrap:anywhere;min-width:12rem}
 thead th,tfoot th,tfoot td{background:var(--bar)}
 @media (max-width:40rem){body{padding:.5rem}th,td{padding:.2rem .35rem}th:first-child,td:first-child{min-width:6rem}}
-@media print{div{overflow:visible}th,td{padding:.2rem .25rem}thead th+th{writing-mode:vertical-rl}}
+@media print{div{overflow:visible}th,td{padding:.2rem .25rem}thead th+th{writing-mode:vertical-rl}body{padding:0}}
 a{color:var(--link)}
 button{padding:0;border:0;background:none;color:inherit;font:inherit;text-align:inherit;cursor:pointer}
 button:hover{text-decoration:underline}
