@@ -1,11 +1,7 @@
 package yedda
 
 import (
-	"bufio"
 	"bytes"
-	"context"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -18,309 +14,6 @@ import (
 	"time"
 )
 
-// browser is a page in a headless Chromium, driven over its debugging pipe.
-type browser struct {
-	t       *testing.T
-	in      *os.File
-	out     *bufio.Reader
-	session string
-	id      int
-	events  []string // exceptions and messages of the page's console
-}
-
-type message struct {
-	ID     int             `json:"id"`
-	Method string          `json:"method"`
-	Params json.RawMessage `json:"params"`
-	Result json.RawMessage `json:"result"`
-	Error  *struct {
-		Message string `json:"message"`
-	} `json:"error"`
-}
-
-// openBrowser starts Chromium on a file, or on nothing yet; what the page saves
-// goes to downloads.
-func openBrowser(t *testing.T, file, downloads string) *browser {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("no browser is started with -short, so the page was opened in none")
-	}
-	var program string
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			program = path
-			break
-		}
-	}
-	if program == "" {
-		if os.Getenv("LINNET_BROWSER") == "required" {
-			t.Fatal("chromium is not installed")
-		}
-		t.Skip("chromium is not installed, so the page was opened in no browser")
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
-	args := []string{"--headless=new", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage", "--remote-debugging-pipe", "--user-data-dir=" + t.TempDir()}
-	if os.Geteuid() == 0 {
-		args = append(args, "--no-sandbox") // Chromium has none for root
-	}
-	cmd := exec.CommandContext(ctx, program, args...)
-	theirIn, in, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, theirOut, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.ExtraFiles = []*os.File{theirIn, theirOut} // its files 3 and 4
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	theirIn.Close()
-	theirOut.Close()
-	b := &browser{t: t, in: in, out: bufio.NewReader(out)}
-	t.Cleanup(func() {
-		// A browser asked to close leaves no process behind that still writes.
-		fmt.Fprintf(in, `{"id":0,"method":"Browser.close"}`+"\x00")
-		done := make(chan struct{})
-		go func() { _ = cmd.Wait(); close(done) }()
-		select {
-		case <-done:
-		case <-time.After(20 * time.Second):
-		}
-		cancel()
-		<-done
-		in.Close()
-		out.Close()
-	})
-	var target struct{ TargetID, SessionID string }
-	b.call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
-	b.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &target)
-	b.call("Browser.setDownloadBehavior", map[string]any{"behavior": "allow", "downloadPath": downloads}, nil)
-	b.session = target.SessionID
-	b.call("Runtime.enable", nil, nil)
-	b.call("Log.enable", nil, nil)
-	b.size(1280, 800)
-	if file != "" {
-		b.open(file)
-	}
-	return b
-}
-
-// open waits until the page of a file is ready.
-func (b *browser) open(file string) {
-	b.t.Helper()
-	url := "file://" + filepath.ToSlash(file)
-	b.call("Page.navigate", map[string]any{"url": url}, nil)
-	b.wait(fmt.Sprintf(`location.href === %q && document.getElementById("status") && document.getElementById("status").textContent !== ""`, url))
-}
-
-// opening is the time in ms that the page took to open, whose script ends before it does.
-func (b *browser) opening() (took float64) {
-	b.t.Helper()
-	const end = `performance.getEntriesByType("navigation")[0].domContentLoadedEventEnd`
-	b.wait(end) // it is 0 until then
-	b.eval(end, &took)
-	return took
-}
-
-// back goes back to the page before. Meanwhile no page may be there to answer.
-func (b *browser) back() {
-	b.t.Helper()
-	var history struct {
-		CurrentIndex int
-		Entries      []struct{ ID int }
-	}
-	b.call("Page.getNavigationHistory", nil, &history)
-	want := history.CurrentIndex - 1
-	b.call("Page.navigateToHistoryEntry", map[string]any{"entryId": history.Entries[want].ID}, nil)
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		err := b.ask("Page.getNavigationHistory", nil, &history)
-		if err == nil && history.CurrentIndex == want {
-			return
-		}
-		if time.Now().After(end) {
-			b.t.Fatalf("the page before did not come back within a minute: %v", err)
-		}
-	}
-}
-
-// call sends a command, which may not fail, and waits for its answer.
-func (b *browser) call(method string, params map[string]any, result any) {
-	b.t.Helper()
-	if err := b.ask(method, params, result); err != nil {
-		b.t.Fatal(err)
-	}
-}
-
-// ask is call of a command that may fail.
-func (b *browser) ask(method string, params map[string]any, result any) error {
-	b.t.Helper()
-	b.id++
-	m := map[string]any{"id": b.id, "method": method}
-	if params != nil {
-		m["params"] = params
-	}
-	if b.session != "" && !strings.HasPrefix(method, "Browser.") {
-		m["sessionId"] = b.session
-	}
-	data, err := json.Marshal(m)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if _, err := b.in.Write(append(data, 0)); err != nil {
-		b.t.Fatalf("%s: %v", method, err)
-	}
-	for {
-		line, err := b.out.ReadBytes(0)
-		if err != nil {
-			b.t.Fatalf("%s: chromium is gone: %v", method, err)
-		}
-		var got message
-		if err := json.Unmarshal(line[:len(line)-1], &got); err != nil {
-			b.t.Fatal(err)
-		}
-		if got.ID == 0 {
-			if got.Method == "Runtime.exceptionThrown" || got.Method == "Runtime.consoleAPICalled" || got.Method == "Log.entryAdded" {
-				b.events = append(b.events, string(got.Params))
-			}
-			continue
-		}
-		if got.ID != b.id {
-			continue
-		}
-		if got.Error != nil {
-			return fmt.Errorf("%s: %s", method, got.Error.Message)
-		}
-		if result != nil {
-			if err := json.Unmarshal(got.Result, result); err != nil {
-				b.t.Fatal(err)
-			}
-		}
-		return nil
-	}
-}
-
-// eval is the value of an expression in the page.
-func (b *browser) eval(expression string, value any) {
-	b.t.Helper()
-	var r struct {
-		Result           struct{ Value json.RawMessage }
-		ExceptionDetails json.RawMessage
-	}
-	b.call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &r)
-	if r.ExceptionDetails != nil {
-		b.t.Fatalf("%s: %s", expression, r.ExceptionDetails)
-	}
-	if err := json.Unmarshal(r.Result.Value, value); err != nil {
-		b.t.Fatalf("%s: %v: %s", expression, err, r.Result.Value)
-	}
-}
-
-func (b *browser) wait(condition string) {
-	b.t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		var ok bool
-		if b.eval("!!("+condition+")", &ok); ok {
-			return
-		}
-		if time.Now().After(end) {
-			b.t.Fatalf("not within a minute: %s", condition)
-		}
-	}
-}
-
-// press presses keys, one after another, as a keyboard does: "n", "Enter",
-// "Shift+1", or with the key's place, "é/Digit2".
-func (b *browser) press(keys ...string) {
-	b.t.Helper()
-	for _, name := range keys {
-		key, shift := strings.CutPrefix(name, "Shift+")
-		key, place, placed := strings.Cut(key, "/")
-		p := map[string]any{"type": "keyDown", "key": key}
-		switch {
-		case placed:
-			p["code"], p["text"] = place, key
-		case key == "Enter":
-			p["code"], p["text"], p["windowsVirtualKeyCode"] = key, "\r", 13
-		case key == "Space":
-			p["key"], p["code"], p["text"], p["windowsVirtualKeyCode"] = " ", key, " ", 32
-		case key == "Escape":
-			p["code"], p["windowsVirtualKeyCode"] = key, 27
-		case key == "Tab":
-			p["code"], p["windowsVirtualKeyCode"] = key, 9
-		case key >= "0" && key <= "9":
-			p["code"], p["text"] = "Digit"+key, key
-			if shift {
-				p["key"], p["text"] = "!", "!"
-			}
-		default:
-			p["text"] = key
-		}
-		if shift {
-			p["modifiers"] = 8
-		}
-		b.call("Input.dispatchKeyEvent", p, nil)
-		p["type"] = "keyUp"
-		delete(p, "text")
-		b.call("Input.dispatchKeyEvent", p, nil)
-	}
-}
-
-// click presses the mouse in the middle of an element.
-func (b *browser) click(id string) {
-	b.t.Helper()
-	var at [2]float64
-	b.eval(fmt.Sprintf(`(() => { const r = document.getElementById(%q).getBoundingClientRect(); return [r.left + r.width / 2, r.top + r.height / 2]; })()`, id), &at)
-	for _, what := range []string{"mousePressed", "mouseReleased"} {
-		b.call("Input.dispatchMouseEvent", map[string]any{"type": what, "x": at[0], "y": at[1], "button": "left", "clickCount": 1}, nil)
-	}
-}
-
-func (b *browser) size(width, height int) {
-	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false}, nil)
-}
-
-func (b *browser) scheme(name string) {
-	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": name}}}, nil)
-}
-
-// paint waits until the browser has drawn what is in view.
-func (b *browser) paint() {
-	b.t.Helper()
-	var n int
-	b.eval(`new Promise((done) => { let n = 0; const next = () => ++n > 3 ? done(n) : requestAnimationFrame(next); next(); })`, &n)
-}
-
-// shoot keeps a picture where LINNET_SCREENSHOTS names a folder.
-func (b *browser) shoot(name string) {
-	dir := os.Getenv("LINNET_SCREENSHOTS")
-	if dir == "" {
-		return
-	}
-	var r struct{ Data string }
-	b.paint()
-	b.call("Page.captureScreenshot", nil, &r)
-	data, err := base64.StdEncoding.DecodeString(r.Data)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, name+".png"), data, 0o600)
-	}
-	if err != nil {
-		b.t.Error(err)
-	}
-}
-
-// look is the picture of an element that is in view.
-func (b *browser) look(id string) string {
-	b.t.Helper()
-	var box struct{ X, Y, Width, Height float64 }
-	b.eval(fmt.Sprintf(`(() => { const r = document.getElementById(%q).getBoundingClientRect(); return {X: r.x, Y: r.y, Width: r.width, Height: r.height}; })()`, id), &box)
-	b.paint()
-	var picture struct{ Data string }
-	b.call("Page.captureScreenshot", map[string]any{"clip": map[string]any{"x": box.X, "y": box.Y, "width": box.Width, "height": box.Height, "scale": 1}}, &picture)
-	return picture.Data
-}
-
 // current is the number of the current line, from 0, or -1 where it is hidden or
 // out of view.
 const current = `(() => {
@@ -329,8 +22,8 @@ const current = `(() => {
   return box.height > 0 && box.top >= list.top - 1 && box.bottom <= list.bottom + 1 ? Number(row.id.slice(4)) : -1;
 })()`
 
-// chosen is the current line's label in the list of all.
-const chosen = `document.getElementById("label").selectedOptions[0].textContent`
+// chosen is the current line's label, without its probability.
+const chosen = `/^[^ ,]+/.exec(document.querySelector(".row.current .name").textContent)[0]`
 
 const visible = `document.querySelectorAll(".chunk:not([hidden]) > .row:not([hidden])").length`
 
@@ -408,10 +101,12 @@ func TestReviewEndToEnd(t *testing.T) {
 	b := openBrowser(t, "", downloads)
 	said := command(t, "predict")("--input=../../testdata/sample", "--output="+out, "--format=html,yedda,csv")
 	t.Logf("%s", said)
-	b.call("Page.navigate", map[string]any{"url": "file://" + filepath.Join(out, "index.html")}, nil)
+	b.navigate(filepath.Join(out, "index.html"))
 	b.wait(`document.readyState === "complete" && document.querySelector("tbody a")`)
 	for _, scheme := range []string{"light", "dark"} {
-		b.scheme(scheme)
+		if !b.scheme(scheme) {
+			continue
+		}
 		for look, width := range map[string]int{"wide": 1280, "narrow": 360} {
 			b.size(width, 740)
 			var over int
@@ -449,7 +144,7 @@ func TestReviewEndToEnd(t *testing.T) {
 	if got := column(2); !slices.IsSorted(names) || !slices.Equal(got, most) || most[0] == most[4] {
 		t.Errorf("of %v by most doubtful lines %v", names, got)
 	}
-	b.press("Enter")
+	b.keys("Enter")
 	if got := column(2); !slices.Equal(got, doubtful) {
 		t.Errorf("by fewest doubtful lines %v", got)
 	}
@@ -481,7 +176,7 @@ func TestReviewEndToEnd(t *testing.T) {
 	if b.eval(`document.getElementById("counts").textContent`, &counts); counts != doubts {
 		t.Errorf("the page counts %q, the index %q", counts, doubts)
 	}
-	b.press("g", "n")
+	b.keys("g", "n")
 	var at int
 	if b.eval(current, &at); at < 0 {
 		t.Fatal("no doubtful line in view")
@@ -503,12 +198,12 @@ func TestReviewEndToEnd(t *testing.T) {
 		correction, key = "Description", "2"
 	}
 	labels[line] = correction
-	b.press(key)
+	b.keys(key)
 	b.shoot("corrected")
-	b.press("e")
+	b.keys("e")
 	exported(t, filepath.Join(downloads, name+".ann"), Format(d.Text, SpansOf(d.Text, rowsOf, labels)))
-	if len(b.events) > 0 {
-		t.Errorf("the page complains: %s", b.events)
+	if c := b.complaints(); len(c) > 0 {
+		t.Errorf("the page complains: %s", c)
 	}
 
 	model := filepath.Join(dir, "model")
@@ -530,10 +225,12 @@ func TestPrintInBrowser(t *testing.T) {
 	command(t, "predict")("--input=../../testdata/sample", "--output="+dir, "--format=html", "--label_set=full")
 	command(t, "evaluate")("--input=../../testdata/annotated", "--label_set=full", "--report="+dir)
 	command(t, "profile")("--input=../../testdata/sample", "--batch_sizes=1,2", "--rounds=1", "--report="+dir)
-	b.call("Emulation.setEmulatedMedia", map[string]any{"media": "print"}, nil)
+	if !b.media("print") {
+		t.Skip("this browser's driver cannot have a page look as on paper")
+	}
 	b.size(718*3/2, 1000)
 	for _, name := range []string{"index.html", "report.html", "profile.html"} {
-		b.call("Page.navigate", map[string]any{"url": "file://" + filepath.Join(dir, name)}, nil)
+		b.navigate(filepath.Join(dir, name))
 		b.wait(fmt.Sprintf(`location.href.endsWith(%q) && document.readyState === "complete"`, "/"+name))
 		var cut int
 		b.eval(`Math.max(document.documentElement.scrollWidth - document.documentElement.clientWidth,
@@ -550,8 +247,10 @@ func TestReportInBrowser(t *testing.T) {
 	b := openBrowser(t, "", dir)
 	command(t, "evaluate")("--input=../../testdata/annotated", "--report="+dir)
 	for _, scheme := range []string{"light", "dark"} {
-		b.scheme(scheme)
-		b.call("Page.navigate", map[string]any{"url": "file://" + filepath.Join(dir, "report.html") + "?" + scheme}, nil)
+		if !b.scheme(scheme) {
+			continue
+		}
+		b.navigate(filepath.Join(dir, "report.html") + "?" + scheme)
 		b.wait(fmt.Sprintf(`location.search === "?%s" && document.readyState === "complete" && document.querySelector(".r60")`, scheme))
 		var n int
 		b.eval(`[...document.querySelectorAll(".matrix td")].forEach((e, i) => { e.className = i % 2 ? "w60" : "r60"; }) || 0`, &n)
@@ -617,24 +316,24 @@ func TestHTMLInBrowser(t *testing.T) {
 
 	// Through the doubtful lines and back.
 	for i := range 40 {
-		b.press("n")
+		b.keys("n")
 		if b.eval(current, &at); at != doubtful[i] {
 			t.Fatalf("n goes to line %d, want %d", at, doubtful[i])
 		}
 	}
-	b.press("p")
+	b.keys("p")
 	if b.eval(current, &at); at != doubtful[38] {
 		t.Errorf("p goes to line %d, want %d", at, doubtful[38])
 	}
-	b.press("Shift+G")
+	b.keys("Shift+G")
 	if b.eval(current, &at); at != 19999 && at != 19998 {
 		t.Errorf("G goes to line %d", at)
 	}
-	b.press("g", "n", "Enter") // the first is right
+	b.keys("g", "n", "Enter") // the first is right
 	if b.eval(current, &at); at != doubtful[1] {
 		t.Errorf("Enter goes to line %d, want %d", at, doubtful[1])
 	}
-	b.press("p")
+	b.keys("p")
 	if b.eval(`document.getElementById("status").textContent`, &status); status != "No doubtful line above." {
 		t.Errorf("a checked line is doubtful: %s", status)
 	}
@@ -646,14 +345,14 @@ func TestHTMLInBrowser(t *testing.T) {
 	for c.lines[k] != Lines(c.table.Text)[at] {
 		k++
 	}
-	b.press("Shift+J", "Shift+J", "1", "j", "3", "u")
+	b.keys("Shift+J", "Shift+J", "1", "j", "3", "u")
 	for i := range 3 {
 		labels[k+i] = "Nomenclature"
 	}
 	b.shoot("wide-light-changed")
 
 	// Only one label is left, then only doubtful lines, then all.
-	b.press("Shift+1", "Shift+2")
+	b.keys("Shift+1", "Shift+2")
 	misc := 0
 	for _, l := range labels {
 		if l == "Misc-exposition" {
@@ -663,7 +362,7 @@ func TestHTMLInBrowser(t *testing.T) {
 	if b.eval(visible, &n); n != misc {
 		t.Errorf("%d lines are shown with two labels hidden, want %d", n, misc)
 	}
-	b.press("a", "f")
+	b.keys("a", "f")
 	if b.eval(visible, &n); n != len(doubtful)-2 {
 		t.Errorf("%d doubtful lines are shown, want %d", n, len(doubtful)-2)
 	}
@@ -672,33 +371,33 @@ func TestHTMLInBrowser(t *testing.T) {
 	if b.eval(drawn, &n); n < 20 {
 		t.Errorf("%d doubtful lines are drawn in view, too few to fill it", n)
 	}
-	b.press("Shift+J", "a")
+	b.keys("Shift+J", "a")
 	if b.eval(visible, &n); n != len(c.lines) {
 		t.Errorf("%d lines are shown, want all", n)
 	}
 	var marks int // lines that were hidden between two marked ones are not
 	b.eval(`document.querySelectorAll(".row[aria-selected=true]").length`, &marks)
-	b.press("1")
+	b.keys("1")
 	if b.eval(`document.getElementById("status").textContent`, &status); marks != 1 || !strings.HasPrefix(status, "Line ") {
 		t.Errorf("%d lines are marked when all are shown, want 1, and labelled: %s", marks, status)
 	}
-	b.press("u", "g")
+	b.keys("u", "g")
 	for _, id := range []string{"next", "only", "only", "limit"} { // keys stay with the lines
 		b.click(id)
 		var from int
 		b.eval(current, &from)
-		b.press("j")
+		b.keys("j")
 		if b.eval(current, &at); at <= from {
 			t.Errorf("after a click at %s j goes from line %d to %d", id, from, at)
 		}
 	}
-	b.press("?")
+	b.keys("?")
 	b.wait(`document.getElementById("keys").open`)
 	b.shoot("wide-light-keys")
-	b.press("Escape")
+	b.keys("Escape")
 	b.wait(`!document.getElementById("keys").open && document.activeElement === document.getElementById("list")`)
 
-	b.press("e")
+	b.keys("e")
 	saved := filepath.Join(dir, "journals__long.txt.ann")
 	want := Format(c.table.Text, SpansOf(c.table.Text, c.lines, labels))
 	exported(t, saved, want)
@@ -709,7 +408,9 @@ func TestHTMLInBrowser(t *testing.T) {
 
 	// Every look is wide enough for its text and has contrast enough to read.
 	for _, scheme := range []string{"light", "dark"} {
-		b.scheme(scheme)
+		if !b.scheme(scheme) {
+			continue
+		}
 		var worst float64
 		if b.eval(worstContrast, &worst); worst < 4.5 {
 			t.Errorf("%s: a contrast of %.2f, want 4.5", scheme, worst)
@@ -758,9 +459,8 @@ func TestHTMLInBrowser(t *testing.T) {
 	var text string
 	b.eval(`(() => {
   document.getElementById("line30").click();
-  const label = document.getElementById("label");
-  label.value = "24";
-  label.dispatchEvent(new Event("change"));
+  document.getElementById("choose").click();
+  document.getElementById("names").options[24].click();
   document.getElementById("show2").click();
   return document.getElementById("line30").textContent + document.getElementById("show24").textContent;
 })()`, &text)
@@ -773,29 +473,32 @@ func TestHTMLInBrowser(t *testing.T) {
 
 	// With a French keyboard, where digits need Shift, and one from Québec,
 	// where "?" stands on a digit's key; then a label by its name.
-	b.press("g", "é/Digit2")
-	if b.eval(chosen, &text); text != "Label-1, key 2" {
+	b.keys("g", "é/Digit2")
+	if b.eval(chosen, &text); text != "Label-1" {
 		t.Errorf("the key of 2 gives label %q", text)
 	}
-	b.press("Shift+2/Digit2")
+	b.keys("Shift+2/Digit2")
 	if b.eval(visible, &n); n != 48 {
 		t.Errorf("%d lines are shown with all labels, want 48", n)
 	}
-	b.press("Shift+?/Digit6")
+	b.keys("Shift+?/Digit6")
 	b.wait(`document.getElementById("keys").open`)
-	b.press("Escape")
+	b.keys("Escape")
 	b.wait(`document.activeElement === document.getElementById("list")`)
-	b.press("l")
-	b.press(strings.Split("Label-12", "")...)
-	b.press("Enter")
+	b.keys("l")
+	b.keys(strings.Split("Label-12", "")...)
+	b.shoot("labels-list")
+	b.keys("Enter")
 	b.wait(`document.activeElement === document.getElementById("list")`)
 	if b.eval(chosen, &text); text != "Label-12" {
 		t.Errorf("l and its name give label %q, want Label-12", text)
 	}
-	b.press("l", "Escape")
+	b.keys("l", "Escape")
 	b.wait(`document.activeElement === document.getElementById("list")`)
 	for _, scheme := range []string{"light", "dark"} {
-		b.scheme(scheme)
+		if !b.scheme(scheme) {
+			continue
+		}
 		var worst float64
 		if b.eval(worstContrast, &worst); worst < 4.5 {
 			t.Errorf("24 labels, %s: a contrast of %.2f, want 4.5", scheme, worst)
@@ -803,12 +506,13 @@ func TestHTMLInBrowser(t *testing.T) {
 		t.Logf("24 labels, %s: contrast %.2f and better", scheme, worst)
 		b.shoot("labels-" + scheme)
 	}
-	b.call("Emulation.setEmulatedMedia", map[string]any{"media": "print"}, nil)
-	if b.eval(`document.getElementById("list").scrollHeight - document.getElementById("list").clientHeight`, &n); n > 0 {
-		t.Errorf("on paper %d pixels of the lines are cut off", n)
+	if b.media("print") {
+		if b.eval(`document.getElementById("list").scrollHeight - document.getElementById("list").clientHeight`, &n); n > 0 {
+			t.Errorf("on paper %d pixels of the lines are cut off", n)
+		}
 	}
-	if len(b.events) > 0 {
-		t.Errorf("the page complains: %s", b.events)
+	if c := b.complaints(); len(c) > 0 {
+		t.Errorf("the page complains: %s", c)
 	}
 }
 
@@ -823,7 +527,7 @@ func TestHTMLNamesInBrowser(t *testing.T) {
 		rows, labels := Rows(text), []string{description}
 		writePage(t, page, tableOf(name, text, rows, labels), rows, labels)
 		b.open(page)
-		b.press("e")
+		b.keys("e")
 		b.wait(fmt.Sprintf(`document.getElementById("status").textContent === "Exported %s."`, file))
 		want[filepath.Join(dir, file)] = Format(text, SpansOf(text, rows, labels))
 	}
@@ -885,7 +589,7 @@ func TestHTMLFilterInBrowser(t *testing.T) {
   document.getElementById("line%d").click();
   return 0;
 })()`, c.below, c.at), &n)
-		b.press(strings.Fields(c.keys)...)
+		b.keys(strings.Fields(c.keys)...)
 		var status string
 		b.eval(`document.getElementById("status").textContent`, &status)
 		if b.eval(`document.querySelectorAll("[aria-selected=true]").length`, &n); n > 1 {
@@ -895,7 +599,7 @@ func TestHTMLFilterInBrowser(t *testing.T) {
 		if at != c.want || status != c.status {
 			t.Errorf("from line %d, doubtful below %d %%, %s: line %d, %q; want %d, %q", c.at, c.below, c.keys, at, status, c.want, c.status)
 		}
-		b.press("e") // or the browser would ask whether to leave
+		b.keys("e") // or the browser would ask whether to leave
 	}
 }
 
@@ -912,7 +616,7 @@ func TestHTMLHiddenLabelInBrowser(t *testing.T) {
 		{"o", "no label (0) false, 1 A (1) true, 2 B (1) false"},
 		{"a", "1 A (1) true, 2 B (1) true"},
 	} {
-		b.press(c[0])
+		b.keys(c[0])
 		var got string
 		if b.eval(buttons, &got); got != c[1] {
 			t.Errorf("%s: %s, want %s", c[0], got, c[1])
@@ -938,9 +642,11 @@ func TestHTMLForcedColorsInBrowser(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "two.html")
 	writePage(t, file, table, table.Rows, table.Labels)
 	b := openBrowser(t, "", t.TempDir())
-	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "forced-colors", "value": "active"}}}, nil)
+	if !b.feature("forced-colors", "active") {
+		t.Skip("this browser's driver cannot give the system's colours")
+	}
 	b.open(file)
-	b.press("j", "Shift+K")
+	b.keys("j", "Shift+K")
 	var marked string
 	if b.eval(`[...document.querySelectorAll("[aria-selected=true]")].map((e) => e.id).join(" ")`, &marked); marked != "line0 line1" {
 		t.Fatalf("marked are %q", marked)
@@ -948,7 +654,7 @@ func TestHTMLForcedColorsInBrowser(t *testing.T) {
 	looks := map[string]string{}
 	for _, c := range [][2]string{{"", "marked"}, {"Escape", "plain"}, {"j", "current"}} {
 		if c[0] != "" {
-			b.press(c[0])
+			b.keys(c[0])
 		}
 		look := b.look("line1")
 		if as, ok := looks[look]; ok {
@@ -967,17 +673,17 @@ func TestHTMLFocusInBrowser(t *testing.T) {
 	writePage(t, file, table, table.Rows, table.Labels)
 	b := openBrowser(t, file, t.TempDir())
 	for _, keys := range []string{"a", "f"} { // with a line, and without
-		b.press(keys)
+		b.keys(keys)
 		there := b.look("list")
-		b.press("Tab") // out of the page, or to its first control
+		b.keys("Shift+Tab") // to the control ahead; Tab may leave the page
 		var focus string
 		if b.eval(`document.activeElement.id`, &focus); focus == "list" {
-			t.Fatal("Tab leaves the keys with the lines")
+			t.Fatal("Shift and Tab leave the keys with the lines")
 		}
 		if b.look("list") == there {
 			t.Errorf("%s: the lines look the same with the keys and without", keys)
 		}
-		b.press("Escape")
+		b.keys("Escape")
 	}
 }
 
@@ -998,7 +704,7 @@ func TestHTMLFilterInNarrowBrowser(t *testing.T) {
 	b.size(320, 700)
 	b.open(file)
 	for i, key := range strings.Fields("n Enter f n Shift+G f f Shift+G Enter Shift+G Shift+G p f n f g f n n n f f n f Shift+G n n n f n f f n f g Enter f n f") {
-		b.press(key)
+		b.keys(key)
 		b.paint()
 		var off [2]float64 // above the lines, and below
 		b.eval(`(() => {
@@ -1011,8 +717,9 @@ func TestHTMLFilterInNarrowBrowser(t *testing.T) {
 	}
 }
 
-// A page that one comes back to begins anew, and so do its controls: browsers keep
-// what they were set to, unless a page asks them not to.
+// A page that one comes back to begins anew or is as it was left, and its controls say
+// so: browsers keep what they were set to, unless a page asks them not to, and some keep
+// the whole page.
 func TestHTMLComeBackInBrowser(t *testing.T) {
 	table, dir := shortTable(), t.TempDir()
 	file, other := filepath.Join(dir, "short.txt.html"), filepath.Join(dir, "other.html")
@@ -1027,25 +734,28 @@ func TestHTMLComeBackInBrowser(t *testing.T) {
 	b := openBrowser(t, file, dir)
 	const state = `(() => {
   const $ = (id) => document.getElementById(id);
-  return [$("limit").value, $("percent").value, $("only").checked, ` + visible + `, $("label").selectedOptions[0].textContent, $("counts").textContent].join("; ");
+  return [$("limit").value, $("percent").value, $("only").checked, ` + visible + `, (document.querySelector(".row.current .name") || {}).textContent, $("counts").textContent].join("; ");
 })()`
 	var begin, left, back string
 	b.eval(state, &begin)
-	b.press("j")
-	b.click("limit") // its middle, 50 %
+	b.keys("j")
+	b.click("limit") // its middle, 49 or 50 %
 	b.click("only")
-	if b.eval(state, &left); left != "50; 50 %; true; 0; B, key 2; 2 lines, 0 doubtful, 0 changed" {
+	var limit string
+	b.eval(`document.getElementById("limit").value`, &limit)
+	if b.eval(state, &left); limit < "45" || limit > "55" || left != limit+"; "+limit+" %; true; 0; ; 2 lines, 0 doubtful, 0 changed" {
 		t.Fatalf("the page that is left says %q", left)
 	}
 	b.open(other)
-	b.back()
-	b.wait(fmt.Sprintf(`location.href === %q && document.readyState === "complete"`, "file://"+filepath.ToSlash(file)))
+	b.comeBack(file)
 	b.paint()
-	if b.eval(state, &back); back != begin {
-		t.Errorf("come back to, the page says %q, want %q", back, begin)
+	// WebKit keeps the page, but for controls.
+	kept := strings.Replace(begin, "A 90 %; 2 lines", "B 60 % ?; 2 lines", 1)
+	if b.eval(state, &back); back != begin && back != left && back != kept {
+		t.Errorf("come back to, the page says %q, want %q, %q or %q", back, begin, left, kept)
 	}
-	if len(b.events) > 0 {
-		t.Errorf("the page complains: %s", b.events)
+	if c := b.complaints(); len(c) > 0 {
+		t.Errorf("the page complains: %s", c)
 	}
 }
 
@@ -1058,11 +768,11 @@ func TestHTMLSavedInBrowser(t *testing.T) {
 	b := openBrowser(t, file, dir)
 	const state = `(() => {
   const $ = (id) => document.getElementById(id);
-  return [$("counts").textContent, $("filter").innerText, $("label").innerText, ` + visible + `, $("keys").open, $("limit").value, $("percent").value, $("only").checked].join("; ");
+  return [$("counts").textContent, $("filter").innerText, $("names").textContent, ` + visible + `, $("keys").open, $("labels").open, $("limit").value, $("percent").value, $("only").checked].join("; ");
 })()`
 	var want, got, page string
 	b.eval(state, &want)
-	b.press("f", "2", "e")
+	b.keys("f", "2", "e")
 	b.click("limit") // its middle, 50 %
 	b.click("help")
 	// Some browsers write down what controls are set to as well.
@@ -1137,7 +847,7 @@ func TestHTMLHighLineInBrowser(t *testing.T) {
 	b.size(320, 256) // 1280 by 1024, four times as large
 	b.open(file)
 	for _, key := range []string{"n", "n", "n", "p", "f"} {
-		b.press(key)
+		b.keys(key)
 		b.paint()
 		var at [3]float64
 		b.eval(`(() => {
@@ -1163,17 +873,17 @@ func TestHTMLWrongLabelInBrowser(t *testing.T) {
 	b := openBrowser(t, file, dir)
 	const wrong = `Not exported: YEDDA cannot hold the label "two words"; give its lines another.`
 	var status string
-	b.press("e")
+	b.keys("e")
 	if b.eval(`document.getElementById("status").textContent`, &status); status != wrong {
 		t.Errorf("got %q, want %q", status, wrong)
 	}
-	b.press("j", "1", "e") // the only file that there may be
+	b.keys("j", "1", "e") // the only file that there may be
 	exported(t, filepath.Join(dir, "two.txt.ann"), []byte("[@one\ntwo#Key*]\n"))
 }
 
 // The list of labels lets go of the keys however it is closed, or the next command
 // would look for a label in it, and give it to the line; it finds a label by its
-// name, and of lines with several labels gives all of them any.
+// name, or by the mouse, and of lines with several labels gives all of them any.
 func TestHTMLLabelListInBrowser(t *testing.T) {
 	table := &Table{URI: "few.txt", Text: []byte("one\ntwo\nthree\n"), Classes: []string{"Figure", "Key", "Notes"}, Labels: []string{"Figure", "Key", "Notes"}}
 	table.Rows = Rows(table.Text)
@@ -1184,29 +894,37 @@ func TestHTMLLabelListInBrowser(t *testing.T) {
 	for i, c := range []struct{ keys, want string }{
 		{"l Enter k f", "Figure Key Notes"},
 		{"l Escape k f", "Figure Key Notes"},
-		{"click click k f", "Figure Key Notes"},
-		{"click Enter k f", "Figure Key Notes"},
+		{"#choose #cancel k f", "Figure Key Notes"},
+		{"#choose Enter k f", "Figure Key Notes"},
+		{"#choose #name2 j f", "Key Key Notes"},
+		{"l #name1 k f", "Figure Key Notes"},
 		{"l N o Enter f", "Notes Key Notes"},
+		{"j l F i g u r e Enter k f", "Figure Figure Notes"},
 		{"j j l N Enter", "Figure Key Notes"}, // and not "no label"
+		{"l e y Enter k f", "Key Key Notes"},
+		{"l x Enter k f", "Figure Key Notes"},
+		{"j l ArrowDown ArrowDown Enter k f", "Figure Notes Notes"},
+		{"l ArrowUp ArrowUp Enter j f", "none Key Notes"},
 		{"Shift+J Shift+J l Enter", "Figure Key Notes"},
 		{"Shift+J Shift+J l N Enter", "Notes Notes Notes"},
 		{"Shift+J Shift+J l K Enter u Shift+J l F Enter", "Figure Figure Notes"},
+		{"Shift+J l Escape k f", "Figure Key Notes"},
 	} {
 		b.open(fmt.Sprintf("%s?%d", file, i))
 		for _, k := range strings.Fields(c.keys) {
-			if k == "click" {
-				b.click("label")
+			if id, ok := strings.CutPrefix(k, "#"); ok {
+				b.click(id)
 			} else {
-				b.press(k)
+				b.keys(k)
 			}
 			b.paint()
 		}
 		var got, focus string
-		b.eval(`[...document.querySelectorAll(".row .name")].map((e) => /^[A-Za-z]+/.exec(e.textContent)[0]).join(" ")`, &got)
+		b.eval(`[...document.querySelectorAll(".row .name")].map((e) => /^no label|[A-Za-z]+/.exec(e.textContent)[0].replace("no label", "none")).join(" ")`, &got)
 		if b.eval(`document.activeElement.id`, &focus); got != c.want || focus != "list" {
 			t.Errorf("%s: labels %s, keys go to %q; want %s, the lines", c.keys, got, focus, c.want)
 		}
-		b.press("e") // or the browser would ask whether to leave
+		b.keys("e") // or the browser would ask whether to leave
 	}
 }
 
@@ -1226,7 +944,7 @@ func TestHTMLKeysInBrowser(t *testing.T) {
 		{"т/KeyN", 1}, {"Л/KeyK", 0}, {"ξ/KeyJ", 1}, {"ל/KeyK", 0}, {"ğ/KeyJ", 0}, {"j/KeyC", 1}, {"k/KeyV", 0},
 		{"\u0e48/KeyJ", 1}, {"\u0e32/KeyK", 0}, {"\u0e37/KeyN", 1}, {"\u0941/KeyG", 0},
 	} {
-		b.press(c.key)
+		b.keys(c.key)
 		if b.eval(current, &at); at != c.want {
 			t.Errorf("%s goes to line %d, want %d", c.key, at, c.want)
 		}
@@ -1239,7 +957,7 @@ func TestHTMLKeysInBrowser(t *testing.T) {
 	if b.eval(current, &at); at != 0 {
 		t.Errorf("Enter, held down, goes to line %d", at)
 	}
-	b.press("Enter")
+	b.keys("Enter")
 	var open bool
 	if b.eval(`document.getElementById("keys").open`, &open); open {
 		t.Error("Enter opens the keys again, behind a click at Close")
@@ -1247,5 +965,5 @@ func TestHTMLKeysInBrowser(t *testing.T) {
 	if b.eval(current, &at); at != 1 {
 		t.Errorf("Enter goes to line %d, want the doubtful one", at)
 	}
-	b.press("e")
+	b.keys("e")
 }

@@ -176,7 +176,7 @@ function review(doc) {
   const checked = new Uint8Array(total), rows = new Array(total).fill(null);
   const chunks = [], chunkSize = 100, hiddenLabels = new Set(), history = [];
   const isRow = (i) => i >= 0 && i < total && doc.labels[i] >= 0;
-  let current = -1, anchor = -1, home = -1, limit = 800, saved = true, changed = 0, doubts = 0;
+  let current = -1, anchor = -1, home = -1, limit = 800, saved = true, changed = 0, doubts = 0, frames = 0, jumped = false;
 
   const title = (k) => doc.names[k] === "" ? "no label" : doc.names[k];
   const hue = (k) => String((25 + 137.5 * (k - 1)) % 360);
@@ -273,7 +273,6 @@ function review(doc) {
     let to = from >= 0 && shown(from) ? from : step(from, 1, shown);
     if (to < 0) to = step(from, -1, shown);
     go(to, false, "center");
-    requestAnimationFrame(() => requestAnimationFrame(keep)); // when chunks have come into view, and have their own heights
     if (to !== from) home = from; // when it is shown again, back to it
     say(to >= 0 ? "" : only && hiddenLabels.size === 0 ? "No doubtful line; f shows all." : "No such line; a shows all.");
   }
@@ -292,13 +291,6 @@ function review(doc) {
     const [a, b] = anchor < 0 ? [current, current] : [Math.min(anchor, current), Math.max(anchor, current)];
     for (let i = a; i <= b; i++) if (shown(i)) out.push(i);
     return out;
-  }
-
-  // offer makes the list of labels begin at that of the marked lines; where they
-  // have several it begins at none, as choosing what it shows is no change.
-  function offer() {
-    const labels = new Set(marked().map((i) => doc.labels[i]));
-    $("label").value = labels.size === 1 ? String([...labels][0]) : "";
   }
 
   function select(on) {
@@ -324,14 +316,28 @@ function review(doc) {
     select(true);
     rows[to].classList.add("current");
     list.setAttribute("aria-activedescendant", rows[to].id);
-    if (block && rows[to].offsetHeight > list.clientHeight) block = "start"; // where its label stands
-    rows[to].scrollIntoView({block: block || "nearest"});
-    offer();
+    jumped = Boolean(block);
+    view(block || "nearest");
+    keep();
   }
 
-  // keep has the current line in view, where that is not so.
+  // view has the current line in view.
+  function view(block) {
+    if (current < 0) return;
+    if (jumped && rows[current].offsetHeight > list.clientHeight) block = "start"; // where its label stands
+    rows[current].scrollIntoView({block});
+  }
+
+  // keep has the current line stay in view, while chunks come there, get their own heights
+  // and move it.
   function keep() {
-    if (current >= 0) rows[current].scrollIntoView({block: "nearest"});
+    if (frames === 0) requestAnimationFrame(frame);
+    frames = 8;
+  }
+
+  function frame() {
+    view("nearest");
+    if (--frames > 0) requestAnimationFrame(frame);
   }
 
   function move(direction, extend, times) {
@@ -365,7 +371,6 @@ function review(doc) {
     }
     saved = false;
     count();
-    offer();
   }
 
   function setLabel(k) {
@@ -403,8 +408,16 @@ function review(doc) {
     const at = last[0][0];
     if (!shown(at)) filter(); // which hid it as it was before
     if (shown(at)) go(at);
-    else offer();
     say("Undone.");
+  }
+
+  // judge is filter by another limit.
+  function judge() {
+    const old = limit, sure = doc.sure;
+    limit = 10 * Number($("limit").value);
+    $("percent").value = $("limit").value + " %";
+    rows.forEach((row, i) => { if (row && (sure[i] < old) !== (sure[i] < limit)) paint(i); });
+    filter();
   }
 
   function showLabel(k) {
@@ -446,17 +459,46 @@ function review(doc) {
     say("Exported " + file + ".");
   }
 
-  // choose opens the list of labels, in which keys look for one: closed, it would
-  // take the first that begins with the first letter, or the next by an arrow.
-  function choose() {
-    $("label").focus();
-    if ($("label").showPicker) $("label").showPicker();
+  // open opens a dialog, which gives the keys back to what had them.
+  function open(dialog) {
+    list.focus();
+    dialog.showModal();
   }
 
-  // showKeys opens a dialog, which gives the keys back to what had them.
-  function showKeys() {
-    list.focus();
-    $("keys").showModal();
+  // choose opens the list of labels at that of the marked lines, or at none where they
+  // have several. A select of one line, closed, would take a letter for a label in some
+  // browsers, and each looks for names in its own way.
+  function choose() {
+    const labels = new Set(marked().map((i) => doc.labels[i]));
+    $("find").value = "";
+    open($("labels"));
+    pick(labels.size === 1 ? [...labels][0] : -1);
+    $("find").focus();
+  }
+
+  // pick shows a label in the list as the one that Enter gives; -1 is none.
+  function pick(k) {
+    $("names").selectedIndex = k;
+    if (k < 0) $("find").removeAttribute("aria-activedescendant");
+    else $("find").setAttribute("aria-activedescendant", "name" + k);
+  }
+
+  // find picks the label that is called what was typed, or else begins so, or else has it
+  // inside.
+  function find() {
+    const typed = $("find").value.toLowerCase(), names = doc.names.map((name) => name.toLowerCase());
+    let k = -1;
+    for (const fits of [(name) => name === typed, (name) => name.startsWith(typed), (name) => name.includes(typed)]) {
+      if (typed !== "" && k < 0) k = names.findIndex(fits);
+    }
+    pick(k);
+  }
+
+  // chosen gives the marked lines the label that is picked.
+  function chosen() {
+    const k = $("names").selectedIndex;
+    $("labels").close();
+    if (k >= 0) setLabel(k);
   }
 
   const keys = {
@@ -468,18 +510,18 @@ function review(doc) {
     " ": toggle, Enter: accept, u: undo, e: save, o: showOnly, a: showAll,
     f: () => { $("only").checked = !$("only").checked; filter(); },
     l: choose,
-    "?": showKeys,
+    "?": () => open($("keys")),
     Escape: () => { list.focus(); if (current >= 0) go(current); },
   };
 
   function key(event) {
-    if (event.ctrlKey || event.altKey || event.metaKey || event.isComposing || $("keys").open) return;
+    if (event.defaultPrevented || event.ctrlKey || event.altKey || event.metaKey || event.isComposing || document.querySelector("dialog[open]")) return;
     const target = event.target;
     let name = event.key;
     const letter = /^Key([A-Z])$/.exec(event.code);
     if (letter && /^[\p{L}\p{M}]$/u.test(name) && !/\p{Script=Latin}/u.test(name)) name = letter[1]; // by its place
     if (name.length === 1) name = event.shiftKey ? name.toUpperCase() : name.toLowerCase(); // whatever Caps Lock says
-    if (target.matches("select, input") && name !== "Escape") return;
+    if (target.matches("input") && name !== "Escape") return;
     if (target.matches("button") && (name === " " || name === "Enter")) return;
     const digit = /^Digit([0-9])$/.exec(event.code);
     let act = null;
@@ -498,8 +540,8 @@ function review(doc) {
   // A page that a browser saved has what an earlier run of this made, and what its
   // controls were set to.
   $("filter").replaceChildren();
-  $("label").replaceChildren();
-  $("keys").open = false;
+  $("names").replaceChildren();
+  $("keys").open = $("labels").open = false;
   $("limit").value = limit / 10;
   $("percent").value = $("limit").value + " %";
   $("only").checked = false;
@@ -510,37 +552,46 @@ function review(doc) {
     button.style.setProperty("--hue", hue(k));
     button.addEventListener("click", () => showLabel(k));
     $("filter").append(button);
-    // The name first, as keys look for it; but n is not for no label.
-    const option = make("option", "", (k > 0 ? title(k) : "(no label)") + (k < 10 ? ", key " + k : ""));
-    option.value = String(k);
-    $("label").append(option);
+    const option = make("option", "", title(k) + (k < 10 ? ", key " + k : ""));
+    option.id = "name" + k;
+    $("names").append(option);
   });
-  $("label").addEventListener("change", () => { setLabel(Number($("label").value)); list.focus(); });
-  $("label").addEventListener("click", () => { if (!$("label").matches(":open")) list.focus(); }); // closed with no other label
-  $("label").addEventListener("keyup", (event) => { if (event.key === "Escape") list.focus(); }); // which closed the list
+  $("labels").addEventListener("keydown", (event) => {
+    const by = {ArrowDown: 1, ArrowUp: -1}[event.key], k = $("names").selectedIndex;
+    if (event.isComposing || event.target.matches("button")) return;
+    if (event.key === "Enter" && !event.repeat) chosen();
+    else if (by && event.target === $("find")) pick(Math.max(0, Math.min(doc.names.length - 1, k + by)));
+    else return;
+    event.preventDefault();
+  });
+  $("find").addEventListener("input", find);
+  $("names").addEventListener("click", (event) => {
+    if (!event.target.matches("option")) return;
+    pick(event.target.index);
+    chosen();
+  });
+  $("choose").addEventListener("click", choose);
+  $("cancel").addEventListener("click", () => $("labels").close());
   $("limit").addEventListener("input", () => { $("percent").value = $("limit").value + " %"; });
-  $("limit").addEventListener("change", () => {
-    const old = limit, sure = doc.sure;
-    limit = 10 * Number($("limit").value);
-    rows.forEach((row, i) => { if (row && (sure[i] < old) !== (sure[i] < limit)) paint(i); });
-    filter();
-  });
+  $("limit").addEventListener("change", judge);
   $("only").addEventListener("change", filter);
   $("previous").addEventListener("click", () => jump(-1));
   $("next").addEventListener("click", () => jump(1));
   $("undo").addEventListener("click", undo);
   $("export").addEventListener("click", save);
-  $("help").addEventListener("click", showKeys);
+  $("help").addEventListener("click", () => open($("keys")));
   $("close").addEventListener("click", () => $("keys").close());
   list.addEventListener("click", (event) => {
     const row = event.target.closest(".row");
     if (row) go(Number(row.id.slice(4)), event.shiftKey);
   });
   document.querySelector("header").addEventListener("click", (event) => {
-    if (event.detail > 0 && !event.target.matches("select")) list.focus(); // the mouse's; a control would keep the keys
+    if (event.detail > 0 && !document.querySelector("dialog[open]")) list.focus(); // the mouse's; a control would keep the keys
   });
   document.addEventListener("keydown", key);
   addEventListener("resize", keep);
+  // WebKit keeps a page that one comes back to, and resets its controls.
+  addEventListener("pageshow", (event) => { if (event.persisted) setTimeout(judge); });
   addEventListener("beforeunload", (event) => { if (!saved) event.preventDefault(); });
 
   build();

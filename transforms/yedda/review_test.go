@@ -299,7 +299,7 @@ func (m *reviewModel) do(step string) {
 func (m *reviewModel) view() string {
 	var b strings.Builder
 	labelled, doubts, changed, n := 0, 0, 0, make([]int, len(m.names))
-	marked, offer := m.marked(), -1
+	marked := m.marked()
 	for i, k := range m.labels {
 		if k < 0 {
 			fmt.Fprintln(&b, m.shown[i])
@@ -331,18 +331,11 @@ func (m *reviewModel) view() string {
 		}
 		fmt.Fprintf(&b, "%s%s (%d) %t %t\n", key, m.title(k), n[k], !m.hidden[k], k == 0 && n[0] == 0 && !m.hidden[0])
 	}
-	for i, line := range marked {
-		if i == 0 {
-			offer = m.labels[line]
-		} else if m.labels[line] != offer {
-			offer = -1
-		}
-	}
 	lines := "lines"
 	if labelled == 1 {
 		lines = "line"
 	}
-	fmt.Fprintf(&b, "%d %s, %d doubtful, %d changed\nat %d, %d, %t, %d %%, %t\n%s\n", labelled, lines, doubts, changed, m.at, offer, m.only, m.limit, m.unsaved, m.status)
+	fmt.Fprintf(&b, "%d %s, %d doubtful, %d changed\nat %d, %t, %d %%, %t\n%s\n", labelled, lines, doubts, changed, m.at, m.only, m.limit, m.unsaved, m.status)
 	if m.out != nil {
 		fmt.Fprintf(&b, "a__b.txt.ann %d", m.out)
 	}
@@ -367,7 +360,7 @@ const reviewView = `(async (steps) => {
     for (const e of $("filter").children) lines.push(e.textContent + " " + e.getAttribute("aria-pressed") + " " + e.hidden);
     const id = $("list").getAttribute("aria-activedescendant"), at = id ? Number(id.slice(4)) : -1;
     const unsaved = !dispatchEvent(new Event("beforeunload", {cancelable: true}));
-    lines.push($("counts").textContent, ["at " + at, at < 0 ? -1 : $("label").value || -1, $("only").checked, $("percent").value, unsaved].join(", "), $("status").textContent);
+    lines.push($("counts").textContent, ["at " + at, $("only").checked, $("percent").value, unsaved].join(", "), $("status").textContent);
     if (blob) exported += " [" + new Uint8Array(await blob.arrayBuffer()).join(" ") + "]";
     lines.push(exported);
     [blob, exported] = [null, ""];
@@ -386,7 +379,11 @@ const reviewView = `(async (steps) => {
       else if (what === "digit") key(arg, false, "Digit" + arg);
       else if (what === "hide") key("!", true, "Digit" + arg);
       else if (what === "show") $("show" + arg).click();
-      else if (what === "choose") change("label", arg);
+      else if (what === "choose") {
+        key("l");
+        $("names").selectedIndex = arg;
+        $("names").dispatchEvent(new KeyboardEvent("keydown", {key: "Enter", bubbles: true, cancelable: true}));
+      }
       else if (what === "limit") change("limit", arg);
       else if (what[0] === "#") $(what.slice(1)).click();
       else key(what === "Space" ? " " : what, /^[A-Z]$/.test(what));
@@ -527,7 +524,7 @@ func TestReviewAny(t *testing.T) {
 		do("e")
 
 		pages++
-		b.events = nil
+		b.complaints()
 		b.open(fmt.Sprint(file, "?", pages))
 		arg, err := json.Marshal(steps)
 		if err != nil {
@@ -543,8 +540,8 @@ func TestReviewAny(t *testing.T) {
 				t.Fatalf("after %q the page says\n%s\nwant\n%s", steps[:min(i, len(steps))], view, want[min(i, len(want)-1)])
 			}
 		}
-		if len(b.events) > 0 {
-			t.Fatalf("the page complains: %s", b.events)
+		if c := b.complaints(); len(c) > 0 {
+			t.Fatalf("the page complains: %s", c)
 		}
 	})
 }
