@@ -156,6 +156,7 @@ func (x *index) page(w io.Writer) error {
 <style>%s</style>
 </head>
 <body>
+<main>
 <h1>Documents to review: %d</h1>
 <div>
 <table>
@@ -180,7 +181,7 @@ func (x *index) page(w io.Writer) error {
 	for _, label := range columns {
 		fmt.Fprintf(out, "<td>%d</td>", totals[x.labels[label]])
 	}
-	fmt.Fprintf(out, "</tr></tfoot>\n</table>\n</div>\n<script>%s</script>\n</body>\n</html>\n", indexScript)
+	fmt.Fprintf(out, "</tr></tfoot>\n</table>\n</div>\n</main>\n<script>%s</script>\n</body>\n</html>\n", indexScript)
 	return out.Flush()
 }
 

@@ -241,6 +241,51 @@ func TestPrintInBrowser(t *testing.T) {
 	}
 }
 
+// axe-core, whose script LINNET_AXE names, finds nothing in any page that hinders somebody
+// with a screen reader, without a mouse, or who needs contrast.
+func TestAccessibleInBrowser(t *testing.T) {
+	file := os.Getenv("LINNET_AXE")
+	if file == "" {
+		t.Skip("LINNET_AXE names no axe.min.js, so its rules were not tried")
+	}
+	axe, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	b := openBrowser(t, "", dir)
+	command(t, "predict")("--input=../../testdata/sample", "--output="+dir, "--format=html", "--label_set=full")
+	command(t, "evaluate")("--input=../../testdata/annotated", "--label_set=full", "--report="+dir)
+	command(t, "profile")("--input=../../testdata/sample", "--batch_sizes=1,2", "--rounds=1", "--report="+dir)
+	for _, scheme := range []string{"light", "dark"} {
+		if !b.scheme(scheme) {
+			continue
+		}
+		for page, keys := range map[string][]string{
+			"index.html": {""}, "report.html": {""}, "profile.html": {""},
+			"html/protologue.txt.html": {"", "l", "Escape", "?", "Escape", "f", "2"},
+		} {
+			b.navigate(filepath.Join(dir, page) + "?" + scheme)
+			b.wait(fmt.Sprintf(`location.search === "?%s" && document.readyState === "complete"`, scheme))
+			b.eval("(() => { "+string(axe)+"\n return 0; })()", new(int))
+			for _, key := range keys {
+				if key != "" {
+					b.keys(key)
+				}
+				for _, width := range []int{1280, 360} {
+					b.size(width, 740)
+					var found []string
+					b.eval(`axe.run({runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}).then((r) => r.violations.map((v) => v.id + ": " + v.help + ": " + v.nodes[0].html.slice(0, 200)))`, &found)
+					for _, f := range found {
+						t.Errorf("%s, %s, %d pixels wide, %q: %s", page, scheme, width, key, f)
+					}
+				}
+			}
+			b.keys("e") // or the browser would ask whether to leave
+		}
+	}
+}
+
 // The report's confusions can be read on the deepest of their colours.
 func TestReportInBrowser(t *testing.T) {
 	dir := t.TempDir()
