@@ -315,8 +315,8 @@ func TestHTMLRules(t *testing.T) {
 	page := WriteHTML(&Table{}, nil, nil)
 	page = page[:bytes.Index(page, []byte("<script"))]
 	labels := regexp.MustCompile(`(?s)<label.*?</label>`).FindAll(page, -1)
-	if len(labels) != 3 {
-		t.Errorf("%d labels, want 3", len(labels))
+	if len(labels) != 2 {
+		t.Errorf("%d labels, want 2", len(labels))
 	}
 	control := regexp.MustCompile(`<(button|input|meter|output|progress|select|textarea)\b`)
 	for _, label := range labels {
