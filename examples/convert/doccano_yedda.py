@@ -16,7 +16,7 @@ import sys
 
 def yedda(document):
     text, out, at, errors = document["text"], [], 0, "strict"
-    if "text_base64" in document:  # text but for bytes that are no UTF-8
+    if document.get("text_base64") is not None:  # text but for bytes that are no UTF-8
         errors = "surrogateescape"
         text = base64.b64decode(document["text_base64"], validate=True).decode("utf-8", errors)
         if re.sub("[\udc80-\udcff]", "\ufffd", text) != document["text"]:

@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -285,6 +286,14 @@ func TestWriteJSONL(t *testing.T) {
 			if exact != string(d.Text) {
 				t.Errorf("exact text: got %q, want %q", exact, d.Text)
 			}
+			// doccano takes no documents of which one lacks what another has.
+			members := []string{"label", "text", "text_base64", "uri"}
+			if probabilities {
+				members = []string{"classes", "label", "lines", "text", "text_base64", "uri"}
+			}
+			if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, members) {
+				t.Errorf("members %q, want %q", names, members)
+			}
 			label := got["label"].([]any)
 			if len(label) != len(d.Spans) {
 				t.Fatalf("got %d labels, want %d", len(label), len(d.Spans))
@@ -334,7 +343,7 @@ func TestNoProbabilities(t *testing.T) {
 	if got, want := string(WriteCSV(table, true)), "line,label,confidence,text\n1,X,,a\n3,,,<b>\n"; got != want {
 		t.Errorf("CSV: got %q, want %q", got, want)
 	}
-	if got, want := string(WriteJSONL(table, []Span{{0, 1, "X"}}, true)), `{"uri":"a","text":"a\n\n<b>\n","label":[[0,1,"X"]]}`+"\n"; got != want {
+	if got, want := string(WriteJSONL(table, []Span{{0, 1, "X"}}, true)), `{"uri":"a","text":"a\n\n<b>\n","text_base64":null,"label":[[0,1,"X"]]}`+"\n"; got != want {
 		t.Errorf("JSONL: got %q, want %q", got, want)
 	}
 	table.Classes = []string{"X"} // and still no probabilities

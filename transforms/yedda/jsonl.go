@@ -10,7 +10,7 @@ import (
 type jsonDocument struct {
 	URI     string     `json:"uri"`
 	Text    string     `json:"text"`
-	Base64  []byte     `json:"text_base64,omitempty"`
+	Base64  []byte     `json:"text_base64"`
 	Label   [][3]any   `json:"label"`
 	Classes []string   `json:"classes,omitempty"`
 	Lines   []jsonLine `json:"lines,omitzero"`
@@ -41,11 +41,12 @@ func (p jsonProbs) MarshalJSON() ([]byte, error) {
 // WriteJSONL writes a document as one line of JSON with a newline behind it,
 // in the shape that doccano reads:
 //
-//	{"uri":"a.txt","text":"…","label":[[0,12,"Nomenclature"],…]}
+//	{"uri":"a.txt","text":"…","text_base64":null,"label":[[0,12,"Nomenclature"],…]}
 //
 // Offsets are in characters. JSON holds no bytes that are not UTF-8: each of
 // them is one U+FFFD in text, so that the offsets hold, and then text_base64
-// has the exact bytes.
+// has the exact bytes. It is there in every document, for doccano takes none of
+// several that have not the same members.
 //
 // With probabilities (and where t has them) there are also classes, their
 // names, and lines, one for each row:
