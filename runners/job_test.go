@@ -214,6 +214,22 @@ func TestNoJobManager(t *testing.T) {
 	}
 }
 
+// TestOtherRunner wants it said where more is to be read than the last of Java's causes,
+// but not of an error that is whole, and what a runner without checkpoints cannot do.
+func TestOtherRunner(t *testing.T) {
+	serveJobs(t, &jobs{}, nil)
+	for in, want := range map[string]string{
+		"failed:\njava.io.IOException: error=2, No such file or directory":                                                "error=2, No such file or directory; the log of the job server at --endpoint=",
+		"failed:\nlinnet: write: no space left":                                                                           "write: no space left",
+		"java.lang.UnsupportedOperationException: The ActiveBundle does not have a registered bundle checkpoint handler.": "this runner takes no work back, which --watch needs; ",
+	} {
+		got := explain(t.Context(), Universal, "my_job_1", true, errors.New("job my_job_1 "+in)).Error()
+		if !strings.HasPrefix(got, want) || strings.Contains(in, errorMark) && got != want {
+			t.Errorf("%q: got %q, want %q", in, got, want)
+		}
+	}
+}
+
 // TestRefusedWithoutReason wants it said who knows why a job was not taken.
 func TestRefusedWithoutReason(t *testing.T) {
 	serveJobs(t, &jobs{}, flinkPage(nil))

@@ -52,6 +52,7 @@ var names = map[string]string{
 	"flink": Flink, "flinkrunner": Flink,
 	"dataflow": Dataflow, "dataflowrunner": Dataflow,
 	"universal": Universal, "portable": Universal, "portablerunner": Universal,
+	"spark": Universal, "sparkrunner": Universal, // Beam's job server for it
 }
 
 // Flags are those of package flag that belong to --help of every pipeline.
@@ -61,7 +62,7 @@ var Flags = []string{"runner", "flink_rest", "worker_pool"}
 // with Beam's flags on it.
 func Define(fs *flag.FlagSet) {
 	f := fs.Lookup("runner")
-	f.Usage = "`name` of the runner: direct or prism in this process, flink, dataflow or universal elsewhere"
+	f.Usage = "`name` of the runner: direct or prism in this process, flink, spark, dataflow or universal elsewhere"
 	f.DefValue = Direct
 	*beamrunners.Runner = Direct
 	defineGPU(fs)
@@ -72,7 +73,7 @@ func Define(fs *flag.FlagSet) {
 func Name() (string, error) {
 	name, ok := names[strings.ToLower(*beamrunners.Runner)]
 	if !ok {
-		return "", fmt.Errorf("runners: --runner=%s is none; it must be direct, prism, flink, dataflow or universal", *beamrunners.Runner)
+		return "", fmt.Errorf("runners: --runner=%s is none; it must be direct, prism, flink, spark, dataflow or universal", *beamrunners.Runner)
 	}
 	return name, nil
 }
