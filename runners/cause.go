@@ -38,10 +38,7 @@ func explain(ctx context.Context, name, job string, service bool, err error) err
 		}
 	}
 	if name == Universal && job != "" && !strings.Contains(err.Error(), errorMark) { // the last of Java's causes alone
-		if strings.Contains(said, "bundle checkpoint handler") {
-			said = "this runner takes no work back, which --watch needs; run without it, as often as documents come"
-		}
-		said = fmt.Sprintf("%s; the log of the job server at --endpoint=%s may say more", said, *jobopts.Endpoint)
+		said = fmt.Sprintf("%s; the log of the job server at --endpoint=%s may say more", withRemedy(said), *jobopts.Endpoint)
 	}
 	return errors.New(said)
 }

@@ -183,13 +183,17 @@ func flinkCause(ctx context.Context, job string) (string, error) {
 	if exceptions.Root == "" {
 		return "", nil
 	}
-	cause := causeOf(exceptions.Root)
+	return withRemedy(causeOf(exceptions.Root)), nil
+}
+
+// withRemedy is a cause and what to do about it, where that is known.
+func withRemedy(cause string) string {
 	for _, r := range remedies {
 		if strings.Contains(cause, r.of) {
 			cause += "; " + r.is
 		}
 	}
-	return cause, nil
+	return cause
 }
 
 const moreSlots = "lower --parallelism, start more TaskManagers, or wait for other jobs to end"
@@ -198,6 +202,7 @@ const notAPool = "if that is the address in --environment_config, start this pro
 
 // remedies are what to do about errors that do not say it.
 var remedies = []struct{ of, is string }{
+	{"bundle checkpoint handler", "this runner takes no work back, which --watch needs; run without it, as often as documents come"},
 	{"Could not acquire the minimum required resources", "Flink has too few free slots: " + moreSlots},
 	{"Cannot run program ", "the program of --environment_config must lie there on every TaskManager's machine, and be executable"},
 	{"BeamFnExternalWorkerPool/StartWorker", notAPool},

@@ -219,9 +219,9 @@ func TestNoJobManager(t *testing.T) {
 func TestOtherRunner(t *testing.T) {
 	serveJobs(t, &jobs{}, nil)
 	for in, want := range map[string]string{
-		"failed:\njava.io.IOException: error=2, No such file or directory":                                                "error=2, No such file or directory; the log of the job server at --endpoint=",
-		"failed:\nlinnet: write: no space left":                                                                           "write: no space left",
-		"java.lang.UnsupportedOperationException: The ActiveBundle does not have a registered bundle checkpoint handler.": "this runner takes no work back, which --watch needs; ",
+		"failed:\njava.io.IOException: error=2, No such file or directory":                                                         "error=2, No such file or directory; the log of the job server at --endpoint=",
+		"failed:\nlinnet: write: no space left":                                                                                    "write: no space left",
+		"failed:\njava.lang.UnsupportedOperationException: The ActiveBundle does not have a registered bundle checkpoint handler.": "The ActiveBundle does not have a registered bundle checkpoint handler.; this runner takes no work back, which --watch needs; ",
 	} {
 		got := explain(t.Context(), Universal, "my_job_1", true, errors.New("job my_job_1 "+in)).Error()
 		if !strings.HasPrefix(got, want) || strings.Contains(in, errorMark) && got != want {

@@ -784,19 +784,17 @@ func TestHTMLComeBackInBrowser(t *testing.T) {
 	var begin, left, back string
 	b.eval(state, &begin)
 	b.keys("j")
-	b.click("limit") // its middle, 49 or 50 %
+	b.click("limit") // its middle, 50 %
 	b.click("only")
-	var limit string
-	b.eval(`document.getElementById("limit").value`, &limit)
-	if b.eval(state, &left); limit < "45" || limit > "55" || left != limit+"; "+limit+" %; true; 0; ; 2 lines, 0 doubtful, 0 changed" {
+	if b.eval(state, &left); left != "50; 50 %; true; 0; ; 2 lines, 0 doubtful, 0 changed" {
 		t.Fatalf("the page that is left says %q", left)
 	}
 	b.open(other)
 	b.comeBack(file)
 	b.paint()
-	// WebKit keeps the page, but for controls.
+	// Firefox keeps the page, and WebKit does, but for its controls.
 	kept := strings.Replace(begin, "A 90 %; 2 lines", "B 60 % ?; 2 lines", 1)
-	if b.eval(state, &back); back != begin && back != left && back != kept {
+	if b.eval(state, &back); back != begin && (b.name == "chromium" || back != left && back != kept) {
 		t.Errorf("come back to, the page says %q, want %q, %q or %q", back, begin, left, kept)
 	}
 	if c := b.complaints(); len(c) > 0 {

@@ -19,7 +19,8 @@ import (
 
 // browser is a page in a browser without a screen.
 type browser struct {
-	t *testing.T
+	t    *testing.T
+	name string
 	driver
 }
 
@@ -99,7 +100,7 @@ func openBrowser(t *testing.T, file, downloads string) *browser {
 			if err != nil {
 				t.Fatalf("%s: %v", b.name, err)
 			}
-			page := &browser{t, d}
+			page := &browser{t, b.name, d}
 			page.size(1280, 800)
 			if file != "" {
 				page.open(file)

@@ -27,6 +27,9 @@ type webDriver struct {
 	call func(name, path string, params map[string]any, value any) error
 }
 
+// newSession asks for a page whose scripts may take a minute.
+var newSession = map[string]any{"capabilities": map[string]any{"alwaysMatch": map[string]any{"timeouts": map[string]any{"script": 60000}}}}
+
 // keyCodes are the code points by which WebDriver knows keys that say no character.
 var keyCodes = map[string]string{"ArrowUp": "\ue013", "ArrowDown": "\ue015", "Enter": "\ue007", "Escape": "\ue00c", "Tab": "\ue004", "Shift": "\ue008"}
 
@@ -146,7 +149,7 @@ func startFirefox(ctx context.Context, t *testing.T, program, downloads string) 
 	if _, err := m.read(); err != nil { // it says who it is
 		return nil, err
 	}
-	return f, m.call("WebDriver:NewSession", "", map[string]any{"capabilities": map[string]any{"alwaysMatch": map[string]any{"timeouts": map[string]any{"script": 60000}}}}, nil)
+	return f, m.call("WebDriver:NewSession", "", newSession, nil)
 }
 
 // activePort waits until a port stands in a file, and somebody answers there.
@@ -320,8 +323,7 @@ func startWebKit(ctx context.Context, t *testing.T, program, downloads string) (
 		}
 	}
 	var session struct{ SessionID string }
-	capabilities := map[string]any{"alwaysMatch": map[string]any{"timeouts": map[string]any{"script": 60000}}}
-	if err := webKitCall(ctx, http.MethodPost, base+"/session", map[string]any{"capabilities": capabilities}, &session); err != nil {
+	if err := webKitCall(ctx, http.MethodPost, base+"/session", newSession, &session); err != nil {
 		return nil, err
 	}
 	base += "/session/" + session.SessionID
