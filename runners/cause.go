@@ -37,7 +37,7 @@ func explain(ctx context.Context, name, job string, service bool, err error) err
 			said += notAsked + unasked.Error()
 		}
 	}
-	if name == Universal && job != "" && !strings.Contains(err.Error(), errorMark) { // the last of Java's causes alone
+	if service && name != Flink && job != "" && !strings.Contains(err.Error(), errorMark) { // the last of Java's causes alone
 		said = fmt.Sprintf("%s; the log of the job server at --endpoint=%s may say more", withRemedy(said), *jobopts.Endpoint)
 	}
 	return errors.New(said)

@@ -65,11 +65,15 @@ func Check() error {
 	}
 	if !Local() && name != Dataflow {
 		if _, port, err := net.SplitHostPort(*jobopts.Endpoint); err != nil || port == "" {
-			return fmt.Errorf("runners: --runner=%s needs --endpoint=host:port of the job server (8099 with Beam's own)", name)
+			usual := "8099 with Beam's own"
+			if name == Spark {
+				usual = "localhost:8098 by scripts/spark"
+			}
+			return fmt.Errorf("runners: --runner=%s needs --endpoint=host:port of the job server (%s)", name, usual)
 		}
 	}
 	switch name {
-	case Flink, Universal:
+	case Flink, Spark, Universal:
 		return checkEnvironment(name)
 	case Dataflow:
 		project, region, staging := *gcpopts.Project, *gcpopts.Region, value("staging_location")

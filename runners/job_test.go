@@ -223,7 +223,7 @@ func TestOtherRunner(t *testing.T) {
 		"failed:\nlinnet: write: no space left":                                                                                    "write: no space left",
 		"failed:\njava.lang.UnsupportedOperationException: The ActiveBundle does not have a registered bundle checkpoint handler.": "The ActiveBundle does not have a registered bundle checkpoint handler.; this runner takes no work back, which --watch needs; ",
 	} {
-		got := explain(t.Context(), Universal, "my_job_1", true, errors.New("job my_job_1 "+in)).Error()
+		got := explain(t.Context(), Spark, "my_job_1", true, errors.New("job my_job_1 "+in)).Error()
 		if !strings.HasPrefix(got, want) || strings.Contains(in, errorMark) && got != want {
 			t.Errorf("%q: got %q, want %q", in, got, want)
 		}

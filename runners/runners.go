@@ -34,6 +34,7 @@ import (
 	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/runners/direct"
 	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/runners/flink"
 	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/runners/prism"
+	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/runners/spark"
 	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/runners/universal"
 )
 
@@ -42,6 +43,7 @@ const (
 	Direct    = "direct"
 	Prism     = "prism"
 	Flink     = "flink"
+	Spark     = "spark"
 	Dataflow  = "dataflow"
 	Universal = "universal"
 )
@@ -50,9 +52,9 @@ var names = map[string]string{
 	"direct": Direct, "directrunner": Direct,
 	"prism": Prism, "prismrunner": Prism,
 	"flink": Flink, "flinkrunner": Flink,
+	"spark": Spark, "sparkrunner": Spark,
 	"dataflow": Dataflow, "dataflowrunner": Dataflow,
 	"universal": Universal, "portable": Universal, "portablerunner": Universal,
-	"spark": Universal, "sparkrunner": Universal, // Beam's job server for it
 }
 
 // Flags are those of package flag that belong to --help of every pipeline.
