@@ -22,7 +22,7 @@ type chromium struct {
 }
 
 func startChromium(ctx context.Context, t *testing.T, program, downloads string) (driver, error) {
-	args := []string{"--headless=new", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage", "--remote-debugging-pipe", "--user-data-dir=" + t.TempDir()}
+	args := []string{"--headless=new", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage", "--remote-debugging-pipe", "--user-data-dir=" + ownFolder(t)}
 	if os.Geteuid() == 0 {
 		args = append(args, "--no-sandbox") // Chromium has none for root
 	}

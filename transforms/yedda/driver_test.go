@@ -115,6 +115,26 @@ func openBrowser(t *testing.T, file, downloads string) *browser {
 	return nil
 }
 
+// ownFolder is one for a browser's own files. What it leaves behind when it ends may write
+// there for a moment more, at which t.TempDir fails.
+func ownFolder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "linnet-browser-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		err := os.RemoveAll(dir)
+		for end := time.Now().Add(20 * time.Second); err != nil && time.Now().Before(end); err = os.RemoveAll(dir) {
+			time.Sleep(50 * time.Millisecond)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
 // must fails where a browser did not do what it was asked for.
 func (b *browser) must(err error) {
 	b.t.Helper()

@@ -101,7 +101,7 @@ type firefox struct {
 }
 
 func startFirefox(ctx context.Context, t *testing.T, program, downloads string) (driver, error) {
-	home := t.TempDir()
+	home := ownFolder(t)
 	prefs := ""
 	for name, value := range map[string]any{
 		"marionette.port":                                       0, // any that is free, which it writes down
@@ -278,7 +278,7 @@ return said;`, &said)
 type webKit struct{ webDriver }
 
 func startWebKit(ctx context.Context, t *testing.T, program, downloads string) (driver, error) {
-	home := t.TempDir()
+	home := ownFolder(t)
 	if err := os.WriteFile(filepath.Join(home, "user-dirs.dirs"), fmt.Appendf(nil, "XDG_DOWNLOAD_DIR=%q\n", downloads), 0o600); err != nil {
 		return nil, err
 	}
