@@ -58,8 +58,8 @@ var goFrame = regexp.MustCompile(`^\S+/\S*\(.*\)$`)
 var panicked = regexp.MustCompile(`(?s)^.*\nFull error:\n.*?\bpanic: (.*?) goroutine \d+ \[running.*\npanic\([^\n]*\n[^\n]*\n(?:runtime\.[^\n]*\n[^\n]*\n)*[^\n]*\n\s[^\n]*/([^/\n]+:\d+)`)
 
 // causeOf is the one line of a runner's error that says what happened: from the
-// last errorMark to the end of that line, or a panic and its place, or the last line
-// that is not of a stack. What a runner has quoted is unquoted first.
+// last errorMark to the end of that line, or a panic and its place, or the executor that
+// Spark lost, or the last line that is not of a stack. What a runner has quoted is unquoted first.
 func causeOf(text string) string {
 	if i := strings.LastIndex(text, errorMark); i >= 0 {
 		said := text[i+len(errorMark):]
@@ -85,6 +85,10 @@ func causeOf(text string) string {
 	if p := panicked.FindStringSubmatch(text); p != nil {
 		return fmt.Sprintf("panic: %s (%s)", strings.Join(strings.Fields(p[1]), " "), p[2])
 	}
+	if i := strings.LastIndex(text, "ExecutorLostFailure"); i >= 0 { // Spark says how, and then what came of it
+		said, _, _ := strings.Cut(text[i:], "\n")
+		return strings.TrimSpace(said)
+	}
 	last := ""
 	for line := range strings.SplitSeq(text, "\n") {
 		trimmed := strings.TrimSpace(line)
@@ -94,6 +98,7 @@ func causeOf(text string) string {
 		said := trimmed[len(javaClass.FindString(trimmed)):]
 		switch {
 		case said == "" || strings.HasPrefix(line, "\t"):
+		case said == "Driver stacktrace:" || strings.HasPrefix(said, "."): // Spark's, and the end of the line before
 		case goFrame.MatchString(said) && !strings.Contains(said, ": "):
 		case !strings.Contains(last, said): // or an outer error says the same and more
 			last = said

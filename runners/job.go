@@ -190,7 +190,7 @@ func flinkCause(ctx context.Context, job string) (string, error) {
 func withRemedy(cause string) string {
 	for _, r := range remedies {
 		if strings.Contains(cause, r.of) {
-			cause += "; " + r.is
+			return cause + "; " + r.is
 		}
 	}
 	return cause
@@ -198,19 +198,23 @@ func withRemedy(cause string) string {
 
 const moreSlots = "lower --parallelism, start more TaskManagers, or wait for other jobs to end"
 
-const notAPool = "if that is the address in --environment_config, start this program with --worker_pool there, on every TaskManager's machine"
+const notAPool = "if that is the address in --environment_config, start this program with --worker_pool there, on every machine of the cluster"
+
+const noProgram = "the program of --environment_config must lie there on every machine of the cluster, and be executable"
 
 // remedies are what to do about errors that do not say it.
 var remedies = []struct{ of, is string }{
 	{"bundle checkpoint handler", "this runner takes no work back, which --watch needs; run without it, as often as documents come"},
 	{"Could not acquire the minimum required resources", "Flink has too few free slots: " + moreSlots},
-	{"Cannot run program ", "the program of --environment_config must lie there on every TaskManager's machine, and be executable"},
+	{"ExecutorLostFailure", "an executor was killed, if for its memory, then give it more beside Java's (scripts/spark MASTER --conf spark.executor.memoryOverhead=1g)"},
+	{"error=2, No such file", noProgram},
+	{"Cannot run program ", noProgram},
 	{"BeamFnExternalWorkerPool/StartWorker", notAPool},
 	{"finishConnect(..) failed: Connection refused: ", notAPool},
-	{"First received frame was not SETTINGS", "something else listens there; if that is the address in --environment_config, name the port of this program with --worker_pool, on every TaskManager's machine"},
-	{"UNAVAILABLE: Unable to resolve host ", "the TaskManagers' machines do not know that host; if it is that of --environment_config, name one that they do, such as localhost with a pool on each"},
+	{"First received frame was not SETTINGS", "something else listens there; if that is the address in --environment_config, name the port of this program with --worker_pool, on every machine of the cluster"},
+	{"UNAVAILABLE: Unable to resolve host ", "the cluster's machines do not know that host; if it is that of --environment_config, name one that they do, such as localhost with a pool on each"},
 	{"external key not found ", "the workers run another program than this one, or another version of it; --environment_config must name this one, or a pool or an image of it"},
-	{"Process died with exit code ", "the program of --environment_config must be this one, built for the TaskManagers' machines; a TaskManager's log has what it said"},
+	{"Process died with exit code ", "the program of --environment_config must be this one, built for the cluster's machines; the log there has what it said"},
 }
 
 // slotsPoll is the time from one look at a job to the next; a test has another.

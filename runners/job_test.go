@@ -159,7 +159,7 @@ func TestFlinkCause(t *testing.T) {
 		{"FAILED", "Caused by: java.lang.IllegalStateException: Process died with exit code 2", "Process died with exit code 2; the program of --environment_config must be this one"},
 		{"FAILED", "Caused by: a.b.AbstractChannel$AnnotatedConnectException: finishConnect(..) failed: Connection refused: localhost/127.0.0.1:50000", "finishConnect(..) failed: Connection refused: localhost/127.0.0.1:50000; if that is the address in --environment_config"},
 		{"FAILED", "Caused by: a.b.Http2Exception: First received frame was not SETTINGS. Hex dump for first 5 bytes: 485454502f", "First received frame was not SETTINGS. Hex dump for first 5 bytes: 485454502f; something else listens there; if that is the address in --environment_config"},
-		{"FAILED", "Caused by: a.b.StatusRuntimeException: UNAVAILABLE: Unable to resolve host pool", "UNAVAILABLE: Unable to resolve host pool; the TaskManagers' machines do not know that host"},
+		{"FAILED", "Caused by: a.b.StatusRuntimeException: UNAVAILABLE: Unable to resolve host pool", "UNAVAILABLE: Unable to resolve host pool; the cluster's machines do not know that host"},
 		{"FAILED", "Caused by: a.b.StatusRuntimeException: UNIMPLEMENTED: Method not found: a.BeamFnExternalWorkerPool/StartWorker", "UNIMPLEMENTED: Method not found: a.BeamFnExternalWorkerPool/StartWorker; if that is the address in --environment_config"},
 		{"FAILED", "Caused by: java.lang.RuntimeException: Error received from SDK harness for instruction 1: ProcessBundle failed: \tinvalid bundle desc: 12-3\nbad element\n\tcaused by:\n\tdecoding type kind:EXTERNAL external_key:\"main.scoreFn\"\nexternal key not found main.scoreFn\n\t... 1 more\n", "external key not found main.scoreFn; the workers run another program than this one"},
 		{"CANCELED", "a.bException: TaskManager with id localhost:1-2 is no longer reachable.", "the job was cancelled in Flink, and not by this program"},
@@ -219,8 +219,11 @@ func TestNoJobManager(t *testing.T) {
 func TestOtherRunner(t *testing.T) {
 	serveJobs(t, &jobs{}, nil)
 	for in, want := range map[string]string{
-		"failed:\njava.io.IOException: error=2, No such file or directory":                                                         "error=2, No such file or directory; the log of the job server at --endpoint=",
-		"failed:\nlinnet: write: no space left":                                                                                    "write: no space left",
+		"failed:\njava.io.IOException: error=2, No such file or directory": "error=2, No such file or directory; the program of --environment_config must lie there on every machine of the cluster, and be executable; the log of the job server at --endpoint=",
+		"failed:\norg.apache.spark.SparkException: Application a_1 failed 2 times due to AM Container\nExit code: 1\n\nFor more detailed output, check the application tracking page: http://x:8088/a_1 Then click on links to logs of each attempt.\n. Failing the application.": "For more detailed output, check the application tracking page: http://x:8088/a_1 Then",
+		"failed:\norg.apache.spark.SparkException: Job aborted due to stage failure: Lost task 1.3 (localhost executor 4): ExecutorLostFailure (executor 4 exited) Reason: Exit status: 137. \n[16:05]Killed by external signal\n.\nDriver stacktrace:\n":                         "ExecutorLostFailure (executor 4 exited) Reason: Exit status: 137.; an executor was killed, ",
+		"failed:\norg.apache.spark.SparkException: Job aborted due to stage failure: Lost task 1.3: x\n\tat a.b(C.java:1)\n\nDriver stacktrace:\n":                                                                                                                                "Job aborted due to stage failure: Lost task 1.3: x; ",
+		"failed:\nlinnet: write: no space left": "write: no space left",
 		"failed:\njava.lang.UnsupportedOperationException: The ActiveBundle does not have a registered bundle checkpoint handler.": "The ActiveBundle does not have a registered bundle checkpoint handler.; this runner takes no work back, which --watch needs; ",
 	} {
 		got := explain(t.Context(), Spark, "my_job_1", true, errors.New("job my_job_1 "+in)).Error()
