@@ -139,6 +139,8 @@ func (o *options) check(f *cli.Flags) error {
 		return cli.Usagef("--watch_interval=%v: it must be above 0", o.watchInterval)
 	case o.watch && name == runners.Direct:
 		return cli.Usagef("--watch: --runner=direct ends with its input; use --runner=prism in this process, or flink or dataflow")
+	case o.watch && name == runners.Spark:
+		return cli.Usagef("--watch: --runner=spark takes no work back, which a watch needs; run without it, as often as documents come, or use --runner=prism, flink or dataflow")
 	case o.watch && (o.force || o.plan || o.retryRejected || o.sample > 0):
 		return cli.Usagef("--watch goes with none of --force, --plan, --sample and --retry_rejected; leave it out")
 	case o.force && o.retryRejected:
