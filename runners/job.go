@@ -206,7 +206,7 @@ const noProgram = "the program of --environment_config must lie there on every m
 var remedies = []struct{ of, is string }{
 	{"bundle checkpoint handler", "this runner takes no work back, which --watch needs; run without it, as often as documents come"},
 	{"Could not acquire the minimum required resources", "Flink has too few free slots: " + moreSlots},
-	{"ExecutorLostFailure", "an executor was killed, if for its memory, then give it more beside Java's (scripts/spark MASTER --conf spark.executor.memoryOverhead=1g)"},
+	{"ExecutorLostFailure", "an executor was killed; if it took too much memory, give it more beside Java's (scripts/spark MASTER --conf spark.executor.memoryOverhead=1g)"},
 	{"error=2, No such file", noProgram},
 	{"Cannot run program ", noProgram},
 	{"BeamFnExternalWorkerPool/StartWorker", notAPool},
