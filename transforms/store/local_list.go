@@ -30,7 +30,7 @@ func (local) List(ctx context.Context, uri string, fn func(Object) error) error 
 	base, rest := literalHead(filepath.ToSlash(path))
 	w.base, w.pattern = base, parsePattern(rest)
 	info, err := os.Stat(base)
-	if err != nil && !errors.Is(err, ErrNotExist) {
+	if err != nil && !errors.Is(err, ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) { // the last of a path below a file
 		return readError(base, err)
 	}
 	if err == nil && info.IsDir() {

@@ -176,7 +176,7 @@ func TestLocalPatterns(t *testing.T) {
 		got, _ := list(t, s, dir+"/"+test.pattern)
 		wantPaths(t, test.pattern, got, in(dir, test.want...))
 	}
-	for _, none := range []string{"*.pdf", "none/*.txt", "s/d.txt/*", "empty/*", "s/*/*/*"} {
+	for _, none := range []string{"*.pdf", "none/*.txt", "s/d.txt/*", "s/d.txt/x/*", "empty/*", "s/*/*/*"} {
 		err := s.List(t.Context(), dir+"/"+none, func(o Object) error { t.Errorf("%s found %s", none, o.Path); return nil })
 		wantError(t, err, ErrNotExist, dir+"/"+none, "nothing matches")
 	}
